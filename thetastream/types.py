@@ -1,0 +1,26 @@
+"""The two sides of a join, the two roles of a tuple."""
+
+from enum import IntEnum
+
+
+class Side(IntEnum):
+    """Which stream a tuple belongs to; R and S in mathematics and kernels."""
+
+    LEFT = 0
+    RIGHT = 1
+
+    @property
+    def other(self) -> "Side":
+        """The opposite side.
+
+        >>> Side.LEFT.other
+        <Side.RIGHT: 1>
+        """
+        return Side(1 - self)
+
+
+class Role(IntEnum):
+    """What a unit does with a block: keep its tuples, or look for their partners."""
+
+    STORE = 0
+    PROBE = 1
