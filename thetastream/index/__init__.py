@@ -1,0 +1,1 @@
+"""Index shapes: how a run of tuples is ordered and found again."""

@@ -1,0 +1,1 @@
+"""The unit every model is made of: chained index, probe, store, expire."""

@@ -1,0 +1,1 @@
+"""The same routers, units and indexes in one process, without Spark."""

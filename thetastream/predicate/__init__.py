@@ -1,0 +1,1 @@
+"""The text of a condition, taken apart; the marker for Python predicates."""

@@ -1,0 +1,1 @@
+"""The rim: everything that touches PySpark."""

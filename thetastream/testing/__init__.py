@@ -1,0 +1,1 @@
+"""Oracle, stream strategies, faults: for our tests and for those who add a model."""
