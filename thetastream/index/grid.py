@@ -1,0 +1,35 @@
+"""Two bands: equal-depth cells of the first key, each ordered by the second.
+
+Cells hold about sqrt(n) tuples each, whatever the distribution. A probe visits the cells its
+first interval touches, bisects each by its second interval, and checks the first on the way.
+"""
+
+import numpy as np
+
+from thetastream.index.base import Access, Int64s, Layout, Span
+
+MIN_CELL = 64
+"""Fewer tuples to a cell would cost more bisections than they save comparisons."""
+
+
+class Grid:
+    """Cells of the first range key, ordered inside by the second."""
+
+    def suffix(self, access: Access) -> int:
+        return access.ranges[1]
+
+    def arrange(self, access: Access, rows: Int64s) -> Layout:
+        n = len(rows)
+        by_first = np.argsort(rows[:, access.ranges[0]], kind="stable")
+        depth = max(MIN_CELL, int(np.sqrt(n)))
+        starts = np.arange(0, n, depth, dtype=np.int64)
+        cell = np.arange(n, dtype=np.int64) // depth
+        order = by_first[np.lexsort((rows[by_first, access.ranges[1]], cell))]
+        return Layout(order, rows[by_first[starts], access.ranges[0]], np.append(starts, n))
+
+    def buckets(
+        self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]
+    ) -> Span:
+        # Equal keys may straddle an edge, so the cell before the first edge >= low counts too.
+        low = np.maximum(np.searchsorted(edges, spans[0].low, side="left") - 1, 0)
+        return Span(low, np.searchsorted(edges, spans[0].high, side="right"))

@@ -1,0 +1,35 @@
+"""A bucket per equality key; hash + sorted orders each bucket by a range key too."""
+
+import numpy as np
+
+from thetastream.index.base import Access, Int64s, Layout, Span, equal_buckets, fold, groups
+
+
+class Hash:
+    """One bucket for each distinct key."""
+
+    def suffix(self, access: Access) -> int:
+        return -1
+
+    def arrange(self, access: Access, rows: Int64s) -> Layout:
+        key = fold([rows[:, column] for column in access.group])
+        order = np.argsort(key, kind="stable")
+        return Layout(order, *groups(key[order]))
+
+    def buckets(
+        self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]
+    ) -> Span:
+        assert group is not None
+        return equal_buckets(edges, group)
+
+
+class HashSorted(Hash):
+    """One bucket for each distinct key, ordered inside by the range key."""
+
+    def suffix(self, access: Access) -> int:
+        return access.ranges[0]
+
+    def arrange(self, access: Access, rows: Int64s) -> Layout:
+        key = fold([rows[:, column] for column in access.group])
+        order = np.lexsort((rows[:, access.ranges[0]], key))
+        return Layout(order, *groups(key[order]))

@@ -1,0 +1,152 @@
+"""Chained in-memory index (BiStream 3.3): subindexes by archive period, dropped whole.
+
+Stored tuples of one side lie in segments; each belongs to one archive period of event time. An
+epoch appends a segment to each period it touches; small segments of a period are merged in tiers,
+so a period holds O(log epochs) of them and an archived one a single segment.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.condition import TIME, Dimension
+from thetastream.joiner.box import Plan, box, row_column
+from thetastream.joiner.run import build, search
+from thetastream.joiner.segment import SegmentMeta, SegmentStore, describe
+from thetastream.keys import Int64s
+from thetastream.types import Side
+
+FAN_IN = 8
+"""Segments of one tier that are merged into one of the next."""
+MERGED_ROWS = 1 << 20
+"""A segment this large is left alone: merging it would cost more than a probe of it saves."""
+PAIRS_AT_ONCE = 1 << 17
+"""Most pairs emitted in one piece; fewer when tuples are wide."""
+BYTES_AT_ONCE = 1 << 25
+
+
+class ChainedIndex:
+    """Stored tuples of one side of one unit.
+
+    Parameters
+    ----------
+    plan : Plan
+        How this side is indexed and checked.
+    segments : list of SegmentMeta
+        From the manifest.
+    store : SegmentStore
+        Where runs live.
+    archive_period_us : int or None
+        Event time of one subindex; None keeps everything in one.
+    """
+
+    def __init__(
+        self, plan: Plan, segments: list[SegmentMeta], store: SegmentStore, archive_period_us: int | None
+    ) -> None:
+        self._plan = plan
+        self.segments = segments
+        self._store = store
+        self._period_us = archive_period_us
+
+    def insert(self, payload: pa.RecordBatch, rows: Int64s) -> None:
+        """Store tuples: one new segment for each archive period they touch, then merge tiers."""
+        if not len(rows):
+            return
+        if self._period_us is None:
+            self._append(0, payload, rows)
+        else:
+            periods = rows[:, 0] // self._period_us
+            for period in np.unique(periods):
+                inside = np.flatnonzero(periods == period)
+                whole = len(inside) == len(rows)
+                part = payload if whole else payload.take(pa.array(inside))
+                self._append(int(period), part, rows if whole else rows[inside])
+        self._merge()
+
+    def _append(self, period: int, payload: pa.RecordBatch, rows: Int64s) -> SegmentMeta:
+        run = build(self._plan, payload, rows)
+        meta = describe(self._plan.stored, period, run)
+        self._store.put(meta, run)
+        self.segments.append(meta)
+        return meta
+
+    def _merge(self) -> None:
+        """Merge ``FAN_IN`` segments of one period and one tier (rows within a factor FAN_IN)."""
+
+        def tier(meta: SegmentMeta) -> tuple[int, int]:
+            return meta.period, (meta.n_rows.bit_length() - 1) // (FAN_IN.bit_length() - 1)
+
+        ripe = True
+        while ripe:
+            ripe = False
+            for (period, _), group in groupby(sorted(self.segments, key=tier), key=tier):
+                small = [meta for meta in group if meta.n_rows < MERGED_ROWS]
+                if len(small) >= FAN_IN:
+                    self._replace(period, small)
+                    ripe = True
+
+    def _replace(self, period: int, old: list[SegmentMeta]) -> None:
+        runs = [self._store.get(meta) for meta in old]
+        table = pa.Table.from_batches([run.payload for run in runs]).combine_chunks()
+        payload = table.to_batches()[0] if table.num_columns else runs[0].payload
+        self._append(period, payload, np.concatenate([run.rows for run in runs]))
+        for meta in old:
+            self.segments.remove(meta)
+            self._store.drop(meta)
+
+    def expire(self, watermark_us: int | None) -> int:
+        """Drop segments no future tuple can join: watermark >= max(t) + how long t stays joinable."""
+        keep = joinable_us(self._plan.condition.window, self._plan.stored)
+        if watermark_us is None or keep is None:
+            return 0
+        dead = [meta for meta in self.segments if watermark_us >= meta.max_ts + keep]
+        for meta in dead:
+            self.segments.remove(meta)
+            self._store.drop(meta)
+        return sum(meta.n_rows for meta in dead)
+
+    def probe(self, probes: Int64s, width_of_probe: float) -> Iterator[tuple[Int64s, pa.RecordBatch, Int64s, int]]:
+        """Find partners for probing key rows.
+
+        Yields (positions among the probes, stored payload, positions in it, candidates looked at).
+        """
+        if not len(probes) or not self.segments:
+            return
+        query = box(self._plan, probes)
+        times = query.spans.get(row_column(TIME)) if self._plan.condition.window is not None else None
+        for meta in self.segments:
+            # 1. Only probes whose window touches the segment; no window check if it lies inside all.
+            chosen, skip = None, frozenset[int]()
+            if times is not None:
+                touches = (times.low <= meta.max_ts) & (times.high >= meta.min_ts)
+                if not touches.any():
+                    continue
+                if not touches.all():
+                    chosen = np.flatnonzero(touches)
+                low = times.low if chosen is None else times.low[chosen]
+                high = times.high if chosen is None else times.high[chosen]
+                if low.max() <= meta.min_ts and high.min() >= meta.max_ts:
+                    skip = frozenset({row_column(TIME)})
+            # 2. Walk it.
+            run = self._store.get(meta)
+            wide = width_of_probe + run.payload.nbytes / run.n_rows
+            capacity = int(max(1024, min(PAIRS_AT_ONCE, BYTES_AT_ONCE / max(wide, 1))))
+            for found, stored, candidates in search(self._plan, run, query, chosen, skip, capacity):
+                yield found, run.payload, stored, candidates
+
+
+def joinable_us(window: Dimension | None, side: Side) -> int | None:
+    """How long after its event time a stored tuple of ``side`` may still find a partner, or None.
+
+    low <= left.ts - right.ts <= high: a left tuple waits for right ones up to t - low, a right
+    tuple for left ones up to t + high.
+    """
+    if window is None:
+        return None
+    bound = window.low if side is Side.LEFT else window.high
+    if bound is None:
+        return None
+    delta = int(bound.delta)
+    return -delta if side is Side.LEFT else delta

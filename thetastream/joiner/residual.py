@@ -1,0 +1,65 @@
+"""Candidates become matches: Python predicates over columns of candidates."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.condition import Condition, PythonPredicate
+from thetastream.errors import PredicateError
+from thetastream.keys import Int64s
+from thetastream.types import Side
+
+
+class Residual:
+    """The conjunction of a condition's Python predicates."""
+
+    def __init__(self, condition: Condition) -> None:
+        self._predicates = condition.predicates
+
+    def keep(
+        self, side: Side, payload: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """Positions of the candidates for which every predicate is true.
+
+        ``payload[found]`` are the probing tuples, of ``side``; ``partner[stored]`` the stored ones.
+        """
+        for predicate in self._predicates:
+            if not len(found):
+                break
+            sides = ((payload, found), (partner, stored))
+            if side is Side.RIGHT:
+                sides = (sides[1], sides[0])
+            kept = np.flatnonzero(_evaluate(predicate, sides))
+            found, stored = found[kept], stored[kept]
+        return found, stored
+
+
+def _evaluate(
+    predicate: PythonPredicate, sides: tuple[tuple[pa.RecordBatch, Int64s], tuple[pa.RecordBatch, Int64s]]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    n = len(sides[0][1])
+    arguments = {
+        alias: SimpleNamespace(
+            **{name: batch.column(column).take(pa.array(rows)) for name, column in columns}
+        )
+        for alias, columns, (batch, rows) in zip(predicate.aliases, predicate.columns, sides, strict=True)
+    }
+    try:
+        answer = predicate.function(**arguments)
+    except Exception as error:
+        raise PredicateError(
+            "PREDICATE_RAISED",
+            f"predicate {predicate.name!r} raised {type(error).__name__}: {error} (on {n} candidates)",
+        ) from error
+    if isinstance(answer, pa.Array | pa.ChunkedArray):
+        answer = answer.fill_null(False).to_numpy(zero_copy_only=False)
+    mask = np.asarray(answer)
+    if mask.dtype != np.bool_ or mask.shape != (n,):
+        raise PredicateError(
+            "PREDICATE_RESULT",
+            f"predicate {predicate.name!r} must return {n} booleans, one per candidate; "
+            f"it returned {mask.dtype} of shape {mask.shape}",
+        )
+    return mask

@@ -1,0 +1,75 @@
+"""What a unit remembers: segments, and where they live.
+
+A segment is one run plus its name card. The card (``SegmentMeta``) goes into the manifest; the run
+lives in a ``SegmentStore``: a dictionary here, Spark's state store and a mapped file there.
+"""
+
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from thetastream.joiner.run import Run
+from thetastream.types import Side
+
+
+@dataclass(frozen=True)
+class SegmentMeta:
+    """Name card of a segment: enough to skip, expire and merge it without opening it."""
+
+    id: str
+    """Unique per attempt, so a retried task never meets a neighbour's half-written segment."""
+    side: Side
+    period: int
+    """Archive period: floor(event time / period length)."""
+    n_rows: int
+    nbytes: int
+    """In memory: payload, key rows, directory."""
+    min_ts: int
+    max_ts: int
+    """Event times in microseconds."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for the manifest."""
+        return asdict(self) | {"side": int(self.side)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "SegmentMeta":
+        """Inverse of ``as_json``."""
+        return cls(**values | {"side": Side(values["side"])})
+
+
+class SegmentStore(Protocol):
+    """Where runs are kept between epochs."""
+
+    def put(self, meta: SegmentMeta, run: Run) -> None:
+        """Keep ``run`` under ``meta.id``."""
+
+    def get(self, meta: SegmentMeta) -> Run:
+        """The run kept under ``meta.id``."""
+
+    def drop(self, meta: SegmentMeta) -> None:
+        """Forget it."""
+
+
+class MemoryStore:
+    """Runs in a dictionary, for one process."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+
+    def put(self, meta: SegmentMeta, run: Run) -> None:
+        self._runs[meta.id] = run
+
+    def get(self, meta: SegmentMeta) -> Run:
+        return self._runs[meta.id]
+
+    def drop(self, meta: SegmentMeta) -> None:
+        del self._runs[meta.id]
+
+
+def describe(side: Side, period: int, run: Run) -> SegmentMeta:
+    """Name card for a new segment."""
+    times = run.rows[:, 0]
+    return SegmentMeta(
+        uuid.uuid4().hex, side, period, run.n_rows, run.nbytes, int(times.min()), int(times.max())
+    )

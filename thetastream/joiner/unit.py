@@ -1,0 +1,159 @@
+"""One unit of any model: late filter, expire, probe, store, in the global order.
+
+The global order is epochs in sequence and, inside an epoch, all of R before all of S. Spark's
+epoch barrier is the punctuation of BiStream's order-consistent protocol (section 3.2.3): when an
+epoch's blocks are here, all earlier tuples are. So for stored R and S and this epoch's r and s
+
+    1. r probes the stored S (without this epoch's),   2. R is stored,
+    3. s probes the stored R (with this epoch's),      4. S is stored,
+
+and every pair meets exactly once, at the unit that stores one and is probed by the other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.condition import Condition, IndexSpec
+from thetastream.joiner.box import Plan, key_rows
+from thetastream.joiner.chain import ChainedIndex
+from thetastream.joiner.residual import Residual
+from thetastream.joiner.segment import SegmentMeta, SegmentStore
+from thetastream.keys import Int64s
+from thetastream.types import Role, Side
+
+
+@dataclass
+class Counters:
+    """What one unit did in one epoch."""
+
+    stored: int = 0
+    probed: int = 0
+    matched: int = 0
+    late: int = 0
+    expired: int = 0
+    candidates: int = 0
+    segments: int = 0
+    mlv_bytes: int = 0
+    """Memory load volume: bytes of the stored tuples and their index."""
+
+    def __add__(self, other: "Counters") -> "Counters":
+        return Counters(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+class Matches(NamedTuple):
+    """Joined tuples: row i of ``left`` with row i of ``right``."""
+
+    left: pa.RecordBatch
+    right: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class UnitSpec:
+    """All that a unit needs to know of the query; picklable."""
+
+    condition: Condition
+    indexes: tuple[IndexSpec, IndexSpec]
+    archive_period_us: int | None
+
+
+@dataclass
+class Inbox:
+    """An epoch's blocks for one unit, one batch per side and role."""
+
+    batches: dict[tuple[Side, Role], pa.RecordBatch] = field(default_factory=dict)
+
+
+class Unit:
+    """A slot of a model with its own state.
+
+    Parameters
+    ----------
+    spec : UnitSpec
+        The query.
+    segments : list of SegmentMeta
+        What the manifest names: the state before this epoch.
+    store : SegmentStore
+        Where runs live.
+    """
+
+    def __init__(self, spec: UnitSpec, segments: list[SegmentMeta], store: SegmentStore) -> None:
+        self._spec = spec
+        self._residual = Residual(spec.condition)
+        self._chains = {
+            side: ChainedIndex(
+                Plan(spec.condition, side, spec.indexes[side]),
+                [meta for meta in segments if meta.side is side],
+                store,
+                spec.archive_period_us,
+            )
+            for side in Side
+        }
+        self.counters = Counters()
+
+    @property
+    def segments(self) -> list[SegmentMeta]:
+        """The manifest after what has been done so far."""
+        return [meta for chain in self._chains.values() for meta in chain.segments]
+
+    def epoch(self, inbox: Inbox, watermark_us: int | None) -> Iterator[Matches]:
+        """Run one epoch; exhaust the iterator, then read ``segments`` and ``counters``.
+
+        Parameters
+        ----------
+        inbox : Inbox
+            This epoch's blocks.
+        watermark_us : int or None
+            Spark's watermark of the epoch in microseconds; None while there is none.
+        """
+        for chain in self._chains.values():
+            self.counters.expired += chain.expire(watermark_us)
+        for side in Side:
+            probing = self._admit(inbox, side, Role.PROBE, watermark_us)
+            if probing is not None:
+                yield from self._probe(side, *probing)
+            storing = self._admit(inbox, side, Role.STORE, watermark_us)
+            if storing is not None:
+                payload, rows = storing
+                self._chains[side].insert(payload, rows)
+                self.counters.stored += len(rows)
+        self.counters.segments = len(self.segments)
+        self.counters.mlv_bytes = sum(meta.nbytes for meta in self.segments)
+
+    def _admit(
+        self, inbox: Inbox, side: Side, role: Role, watermark_us: int | None
+    ) -> tuple[pa.RecordBatch, Int64s] | None:
+        """The block's tuples that are not late, with their key rows."""
+        batch = inbox.batches.get((side, role))
+        if batch is None or not batch.num_rows:
+            return None
+        rows = key_rows(side, self._spec.condition, batch)
+        if watermark_us is None or self._spec.condition.sides[side].time is None:
+            return batch, rows
+        timely = rows[:, 0] > watermark_us
+        if timely.all():
+            return batch, rows
+        if role is Role.STORE:  # every tuple is stored at one unit, so it is counted once
+            self.counters.late += int(len(rows) - timely.sum())
+        kept = np.flatnonzero(timely)
+        return batch.take(pa.array(kept)), rows[kept]
+
+    def _probe(self, side: Side, payload: pa.RecordBatch, rows: Int64s) -> Iterator[Matches]:
+        self.counters.probed += len(rows)
+        width = payload.nbytes / len(rows) if len(rows) else 0.0
+        for found, partner, stored, candidates in self._chains[side.other].probe(rows, width):
+            self.counters.candidates += candidates
+            found, stored = self._residual.keep(side, payload, found, partner, stored)
+            if not len(found):
+                continue
+            self.counters.matched += len(found)
+            mine = self._gather(side, payload, found)
+            theirs = self._gather(side.other, partner, stored)
+            yield Matches(mine, theirs) if side is Side.LEFT else Matches(theirs, mine)
+
+    def _gather(self, side: Side, batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
+        columns = list(self._spec.condition.sides[side].columns)
+        return batch.select(columns).take(pa.array(rows))

@@ -1,0 +1,88 @@
+"""Walk the buckets of a run and emit every stored tuple inside the probe's box.
+
+For each probe p, each bucket b in [first[p], last[p]), each stored row i of b with
+slo[p] <= rows[i, suffix] <= shi[p]: emit (p, i) iff lo[p, j] <= rows[i, columns[j]] <= hi[p, j]
+for all j. Every index shape is a case of this: scan (one bucket, no suffix), sorted (one bucket,
+suffix), hash (a bucket per key), hash + sorted, grid (equal-depth cells of one key, suffix of the
+other). BiStream section 3.3: the checks are its piggybacked secondary predicates.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from thetastream.kernels.jit import jit
+
+Int64s = npt.NDArray[np.int64]
+
+
+@jit
+def lower_bound(rows: Int64s, column: int, start: int, end: int, key: int) -> int:
+    """First i in [start, end) with rows[i, column] >= key, else end."""
+    while start < end:
+        middle = (start + end) >> 1
+        if rows[middle, column] < key:
+            start = middle + 1
+        else:
+            end = middle
+    return start
+
+
+@jit
+def walk(
+    rows: Int64s,
+    offsets: Int64s,
+    suffix: int,
+    first: Int64s,
+    last: Int64s,
+    slo: Int64s,
+    shi: Int64s,
+    columns: Int64s,
+    lo: Int64s,
+    hi: Int64s,
+    cursor: Int64s,
+    out_probe: Int64s,
+    out_stored: Int64s,
+) -> int:
+    """Fill the output buffers with matching pairs, starting at ``cursor``; return how many.
+
+    ``cursor`` is (probe, bucket, row, candidates seen); row -1 means "enter the bucket". A return
+    value below the buffers' length means that all probes are done; otherwise call again.
+    """
+    n = 0
+    p, b, i = cursor[0], cursor[1], cursor[2]
+    seen = 0
+    while p < len(first):
+        if b < 0:
+            b = first[p]
+        while b < last[p]:
+            end = offsets[b + 1]
+            if i < 0:
+                i = offsets[b]
+                if suffix >= 0:
+                    i = lower_bound(rows, suffix, i, end, slo[p])
+            while i < end:
+                if suffix >= 0 and rows[i, suffix] > shi[p]:
+                    break
+                if n == len(out_probe):
+                    cursor[0], cursor[1], cursor[2] = p, b, i
+                    cursor[3] += seen
+                    return n
+                seen += 1
+                inside = True
+                for j in range(len(columns)):
+                    value = rows[i, columns[j]]
+                    if value < lo[p, j] or value > hi[p, j]:
+                        inside = False
+                        break
+                if inside:
+                    out_probe[n] = p
+                    out_stored[n] = i
+                    n += 1
+                i += 1
+            i = -1
+            b += 1
+        b = -1
+        p += 1
+    cursor[0], cursor[1], cursor[2] = p, -1, -1
+    cursor[3] += seen
+    return n
