@@ -1,6 +1,6 @@
 """Two bands: equal-depth cells of the first key, each ordered by the second.
 
-Cells hold about sqrt(n) tuples each, whatever the distribution. A probe visits the cells its
+Cells hold about 2 sqrt(n) tuples each, whatever the distribution. A probe visits the cells its
 first interval touches, bisects each by its second interval, and checks the first on the way.
 """
 
@@ -21,7 +21,7 @@ class Grid:
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         n = len(rows)
         by_first = np.argsort(rows[:, access.ranges[0]], kind="stable")
-        depth = max(MIN_CELL, int(np.sqrt(n)))
+        depth = max(MIN_CELL, 2 * int(np.sqrt(n)))
         starts = np.arange(0, n, depth, dtype=np.int64)
         cell = np.arange(n, dtype=np.int64) // depth
         order = by_first[np.lexsort((rows[by_first, access.ranges[1]], cell))]

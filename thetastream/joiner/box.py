@@ -90,6 +90,11 @@ class Box:
     never: npt.NDArray[np.bool_] | None = None
     """Probes that nothing can match (a strict bound at the edge of int64)."""
 
+    def reordered(self, order: Int64s) -> "Box":
+        """The same boxes in another order of the probes."""
+        spans = {column: Span(span.low[order], span.high[order]) for column, span in self.spans.items()}
+        return Box(self.n_probes, None if self.group is None else self.group[order], spans)
+
     def narrow(self, column: int, low: Int64s | None, high: Int64s | None) -> None:
         """Intersect the interval of ``column`` with [low, high]."""
         old = self.spans.get(column)

@@ -6,13 +6,14 @@ so a period holds O(log epochs) of them and an archived one a single segment.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 
 from thetastream.condition import TIME, Dimension
-from thetastream.joiner.box import Plan, box, row_column
+from thetastream.joiner.box import Box, Plan, box, row_column
 from thetastream.joiner.run import build, search
 from thetastream.joiner.segment import SegmentMeta, SegmentStore, describe
 from thetastream.keys import Int64s
@@ -65,12 +66,10 @@ class ChainedIndex:
                 self._append(int(period), part, rows if whole else rows[inside])
         self._merge()
 
-    def _append(self, period: int, payload: pa.RecordBatch, rows: Int64s) -> SegmentMeta:
+    def _append(self, period: int, payload: pa.RecordBatch, rows: Int64s) -> None:
         run = build(self._plan, payload, rows)
         meta = describe(self._plan.stored, period, run)
-        self._store.put(meta, run)
-        self.segments.append(meta)
-        return meta
+        self.segments.append(replace(meta, durable_bytes=self._store.put(meta, run)))
 
     def _merge(self) -> None:
         """Merge ``FAN_IN`` segments of one period and one tier (rows within a factor FAN_IN)."""
@@ -86,6 +85,20 @@ class ChainedIndex:
                 if len(small) >= FAN_IN:
                     self._replace(period, small)
                     ripe = True
+
+    def archive(self, watermark_us: int | None) -> None:
+        """Make one segment of each period that the watermark has passed: no tuple can join it now."""
+        if watermark_us is None or self._period_us is None:
+            return
+
+        def period(meta: SegmentMeta) -> int:
+            return meta.period
+
+        closed = [m for m in self.segments if (m.period + 1) * self._period_us <= watermark_us]
+        for number, group in groupby(sorted(closed, key=period), key=period):
+            parts = list(group)
+            if 1 < len(parts) and sum(meta.n_rows for meta in parts) <= MERGED_ROWS:
+                self._replace(number, parts)
 
     def _replace(self, period: int, old: list[SegmentMeta]) -> None:
         runs = [self._store.get(meta) for meta in old]
@@ -115,6 +128,9 @@ class ChainedIndex:
         if not len(probes) or not self.segments:
             return
         query = box(self._plan, probes)
+        order = self._visiting_order(query)
+        if order is not None:
+            query = query.reordered(order)
         times = query.spans.get(row_column(TIME)) if self._plan.condition.window is not None else None
         for meta in self.segments:
             # 1. Only probes whose window touches the segment; no window check if it lies inside all.
@@ -134,7 +150,15 @@ class ChainedIndex:
             wide = width_of_probe + run.payload.nbytes / run.n_rows
             capacity = int(max(1024, min(PAIRS_AT_ONCE, BYTES_AT_ONCE / max(wide, 1))))
             for found, stored, candidates in search(self._plan, run, query, chosen, skip, capacity):
-                yield found, run.payload, stored, candidates
+                yield found if order is None else order[found], run.payload, stored, candidates
+
+    def _visiting_order(self, query: Box) -> Int64s | None:
+        """Probes in the order of the index, so that neighbours touch the same cache lines."""
+        if query.group is not None:
+            return np.argsort(query.group)
+        if self._plan.access.ranges:
+            return np.argsort(query.spans[self._plan.access.ranges[0]].low)
+        return None
 
 
 def joinable_us(window: Dimension | None, side: Side) -> int | None:

@@ -27,6 +27,8 @@ class SegmentMeta:
     min_ts: int
     max_ts: int
     """Event times in microseconds."""
+    durable_bytes: int = 0
+    """In the store that survives: payload only, as the store writes it."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for the manifest."""
@@ -41,8 +43,8 @@ class SegmentMeta:
 class SegmentStore(Protocol):
     """Where runs are kept between epochs."""
 
-    def put(self, meta: SegmentMeta, run: Run) -> None:
-        """Keep ``run`` under ``meta.id``."""
+    def put(self, meta: SegmentMeta, run: Run) -> int:
+        """Keep ``run`` under ``meta.id``; return the bytes that takes durably."""
 
     def get(self, meta: SegmentMeta) -> Run:
         """The run kept under ``meta.id``."""
@@ -57,8 +59,9 @@ class MemoryStore:
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
 
-    def put(self, meta: SegmentMeta, run: Run) -> None:
+    def put(self, meta: SegmentMeta, run: Run) -> int:
         self._runs[meta.id] = run
+        return run.payload.nbytes
 
     def get(self, meta: SegmentMeta) -> Run:
         return self._runs[meta.id]

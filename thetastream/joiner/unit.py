@@ -39,6 +39,8 @@ class Counters:
     segments: int = 0
     mlv_bytes: int = 0
     """Memory load volume: bytes of the stored tuples and their index."""
+    state_bytes: int = 0
+    """Bytes of the stored tuples as the durable store holds them."""
 
     def __add__(self, other: "Counters") -> "Counters":
         return Counters(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -111,6 +113,7 @@ class Unit:
         """
         for chain in self._chains.values():
             self.counters.expired += chain.expire(watermark_us)
+            chain.archive(watermark_us)
         for side in Side:
             probing = self._admit(inbox, side, Role.PROBE, watermark_us)
             if probing is not None:
@@ -122,6 +125,7 @@ class Unit:
                 self.counters.stored += len(rows)
         self.counters.segments = len(self.segments)
         self.counters.mlv_bytes = sum(meta.nbytes for meta in self.segments)
+        self.counters.state_bytes = sum(meta.durable_bytes for meta in self.segments)
 
     def _admit(
         self, inbox: Inbox, side: Side, role: Role, watermark_us: int | None

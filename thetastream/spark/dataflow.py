@@ -1,0 +1,189 @@
+"""The join as Spark runs it.
+
+    stream -> filters, key columns -> route into blocks -+
+                                                         +- union -> exchange by unit -> unit -> results
+    stream -> filters, key columns -> route into blocks -+
+
+Left and right are built by one function. On streams the unit is a stateful processor; on batch
+frames it is one pass over the same blocks with state in memory.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType, VariantType
+
+from thetastream.blocks import HASH_COLUMN, concat, gather, pack, route, unpack
+from thetastream.joiner.segment import MemoryStore
+from thetastream.joiner.unit import Inbox, Unit, UnitSpec
+from thetastream.models.base import Model
+from thetastream.plan.physical import PhysicalPlan, SidePlan
+from thetastream.spark import metrics
+from thetastream.spark.emit import BLOCK, COUNTERS, ArrowEmitter, BlockEmitter, FlatEmitter, unpack_blocks
+from thetastream.spark.manifest import digest
+from thetastream.spark.placement import unit_keys
+from thetastream.spark.processor import JoinProcessor, ProcessorSpec
+from thetastream.types import Role, Side
+
+_BLOCKS = "unit int, side byte, role byte, block binary"
+Batches = Iterator[pa.RecordBatch]
+
+
+def build(
+    plan: PhysicalPlan,
+    model: Model,
+    streams: tuple[DataFrame, DataFrame],
+    cache_folder: str | None = None,
+) -> DataFrame:
+    """The joined DataFrame: one struct column per alias.
+
+    Parameters
+    ----------
+    plan : PhysicalPlan
+        From ``thetastream.plan.lower``.
+    model : Model
+        Router.
+    streams : pair of DataFrame
+        Left and right input, both streaming or both batch.
+    cache_folder : str, optional
+        Host-local folder for mapped segments; Spark's local directory when left out.
+    """
+    spark = streams[0].sparkSession
+    blocks = [
+        _blocks(side, plan.sides[side], stream, model) for side, stream in zip(Side, streams, strict=True)
+    ]
+    schema = _result_schema(spark, plan)
+    arrow = to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
+    unit = UnitSpec(plan.condition, plan.indexes, plan.archive_period_us)
+    units = {key: number for number, key in enumerate(unit_keys(model.n_units))}
+    together = blocks[0].unionByName(blocks[1])
+    name = digest(fingerprint(plan, model))
+    if any(stream.isStreaming for stream in streams):
+        is_flat = all(carried.is_flat for side in plan.sides for carried in side.carried)
+        spec = ProcessorSpec(
+            unit,
+            units,
+            fingerprint(plan, model),
+            FlatEmitter(arrow) if is_flat else BlockEmitter(arrow),
+            cache_folder,
+        )
+        out = schema if is_flat else StructType([StructField(BLOCK, BinaryType())])
+        has_watermark = any(side.time is not None for side in plan.condition.sides)
+        results = together.groupBy("unit").transformWithStateInPandas(
+            JoinProcessor(spec), out, "Append", "EventTime" if has_watermark else "None"
+        )
+        if not is_flat:
+            results = results.mapInArrow(unpack_blocks, schema)
+        results = metrics.observe(results, name)
+    else:
+        results = together.repartition(F.col("unit")).mapInArrow(_batch_units(unit, units, arrow), schema)
+        results = results.where(F.col(COUNTERS).isNull())
+    joined = results.select(*(_struct(side).alias(side.alias) for side in plan.sides))
+    for conjunct in plan.residual:
+        joined = joined.where(F.expr(conjunct))
+    return joined
+
+
+def fingerprint(plan: PhysicalPlan, model: Model) -> dict[str, str]:
+    """What must stay the same for a checkpoint to be continued."""
+    condition = plan.condition
+    sides = {
+        side.alias: "; ".join(
+            [
+                *(f"{carried.field} {carried.block_type}" for carried in side.carried),
+                *(f"{name} = {text}" for name, text in side.computed),
+                *(f"where {text}" for text in side.filters),
+            ]
+        )
+        for side in plan.sides
+    }
+    return {
+        **{f"stream {alias}": text for alias, text in sides.items()},
+        "keys": repr([side.keys for side in condition.sides]),
+        "condition": repr((condition.equalities, condition.dimensions)),
+        "window": repr(condition.window),
+        "predicates": repr([predicate.name for predicate in condition.predicates]),
+        "residual": repr(plan.residual),
+        "archive period": repr(plan.archive_period_us),
+        "model": repr(model),
+    }
+
+
+def _blocks(side: Side, plan: SidePlan, stream: DataFrame, model: Model) -> DataFrame:
+    """Filter, compute keys, route: one row per destination block."""
+    nested = stream.select(F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in stream.columns)).alias(plan.alias))
+    for text in plan.filters:
+        nested = nested.where(F.expr(text))
+    columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
+    columns += [F.expr(text).alias(name) for name, text in plan.computed]
+    flat = nested.select(*columns)
+    if model.needs_hash:
+        hashable = [
+            F.col(field.name)
+            for field in flat.schema
+            if not isinstance(field.dataType, MapType | VariantType) and "map<" not in field.dataType.simpleString()
+        ]
+        flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH_COLUMN))
+    return flat.mapInArrow(_router(side, model), _BLOCKS)
+
+
+def _router(side: Side, model: Model) -> Callable[[Batches], Batches]:
+    keys = unit_keys(model.n_units)
+
+    def to_blocks(batches: Batches) -> Batches:
+        for batch in gather(batches):
+            destinations: list[tuple[int, int, pa.Buffer]] = []
+            packed: dict[int, pa.Buffer] = {}
+            for unit, role, block in route(model, side, batch):
+                # A block that goes to several units is packed once.
+                data = packed.get(id(block))
+                if data is None:
+                    data = packed[id(block)] = pack(block)
+                destinations.append((keys[unit], int(role), data))
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([unit for unit, _, _ in destinations], pa.int32()),
+                    pa.array([int(side)] * len(destinations), pa.int8()),
+                    pa.array([role for _, role, _ in destinations], pa.int8()),
+                    pa.array([data for _, _, data in destinations], pa.binary()),
+                ],
+                names=["unit", "side", "role", "block"],
+            )
+
+    return to_blocks
+
+
+def _batch_units(spec: UnitSpec, units: dict[int, int], schema: pa.Schema) -> Callable[[Batches], Batches]:
+    emitter = ArrowEmitter(schema)
+
+    def join(batches: Batches) -> Batches:
+        parts: dict[int, dict[tuple[Side, Role], list[pa.RecordBatch]]] = {}
+        for batch in batches:
+            for key, side, role, data in zip(*(column for column in batch.columns), strict=True):
+                at = Side(side.as_py()), Role(role.as_py())
+                parts.setdefault(key.as_py(), {}).setdefault(at, []).append(unpack(data.as_buffer()))
+        for key, inbox in parts.items():
+            unit = Unit(spec, [], MemoryStore())
+            for matches in unit.epoch(Inbox({at: concat(blocks) for at, blocks in inbox.items()}), None):
+                yield emitter.matches(matches)
+            yield emitter.counters(units[key], unit.counters)
+
+    return join
+
+
+def _result_schema(spark: SparkSession, plan: PhysicalPlan) -> StructType:
+    ddl = ", ".join(f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried)
+    fields: list[Any] = list(_parse_ddl(spark, ddl)) if ddl else []
+    return StructType([*fields, StructField(COUNTERS, StringType())])
+
+
+def _parse_ddl(spark: SparkSession, ddl: str) -> StructType:
+    return spark.createDataFrame([], ddl).schema
+
+
+def _struct(side: SidePlan) -> Any:
+    return F.struct(*(F.expr(carried.from_block).alias(carried.field) for carried in side.carried))

@@ -1,0 +1,65 @@
+"""A unit's manifest: which segments are live, of which format, of which query.
+
+Only what the committed manifest names exists; it is one JSON value in Spark's state store. A
+manifest of another format or another query is refused by name, never misread.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from thetastream.errors import StateError
+from thetastream.joiner.segment import SegmentMeta
+
+FORMAT = 1
+"""Version of manifest and segment layout."""
+
+Fingerprint = Mapping[str, str]
+"""What must not change between runs on one checkpoint: part of the query -> its text."""
+
+
+def digest(fingerprint: Fingerprint) -> str:
+    """Short name of a query."""
+    return hashlib.sha256(json.dumps(dict(fingerprint), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def encode(fingerprint: Fingerprint, segments: list[SegmentMeta]) -> str:
+    """The manifest as text."""
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "query": dict(fingerprint),
+            "segments": [meta.as_json() for meta in segments],
+        }
+    )
+
+
+def decode(text: str | None, fingerprint: Fingerprint) -> list[SegmentMeta]:
+    """The live segments; none for a unit without state.
+
+    Raises
+    ------
+    StateError
+        MANIFEST_DAMAGED, STATE_FORMAT or STATE_OF_ANOTHER_QUERY.
+    """
+    if text is None:
+        return []
+    try:
+        manifest = json.loads(text)
+        version, query = manifest["format"], manifest["query"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
+    if version != FORMAT:
+        raise StateError(
+            "STATE_FORMAT",
+            f"state format must be {FORMAT}; the checkpoint has {version}, written by another version",
+        )
+    changed = sorted(part for part in {*query, *fingerprint} if query.get(part) != fingerprint.get(part))
+    if changed:
+        details = "; ".join(f"{part}: {query.get(part)} -> {fingerprint.get(part)}" for part in changed)
+        raise StateError(
+            "STATE_OF_ANOTHER_QUERY",
+            f"a checkpoint belongs to one query; since it was written this changed: {details}. "
+            "Start with a new checkpointLocation, or undo the change",
+        )
+    return [SegmentMeta.from_json(values) for values in manifest["segments"]]

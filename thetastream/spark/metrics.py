@@ -1,0 +1,52 @@
+"""Counters in Spark's query progress.
+
+Every unit's epoch adds one row of counters to the operator's output; ``observe`` collects them
+into the progress, and the rows are dropped before anyone sees them.
+"""
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from thetastream.spark.emit import COUNTERS
+
+PREFIX = "thetastream"
+
+
+def observe(results: DataFrame, name: str) -> DataFrame:
+    """Report the counters rows as observed metric ``thetastream_<name>`` and drop them."""
+    observed = results.observe(f"{PREFIX}_{name}", F.collect_list(COUNTERS).alias("units"))
+    return observed.where(F.col(COUNTERS).isNull())
+
+
+def metrics(query: Any) -> list[dict[str, Any]]:
+    """Counters of a running or finished query, epoch by epoch.
+
+    Parameters
+    ----------
+    query : pyspark.sql.streaming.StreamingQuery
+        What ``writeStream...start()`` returned.
+
+    Returns
+    -------
+    list of dict
+        One entry per epoch and join that Spark still remembers
+        (``spark.sql.streaming.numRecentProgressUpdates``), oldest first: ``epoch``, ``join``, the
+        sums over units of ``stored``, ``probed``, ``matched``, ``late``, ``expired``,
+        ``candidates``, ``segments`` (all counts), ``mlv_bytes``, ``state_bytes`` (bytes), and
+        ``units``, the same counters unit by unit.
+    """
+    epochs = []
+    for progress in query.recentProgress:
+        fields = progress if isinstance(progress, dict) else json.loads(progress.json)
+        for name, row in (fields.get("observedMetrics") or {}).items():
+            if name.startswith(f"{PREFIX}_"):
+                values = row if isinstance(row, dict) else row.asDict()
+                units = sorted((json.loads(text) for text in values["units"]), key=lambda unit: unit["unit"])
+                total = {key: sum(unit[key] for unit in units) for key in (units[0] if units else {})}
+                total.pop("unit", None)
+                join = name.removeprefix(f"{PREFIX}_")
+                epochs.append({"epoch": fields["batchId"], "join": join, **total, "units": units})
+    return epochs

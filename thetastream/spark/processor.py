@@ -1,0 +1,84 @@
+"""The unit inside Spark: one grouping key is one unit, one call is one epoch.
+
+Spark's state store is the only recovery log: manifest and segments are written within the epoch
+and committed with it, so a retried, speculative or restarted task begins from the last commit.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from thetastream.blocks import concat, unpack
+from thetastream.joiner.box import Plan
+from thetastream.joiner.unit import Inbox, Unit, UnitSpec
+from thetastream.spark.emit import Emitter
+from thetastream.spark.manifest import Fingerprint, decode, encode
+from thetastream.spark.segments import DurableStore, cache_root
+from thetastream.types import Role, Side
+
+_MANIFEST = StructType([StructField("manifest", StringType())])
+_PART_KEY = StructType([StructField("id", StringType()), StructField("part", IntegerType())])
+_PART = StructType([StructField("data", BinaryType())])
+
+
+@dataclass(frozen=True)
+class ProcessorSpec:
+    """What travels to the workers."""
+
+    unit: UnitSpec
+    units: dict[int, int] = field(hash=False)
+    """Grouping key -> unit."""
+    fingerprint: Fingerprint = field(hash=False)
+    emitter: Emitter
+    cache_folder: str | None
+
+
+class JoinProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Spark's stateful processor around ``Unit``."""
+
+    def __init__(self, spec: ProcessorSpec) -> None:
+        self._spec = spec
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._manifest = handle.getValueState("manifest", _MANIFEST)
+        self._parts = handle.getMapState("segments", _PART_KEY, _PART)
+
+    def handleInputRows(  # noqa: N802
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        spec = self._spec
+        # 1. State as committed by the epoch before.
+        value = self._manifest.get() if self._manifest.exists() else None
+        segments = decode(None if value is None else value[0], spec.fingerprint)
+        plans = {side: Plan(spec.unit.condition, side, spec.unit.indexes[side]) for side in Side}
+        store = DurableStore(self._parts, plans, cache_root(spec.cache_folder))
+        unit = Unit(spec.unit, segments, store)
+        # 2. The epoch.
+        for matches in unit.epoch(read_inbox(rows), watermark_us(timerValues)):
+            yield spec.emitter.matches(matches)
+        # 3. State for the next one.
+        self._manifest.update((encode(spec.fingerprint, unit.segments),))
+        yield spec.emitter.counters(spec.units[int(key[0])], unit.counters)
+
+    def close(self) -> None:
+        pass
+
+
+def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:
+    """This epoch's blocks by side and role."""
+    parts: dict[tuple[Side, Role], list[pa.RecordBatch]] = {}
+    for frame in frames:
+        for side, role, data in zip(frame["side"], frame["role"], frame["block"], strict=True):
+            parts.setdefault((Side(side), Role(role)), []).append(unpack(data))
+    return Inbox({at: concat(batches) for at, batches in parts.items()})
+
+
+def watermark_us(timers: Any) -> int | None:
+    """Spark's watermark of this epoch in microseconds; 0 or -1 ms mean that there is none yet."""
+    watermark_ms = timers.getCurrentWatermarkInMs()
+    return None if watermark_ms is None or watermark_ms <= 0 else int(watermark_ms) * 1000

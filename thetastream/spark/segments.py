@@ -1,0 +1,163 @@
+"""Durable segments: Spark's state store holds them, a mapped file on the host caches them.
+
+The state store keeps, per unit, the payload of every segment as compressed Arrow IPC, in parts;
+it is the only copy that counts. Beside it a folder on the host holds the ordered payload, the key
+rows and the directory, memory-mapped by whichever Python worker runs the unit's next epoch. A
+missing or torn folder is rebuilt from the state store.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.errors import StateError
+from thetastream.joiner.box import Plan
+from thetastream.joiner.run import Run, build
+from thetastream.joiner.segment import SegmentMeta
+from thetastream.keys import Int64s
+from thetastream.types import Side
+
+PART_BYTES = 1 << 23
+"""State store values are kept near this size."""
+_WRITE = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+class PartMap(Protocol):
+    """What we need of Spark's MapState: (segment id, part) -> bytes."""
+
+    def getValue(self, key: tuple[str, int]) -> tuple[bytes] | None: ...  # noqa: N802
+    def updateValue(self, key: tuple[str, int], value: tuple[bytes]) -> None: ...  # noqa: N802
+    def removeKey(self, key: tuple[str, int]) -> None: ...  # noqa: N802
+
+
+def cache_root(folder: str | None = None) -> Path:
+    """The host-local folder for mapped segments: ``folder``, else Spark's local directory.
+
+    Spark removes its local directories when the executor ends, and the cache with them.
+    """
+    base = folder or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+    return Path(base) / f"thetastream-{os.getuid()}"
+
+
+class DurableStore:
+    """Segments of one unit.
+
+    Parameters
+    ----------
+    parts : PartMap
+        Spark's MapState.
+    plans : dict of Side to Plan
+        To rebuild a segment's index.
+    root : Path
+        Host-local cache.
+    """
+
+    def __init__(self, parts: PartMap, plans: dict[Side, Plan], root: Path) -> None:
+        self._parts = parts
+        self._plans = plans
+        self._root = root
+        self._open: dict[str, Run] = {}
+
+    def put(self, meta: SegmentMeta, run: Run) -> int:
+        data = _to_ipc(run.payload)
+        n_parts = -(-data.size // PART_BYTES)
+        for part in range(n_parts):
+            piece = data.slice(part * PART_BYTES, min(PART_BYTES, data.size - part * PART_BYTES))
+            self._parts.updateValue((meta.id, part), (piece.to_pybytes(),))
+        self._parts.updateValue((meta.id, -1), (json.dumps({"parts": n_parts}).encode(),))
+        self._open[meta.id] = run
+        save(self._root / meta.id, run)
+        return int(data.size)
+
+    def get(self, meta: SegmentMeta) -> Run:
+        if meta.id not in self._open:
+            try:
+                run = load(self._root / meta.id)
+            except (OSError, ValueError, KeyError, pa.ArrowInvalid):
+                run = build(self._plans[meta.side], self._restore(meta))
+                save(self._root / meta.id, run)
+            self._open[meta.id] = run
+        return self._open[meta.id]
+
+    def drop(self, meta: SegmentMeta) -> None:
+        for part in range(self._count(meta)):
+            self._parts.removeKey((meta.id, part))
+        self._parts.removeKey((meta.id, -1))
+        self._open.pop(meta.id, None)
+        shutil.rmtree(self._root / meta.id, ignore_errors=True)
+
+    def _count(self, meta: SegmentMeta) -> int:
+        return int(json.loads(self._value(meta, -1))["parts"])
+
+    def _value(self, meta: SegmentMeta, part: int) -> bytes:
+        value = self._parts.getValue((meta.id, part))
+        if value is None:
+            raise StateError(
+                "SEGMENT_MISSING",
+                f"the manifest names segment {meta.id} but its part {part} is not in the state store; "
+                "the checkpoint is damaged",
+            )
+        return bytes(value[0])
+
+    def _restore(self, meta: SegmentMeta) -> pa.RecordBatch:
+        data = b"".join(self._value(meta, part) for part in range(self._count(meta)))
+        try:
+            with pa.ipc.open_stream(data) as reader:
+                batch = reader.read_next_batch()
+        except (pa.ArrowInvalid, OSError) as error:
+            raise StateError("SEGMENT_DAMAGED", f"segment {meta.id} is not Arrow data: {error}") from error
+        if batch.num_rows != meta.n_rows:
+            raise StateError(
+                "SEGMENT_DAMAGED",
+                f"segment {meta.id} must hold {meta.n_rows} tuples; it holds {batch.num_rows}",
+            )
+        return batch
+
+
+def _to_ipc(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def save(folder: Path, run: Run) -> None:
+    """Write a run under a temporary name and rename it, so that readers see all of it or nothing.
+
+    A full disk only costs the cache: the state store has the data.
+    """
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        temporary.mkdir(parents=True, mode=0o700)
+        schema = run.payload.schema.with_metadata({b"widths": json.dumps(run.widths).encode()})
+        with (
+            pa.OSFile(str(temporary / "payload.arrow"), "wb") as file,
+            pa.ipc.new_file(file, schema) as writer,
+        ):
+            writer.write_batch(run.payload)
+        for name in ("rows", "edges", "offsets"):
+            np.save(temporary / f"{name}.npy", getattr(run, name))
+        temporary.rename(folder)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def load(folder: Path) -> Run:
+    """Map a run that ``save`` wrote."""
+    with pa.ipc.open_file(pa.memory_map(str(folder / "payload.arrow"))) as reader:
+        widths: list[Any] = json.loads(reader.schema.metadata[b"widths"])
+        payload = reader.get_batch(0)
+
+    def array(name: str) -> Int64s:
+        # Copy-on-write: kernels are compiled for writable arrays, nobody writes.
+        mapped = np.load(folder / f"{name}.npy", mmap_mode="c")
+        return np.asarray(mapped).view(np.ndarray)
+
+    return Run(payload, array("rows"), array("edges"), array("offsets"), tuple(widths))
