@@ -23,6 +23,9 @@ FAN_IN = 8
 """Segments of one tier that are merged into one of the next."""
 MERGED_ROWS = 1 << 20
 """A segment this large is left alone: merging it would cost more than a probe of it saves."""
+SHARED_ROWS = 1 << 16
+SHARED_PERIODS = 5
+"""Tuples and archive periods that an epoch's tuples may share one segment over."""
 PAIRS_AT_ONCE = 1 << 17
 """Most pairs emitted in one piece; fewer when tuples are wide."""
 BYTES_AT_ONCE = 1 << 25
@@ -52,18 +55,18 @@ class ChainedIndex:
         self._period_us = archive_period_us
 
     def insert(self, payload: pa.RecordBatch, rows: Int64s) -> None:
-        """Store tuples: one new segment for each archive period they touch, then merge tiers."""
+        """Store tuples in new segments by archive period, then merge tiers."""
         if not len(rows):
             return
         if self._period_us is None:
             self._append(0, payload, rows)
         else:
             periods = rows[:, 0] // self._period_us
-            for period in np.unique(periods):
-                inside = np.flatnonzero(periods == period)
+            for first, last in spans(periods):
+                inside = np.flatnonzero((periods >= first) & (periods <= last))
                 whole = len(inside) == len(rows)
                 part = payload if whole else payload.take(pa.array(inside))
-                self._append(int(period), part, rows if whole else rows[inside])
+                self._append(last, part, rows if whole else rows[inside])
         self._merge()
 
     def _append(self, period: int, payload: pa.RecordBatch, rows: Int64s) -> None:
@@ -159,6 +162,25 @@ class ChainedIndex:
         if self._plan.access.ranges:
             return np.argsort(query.spans[self._plan.access.ranges[0]].low)
         return None
+
+
+def spans(periods: Int64s) -> list[tuple[int, int]]:
+    """Cut an epoch's archive periods into inclusive spans, one segment each.
+
+    A period with many tuples stands alone; neighbours with few share a segment, because each
+    segment costs every probe a search. The segment expires with its last period.
+
+    >>> spans(np.array([3, 3, 4, 9]))
+    [(3, 4), (9, 9)]
+    """
+    found: list[tuple[int, int]] = []
+    held = 0
+    for period, count in zip(*np.unique(periods, return_counts=True), strict=True):
+        joins = found and held + count <= SHARED_ROWS and period - found[-1][0] < SHARED_PERIODS
+        held = held + count if joins else count
+        start = found.pop()[0] if joins else int(period)
+        found.append((start, int(period)))
+    return found
 
 
 def joinable_us(window: Dimension | None, side: Side) -> int | None:

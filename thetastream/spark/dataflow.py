@@ -27,6 +27,7 @@ from thetastream.spark.emit import BLOCK, COUNTERS, ArrowEmitter, BlockEmitter, 
 from thetastream.spark.manifest import digest
 from thetastream.spark.placement import unit_keys
 from thetastream.spark.processor import JoinProcessor, ProcessorSpec
+from thetastream.spark.worker import settle
 from thetastream.types import Role, Side
 
 _BLOCKS = "unit int, side byte, role byte, block binary"
@@ -135,14 +136,16 @@ def _router(side: Side, model: Model) -> Callable[[Batches], Batches]:
     keys = unit_keys(model.n_units)
 
     def to_blocks(batches: Batches) -> Batches:
+        settle()
         for batch in gather(batches):
-            destinations: list[tuple[int, int, pa.Buffer]] = []
-            packed: dict[int, pa.Buffer] = {}
-            for unit, role, block in route(model, side, batch):
+            destinations: list[tuple[int, int, bytes]] = []
+            packed: dict[int, bytes] = {}
+            routes = list(route(model, side, batch))  # keeps every block alive, so that id() names it
+            for unit, role, block in routes:
                 # A block that goes to several units is packed once.
                 data = packed.get(id(block))
                 if data is None:
-                    data = packed[id(block)] = pack(block)
+                    data = packed[id(block)] = pack(block).to_pybytes()
                 destinations.append((keys[unit], int(role), data))
             yield pa.RecordBatch.from_arrays(
                 [

@@ -19,6 +19,7 @@ from thetastream.joiner.unit import Inbox, Unit, UnitSpec
 from thetastream.spark.emit import Emitter
 from thetastream.spark.manifest import Fingerprint, decode, encode
 from thetastream.spark.segments import DurableStore, cache_root
+from thetastream.spark.worker import settle
 from thetastream.types import Role, Side
 
 _MANIFEST = StructType([StructField("manifest", StringType())])
@@ -51,6 +52,7 @@ class JoinProcessor(StatefulProcessor):  # type: ignore[misc]
     def handleInputRows(  # noqa: N802
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
+        settle()
         spec = self._spec
         # 1. State as committed by the epoch before.
         value = self._manifest.get() if self._manifest.exists() else None
