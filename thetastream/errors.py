@@ -39,13 +39,13 @@ class PredicateError(ThetastreamError):
 class InvalidQuery(QueryError):
     """Several problems of one query, listed at once; ``problems`` holds them one by one."""
 
-    def __init__(self, problems: Sequence[QueryError]) -> None:
+    def __init__(self, problems: Sequence[ThetastreamError]) -> None:
         self.problems = tuple(problems)
         lines = "\n".join(f"  {n}. {problem}" for n, problem in enumerate(self.problems, 1))
         super().__init__("INVALID_QUERY", f"{len(self.problems)} problems:\n{lines}")
 
 
-def raise_problems(problems: Sequence[QueryError]) -> None:
+def raise_problems(problems: Sequence[ThetastreamError]) -> None:
     """Raise the one problem itself, or all of several at once; nothing when there is none."""
     if len(problems) == 1:
         raise problems[0]

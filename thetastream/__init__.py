@@ -1,0 +1,40 @@
+"""Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
+
+from thetastream.api import JoinPlan, join, plan
+from thetastream.errors import (
+    InvalidQuery,
+    PredicateError,
+    QueryError,
+    SessionError,
+    StateError,
+    ThetastreamError,
+)
+from thetastream.models.biclique import Biclique
+from thetastream.plan.query import CrossJoinWarning
+from thetastream.predicate import predicate
+from thetastream.spark.arrival import by_arrival
+from thetastream.spark.metrics import metrics
+from thetastream.spark.session import configure, local_session
+from thetastream.windows import Rows
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Biclique",
+    "CrossJoinWarning",
+    "InvalidQuery",
+    "JoinPlan",
+    "PredicateError",
+    "QueryError",
+    "Rows",
+    "SessionError",
+    "StateError",
+    "ThetastreamError",
+    "by_arrival",
+    "configure",
+    "join",
+    "local_session",
+    "metrics",
+    "plan",
+    "predicate",
+]

@@ -1,0 +1,157 @@
+"""explain(): every stage of a plan as text: parsed, rewritten, shaped, physical, cost."""
+
+from collections.abc import Iterator
+
+from thetastream.condition import TIME, Bound, Condition, Dimension, IndexSpec, SideSpec
+from thetastream.models.base import Model
+from thetastream.plan.lower import Lowered, lifetimes
+from thetastream.plan.query import Query
+from thetastream.types import Role, Side
+from thetastream.windows import spell
+
+
+def explain(query: Query, lowered: Lowered, model: Model, model_reason: str) -> str:
+    """The plan, stage by stage, one fact per line."""
+    stages = (
+        ("Parsed", _parsed(query)),
+        ("Rewritten", _rewritten(query, lowered)),
+        ("Shaped", _shaped(lowered)),
+        ("Physical", _physical(lowered, model, model_reason)),
+        ("Cost", _cost(query, lowered, model)),
+    )
+    return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
+
+
+def _parsed(query: Query) -> Iterator[str]:
+    for side, stream in zip(Side, query.streams, strict=True):
+        kind = "stream" if stream.is_streaming else "batch"
+        time = f", event time {stream.event_time} ({stream.event_time_origin})" if stream.event_time else ""
+        yield f"{side.name.lower():5} {stream.alias}: {kind} of {len(stream.types)} columns{time}"
+    for text in query.on:
+        yield f"on    {text}"
+    for predicate in query.predicates:
+        reads = "; ".join(f"{alias}: {', '.join(names)}" for alias, names in predicate.columns)
+        yield f"on    Python predicate {predicate.name}({reads})"
+    if query.within_us is not None:
+        windows = ", ".join(
+            f"{alias} {spell(us)}" for alias, us in zip(query.aliases, query.within_us, strict=True)
+        )
+        yield f"within {windows}"
+
+
+def _rewritten(query: Query, lowered: Lowered) -> Iterator[str]:
+    for note in lowered.notes:
+        yield f"{note.became:8} {_one_line(note.text)}   ({note.why})"
+    for predicate in query.predicates:
+        yield f"python   {predicate.name}   (called on columns of candidates)"
+    for side in lowered.physical.sides:
+        for text in side.filters:
+            yield f"before   {side.alias}: {_one_line(text)}"
+        for column, text in side.computed:
+            yield f"before   {side.alias}: {column} = {_one_line(text)}"
+
+
+def _shaped(lowered: Lowered) -> Iterator[str]:
+    condition = lowered.physical.condition
+    for number, equality in enumerate(condition.equalities):
+        left, right = (
+            _key(spec, key)
+            for spec, key in zip(condition.sides, (equality.left, equality.right), strict=True)
+        )
+        yield f"equality {number}:  {left} = {right}"
+    for number, dimension in enumerate(condition.dimensions):
+        yield f"dimension {number}: {_interval(condition, dimension)}"
+    if condition.window is not None:
+        yield f"window:      {_interval(condition, condition.window)}   ({condition.window.text})"
+    for text in lowered.physical.residual:
+        yield f"residual:    {_one_line(text)}"
+    if not (condition.equalities or condition.dimensions or condition.window):
+        yield "nothing the index can use"
+
+
+def _physical(lowered: Lowered, model: Model, model_reason: str) -> Iterator[str]:
+    physical = lowered.physical
+    yield f"model     {model.describe()}   ({model_reason})"
+    for spec, index in zip(physical.condition.sides, physical.indexes, strict=True):
+        yield f"index     of stored {spec.alias}: {_index(index)}   ({lowered.shape_reason})"
+    for spec, life in zip(physical.condition.sides, lifetimes(physical.condition.window), strict=True):
+        bound = (
+            "for ever: nothing bounds its partners"
+            if life is None
+            else f"until the watermark is {spell(life)} past"
+        )
+        yield f"state     of {spec.alias}: kept {bound}"
+    if physical.archive_period_us is not None:
+        yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
+    sends = _sends(model)
+    yield f"exchange  one; Arrow blocks by unit, {model.n_units} units, {sends[0]} and {sends[1]} copies of a tuple"
+    flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
+    yield f"output    {'columns' if flat else 'Arrow blocks (nested types), unpacked behind the units'}"
+
+
+def _cost(query: Query, lowered: Lowered, model: Model) -> Iterator[str]:
+    a, b = query.aliases
+    probes = _sends(model)
+    for alias, sends, other in ((a, probes[0], b), (b, probes[1], a)):
+        yield f"tuple of {alias}: {sends} sends (1 stored, {sends - 1} probing {other})"
+    for alias, life in zip(query.aliases, lifetimes(lowered.physical.condition.window), strict=True):
+        span = "all tuples so far" if life is None else f"rate({alias}) x ({spell(life)} + watermark delay)"
+        yield f"state of {alias}: {span}"
+    kind = lowered.physical.indexes[0].kind
+    yield f"probe: {_PROBE_COST[kind]} per unit, n tuples stored there"
+
+
+_PROBE_COST = {
+    "scan": "n comparisons",
+    "sorted": "log n + tuples in the interval",
+    "hash": "log n + tuples of the bucket",
+    "hash_sorted": "log n + tuples of the bucket in the interval",
+    "grid": "sqrt n cells touched at most + tuples in the box",
+}
+
+
+def _sends(model: Model) -> tuple[int, int]:
+    """Copies of a left and of a right tuple that cross the exchange."""
+    import numpy as np
+
+    hashes = np.zeros(1, dtype=np.int64)
+    counts = []
+    for side in Side:
+        routes = list(model.route(side, 1, hashes))
+        stored = sum(1 for route in routes if route.role is Role.STORE)
+        counts.append(len(routes) if stored else 0)
+    return counts[0], counts[1]
+
+
+def _interval(condition: Condition, dimension: Dimension) -> str:
+    mine, theirs = condition.sides[dimension.point], condition.sides[dimension.point.other]
+    point = _key(mine, dimension.key)
+    low = "" if dimension.low is None else f"{_bound(theirs, dimension.low)} {_sign(dimension.low)} "
+    high = "" if dimension.high is None else f" {_sign(dimension.high)} {_bound(theirs, dimension.high)}"
+    return f"{low}{point}{high}"
+
+
+def _sign(bound: Bound) -> str:
+    return "<" if bound.is_strict else "<="
+
+
+def _bound(spec: SideSpec, bound: Bound) -> str:
+    sign = "+" if bound.delta >= 0 else "-"
+    return _key(spec, bound.key) + (f" {sign} {abs(bound.delta)}" if bound.delta else "")
+
+
+def _key(spec: SideSpec, position: int) -> str:
+    if position == TIME:
+        return f"{spec.alias}.time"
+    key = spec.key(position)
+    return f"{spec.alias}.{key.column}:{key.domain.value}"
+
+
+def _index(index: IndexSpec) -> str:
+    parts = [f"equality {n}" for n in index.equalities]
+    parts += ["window" if n == TIME else f"dimension {n}" for n in index.dimensions]
+    return f"{index.kind} on {', '.join(parts)}" if parts else index.kind
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,354 @@
+"""Logical query to physical plan: THE place where a strategy is chosen.
+
+orderings on one point        -> dimensions, two ends of one point paired into a band
+equalities and a dimension    -> hash_sorted      equalities               -> hash
+two bands                     -> grid             one dimension            -> sorted
+a window alone                -> sorted by time   nothing                  -> scan
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from thetastream.condition import (
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    IndexSpec,
+    Key,
+    PythonPredicate,
+    SideSpec,
+)
+from thetastream.errors import QueryError, raise_problems
+from thetastream.plan.physical import PhysicalPlan, SidePlan
+from thetastream.plan.query import CrossJoinWarning, Query, Resolver, Stream
+from thetastream.plan.rewrite import Keys, Note, Ordering, Rewritten, rewrite
+from thetastream.predicate import Predicate
+from thetastream.types import Side
+from thetastream.windows import spell
+
+KINDS = ("scan", "sorted", "hash", "hash_sorted", "grid")
+SUBINDEXES_PER_WINDOW = 10
+"""Archive periods per window by default: state outlives its window by a tenth."""
+SHORTEST_PERIOD_US = 1_000_000
+"""By default; windows of milliseconds would otherwise be cut into more subindexes than tuples."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A physical plan and how it came about."""
+
+    physical: PhysicalPlan
+    notes: tuple[Note, ...]
+    shape_reason: str
+
+
+def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowered:
+    """Choose keys, dimensions, index and archive period for a query.
+
+    Parameters
+    ----------
+    query : Query
+        Validated.
+    resolver : Resolver
+        Answers types and constants.
+    settings : mapping
+        ``index`` forces an index shape, ``archive_period_us`` the span of a subindex; None chooses.
+
+    Raises
+    ------
+    QueryError
+        INDEX_NOT_APPLICABLE, ARCHIVE_PERIOD, UNKNOWN_COLUMN (of a Python predicate).
+    """
+    # 1. Conjuncts to keys and bounds.
+    rewritten = rewrite(query, resolver)
+    if not rewritten.ties and not query.predicates:
+        warnings.warn(
+            f"no conjunct ties {query.aliases[0]} and {query.aliases[1]}: every pair "
+            + ("inside the window" if query.within_us else "of tuples")
+            + " is a result",
+            CrossJoinWarning,
+            stacklevel=4,
+        )
+    # 2. Bounds to dimensions and a window.
+    window, is_empty = _window(query, rewritten)
+    dimensions = _dimensions(rewritten)
+    equalities = tuple(Equality(left, right, text) for left, right, text in rewritten.equalities)
+    if is_empty:
+        for filters in rewritten.filters:
+            filters.append("false")
+    condition = Condition(
+        sides=(
+            _side_spec(query.streams[0], rewritten.keys[0]),
+            _side_spec(query.streams[1], rewritten.keys[1]),
+        ),
+        equalities=equalities,
+        dimensions=dimensions,
+        window=window,
+        predicates=_predicates(query, resolver),
+    )
+    # 3. Shape.
+    index, reason = choose_index(condition, settings.get("index"))
+    physical = PhysicalPlan(
+        sides=(_side_plan(rewritten, Side.LEFT, window), _side_plan(rewritten, Side.RIGHT, window)),
+        condition=condition,
+        indexes=(index, index),
+        residual=tuple(rewritten.residual),
+        archive_period_us=_archive_period(condition, settings.get("archive_period_us")),
+    )
+    return Lowered(physical, tuple(rewritten.notes), reason)
+
+
+# Dimensions
+
+
+def _window(query: Query, rewritten: Rewritten) -> tuple[Dimension | None, bool]:
+    """The window as a dimension over event time, and whether it holds nothing."""
+    low, high = rewritten.window
+    if query.within_us is not None:
+        left, right = query.within_us
+        low = -left if low is None else max(low, -left)
+        high = right if high is None else min(high, right)
+    if low is None and high is None:
+        return None, False
+    is_empty = low is not None and high is not None and low > high
+    if is_empty:
+        high = low
+    a, b = query.streams
+    ends = [f"{spell(low)} <= "] * (low is not None)
+    text = f"{''.join(ends)}{a.alias}.{a.event_time} - {b.alias}.{b.event_time}"
+    text += f" <= {spell(high)}" if high is not None else ""
+    dimension = Dimension(
+        Side.LEFT,
+        TIME,
+        None if low is None else Bound(TIME, low),
+        None if high is None else Bound(TIME, high),
+        text,
+    )
+    return dimension, is_empty
+
+
+def _dimensions(rewritten: Rewritten) -> tuple[Dimension, ...]:
+    found = [
+        Dimension(
+            Side.LEFT, band.left, Bound(band.right, -band.delta), Bound(band.right, band.delta), band.text
+        )
+        for band in rewritten.bands
+    ]
+    orderings = list(rewritten.orderings)
+    # The two ends of one BETWEEN first, then any two comparisons that share a point.
+    for is_same_conjunct in (True, False):
+        n = 0
+        while n < len(orderings):
+            pair = _partner(orderings, n, is_same_conjunct)
+            if pair is None:
+                n += 1
+                continue
+            partner, point = pair
+            found.append(_paired(orderings[n], orderings[partner], point))
+            del orderings[partner], orderings[n]
+    return (*found, *(_inequality(ordering) for ordering in orderings))
+
+
+def _partner(orderings: list[Ordering], n: int, is_same_conjunct: bool) -> tuple[int, Side] | None:
+    first = orderings[n]
+    for m in range(n + 1, len(orderings)):
+        other = orderings[m]
+        if first.op[0] == other.op[0] or (is_same_conjunct and first.conjunct != other.conjunct):
+            continue
+        if first.left == other.left:
+            return m, Side.LEFT
+        if first.right == other.right:
+            return m, Side.RIGHT
+    return None
+
+
+def _paired(first: Ordering, second: Ordering, point: Side) -> Dimension:
+    # left < right bounds the left from above, the right from below.
+    upper, lower_ = (first, second) if (first.op[0] == "<") is (point is Side.LEFT) else (second, first)
+    text = first.text if first.text == second.text else f"{first.text} AND {second.text}"
+    key = first.left if point is Side.LEFT else first.right
+    return Dimension(point, key, _bound(lower_, point), _bound(upper, point), text)
+
+
+def _inequality(ordering: Ordering) -> Dimension:
+    bound = _bound(ordering, Side.LEFT)
+    is_upper = ordering.op[0] == "<"
+    return Dimension(
+        Side.LEFT, ordering.left, None if is_upper else bound, bound if is_upper else None, ordering.text
+    )
+
+
+def _bound(ordering: Ordering, point: Side) -> Bound:
+    key = ordering.right if point is Side.LEFT else ordering.left
+    return Bound(key, is_strict=len(ordering.op) == 1)
+
+
+# Sides
+
+
+def _side_spec(stream: Stream, keys: Keys) -> SideSpec:
+    time = None
+    if stream.event_time is not None:
+        column = next(c.block_column for c in stream.carried if c.field == stream.event_time)
+        time = Key(column, Domain.INT)
+    return SideSpec(
+        alias=stream.alias,
+        columns=tuple(c.block_column for c in stream.carried),
+        computed=tuple(keys.computed.values()),
+        keys=tuple(keys.keys),
+        time=time,
+    )
+
+
+def _side_plan(rewritten: Rewritten, side: Side, window: Dimension | None) -> SidePlan:
+    keys = rewritten.keys[side]
+    stream = keys.stream
+    filters = [*rewritten.filters[side], *keys.not_null]
+    if window is not None:
+        filters.append(f"({quoted(stream.alias)}.{quoted(stream.event_time or '')}) IS NOT NULL")
+    return SidePlan(
+        alias=stream.alias,
+        filters=tuple(dict.fromkeys(filters)),
+        computed=tuple((column, text) for text, column in keys.computed.items()),
+        carried=stream.carried,
+    )
+
+
+def quoted(name: str) -> str:
+    """A name as SQL.
+
+    >>> quoted("we`ird")
+    '`we``ird`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _predicates(query: Query, resolver: Resolver) -> tuple[PythonPredicate, ...]:
+    problems: list[QueryError] = []
+    predicates = [_predicate(predicate, query, resolver, problems) for predicate in query.predicates]
+    raise_problems(problems)
+    return tuple(predicates)
+
+
+def _predicate(
+    predicate: Predicate, query: Query, resolver: Resolver, problems: list[QueryError]
+) -> PythonPredicate:
+    given = {alias.casefold(): (alias, names) for alias, names in predicate.columns}
+    spelled, columns = [], []
+    for stream in query.streams:
+        alias, names = given.get(stream.alias.casefold(), (stream.alias, ()))
+        blocks = {carried.field: carried.block_column for carried in stream.carried}
+        pairs = []
+        for name in names:
+            column = stream.find(name, resolver.is_case_sensitive)
+            if column is None:
+                problems.append(
+                    QueryError(
+                        "UNKNOWN_COLUMN",
+                        f"predicate {predicate.name} reads {alias}.{name}, but stream {alias!r} has the columns "
+                        + ", ".join(column for column, _ in stream.types),
+                    )
+                )
+            else:
+                pairs.append((name, blocks[column]))
+        spelled.append(alias)
+        columns.append(tuple(pairs))
+    return PythonPredicate(
+        predicate.name, predicate.function, (spelled[0], spelled[1]), (columns[0], columns[1])
+    )
+
+
+# Shape
+
+
+def choose_index(condition: Condition, forced: str | None = None) -> tuple[IndexSpec, str]:
+    """The index of both sides, and why this one."""
+    equalities = tuple(range(len(condition.equalities)))
+    every = range(len(condition.dimensions))
+    bands = tuple(n for n in every if condition.dimensions[n].is_two_sided)
+    ordered = (*bands, *(n for n in every if n not in bands))
+    window = (TIME,) if condition.window is not None else ()
+    if forced is not None:
+        return _forced(forced, equalities, bands, (*ordered, *window), condition), "forced by index="
+    if equalities and ordered:
+        return IndexSpec("hash_sorted", equalities, ordered[:1]), "equalities, then a range inside a bucket"
+    if equalities:
+        return IndexSpec("hash", equalities), "equalities"
+    if len(bands) >= 2:
+        return IndexSpec("grid", (), bands[:2]), "two bands"
+    if ordered:
+        return IndexSpec("sorted", (), ordered[:1]), "one band" if bands else "one inequality"
+    if window:
+        return IndexSpec("sorted", (), window), "only the window bounds the partners of a tuple"
+    return IndexSpec("scan"), "nothing in the condition is indexable"
+
+
+def _forced(
+    kind: str,
+    equalities: tuple[int, ...],
+    bands: tuple[int, ...],
+    ordered: tuple[int, ...],
+    condition: Condition,
+) -> IndexSpec:
+    if kind not in KINDS:
+        raise QueryError("UNKNOWN_INDEX", f"index ({kind!r}) must be one of {', '.join(KINDS)}")
+    window = condition.window
+    cells = (*bands, *((TIME,) if window is not None and window.is_two_sided else ()))
+    specs = {
+        "scan": IndexSpec("scan"),
+        "sorted": IndexSpec("sorted", (), ordered[:1]) if ordered else None,
+        "hash": IndexSpec("hash", equalities) if equalities else None,
+        "hash_sorted": IndexSpec("hash_sorted", equalities, ordered[:1]) if equalities and ordered else None,
+        "grid": IndexSpec("grid", (), cells[:2]) if len(cells) >= 2 else None,
+    }
+    spec = specs[kind]
+    if spec is None:
+        needs = {
+            "sorted": "a comparison or a window",
+            "hash": "an equality",
+            "hash_sorted": "an equality and a comparison or a window",
+            "grid": "two bands (BETWEEN, abs, or the window)",
+        }
+        raise QueryError(
+            "INDEX_NOT_APPLICABLE",
+            f"index {kind!r} needs {needs[kind]}; the condition has {len(equalities)} equalities and "
+            f"{len(condition.dimensions)} comparisons, {len(bands)} of them bands",
+        )
+    return spec
+
+
+# State
+
+
+def lifetimes(window: Dimension | None) -> tuple[int | None, int | None]:
+    """How long left and right tuples stay joinable, in microseconds; None: for ever.
+
+    >>> lifetimes(Dimension(Side.LEFT, TIME, Bound(TIME, -5), Bound(TIME, 3)))
+    (5, 3)
+    """
+    if window is None:
+        return None, None
+    left = None if window.low is None else max(0, -int(window.low.delta))
+    right = None if window.high is None else max(0, int(window.high.delta))
+    return left, right
+
+
+def _archive_period(condition: Condition, asked_us: int | None) -> int | None:
+    lives = [life for life in lifetimes(condition.window) if life is not None]
+    if not lives:
+        return None
+    longest = max(lives)
+    if asked_us is None:
+        return max(SHORTEST_PERIOD_US, -(-longest // SUBINDEXES_PER_WINDOW))
+    if asked_us > max(longest, 1):
+        raise QueryError(
+            "ARCHIVE_PERIOD",
+            f"archive_period ({spell(asked_us)}) must be <= window ({spell(longest)}): "
+            "expired tuples would stay in memory",
+        )
+    return asked_us

@@ -1,0 +1,190 @@
+"""Which streams a phrase names, and unqualified columns made qualified by splicing the text.
+
+Only names are looked at here. Whether they resolve, and to what type, is Catalyst's to say.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from thetastream.errors import QueryError
+from thetastream.predicate.tokens import Phrase, Token, parse
+
+_OPERANDS = {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "R_PAREN", "R_BRACKET", "END"}
+# Functions whose first argument may be a unit: timestampdiff(DAY, ...).
+_UNIT_FUNCTIONS = {
+    *("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF", "EXTRACT"),
+}
+_STRINGS = {"STRING", "RAW_STRING"}
+_LITERALS = {"TRUE", "FALSE", "NULL"}
+
+TIME_DEPENDENT = {
+    *("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP", "LOCALTIME", "NOW", "CURDATE"),
+}
+"""Functions whose value changes from epoch to epoch, so that a pair would depend on when it met."""
+
+NON_DETERMINISTIC = {
+    *("RAND", "RANDN", "RANDOM", "UUID", "SHUFFLE", "RANDSTR", "UNIFORM", "MONOTONICALLY_INCREASING_ID"),
+    *("SPARK_PARTITION_ID", "INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START", "INPUT_FILE_BLOCK_LENGTH"),
+}
+
+
+def references(phrase: Phrase, aliases: Collection[str]) -> tuple[str, ...]:
+    """Aliases a phrase names, in the order of ``aliases``; never fewer than it really reads.
+
+    >>> references(parse("A.x + f(b.y.a)"), ["a", "b", "c"])
+    ('a', 'b')
+    """
+    named = {token.name.casefold() for _, token in _free_names(phrase)}
+    return tuple(alias for alias in aliases if alias.casefold() in named)
+
+
+def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callable[[str], str]) -> Phrase:
+    """The phrase with ``alias.`` written before every column name that lacks it.
+
+    Parameters
+    ----------
+    columns : mapping of alias to column names
+    fold : callable
+        ``str.casefold``, or identity where Spark compares names case-sensitively.
+
+    Raises
+    ------
+    QueryError
+        AMBIGUOUS_COLUMN if more than one stream has the column.
+
+    Examples
+    --------
+    >>> qualify(parse("price > b.bid"), {"a": ["price"], "b": ["bid"]}, str.casefold).text
+    'a.price > b.bid'
+    """
+    owners: dict[str, list[str]] = {}
+    for alias, names in columns.items():
+        for name in names:
+            owners.setdefault(fold(name), []).append(alias)
+    known = {alias.casefold() for alias in columns}
+    splices: list[tuple[int, str]] = []
+    for n, token in _free_names(phrase):
+        found = owners.get(fold(token.name), [])
+        if token.name.casefold() in known or not found or _is_keyword_here(phrase, n):
+            continue
+        if len(found) > 1:
+            choices = " or ".join(f"{alias}.{token.text}" for alias in found)
+            raise QueryError(
+                "AMBIGUOUS_COLUMN",
+                f"column {token.name!r} is in the streams {', '.join(found)}; write {choices}",
+            )
+        splices.append((token.start, f"{found[0]}."))
+    if not splices:
+        return phrase
+    text = phrase.source
+    for start, prefix in reversed(splices):
+        text = text[:start] + prefix + text[start:]
+    return parse(text)
+
+
+def refuse(phrase: Phrase) -> Iterator[QueryError]:
+    """What Catalyst would let pass and a stream cannot answer: subqueries, the clock, chance.
+
+    >>> [str(e) for e in refuse(parse("a.ts > now()"))][0][:30]
+    "[TIME_DEPENDENT] 'now' changes"
+    """
+    tokens = phrase.tokens
+    for n, token in enumerate(tokens):
+        after = tokens[n + 1].text if n + 1 < len(tokens) else ""
+        before = tokens[n - 1] if n else None
+        if token.kind == "FIELD":
+            continue
+        opens = before is not None and before.text == "("
+        if (
+            opens
+            and token.keyword in ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
+            and after not in (",", ")", ".")
+        ):
+            yield QueryError(
+                "SUBQUERY",
+                f"a subquery cannot stand in a join condition, this one holds {_around(phrase, n)!r}; "
+                "join with the table instead",
+            )
+        called = after == "("
+        if token.keyword in NON_DETERMINISTIC and called:
+            yield QueryError(
+                "NON_DETERMINISTIC",
+                f"{token.text!r} gives another value each time: a retried epoch would give another result; "
+                "compute it in a column that is stored with the tuple",
+            )
+        clock = token.keyword in TIME_DEPENDENT and (called or token.keyword not in ("NOW", "CURDATE"))
+        clock |= (
+            token.keyword == "UNIX_TIMESTAMP" and called and n + 2 < len(tokens) and tokens[n + 2].text == ")"
+        )
+        clock |= (
+            token.kind in _STRINGS
+            and before is not None
+            and before.keyword.startswith(("DATE", "TIMESTAMP"))
+            and token.text.strip("rR'\" ").lower() in ("now", "today", "tomorrow", "yesterday")
+        )
+        if clock:
+            yield QueryError(
+                "TIME_DEPENDENT",
+                f"{token.text!r} changes from epoch to epoch, the join of two tuples must not; "
+                "compute it in a column before the join, or use within=",
+            )
+
+
+def _around(phrase: Phrase, n: int) -> str:
+    return phrase.source[phrase.tokens[n - 1].start : phrase.tokens[min(n + 2, len(phrase.tokens) - 1)].end]
+
+
+def _free_names(phrase: Phrase) -> Iterator[tuple[int, Token]]:
+    """Tokens that may be a column or an alias: not a field, a function, or a lambda's variable."""
+    tokens = phrase.tokens
+    bound = _lambda_scopes(tokens)
+    for n, token in enumerate(tokens):
+        after = tokens[n + 1].text if n + 1 < len(tokens) else ""
+        is_word = token.kind == "IDENTIFIER" or token.text[:1] == "_" or token.text[:1].isalnum()
+        # In ANSI mode "a" may be a name; it counts as one where a dot follows.
+        is_word |= token.text[:1] == '"' and after == "."
+        if not is_word or token.kind in {"FIELD", "NUMBER", *_LITERALS} or after == "(":
+            continue
+        if token.kind in _STRINGS and token.text[:1] != '"':
+            continue
+        if any(start <= n < stop and token.name in names for start, stop, names in bound):
+            continue
+        yield n, token
+
+
+def _lambda_scopes(tokens: tuple[Token, ...]) -> list[tuple[int, int, set[str]]]:
+    """Per ``x -> ...`` or ``(x, y) -> ...``: token range of parameters and body, names bound in it."""
+    scopes = []
+    for n, token in enumerate(tokens):
+        if token.kind != "ARROW" or n == 0:
+            continue
+        start = n - 1
+        if tokens[start].text == ")":
+            while start > 0 and not (tokens[start].text == "(" and tokens[start].depth == token.depth):
+                start -= 1
+        stop = n + 1
+        while stop < len(tokens) and tokens[stop].depth >= token.depth:
+            if tokens[stop].depth == token.depth and tokens[stop].text == ",":
+                break
+            stop += 1
+        names = {t.name for t in tokens[start:n] if t.text not in "(),"}
+        scopes.append((start, stop, names))
+    return scopes
+
+
+def _is_keyword_here(phrase: Phrase, n: int) -> bool:
+    """Whether the word at ``n`` is a unit, a type or a keyword by its place."""
+    tokens = phrase.tokens
+    before = tokens[n - 1] if n else None
+    after = tokens[n + 1] if n + 1 < len(tokens) else None
+    if after is not None and (
+        after.kind in _STRINGS or after.text in ("=>", "->") or after.keyword == "FROM"
+    ):
+        return True
+    if before is None:
+        return False
+    if before.text == "(" and n >= 2 and tokens[n - 2].keyword in _UNIT_FUNCTIONS:
+        return True
+    if before.keyword in ("AS", "TO", "COLLATE") or before.text in ("::", ":"):
+        return True
+    # Two operands never stand side by side: INTERVAL 1 day, AT TIME zone.
+    return before.kind in _OPERANDS and before.kind != "VAR"

@@ -1,0 +1,153 @@
+"""Condition text as phrases: runs of tokens that keep their place in the text.
+
+The tokenizer only finds structure (what is a string, a comment, a bracket, a keyword). SQL is never
+written anew: the text of a phrase is a slice of what the user wrote, and Catalyst reads that.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+
+from thetastream.errors import QueryError
+
+_OPEN = {"(": ")", "[": "]", "{": "}"}
+_CLOSE = {")", "]", "}"}
+_NAMES = {"VAR", "IDENTIFIER"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token: its kind (sqlglot's name), its place ``[start, end)``, its depth of nesting.
+
+    A bracket, CASE and END lie at the depth around them. A name behind a dot has the kind FIELD,
+    whatever keyword it spells.
+    """
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    depth: int
+
+    @property
+    def name(self) -> str:
+        """The identifier it spells, without quotes."""
+        quote = self.text[:1]
+        if len(self.text) > 1 and quote in '`"':
+            return self.text[1:-1].replace(quote * 2, quote)
+        return self.text
+
+    @property
+    def keyword(self) -> str:
+        """Upper-case text, for comparison with keywords and function names."""
+        return self.text.upper()
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A slice of the condition that is a balanced run of tokens."""
+
+    source: str
+    tokens: tuple[Token, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """What the user wrote, from the first token to the last, comments inside included."""
+        return self.source[self.tokens[0].start : self.tokens[-1].end] if self.tokens else ""
+
+    @cached_property
+    def top(self) -> tuple[int, ...]:
+        """Positions of the tokens outside any bracket and CASE of this phrase."""
+        outer = min((token.depth for token in self.tokens), default=0)
+        return tuple(n for n, token in enumerate(self.tokens) if token.depth == outer)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of the top tokens."""
+        return tuple(self.tokens[n].kind for n in self.top)
+
+    def slice(self, start: int, stop: int | None = None) -> "Phrase":
+        """Tokens ``[start, stop)`` as a phrase."""
+        return Phrase(self.source, self.tokens[start:stop])
+
+    def __bool__(self) -> bool:
+        return bool(self.tokens)
+
+    def __iter__(self) -> Iterator[Token]:
+        return iter(self.tokens)
+
+    def bare(self) -> "Phrase":
+        """Without the parentheses that enclose all of it.
+
+        >>> parse("((a.x) )").bare().text
+        'a.x'
+        >>> parse("(a.x) + (b.y)").bare().text
+        '(a.x) + (b.y)'
+        """
+        phrase = self
+        while (
+            len(phrase.tokens) > 2
+            and phrase.tokens[0].text == "("
+            and phrase.tokens[-1].text == ")"
+            and all(token.depth > phrase.tokens[0].depth for token in phrase.tokens[1:-1])
+        ):
+            phrase = phrase.slice(1, -1)
+        return phrase
+
+
+def parse(text: str) -> Phrase:
+    """Tokens of a condition.
+
+    Raises
+    ------
+    QueryError
+        SYNTAX with a position: a bracket or a quote without its partner, an empty condition.
+
+    Examples
+    --------
+    >>> [token.kind for token in parse("a.x > 1 -- AND more")]
+    ['VAR', 'DOT', 'FIELD', 'GT', 'NUMBER']
+    """
+    try:
+        raw = Spark().tokenize(text)
+    except TokenError as error:
+        raise QueryError("SYNTAX", f"{str(error).splitlines()[0]}, in the condition {text!r}") from None
+    tokens: list[Token] = []
+    opened: list[tuple[str, int]] = []
+    for item in raw:
+        if tokens and item.start < tokens[-1].end:
+            continue  # 5L comes as three tokens in one place: 5L, ::, BIGINT
+        end = item.end + 1
+        written, kind = text[item.start : end], item.token_type.name
+        if tokens and tokens[-1].kind == "DOT" and (written[0].isalnum() or written[0] in '_`"'):
+            kind = "FIELD"
+        depth = len(opened)
+        if kind != "FIELD" and (written in _OPEN or kind == "CASE"):
+            opened.append((_OPEN.get(written, "END"), item.start))
+        elif written in _CLOSE or (kind == "END" and opened and opened[-1][0] == "END"):
+            depth -= 1
+            _close(text, opened, "END" if kind == "END" else written, item.start)
+        tokens.append(Token(kind, written, item.start, end, depth))
+    if opened:
+        expected, start = opened[-1]
+        raise _misplaced(text, start, f"{text[start : start + 4].split()[0]!r} has no matching {expected!r}")
+    if not tokens:
+        raise QueryError("SYNTAX", f'the condition is empty: {text!r}; write on="true" for a cross join')
+    return Phrase(text, tuple(tokens))
+
+
+def _close(text: str, opened: list[tuple[str, int]], written: str, start: int) -> None:
+    if not opened:
+        raise _misplaced(text, start, f"{written!r} closes nothing")
+    expected, _ = opened.pop()
+    if written != expected:
+        raise _misplaced(text, start, f"{written!r} stands where {expected!r} is due")
+
+
+def _misplaced(text: str, start: int, what: str) -> QueryError:
+    line = text.count("\n", 0, start) + 1
+    column = start - (text.rfind("\n", 0, start) + 1) + 1
+    return QueryError("SYNTAX", f"{what} at line {line}, column {column} of the condition {text!r}")

@@ -1,0 +1,153 @@
+"""How each Spark type travels through Arrow blocks: from_block(to_block(x)) = x, bit for bit.
+
+TIMESTAMP            bigint, microseconds since 1970 UTC (no session time zone on the way)
+year-month interval  int, months
+calendar interval    string
+VOID                 boolean
+all others           as they are
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    GeographyType,
+    GeometryType,
+    MapType,
+    NullType,
+    StructField,
+    StructType,
+    TimestampType,
+    UserDefinedType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+from thetastream.errors import QueryError
+from thetastream.plan.lower import quoted
+from thetastream.plan.physical import Carried
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """The block type of a Spark type and the SQL both ways; ``{}`` stands for the column."""
+
+    block_type: Callable[[DataType], str]
+    to_block: Callable[[str, DataType], str]
+    from_block: Callable[[str, DataType], str]
+    is_flat: bool = True
+
+
+def ddl(type_: DataType) -> str:
+    """A type as DDL that parses back, names of nested fields quoted.
+
+    >>> ddl(ArrayType(StructType([StructField("we ird", NullType())])))
+    'array<struct<`we ird`: void>>'
+    """
+    if isinstance(type_, ArrayType):
+        return f"array<{ddl(type_.elementType)}>"
+    if isinstance(type_, MapType):
+        return f"map<{ddl(type_.keyType)}, {ddl(type_.valueType)}>"
+    if isinstance(type_, StructType):
+        return "struct<" + ", ".join(f"{quoted(f.name)}: {ddl(f.dataType)}" for f in type_.fields) + ">"
+    return type_.simpleString()
+
+
+_AS_IS = Carrier(ddl, lambda column, _: column, lambda block, _: block)
+# pandas turns a nested NULL into NA, which PySpark cannot convert back; Arrow carries all of them.
+_NESTED = Carrier(_AS_IS.block_type, _AS_IS.to_block, _AS_IS.from_block, is_flat=False)
+
+_CARRIERS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Carrier], ...] = (
+    (
+        TimestampType,
+        Carrier(
+            lambda _: "bigint",
+            lambda column, _: f"unix_micros({column})",
+            lambda block, _: f"timestamp_micros({block})",
+        ),
+    ),
+    (
+        YearMonthIntervalType,
+        Carrier(
+            lambda _: "int",
+            lambda column, _: f"CAST(CAST({column} AS INTERVAL MONTH) AS INT)",
+            lambda block, type_: f"CAST(CAST({block} AS INTERVAL MONTH) AS {ddl(type_).upper()})",
+        ),
+    ),
+    (
+        CalendarIntervalType,
+        Carrier(
+            lambda _: "string",
+            lambda column, _: f"CAST({column} AS STRING)",
+            lambda block, _: f"CAST({block} AS INTERVAL)",
+        ),
+    ),
+    (
+        NullType,
+        Carrier(
+            lambda _: "boolean",
+            lambda column, _: f"CAST({column} AS BOOLEAN)",
+            lambda block, _: "NULL",
+        ),
+    ),
+    ((ArrayType, MapType, StructType, VariantType, GeometryType, GeographyType), _NESTED),
+)
+
+
+def carrier_of(type_: DataType) -> Carrier | None:
+    """How values of a type travel; None if they cannot."""
+    if not _is_carried_inside(type_):
+        return None
+    for kind, carrier in _CARRIERS:
+        if isinstance(type_, kind):
+            return carrier
+    return _AS_IS
+
+
+def _is_carried_inside(type_: DataType, is_nested: bool = False) -> bool:
+    if isinstance(type_, ArrayType):
+        return _is_carried_inside(type_.elementType, True)
+    if isinstance(type_, MapType):
+        return _is_carried_inside(type_.keyType, True) and _is_carried_inside(type_.valueType, True)
+    if isinstance(type_, StructType):
+        return all(_is_carried_inside(field.dataType, True) for field in type_.fields)
+    if isinstance(type_, UserDefinedType):
+        return False
+    return not (is_nested and isinstance(type_, YearMonthIntervalType | CalendarIntervalType))
+
+
+def carry(alias: str, schema: StructType, first: int) -> tuple[tuple[Carried, ...], list[QueryError]]:
+    """How the columns of one stream travel, as block columns ``c<first>``, ``c<first + 1>``, ...
+
+    Returns the carried columns and a QueryError UNSUPPORTED_TYPE for each column that cannot travel.
+    """
+    carried, problems = [], []
+    for number, field in enumerate(schema.fields, first):
+        carrier = carrier_of(field.dataType)
+        if carrier is None:
+            problems.append(_unsupported(alias, field))
+            continue
+        block = f"c{number}"
+        column = f"{quoted(alias)}.{quoted(field.name)}"
+        carried.append(
+            Carried(
+                field=field.name,
+                block_column=block,
+                block_type=carrier.block_type(field.dataType),
+                to_block=carrier.to_block(column, field.dataType),
+                from_block=carrier.from_block(quoted(block), field.dataType),
+                is_flat=carrier.is_flat,
+            )
+        )
+    return tuple(carried), problems
+
+
+def _unsupported(alias: str, field: StructField) -> QueryError:
+    return QueryError(
+        "UNSUPPORTED_TYPE",
+        f"column {alias}.{field.name} has type {field.dataType.simpleString()}, which Arrow cannot carry; "
+        "drop the column before the join, or cast it (an interval to STRING, a user-defined type to an ARRAY)",
+    )

@@ -1,0 +1,225 @@
+"""Catalyst as the only resolver: types, names and errors of expressions over empty frames.
+
+    type_of(text, aliases)  =  type of  SELECT text  over a frame with one struct column per alias
+
+No row is read: analysis alone answers, on a classic session and on Spark Connect alike.
+"""
+
+import logging
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from thetastream.errors import QueryError
+from thetastream.plan.domains import is_day_time
+from thetastream.plan.query import Constant
+from thetastream.predicate import Phrase
+from thetastream.windows import micros
+
+_FIXED_ZONE = re.compile(
+    r"(UTC|GMT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal)|UCT|Zulu|Universal)|((UTC|GMT|UT)?[+-][\d:]+)"
+)
+_QUIET = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+class Catalyst:
+    """Answers about expressions over the streams of one query.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    schemas : mapping of alias to StructType
+        In the order of the streams.
+    """
+
+    def __init__(self, spark: SparkSession, schemas: Mapping[str, StructType]) -> None:
+        self._spark = spark
+        self._schemas = dict(schemas)
+        self._frames: dict[tuple[str, ...], DataFrame] = {}
+        self._types: dict[tuple[str, tuple[str, ...]], str | None] = {}
+        self._constants: dict[str, Constant | None] = {}
+        self.is_case_sensitive = _is_true(spark.conf.get("spark.sql.caseSensitive"))
+        zone = spark.conf.get("spark.sql.session.timeZone") or ""
+        self.zone_is_fixed = _FIXED_ZONE.fullmatch(zone) is not None
+
+    def type_of(self, text: str, aliases: Sequence[str]) -> str | None:
+        """Spark type of an expression over these streams; None if it does not resolve there."""
+        asked = text, tuple(aliases)
+        if asked not in self._types:
+            try:
+                with _unlogged():
+                    schema = self._frame(asked[1]).select(F.expr(f"({text}\n)").alias("value")).schema
+                self._types[asked] = schema[0].dataType.simpleString()
+            except AnalysisException:
+                self._types[asked] = None
+        return self._types[asked]
+
+    def constant(self, text: str) -> Constant | None:
+        """Value of an expression without columns; None if it has none that Python can hold."""
+        if text not in self._constants:
+            try:
+                with _unlogged():
+                    frame = self._spark.sql(f"SELECT ({text}\n) AS value")
+                    type_ = frame.schema[0].dataType.simpleString()
+                    self._constants[text] = Constant(type_, frame.collect()[0][0])
+            except (PySparkException, NotImplementedError, ValueError, OverflowError):
+                self._constants[text] = None
+        return self._constants[text]
+
+    def problems(self, condition: Phrase, conjuncts: Sequence[Phrase]) -> list[QueryError]:
+        """What Catalyst refuses in a condition: that of each conjunct, or of the whole."""
+        found = self._refusal(condition.text)
+        if found is None:
+            return []
+        each = [self._refusal(conjunct.text) for conjunct in conjuncts] if len(conjuncts) > 1 else []
+        return [problem for problem in each if problem is not None] or [found]
+
+    def is_resolved(self, condition: Phrase) -> bool:
+        """Whether the condition stands as it is."""
+        return self._refusal(condition.text) is None
+
+    def duration(self, duration: object, what: str) -> int:
+        """Microseconds of ``"10 minutes"`` or of a timedelta.
+
+        Raises
+        ------
+        QueryError
+            INVALID_DURATION if it is no interval, counts in months, or is negative.
+        """
+        if isinstance(duration, timedelta):
+            value: timedelta | None = duration
+        elif isinstance(duration, str):
+            value = self._interval(duration, what)
+        else:
+            raise QueryError(
+                "INVALID_DURATION",
+                f'{what} must be an interval such as "10 minutes", not {duration!r}',
+            )
+        if value is None or value < timedelta(0):
+            raise QueryError("INVALID_DURATION", f"{what} must not be negative, it is {duration!r}")
+        return micros(value)
+
+    def _interval(self, text: str, what: str) -> timedelta | None:
+        escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+        constant = self.constant(f"INTERVAL '{escaped}'")
+        if constant is not None and is_day_time(constant.type):
+            value = constant.value
+            return value if isinstance(value, timedelta) else None
+        type_ = self.type_of(f"INTERVAL '{escaped}'", tuple(self._schemas))
+        if type_ is not None:
+            raise QueryError(
+                "INVALID_DURATION",
+                f"{what} ({text!r}) counts in months, which have no fixed length; write days or hours",
+            )
+        raise QueryError(
+            "INVALID_DURATION",
+            f'{what} ({text!r}) is no interval that Spark reads; write it as in "1 day 2 hours"',
+        )
+
+    def _frame(self, aliases: tuple[str, ...]) -> DataFrame:
+        if aliases not in self._frames:
+            schema = StructType([StructField(alias, self._schemas[alias]) for alias in aliases])
+            self._frames[aliases] = self._spark.createDataFrame([], schema)
+        return self._frames[aliases]
+
+    def _refusal(self, text: str) -> QueryError | None:
+        frames = [self._frame((alias,)) for alias in self._schemas]
+        try:
+            with _unlogged():
+                # Parenthesised: an alias behind the condition, or a second one, is then an error.
+                _ = frames[0].join(frames[1], on=F.expr(f"({text}\n)")).schema
+        except AnalysisException as error:
+            return self._translate(text, error)
+        return None
+
+    def _translate(self, text: str, error: AnalysisException) -> QueryError:
+        """Spark's error as ours: rule, value, hint."""
+        condition = (error.getCondition() or "").split(".")[0]
+        values = error.getMessageParameters() or {}
+        aliases = ", ".join(self._schemas)
+        if condition == "UNRESOLVED_COLUMN":
+            parts = re.findall(r"`((?:[^`]|``)*)`", values.get("objectName", ""))
+            if len(parts) > 1:
+                return QueryError(
+                    "UNKNOWN_ALIAS",
+                    f"alias {parts[0]!r} is not one of the streams {aliases}, in {text!r}",
+                )
+            name = parts[0] if parts else values.get("objectName", "?")
+            return QueryError(
+                "UNKNOWN_COLUMN",
+                f"column {name!r} is in none of the streams, in {text!r}; {self._columns()}",
+            )
+        if condition == "FIELD_NOT_FOUND":
+            return QueryError(
+                "UNKNOWN_COLUMN",
+                f"column {values.get('fieldName', '?').strip('`')!r} does not exist, in {text!r}; "
+                f"there are {values.get('fields', '').replace('`', '')}",
+            )
+        rule = _RULES.get(condition)
+        if rule is None and condition.startswith(("PARSE", "INVALID_TYPED_LITERAL", "UNCLOSED")):
+            rule = _RULES["PARSE_SYNTAX_ERROR"]
+        name, sentence = rule or ("INVALID_CONDITION", "Spark refuses the condition")
+        return QueryError(name, f"{sentence}, in {text!r}: {_first_line(error)}")
+
+    def _columns(self) -> str:
+        return "; ".join(f"{alias} has {', '.join(schema.names)}" for alias, schema in self._schemas.items())
+
+
+_RULES = {
+    "PARSE_SYNTAX_ERROR": ("SYNTAX", "the condition must be one Spark SQL expression"),
+    "JOIN_CONDITION_IS_NOT_BOOLEAN_TYPE": ("NOT_BOOLEAN", "a condition must be boolean"),
+    "INVALID_NON_DETERMINISTIC_EXPRESSIONS": (
+        "NON_DETERMINISTIC",
+        "a condition must be deterministic, or a retried epoch would give another result",
+    ),
+    "UNSUPPORTED_EXPR_FOR_OPERATOR": (
+        "UNSUPPORTED_EXPRESSION",
+        "aggregates and window functions cannot stand in a join condition; compute them before or behind the join",
+    ),
+    "UNSUPPORTED_GENERATOR": (
+        "UNSUPPORTED_EXPRESSION",
+        "generators such as explode cannot stand in a join condition; explode before the join",
+    ),
+    "INVALID_USAGE_OF_STAR_OR_REGEX": ("UNSUPPORTED_EXPRESSION", "a star cannot stand in a join condition"),
+    "DATATYPE_MISMATCH": ("TYPE_MISMATCH", "the types do not fit"),
+    "UNRESOLVED_ROUTINE": ("UNKNOWN_FUNCTION", "the function is not known to the session"),
+    "UNBOUND_SQL_PARAMETER": ("UNBOUND_PARAMETER", "a condition has no parameters; write the value"),
+    "AMBIGUOUS_REFERENCE_TO_FIELDS": ("AMBIGUOUS_COLUMN", "the stream has the column twice; rename one"),
+    "AMBIGUOUS_REFERENCE": ("AMBIGUOUS_COLUMN", "the name stands for more than one column"),
+    "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY": ("SUBQUERY", "a subquery cannot stand in a join condition"),
+}
+
+
+def _first_line(error: PySparkException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return re.sub(r" SQLSTATE:.*", "", lines[0]) if lines else type(error).__name__
+
+
+def _is_true(value: str | None) -> bool:
+    return (value or "").lower() == "true"
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """PySpark logs every analysis error with its Java stack; ours are questions, not failures."""
+    thread = threading.get_ident()
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    loggers = [PySparkLogger.getLogger(name) for name in _QUIET]
+    for logger in loggers:
+        logger.addFilter(of_others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(of_others)

@@ -1,0 +1,66 @@
+"""Windows: how long a tuple stays joinable, in event time or in tuples."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+from thetastream.errors import QueryError
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Count window: the last ``n`` tuples of each stream at arrival.
+
+    Raises
+    ------
+    QueryError
+        INVALID_WINDOW if ``n`` is not a positive integer.
+
+    Examples
+    --------
+    >>> Rows(1000)
+    Rows(n=1000)
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1:
+            raise QueryError("INVALID_WINDOW", f"th.Rows(n) needs a positive integer, not {self.n!r}")
+
+
+Duration: TypeAlias = str | timedelta
+"""``"10 minutes"``, read as ``withWatermark`` reads it, or a ``datetime.timedelta``."""
+
+Within: TypeAlias = Duration | Mapping[str, Duration] | Rows | None
+"""One window for all streams, one per alias, a count window, or none (full history)."""
+
+
+def micros(duration: timedelta) -> int:
+    """Whole microseconds of a duration, exactly.
+
+    >>> micros(timedelta(minutes=-5))
+    -300000000
+    """
+    return (duration.days * 86_400 + duration.seconds) * 1_000_000 + duration.microseconds
+
+
+def spell(micros: int | None) -> str:
+    """A span of event time for people.
+
+    >>> spell(90_000_000), spell(3_600_000_000), spell(-1_500), spell(None)
+    ('90 seconds', '1 hour', '-1500 microseconds', 'unbounded')
+    """
+    if micros is None:
+        return "unbounded"
+    for unit, size in (
+        ("day", 86_400_000_000),
+        ("hour", 3_600_000_000),
+        ("minute", 60_000_000),
+        ("second", 10**6),
+    ):
+        if micros and micros % size == 0:
+            n = micros // size
+            return f"{n} {unit}" + ("" if abs(n) == 1 else "s")
+    return f"{micros} microseconds"
