@@ -1,0 +1,7 @@
+"""One module per engine, each with ``run(task) -> dict``; imported in the engine's own process."""
+
+ENGINES = {
+    "thetastream": "bench.engines.thetastream",
+    "spark": "bench.engines.spark_native",
+    "duckdb": "bench.engines.duckdb_batch",
+}

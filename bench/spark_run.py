@@ -1,0 +1,116 @@
+"""One streaming run on Spark, from files to the noop sink, measured by Spark's own query progress.
+
+One micro-batch is one file of each stream (``maxFilesPerTrigger=1``, trigger ``availableNow``). An
+epoch's time is ``durationMs.triggerExecution``: planning, logs, execution, commits. ``observe``
+counts the results of every epoch on the way to the sink, so the measured run is itself checked.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from bench.steady import Epoch, steady
+from bench.task import Task
+
+OBSERVED = "bench"
+CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.numRecentProgressUpdates": 100_000,
+    "spark.ui.enabled": False,
+    "spark.ui.showConsoleProgress": False,
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """What an engine makes of the two streams."""
+
+    spark: SparkSession
+    join: Callable[[DataFrame, DataFrame], DataFrame]
+    form: str
+    state: Callable[[StreamingQuery], dict[int, int]] | None = None
+    """State bytes per epoch, where Spark's progress does not say it."""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def stream(spark: SparkSession, folder: str, ddl: str, files_per_trigger: int | None = 1) -> DataFrame:
+    """A folder of Parquet files as a stream with event time."""
+    reader = spark.readStream.schema(f"{ddl}, ts TIMESTAMP")
+    if files_per_trigger is not None:
+        reader = reader.option("maxFilesPerTrigger", files_per_trigger)
+    return reader.parquet(folder).withWatermark("ts", "0 seconds")
+
+
+def streams(
+    spark: SparkSession, task: Task, folder: str, files_per_trigger: int | None = 1
+) -> tuple[DataFrame, DataFrame]:
+    """Both streams of a task."""
+    spec = task.shape.spec
+    left, right = (
+        stream(spark, f"{folder}/{alias}", ddl, files_per_trigger)
+        for alias, ddl in zip(spec.aliases, spec.schema, strict=True)
+    )
+    return left, right
+
+
+def start(results: DataFrame, checkpoint: str, **trigger: Any) -> StreamingQuery:
+    """Count the results in passing and hand all columns to the noop sink."""
+    counted = results.observe(OBSERVED, F.count(F.lit(1)).alias("rows"))
+    writer = counted.writeStream.format("noop").outputMode("append")
+    return writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
+
+
+def epochs(query: StreamingQuery, state: dict[int, int] | None = None) -> list[Epoch]:
+    """What the progress of a query says, epoch by epoch; epochs without input are left out."""
+    found = []
+    for progress in query.recentProgress:
+        fields = progress if isinstance(progress, dict) else json.loads(progress.json)
+        if not fields["numInputRows"]:
+            continue
+        batch = fields["batchId"]
+        durations = fields["durationMs"]
+        observed = (fields.get("observedMetrics") or {}).get(OBSERVED)
+        found.append(
+            Epoch(
+                number=batch,
+                ms=durations["triggerExecution"],
+                tuples=fields["numInputRows"],
+                results=observed["rows"] if observed is not None else 0,
+                state_bytes=state.get(batch) if state is not None else spark_state_bytes(fields),
+                phases_ms=dict(durations),
+            )
+        )
+    return found
+
+
+def spark_state_bytes(fields: dict[str, Any]) -> int:
+    """State of all operators: files on disk for RocksDB, heap for the default provider."""
+    total = 0
+    for operator in fields.get("stateOperators") or []:
+        custom = operator.get("customMetrics") or {}
+        on_disk = custom.get("rocksdbSstFileSize")
+        total += operator.get("memoryUsedBytes", 0) if on_disk is None else on_disk
+    return total
+
+
+def measure(task: Task, query: Query) -> dict[str, Any]:
+    """Run all epochs of a task and report the steady ones."""
+    checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
+    try:
+        left, right = streams(query.spark, task, str(task.shape.folder))
+        running = start(query.join(left, right), checkpoint, availableNow=True)
+        running.awaitTermination()
+        found = epochs(running, query.state(running) if query.state else None)
+    finally:
+        query.spark.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    if len(found) != task.shape.epochs:
+        raise RuntimeError(f"expected {task.shape.epochs} epochs with input, Spark reports {len(found)}")
+    return {**steady(found, task.warmup, 2 * task.shape.epoch), "form": query.form, **query.extra}
