@@ -19,6 +19,7 @@ Int64s = npt.NDArray[np.int64]
 LOWEST = np.iinfo(np.int64).min
 HIGHEST = np.iinfo(np.int64).max
 _SIGN = np.int64(LOWEST)
+_INFINITY = np.array([np.inf]).view(np.int64)[0]
 
 
 def encode(column: Any, domain: Domain) -> Int64s:
@@ -75,9 +76,10 @@ def encode_floats(values: npt.NDArray[np.float64]) -> Int64s:
 
 
 def decode_floats(keys: Int64s) -> npt.NDArray[np.float64]:
-    """Inverse of ``encode_floats``."""
+    """Inverse of ``encode_floats``; keys beyond the infinities become NaN above, -inf below."""
     values = np.where(keys < 0, _SIGN - keys, keys).view(np.float64)
-    values[keys >= HIGHEST - 1] = np.nan
+    values[keys > _INFINITY] = np.nan
+    values[keys < -_INFINITY] = -np.inf
     return values
 
 
@@ -119,33 +121,36 @@ _ENCODERS = {
 }
 
 
-def shift(keys: Int64s, delta: int | float, domain: Domain, towards: int) -> Int64s:
-    """``keys + delta`` in the domain's own unit, still encoded.
+Never = npt.NDArray[np.bool_] | None
+"""Mask of bounds that lie beyond int64 on the far side: nothing satisfies them."""
 
-    Integer domains saturate. Float keys are widened by four ulps in direction ``towards`` (-1 or +1)
-    when delta is not zero, so that rounding never loses a candidate. A delta that is not finite is
-    no bound.
+
+def shift(
+    keys: Int64s, delta: int | float, domain: Domain, towards: int, is_strict: bool = False
+) -> tuple[Int64s, Never]:
+    """The bound ``keys + delta`` in the domain's own unit as an inclusive key, and which are void.
+
+    ``towards`` is -1 for a lower bound, +1 for an upper one; a strict bound moves one key inward.
+    Float bounds are widened by four ulps outward when delta is not zero, so that rounding never
+    loses a candidate. An integer bound that leaves int64 saturates if that leaves it open, and is
+    void if it has moved past every value. A delta that is not finite is no bound.
     """
-    if delta == 0:
-        return keys
     if not math.isfinite(delta):
-        return np.full(len(keys), LOWEST if towards < 0 else HIGHEST)
+        return np.full(len(keys), LOWEST if towards < 0 else HIGHEST), None
+    inward = -towards if is_strict else 0
     if domain in (Domain.FLOAT, Domain.WIDE_DECIMAL):
+        if delta == 0:
+            return keys + np.int64(inward), None
         moved = encode_floats(decode_floats(keys) + float(delta))
-        return np.minimum(moved, HIGHEST - 4) + np.int64(4 * towards)
-    delta = int(delta)
-    moved = keys + np.int64(max(min(delta, HIGHEST), LOWEST))
-    if delta > 0:
-        return np.where(moved < keys, np.int64(HIGHEST), moved)
-    return np.where(moved > keys, np.int64(LOWEST), moved)
-
-
-def tighten(keys: Int64s, towards: int) -> tuple[Int64s, npt.NDArray[np.bool_] | None]:
-    """Strict bound as an inclusive one: the next key in direction ``towards``.
-
-    Returns the keys and, if some key has no next one, the mask of those (nothing satisfies them).
-    """
-    edge = HIGHEST if towards > 0 else LOWEST
-    stuck = keys == edge
-    moved = np.where(stuck, keys, keys + np.int64(towards))
-    return moved, (stuck if stuck.any() else None)
+        return np.minimum(moved, HIGHEST - 4) + np.int64(4 * towards), None
+    delta = int(delta) + inward
+    if delta == 0:
+        return keys, None
+    if not LOWEST <= delta <= HIGHEST:
+        delta = LOWEST if delta < 0 else HIGHEST
+    moved = keys + np.int64(delta)
+    over = moved < keys if delta > 0 else moved > keys
+    if not over.any():
+        return moved, None
+    moved = np.where(over, np.int64(HIGHEST if delta > 0 else LOWEST), moved)
+    return moved, over if (delta > 0) == (towards < 0) else None

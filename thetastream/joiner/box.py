@@ -7,15 +7,14 @@ for every column c of the box. Which side is stored changes only the signs:
     stored bounds:  s.lower <= p.point - delta,   s.upper >= p.point - delta
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, Domain, IndexSpec
 from thetastream.index.base import Access, Span, fold
-from thetastream.keys import HIGHEST, LOWEST, Int64s, encode, shift, tighten
+from thetastream.keys import HIGHEST, LOWEST, Int64s, Never, encode, shift
 from thetastream.types import Side
 
 
@@ -87,17 +86,28 @@ class Box:
     n_probes: int
     group: Int64s | None
     spans: dict[int, Span]
-    never: npt.NDArray[np.bool_] | None = None
-    """Probes that nothing can match (a strict bound at the edge of int64)."""
+    never: Never = None
+    """Probes that nothing can match (a bound beyond the edge of int64)."""
+
+    shared: set[int] = field(default_factory=set)
+    """Columns that more than one conjunct narrows."""
 
     def reordered(self, order: Int64s) -> "Box":
         """The same boxes in another order of the probes."""
         spans = {column: Span(span.low[order], span.high[order]) for column, span in self.spans.items()}
-        return Box(self.n_probes, None if self.group is None else self.group[order], spans)
+        group = None if self.group is None else self.group[order]
+        return Box(self.n_probes, group, spans, shared=self.shared)
+
+    def exclude(self, void: Never) -> None:
+        """Note probes that nothing can match."""
+        if void is not None:
+            self.never = void if self.never is None else self.never | void
 
     def narrow(self, column: int, low: Int64s | None, high: Int64s | None) -> None:
         """Intersect the interval of ``column`` with [low, high]."""
         old = self.spans.get(column)
+        if old is not None:
+            self.shared.add(column)
         low = np.full(self.n_probes, LOWEST) if low is None else low
         high = np.full(self.n_probes, HIGHEST) if high is None else high
         if old is not None:
@@ -134,40 +144,37 @@ def box(plan: Plan, probes: Int64s) -> Box:
     if condition.window is not None:
         _narrow_by(result, plan, condition.window, probes)
     if result.never is not None:
-        for span in result.spans.values():
-            span.low[result.never], span.high[result.never] = HIGHEST, LOWEST
+        for column, span in result.spans.items():
+            low = np.where(result.never, HIGHEST, span.low)
+            result.spans[column] = Span(low, np.where(result.never, LOWEST, span.high))
     return result
 
 
 def _narrow_by(result: Box, plan: Plan, dimension: Dimension, probes: Int64s) -> None:
     spec = plan.condition.sides[plan.stored.other]
     if dimension.point is plan.stored:
-        low = _bound(result, dimension.low, probes, spec.key, towards=-1)
-        high = _bound(result, dimension.high, probes, spec.key, towards=+1)
-        result.narrow(row_column(dimension.key), low, high)
+        ends = [
+            None
+            if bound is None
+            else _end(result, bound, probes, spec.key(bound.key).domain, bound.delta, towards)
+            for bound, towards in ((dimension.low, -1), (dimension.high, +1))
+        ]
+        result.narrow(row_column(dimension.key), *ends)
         return
-    point, domain = probes[:, row_column(dimension.key)], spec.key(dimension.key).domain
-    if dimension.low is not None:
-        bound = dimension.low
-        high = _strict(result, bound, shift(point, -bound.delta, domain, +1), -1)
-        result.narrow(row_column(bound.key), None, high)
-    if dimension.high is not None:
-        bound = dimension.high
-        low = _strict(result, bound, shift(point, -bound.delta, domain, -1), +1)
-        result.narrow(row_column(bound.key), low, None)
+    # low <= point turns into an upper end for the stored low, and the other way round.
+    domain = spec.key(dimension.key).domain
+    for bound, towards in ((dimension.low, +1), (dimension.high, -1)):
+        if bound is not None:
+            point = replace(bound, key=dimension.key)
+            end = _end(result, point, probes, domain, -bound.delta, towards)
+            column = row_column(bound.key)
+            result.narrow(column, *((None, end) if towards > 0 else (end, None)))
 
 
-def _bound(result: Box, bound: Bound | None, probes: Int64s, key_of, towards: int) -> Int64s | None:  # type: ignore[no-untyped-def]
-    if bound is None:
-        return None
-    keys = shift(probes[:, row_column(bound.key)], bound.delta, key_of(bound.key).domain, towards)
-    return _strict(result, bound, keys, -towards)
-
-
-def _strict(result: Box, bound: Bound, keys: Int64s, inward: int) -> Int64s:
-    if not bound.is_strict:
-        return keys
-    keys, stuck = tighten(keys, inward)
-    if stuck is not None:
-        result.never = stuck if result.never is None else result.never | stuck
+def _end(
+    result: Box, bound: Bound, probes: Int64s, domain: Domain, delta: int | float, towards: int
+) -> Int64s:
+    """One end of an interval: the probe's key plus delta; void ends are noted."""
+    keys, void = shift(probes[:, row_column(bound.key)], delta, domain, towards, bound.is_strict)
+    result.exclude(void)
     return keys

@@ -26,8 +26,9 @@ MERGED_ROWS = 1 << 20
 SHARED_ROWS = 1 << 16
 SHARED_PERIODS = 5
 """Tuples and archive periods that an epoch's tuples may share one segment over."""
+MIN_PAIRS_AT_ONCE = 1 << 10
 PAIRS_AT_ONCE = 1 << 17
-"""Most pairs emitted in one piece; fewer when tuples are wide."""
+"""Pairs emitted in one piece: fewer when tuples are wide."""
 BYTES_AT_ONCE = 1 << 25
 
 
@@ -151,7 +152,7 @@ class ChainedIndex:
             # 2. Walk it.
             run = self._store.get(meta)
             wide = width_of_probe + run.payload.nbytes / run.n_rows
-            capacity = int(max(1024, min(PAIRS_AT_ONCE, BYTES_AT_ONCE / max(wide, 1))))
+            capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
             for found, stored, candidates in search(self._plan, run, query, chosen, skip, capacity):
                 yield found if order is None else order[found], run.payload, stored, candidates
 

@@ -90,7 +90,7 @@ def search(
     for column, width, widest in zip(plan.access.ranges, plan.widths, run.widths, strict=True):
         low, high = pick(box.spans[column].low), pick(box.spans[column].high)
         if width is not None:
-            reach = shift(pick(box.spans[width.upper].low), -widest, width.domain, -1)
+            reach, _ = shift(pick(box.spans[width.upper].low), -widest, width.domain, -1)
             low = np.maximum(low, reach)
         spans.append(Span(low, high))
     group = None if box.group is None else pick(box.group)
@@ -102,8 +102,8 @@ def search(
         slo, shi = np.ascontiguousarray(spans[-1].low), np.ascontiguousarray(spans[-1].high)
     else:
         slo = shi = np.zeros(0, dtype=np.int64)
-    if len(plan.access.group) == 1:
-        answered.add(plan.access.group[0])
+    if len(plan.access.group) == 1 and not box.shared.intersection(plan.access.group):
+        answered.update(plan.access.group)
     # 2. Whatever the index does not answer is checked while walking.
     columns = [column for column in box.spans if column not in answered]
     lo = np.empty((n_probes, len(columns)), dtype=np.int64)

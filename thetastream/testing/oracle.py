@@ -1,0 +1,71 @@
+"""The answer, by nested loop over the whole input.
+
+Plain Python over rows: no index, no encoding, no epochs. A row is a dictionary; a value comparison
+follows Spark SQL (NULL never joins, NaN = NaN and NaN is largest).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from thetastream.condition import TIME, Bound, Condition, Dimension, Domain
+from thetastream.types import Side
+
+Row = Mapping[str, Any]
+
+
+def rank(value: Any) -> tuple[int, Any]:
+    """A key that sorts as Spark does: NaN behind every number, -0.0 with 0.0."""
+    if isinstance(value, float) and math.isnan(value):
+        return (1, 0)
+    return (0, value)
+
+
+def holds(condition: Condition, left: Row, right: Row) -> bool:
+    """Whether the indexable part of the condition is TRUE for the pair."""
+    rows = (left, right)
+
+    def value(side: Side, key: int) -> Any:
+        return rows[side][condition.sides[side].key(key).column]
+
+    for equality in condition.equalities:
+        a, b = value(Side.LEFT, equality.left), value(Side.RIGHT, equality.right)
+        if a is None or b is None or rank(a) != rank(b):
+            return False
+    dimensions = [*condition.dimensions, *([condition.window] if condition.window else [])]
+    return all(_inside(condition, dimension, value) for dimension in dimensions)
+
+
+def _inside(condition: Condition, dimension: Dimension, value: Callable[[Side, int], Any]) -> bool:
+    point = value(dimension.point, dimension.key)
+    if point is None:
+        return False
+
+    def end(bound: Bound) -> Any:
+        base = value(dimension.point.other, bound.key)
+        return None if base is None else (base + bound.delta if bound.delta else base)
+
+    if dimension.low is not None:
+        low = end(dimension.low)
+        if low is None or rank(point) < rank(low) or (dimension.low.is_strict and rank(point) == rank(low)):
+            return False
+    if dimension.high is not None:
+        high = end(dimension.high)
+        if high is None or rank(point) > rank(high) or (dimension.high.is_strict and rank(point) == rank(high)):
+            return False
+    return True
+
+
+def join(condition: Condition, left: Iterable[Row], right: Iterable[Row]) -> Counter[tuple[Any, Any]]:
+    """The bag of (left id, right id) over all pairs; rows carry their identity in ``id``."""
+    others = list(right)
+    return Counter((a["id"], b["id"]) for a in left for b in others if holds(condition, a, b))
+
+
+def timely(rows: Iterable[Row], watermark_us: int | None, time: str) -> list[Row]:
+    """The rows of one epoch that are not late: event time after the epoch's watermark."""
+    return [row for row in rows if watermark_us is None or row[time] is None or row[time] > watermark_us]
+
+
+__all__ = ["TIME", "Domain", "Row", "holds", "join", "rank", "timely"]
