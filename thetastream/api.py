@@ -222,7 +222,7 @@ def _duplicates(alias: str, schema: StructType, is_case_sensitive: bool) -> list
             problems.append(
                 QueryError(
                     "DUPLICATE_COLUMN",
-                    f"stream {alias!r} has the column {name!r} twice: {alias}.{name} is ambiguous; rename one",
+                    f"stream {alias!r} has the column {name!r} twice: the name is ambiguous; rename one",
                 )
             )
         seen[folded] = name

@@ -250,7 +250,7 @@ def _predicate(
                 problems.append(
                     QueryError(
                         "UNKNOWN_COLUMN",
-                        f"predicate {predicate.name} reads {alias}.{name}, but stream {alias!r} has the columns "
+                        f"predicate {predicate.name} reads {alias}.{name}, but {alias!r} has the columns "
                         + ", ".join(column for column, _ in stream.types),
                     )
                 )

@@ -95,7 +95,7 @@ def window_problems(streams: Sequence[Stream]) -> list[QueryError]:
     problems = [
         QueryError(
             "NO_WATERMARK",
-            f"a time window needs the event time of stream {stream.alias!r}, but none of its columns is marked; "
+            f"a time window needs the event time of stream {stream.alias!r}, but no column is marked; "
             + (
                 f'call .withWatermark("column", "delay") on it, or th.by_arrival({stream.alias})'
                 if stream.is_streaming
@@ -112,7 +112,7 @@ def window_problems(streams: Sequence[Stream]) -> list[QueryError]:
             problems.append(
                 QueryError(
                     "EVENT_TIME_TYPE",
-                    f"the event time of stream {alias!r} must be TIMESTAMP or TIMESTAMP_NTZ, not {kind.upper()}",
+                    f"the event time of {alias!r} must be TIMESTAMP or TIMESTAMP_NTZ, not {kind.upper()}",
                 )
             )
     if not problems and len(set(kinds.values())) > 1:

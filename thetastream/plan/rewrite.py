@@ -60,9 +60,10 @@ class Keys:
     def add(self, phrase: Phrase, type_: str, common: str, domain: Domain) -> int:
         """Position of the key that holds ``phrase`` in type ``common``."""
         column = column_of(phrase, self.stream, self.is_case_sensitive)
-        self._require(cast(phrase.text, type_, common))
         if column is not None and is_same_key(type_, common):
+            self._require(phrase.text)
             return self._position(self._payload(column), domain)
+        self._require(cast(phrase.text, type_, common))
         return self._position(self._compute(key_sql(phrase.text, type_, common)), domain)
 
     def add_sql(self, text: str, value: str, domain: Domain) -> int:

@@ -149,5 +149,5 @@ def _unsupported(alias: str, field: StructField) -> QueryError:
     return QueryError(
         "UNSUPPORTED_TYPE",
         f"column {alias}.{field.name} has type {field.dataType.simpleString()}, which Arrow cannot carry; "
-        "drop the column before the join, or cast it (an interval to STRING, a user-defined type to an ARRAY)",
+        "drop the column before the join, or cast it (a user-defined type to an ARRAY)",
     )

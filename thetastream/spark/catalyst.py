@@ -182,7 +182,7 @@ _RULES = {
     ),
     "UNSUPPORTED_EXPR_FOR_OPERATOR": (
         "UNSUPPORTED_EXPRESSION",
-        "aggregates and window functions cannot stand in a join condition; compute them before or behind the join",
+        "aggregates and window functions cannot stand in a join condition; compute them apart",
     ),
     "UNSUPPORTED_GENERATOR": (
         "UNSUPPORTED_EXPRESSION",
