@@ -1,0 +1,48 @@
+# make demo   real data through a streaming join, in a minute or two
+# make test   the test suite        make sweep  the long tests
+# make lint   ruff, mypy, imports   make bench  measurements (ARGS="equi --json out.json")
+# Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test sweep lint bench machine clean
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS ?=
+
+help:
+	@sed -n '/^$$/q;s/^# //p' Makefile
+
+demo: machine $(VENV)/.demo
+	@$(BIN)/thetastream demo $(ARGS)
+
+test: machine $(VENV)/.dev
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+sweep: machine $(VENV)/.dev
+	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: machine $(VENV)/.dev
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+bench: machine $(VENV)/.dev
+	@$(BIN)/python -m bench $(or $(ARGS),handshake)
+
+machine:
+	@.ci/machine >/dev/null
+
+# A stamp is as new as the metadata it was installed from. The development set includes the demo's.
+$(VENV)/.demo: pyproject.toml
+	@echo "Installing into $(VENV) (once, some minutes: Spark is 400 MB)"
+	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
+	@$(PIP) install -e ".[demo]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml
+	@echo "Installing into $(VENV) (once, some minutes: Spark is 400 MB)"
+	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
+	@$(PIP) install -e ".[dev]"
+	@touch $(VENV)/.demo $@
+
+clean:
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache

