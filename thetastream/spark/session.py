@@ -22,6 +22,7 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 PARTITIONS = "spark.sql.shuffle.partitions"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+DAEMON = "spark.python.daemon.module"
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -33,7 +34,12 @@ REQUIRED: dict[str, str] = {
     CHANGELOG: "true",
     # th.metrics reads recent progress: 100 epochs, Spark's default, are over in a minute.
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    # No limit in bytes: Spark would measure the Arrow batch anew after every row, a third of all the
+    # JVM's work in a join. spark.sql.execution.arrow.maxRecordsPerBatch still bounds a batch.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
+
+DAEMON = "spark.python.daemon.module"
 
 MAX_PARTITIONS_PER_UNIT = 4
 """Every partition pays a state commit and a Python hand-over per epoch, units in it or not."""
@@ -76,11 +82,14 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     options: dict[str, str] = getattr(builder, "_options", {})
     if "spark.remote" in options:
         return builder
+    builder.config(DAEMON, "thetastream.spark.daemon")
     # A long conjunction is a deep expression tree, and Catalyst recurses over it. This works only before
     # the driver's JVM starts, hence on a builder and never on a session.
     java = options.get(JAVA_OPTIONS, "")
     if "-Xss" not in java:
         builder.config(JAVA_OPTIONS, f"{java} -Xss8m".strip())
+    if DAEMON not in options:
+        builder.config(DAEMON, "thetastream.spark.daemon")
     return builder
 
 

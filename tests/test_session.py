@@ -1,0 +1,108 @@
+"""Session settings: what configure sets, what check_session tells, what by_arrival stamps."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import SparkSession
+
+import thetastream as th
+from thetastream.spark import session as settings
+from thetastream.spark.session import check_session, parallelism
+
+
+class Conf(dict):
+    """``spark.conf`` and nothing else of a session: what Spark Connect has for certain."""
+
+    def set(self, key, value):
+        self[key] = value
+
+
+def bare(**conf):
+    return SimpleNamespace(conf=Conf({"spark.master": "local[3]", **conf}))
+
+
+def conditions(spark, units):
+    return [error.condition for error in check_session(spark, units)]
+
+
+def test_configure_returns_the_session_and_leaves_nothing_to_complain_about():
+    spark = bare()
+    assert conditions(spark, 2) == ["STATE_STORE_PROVIDER", "CHANGELOG_CHECKPOINTING", "SHUFFLE_PARTITIONS"]
+    assert th.configure(spark) is spark
+    assert spark.conf[settings.PARTITIONS] == "3"
+    assert check_session(spark, 2) == []
+
+
+def test_partitions_given_win():
+    assert th.configure(bare(), partitions=7).conf[settings.PARTITIONS] == "7"
+    with pytest.raises(th.SessionError, match=r"partitions \(0\) must be at least 1"):
+        th.configure(bare(), partitions=0)
+
+
+def test_messages_name_the_key_its_value_and_the_way_out():
+    spark = bare(**{settings.PROVIDER: "com.example.Mine", settings.CHANGELOG: "false"})
+    for error, key, value in zip(
+        check_session(spark, 2),
+        (settings.PROVIDER, settings.CHANGELOG, settings.PARTITIONS),
+        ("com.example.Mine", "it is false", "it is 200"),
+        strict=True,
+    ):
+        assert isinstance(error, th.SessionError)
+        assert key in str(error)
+        assert value in str(error)
+        assert "th.configure(spark)" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "units", "is_refused"), [(8, 2, False), (9, 2, True), (200, 50, False)]
+)
+def test_partitions_per_unit(partitions, units, is_refused):
+    spark = th.configure(bare(), partitions=partitions)
+    assert (conditions(spark, units) == ["SHUFFLE_PARTITIONS"]) is is_refused
+
+
+def test_configure_builder():
+    builder = SparkSession.builder.config(settings.JAVA_OPTIONS, "-Dmine=1")
+    assert th.configure(builder) is builder
+    options = builder._options
+    assert options[settings.PROVIDER] == settings.ROCKSDB
+    assert options[settings.PARTITIONS] == str(os.cpu_count())
+    assert options[settings.JAVA_OPTIONS] == "-Dmine=1 -Xss8m"
+    th.configure(builder, partitions=5)
+    assert options[settings.JAVA_OPTIONS] == "-Dmine=1 -Xss8m"
+    assert options[settings.PARTITIONS] == "5"
+
+
+def test_a_remote_builder_gets_no_java_options():
+    builder = th.configure(SparkSession.builder.config("spark.remote", "sc://localhost"))
+    assert settings.JAVA_OPTIONS not in builder._options
+
+
+def test_real_session(spark):
+    assert check_session(spark, 2) == []
+    assert parallelism(spark) == 2
+    assert "-Xss8m" in spark.conf.get(settings.JAVA_OPTIONS)
+    assert th.configure(spark) is spark
+
+
+def test_parallelism_of_a_master_that_does_not_tell_it(spark):
+    class Cluster:
+        conf = Conf({"spark.master": "spark://head:7077"})
+        range = staticmethod(spark.range)
+
+    assert parallelism(Cluster()) == 2
+
+
+def test_by_arrival_stamps_event_time(spark):
+    ticks = spark.readStream.format("rate").load().select("value")
+    stamped = th.by_arrival(ticks, slack="5 seconds")
+    field = stamped.schema["arrival"]
+    assert field.dataType.simpleString() == "timestamp"
+    assert field.metadata["spark.watermarkDelayMs"] == 5000
+    assert th.by_arrival(ticks, "seen").columns == ["value", "seen"]
+
+
+def test_by_arrival_refuses_to_overwrite(spark):
+    with pytest.raises(th.QueryError, match=r"\[COLUMN_EXISTS\] column 'Arrival' is already in the stream"):
+        th.by_arrival(spark.createDataFrame([(1,)], "arrival int"), "Arrival")
