@@ -60,4 +60,4 @@ def route(model: Model, side: Side, batch: pa.RecordBatch) -> Iterator[tuple[int
         hashes = batch.column(HASH_COLUMN).to_numpy(zero_copy_only=False)
         batch = batch.drop_columns([HASH_COLUMN])
     for unit, role, rows in model.route(side, batch.num_rows, hashes):
-        yield unit, role, batch if rows is None else batch.take(pa.array(rows))
+        yield unit, role, batch if rows is None else batch.take(rows)

@@ -52,9 +52,7 @@ class Shape(Protocol):
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         """Order and buckets for ``rows`` of shape (n, columns)."""
 
-    def buckets(
-        self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]
-    ) -> Span:
+    def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         """Buckets [low, high) each probe visits.
 
         ``group`` holds the probes' equality keys folded by ``fold``; ``spans`` one interval per

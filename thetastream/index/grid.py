@@ -27,9 +27,7 @@ class Grid:
         order = by_first[np.lexsort((rows[by_first, access.ranges[1]], cell))]
         return Layout(order, rows[by_first[starts], access.ranges[0]], np.append(starts, n))
 
-    def buckets(
-        self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]
-    ) -> Span:
+    def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         # Equal keys may straddle an edge, so the cell before the first edge >= low counts too.
         low = np.maximum(np.searchsorted(edges, spans[0].low, side="left") - 1, 0)
         return Span(low, np.searchsorted(edges, spans[0].high, side="right"))

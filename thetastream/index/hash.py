@@ -16,9 +16,7 @@ class Hash:
         order = np.argsort(key, kind="stable")
         return Layout(order, *groups(key[order]))
 
-    def buckets(
-        self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]
-    ) -> Span:
+    def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         assert group is not None
         return equal_buckets(edges, group)
 

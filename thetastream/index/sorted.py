@@ -14,7 +14,5 @@ class Sorted:
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         return Layout(np.argsort(rows[:, access.ranges[0]], kind="stable"), *one_bucket(len(rows)))
 
-    def buckets(
-        self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]
-    ) -> Span:
+    def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         return all_probes(n_probes)

@@ -66,7 +66,7 @@ class ChainedIndex:
             for first, last in spans(periods):
                 inside = np.flatnonzero((periods >= first) & (periods <= last))
                 whole = len(inside) == len(rows)
-                part = payload if whole else payload.take(pa.array(inside))
+                part = payload if whole else payload.take(inside)
                 self._append(last, part, rows if whole else rows[inside])
         self._merge()
 
@@ -101,7 +101,7 @@ class ChainedIndex:
         closed = [m for m in self.segments if (m.period + 1) * self._period_us <= watermark_us]
         for number, group in groupby(sorted(closed, key=period), key=period):
             parts = list(group)
-            if 1 < len(parts) and sum(meta.n_rows for meta in parts) <= MERGED_ROWS:
+            if len(parts) > 1 and sum(meta.n_rows for meta in parts) <= MERGED_ROWS:
                 self._replace(number, parts)
 
     def _replace(self, period: int, old: list[SegmentMeta]) -> None:
@@ -124,7 +124,9 @@ class ChainedIndex:
             self._store.drop(meta)
         return sum(meta.n_rows for meta in dead)
 
-    def probe(self, probes: Int64s, width_of_probe: float) -> Iterator[tuple[Int64s, pa.RecordBatch, Int64s, int]]:
+    def probe(
+        self, probes: Int64s, width_of_probe: float
+    ) -> Iterator[tuple[Int64s, pa.RecordBatch, Int64s, int]]:
         """Find partners for probing key rows.
 
         Yields (positions among the probes, stored payload, positions in it, candidates looked at).

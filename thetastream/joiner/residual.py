@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from thetastream.condition import Condition, PythonPredicate
 from thetastream.errors import PredicateError
@@ -41,9 +42,7 @@ def _evaluate(
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
     n = len(sides[0][1])
     arguments = {
-        alias: SimpleNamespace(
-            **{name: batch.column(column).take(pa.array(rows)) for name, column in columns}
-        )
+        alias: SimpleNamespace(**{name: batch.column(column).take(rows) for name, column in columns})
         for alias, columns, (batch, rows) in zip(predicate.aliases, predicate.columns, sides, strict=True)
     }
     try:
@@ -54,7 +53,7 @@ def _evaluate(
             f"predicate {predicate.name!r} raised {type(error).__name__}: {error} (on {n} candidates)",
         ) from error
     if isinstance(answer, pa.Array | pa.ChunkedArray):
-        answer = answer.fill_null(False).to_numpy(zero_copy_only=False)
+        answer = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
     mask = np.asarray(answer)
     if mask.dtype != np.bool_ or mask.shape != (n,):
         raise PredicateError(

@@ -11,8 +11,8 @@ from thetastream.condition import Domain
 from thetastream.index import REGISTRY
 from thetastream.index.base import Span
 from thetastream.joiner.box import Box, Plan, Width, key_rows
-from thetastream.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
 from thetastream.kernels.walk import walk
+from thetastream.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
 
 Pairs = tuple[Int64s, Int64s]
 """Positions of matching probes and stored rows."""
@@ -39,7 +39,7 @@ class Run:
     @property
     def nbytes(self) -> int:
         """Bytes of memory the run occupies: its share of the unit's memory load volume."""
-        return self.payload.nbytes + self.rows.nbytes + self.edges.nbytes + self.offsets.nbytes
+        return int(self.payload.nbytes) + self.rows.nbytes + self.edges.nbytes + self.offsets.nbytes
 
 
 def build(plan: Plan, payload: pa.RecordBatch, rows: Int64s | None = None) -> Run:
@@ -48,7 +48,7 @@ def build(plan: Plan, payload: pa.RecordBatch, rows: Int64s | None = None) -> Ru
         rows = key_rows(plan.stored, plan.condition, payload)
     layout = REGISTRY[plan.index.kind].arrange(plan.access, rows)
     if layout.order is not None:
-        payload, rows = payload.take(pa.array(layout.order)), rows[layout.order]
+        payload, rows = payload.take(layout.order), rows[layout.order]
     widths = tuple(_widest(rows, width) for width in plan.widths)
     return Run(payload, np.ascontiguousarray(rows), layout.edges, layout.offsets, widths)
 
@@ -117,7 +117,19 @@ def search(
         out_probe, out_stored = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
         cursor[3] = 0
         n = walk(
-            run.rows, run.offsets, suffix, first, last, slo, shi, wanted, lo, hi, cursor, out_probe, out_stored
+            run.rows,
+            run.offsets,
+            suffix,
+            first,
+            last,
+            slo,
+            shi,
+            wanted,
+            lo,
+            hi,
+            cursor,
+            out_probe,
+            out_stored,
         )
         probes = out_probe[:n] if chosen is None else chosen[out_probe[:n]]
         yield probes, out_stored[:n], int(cursor[3])

@@ -61,7 +61,7 @@ class MemoryStore:
 
     def put(self, meta: SegmentMeta, run: Run) -> int:
         self._runs[meta.id] = run
-        return run.payload.nbytes
+        return int(run.payload.nbytes)
 
     def get(self, meta: SegmentMeta) -> Run:
         return self._runs[meta.id]

@@ -143,7 +143,7 @@ class Unit:
         if role is Role.STORE:  # every tuple is stored at one unit, so it is counted once
             self.counters.late += int(len(rows) - timely.sum())
         kept = np.flatnonzero(timely)
-        return batch.take(pa.array(kept)), rows[kept]
+        return batch.take(kept), rows[kept]
 
     def _probe(self, side: Side, payload: pa.RecordBatch, rows: Int64s) -> Iterator[Matches]:
         self.counters.probed += len(rows)
@@ -160,4 +160,4 @@ class Unit:
 
     def _gather(self, side: Side, batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
         columns = list(self._spec.condition.sides[side].columns)
-        return batch.select(columns).take(pa.array(rows))
+        return batch.select(columns).take(rows)

@@ -17,13 +17,15 @@ Int64s = npt.NDArray[np.int64]
 
 @jit
 def lower_bound(rows: Int64s, column: int, start: int, end: int, key: int) -> int:
-    """First i in [start, end) with rows[i, column] >= key, else end."""
-    while start < end:
-        middle = (start + end) >> 1
-        if rows[middle, column] < key:
-            start = middle + 1
-        else:
-            end = middle
+    """First i in [start, end) with rows[i, column] >= key, else end.
+
+    Without a branch in the loop: which half is taken is a coin toss that no predictor wins.
+    """
+    n = end - start
+    while n > 0:
+        half = (n + 1) >> 1
+        start += half * (rows[start + half - 1, column] < key)
+        n -= half
     return start
 
 

@@ -67,10 +67,10 @@ class LocalJoin:
             if self._model.needs_hash:
                 hashes = np.array([hash(tuple(row.values())) for row in batch.to_pylist()], dtype=np.int64)
                 batch = batch.append_column(HASH_COLUMN, pa.array(hashes))
-            for unit, role, block in route(self._model, side, batch):
-                parts.setdefault((unit, side, role), []).append(block)
-        for (unit, side, role), blocks in parts.items():
-            inboxes[unit].batches[side, role] = concat(blocks)
+            for number, role, block in route(self._model, side, batch):
+                parts.setdefault((number, side, role), []).append(block)
+        for (number, side, role), blocks in parts.items():
+            inboxes[number].batches[side, role] = concat(blocks)
         for number, inbox in enumerate(inboxes):
             unit = Unit(self._spec, self._manifests[number], self._stores[number])
             yield from unit.epoch(inbox, watermark_us)

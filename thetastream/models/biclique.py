@@ -44,7 +44,9 @@ class Biclique:
 
     def __post_init__(self) -> None:
         units = (self.units, self.units) if isinstance(self.units, int) else tuple(self.units)
-        if len(units) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in units):
+        if len(units) != 2 or not all(
+            isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in units
+        ):
             raise QueryError(
                 "BAD_UNITS", f"units must be a positive integer or a pair of them, not {self.units!r}"
             )

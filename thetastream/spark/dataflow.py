@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType, VariantType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.blocks import HASH_COLUMN, concat, gather, pack, route, unpack
 from thetastream.joiner.segment import MemoryStore
@@ -31,6 +31,8 @@ from thetastream.spark.worker import settle
 from thetastream.types import Role, Side
 
 _BLOCKS = "unit int, side byte, role byte, block binary"
+_UNHASHED = ("map<", "variant", "geometry", "geography")
+"""Types xxhash64 refuses, wherever in a column they are."""
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -116,7 +118,9 @@ def fingerprint(plan: PhysicalPlan, model: Model) -> dict[str, str]:
 
 def _blocks(side: Side, plan: SidePlan, stream: DataFrame, model: Model) -> DataFrame:
     """Filter, compute keys, route: one row per destination block."""
-    nested = stream.select(F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in stream.columns)).alias(plan.alias))
+    nested = stream.select(
+        F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in stream.columns)).alias(plan.alias)
+    )
     for text in plan.filters:
         nested = nested.where(F.expr(text))
     columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
@@ -126,7 +130,7 @@ def _blocks(side: Side, plan: SidePlan, stream: DataFrame, model: Model) -> Data
         hashable = [
             F.col(field.name)
             for field in flat.schema
-            if not isinstance(field.dataType, MapType | VariantType) and "map<" not in field.dataType.simpleString()
+            if not any(word in field.dataType.simpleString() for word in _UNHASHED)
         ]
         flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH_COLUMN))
     return flat.mapInArrow(_router(side, model), _BLOCKS)

@@ -46,7 +46,10 @@ def decode(text: str | None, fingerprint: Fingerprint) -> list[SegmentMeta]:
         return []
     try:
         manifest = json.loads(text)
-        version, query = manifest["format"], manifest["query"]
+        version = manifest["format"]
+        if version == FORMAT:
+            query = dict(manifest["query"])
+            segments = [SegmentMeta.from_json(values) for values in manifest["segments"]]
     except (ValueError, KeyError, TypeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
     if version != FORMAT:
@@ -62,4 +65,4 @@ def decode(text: str | None, fingerprint: Fingerprint) -> list[SegmentMeta]:
             f"a checkpoint belongs to one query; since it was written this changed: {details}. "
             "Start with a new checkpointLocation, or undo the change",
         )
-    return [SegmentMeta.from_json(values) for values in manifest["segments"]]
+    return segments

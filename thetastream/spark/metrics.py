@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from thetastream.spark.emit import COUNTERS
 

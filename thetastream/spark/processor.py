@@ -18,7 +18,7 @@ from thetastream.joiner.box import Plan
 from thetastream.joiner.unit import Inbox, Unit, UnitSpec
 from thetastream.spark.emit import Emitter
 from thetastream.spark.manifest import Fingerprint, decode, encode
-from thetastream.spark.segments import DurableStore, cache_root
+from thetastream.spark.segments import DurableStore, cache_root, sweep
 from thetastream.spark.worker import settle
 from thetastream.types import Role, Side
 
@@ -39,7 +39,7 @@ class ProcessorSpec:
     cache_folder: str | None
 
 
-class JoinProcessor(StatefulProcessor):  # type: ignore[misc]
+class JoinProcessor(StatefulProcessor):
     """Spark's stateful processor around ``Unit``."""
 
     def __init__(self, spec: ProcessorSpec) -> None:
@@ -49,8 +49,8 @@ class JoinProcessor(StatefulProcessor):  # type: ignore[misc]
         self._manifest = handle.getValueState("manifest", _MANIFEST)
         self._parts = handle.getMapState("segments", _PART_KEY, _PART)
 
-    def handleInputRows(  # noqa: N802
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any  # noqa: N803
+    def handleInputRows(  # type: ignore[override]
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         settle()
         spec = self._spec
@@ -58,7 +58,9 @@ class JoinProcessor(StatefulProcessor):  # type: ignore[misc]
         value = self._manifest.get() if self._manifest.exists() else None
         segments = decode(None if value is None else value[0], spec.fingerprint)
         plans = {side: Plan(spec.unit.condition, side, spec.unit.indexes[side]) for side in Side}
-        store = DurableStore(self._parts, plans, cache_root(spec.cache_folder))
+        root = cache_root(spec.cache_folder)
+        sweep(root)
+        store = DurableStore(self._parts, plans, root)
         unit = Unit(spec.unit, segments, store)
         # 2. The epoch.
         for matches in unit.epoch(read_inbox(rows), watermark_us(timerValues)):

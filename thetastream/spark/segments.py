@@ -6,10 +6,12 @@ rows and the directory, memory-mapped by whichever Python worker runs the unit's
 missing or torn folder is rebuilt from the state store.
 """
 
+import contextlib
 import json
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,15 +28,17 @@ from thetastream.types import Side
 
 PART_BYTES = 1 << 23
 """State store values are kept near this size."""
+STALE_S = 3600
+SWEEP_EVERY_S = 600
 _WRITE = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 class PartMap(Protocol):
     """What we need of Spark's MapState: (segment id, part) -> bytes."""
 
-    def getValue(self, key: tuple[str, int]) -> tuple[bytes] | None: ...  # noqa: N802
-    def updateValue(self, key: tuple[str, int], value: tuple[bytes]) -> None: ...  # noqa: N802
-    def removeKey(self, key: tuple[str, int]) -> None: ...  # noqa: N802
+    def getValue(self, key: tuple[str, int]) -> tuple[bytes] | None: ...
+    def updateValue(self, key: tuple[str, int], value: tuple[bytes]) -> None: ...
+    def removeKey(self, key: tuple[str, int]) -> None: ...
 
 
 def cache_root(folder: str | None = None) -> Path:
@@ -44,6 +48,25 @@ def cache_root(folder: str | None = None) -> Path:
     """
     base = folder or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
     return Path(base) / f"thetastream-{os.getuid()}"
+
+
+def sweep(root: Path) -> None:
+    """Remove what nobody has mapped for an hour; does something once in ten minutes per host.
+
+    Left behind by attempts that failed, units that moved to another host and queries that ended. A
+    segment that is live after all is rebuilt when it is next needed.
+    """
+    now = time.time()
+    marker = root / ".swept"
+    with contextlib.suppress(OSError):
+        if now - marker.stat().st_mtime < SWEEP_EVERY_S:
+            return
+    with contextlib.suppress(OSError):
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        marker.touch()
+        for entry in os.scandir(root):
+            if entry.is_dir() and now - entry.stat().st_mtime > STALE_S:
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
 class DurableStore:
@@ -80,8 +103,9 @@ class DurableStore:
         if meta.id not in self._open:
             try:
                 run = load(self._root / meta.id)
-            except (OSError, ValueError, KeyError, pa.ArrowInvalid):
+            except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
                 run = build(self._plans[meta.side], self._restore(meta))
+                shutil.rmtree(self._root / meta.id, ignore_errors=True)  # torn, it would block the rename
                 save(self._root / meta.id, run)
             self._open[meta.id] = run
         return self._open[meta.id]
@@ -150,7 +174,8 @@ def save(folder: Path, run: Run) -> None:
 
 
 def load(folder: Path) -> Run:
-    """Map a run that ``save`` wrote."""
+    """Map a run that ``save`` wrote, and note that it is in use."""
+    os.utime(folder)
     with pa.ipc.open_file(pa.memory_map(str(folder / "payload.arrow"))) as reader:
         widths: list[Any] = json.loads(reader.schema.metadata[b"widths"])
         payload = reader.get_batch(0)

@@ -39,8 +39,6 @@ REQUIRED: dict[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 
-DAEMON = "spark.python.daemon.module"
-
 MAX_PARTITIONS_PER_UNIT = 4
 """Every partition pays a state commit and a Python hand-over per epoch, units in it or not."""
 
@@ -82,7 +80,6 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     options: dict[str, str] = getattr(builder, "_options", {})
     if "spark.remote" in options:
         return builder
-    builder.config(DAEMON, "thetastream.spark.daemon")
     # A long conjunction is a deep expression tree, and Catalyst recurses over it. This works only before
     # the driver's JVM starts, hence on a builder and never on a session.
     java = options.get(JAVA_OPTIONS, "")
