@@ -69,7 +69,7 @@ def tasks(arguments: argparse.Namespace) -> list[Task]:
         warmup = max(WARMUP_EPOCHS, -(-window // epoch) + 2)
     shape = Shape(spec.name, window, epoch, warmup + arguments.epochs, arguments.seed)
     return [
-        Task(engine, shape, warmup, arguments.driver_memory, engine_options(arguments.option, engine))
+        Task(engine, shape, warmup, arguments.driver_memory, options=engine_options(arguments.option, engine))
         for engine in arguments.engines
     ]
 

@@ -36,6 +36,19 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
+def cpu_seconds_of_tree() -> float:
+    """CPU time so far of this process and its living descendants."""
+    root = psutil.Process()
+    total = 0.0
+    for member in [root, *root.children(recursive=True)]:
+        try:
+            times = member.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system
+    return total
+
+
 def watch(process: Popen[bytes], timeout_seconds: float) -> Footprint:
     """Sample a process tree until its root ends; kill the tree at the time limit."""
     footprint = Footprint()

@@ -25,6 +25,7 @@ MEDIANS = (
     "state_bytes",
     "peak_rss_bytes",
     "cpu_seconds",
+    "cpu_us_per_tuple",
 )
 TAIL = 3000
 """Characters of a failed engine's error output that are kept."""
@@ -144,5 +145,6 @@ def summary_line(result: dict[str, Any]) -> str:
     verdict = "equals DuckDB" if check["is_equal"] else f"DIFFERS from DuckDB: {check}"
     return (
         f"{result['tuples_per_s']:,.0f} tuples/s, {result['results_per_s']:,.0f} results/s,"
+        f" {result.get('cpu_us_per_tuple') or 0:,.1f} CPU us/tuple,"
         f" count of {check['epochs']} epochs {verdict} (load before: {result['load_before']:.1f})"
     )

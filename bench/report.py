@@ -6,6 +6,7 @@ COLUMNS = (
     ("tuples/s", "tuples_per_s", "{:,.0f}"),
     ("results/s", "results_per_s", "{:,.0f}"),
     ("results/tuple", "results_per_tuple", "{:.2f}"),
+    ("CPU µs/tuple", "cpu_us_per_tuple", "{:,.1f}"),
     ("epoch p50 (ms)", "epoch_ms_p50", "{:,.0f}"),
     ("epoch p99 (ms)", "epoch_ms_p99", "{:,.0f}"),
     ("state (MB)", "state_bytes", "MB"),

@@ -16,10 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from bench.footprint import cpu_seconds_of_tree
 from bench.steady import Epoch, steady
 from bench.task import Task
 
 OBSERVED = "bench"
+POLL_SECONDS = 0.25
 CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.numRecentProgressUpdates": 100_000,
@@ -106,11 +108,30 @@ def measure(task: Task, query: Query) -> dict[str, Any]:
     try:
         left, right = streams(query.spark, task, str(task.shape.folder))
         running = start(query.join(left, right), checkpoint, availableNow=True)
-        running.awaitTermination()
+        cpu_seconds, since = await_steady(running, task.warmup)
         found = epochs(running, query.state(running) if query.state else None)
     finally:
         query.spark.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
     if len(found) != task.shape.epochs:
         raise RuntimeError(f"expected {task.shape.epochs} epochs with input, Spark reports {len(found)}")
-    return {**steady(found, task.warmup, 2 * task.shape.epoch), "form": query.form, **query.extra}
+    figures = steady(found, task.warmup, 2 * task.shape.epoch)
+    tuples = 2 * task.shape.epoch * (len(found) - since)
+    figures["cpu_us_per_tuple"] = 1e6 * cpu_seconds / tuples if tuples else None
+    return {**figures, "form": query.form, **query.extra}
+
+
+def await_steady(query: StreamingQuery, warmup: int) -> tuple[float, int]:
+    """Wait for the end; CPU time of this process tree since the warm-up, and the epoch it is counted from.
+
+    CPU time per tuple says what a join costs even when other work keeps the machine busy.
+    """
+    mark: tuple[float, int] | None = None
+    while not query.awaitTermination(POLL_SECONDS):
+        if mark is None:
+            last = query.lastProgress
+            done = -1 if last is None else int(last["batchId"])
+            if done + 1 >= warmup:
+                mark = (cpu_seconds_of_tree(), done + 1)
+    seconds, since = mark or (0.0, 0)
+    return cpu_seconds_of_tree() - seconds, since

@@ -15,7 +15,8 @@ def state_bytes(query: StreamingQuery) -> dict[int, int]:
     """Bytes of state per epoch, from the engine's own counters."""
     import thetastream as th
 
-    return {epoch["epoch"]: epoch["state_bytes"] for epoch in th.metrics(query)}
+    # An epoch that no unit took part in, such as a last one without input, has no counters.
+    return {epoch["epoch"]: epoch["state_bytes"] for epoch in th.metrics(query) if epoch["units"]}
 
 
 def prepare(task: Task) -> spark_run.Query:
