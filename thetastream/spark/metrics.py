@@ -5,11 +5,13 @@ into the progress, and the rows are dropped before anyone sees them.
 """
 
 import json
+from dataclasses import fields
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from thetastream.joiner.unit import Counters
 from thetastream.spark.emit import COUNTERS
 
 PREFIX = "thetastream"
@@ -40,13 +42,14 @@ def metrics(query: Any) -> list[dict[str, Any]]:
     """
     epochs = []
     for progress in query.recentProgress:
-        fields = progress if isinstance(progress, dict) else json.loads(progress.json)
-        for name, row in (fields.get("observedMetrics") or {}).items():
+        report = progress if isinstance(progress, dict) else json.loads(progress.json)
+        for name, row in (report.get("observedMetrics") or {}).items():
             if name.startswith(f"{PREFIX}_"):
                 values = row if isinstance(row, dict) else row.asDict()
-                units = sorted((json.loads(text) for text in values["units"]), key=lambda unit: unit["unit"])
-                total = {key: sum(unit[key] for unit in units) for key in (units[0] if units else {})}
-                total.pop("unit", None)
+                # An epoch without input for any unit has none; Spark Connect then leaves the list out.
+                texts = values.get("units") or []
+                units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
+                total = {field.name: sum(unit[field.name] for unit in units) for field in fields(Counters)}
                 join = name.removeprefix(f"{PREFIX}_")
-                epochs.append({"epoch": fields["batchId"], "join": join, **total, "units": units})
+                epochs.append({"epoch": report["batchId"], "join": join, **total, "units": units})
     return epochs
