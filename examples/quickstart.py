@@ -9,6 +9,7 @@ spark = th.local_session(cores=2)
 
 
 def stream(lines, schema):
+    """A folder of CSV as a stream with event time ts."""
     folder = tempfile.mkdtemp()
     Path(folder, "1.csv").write_text(lines.replace("; ", "\n"))
     return spark.readStream.schema(schema).csv(folder).withWatermark("ts", "10 seconds")
