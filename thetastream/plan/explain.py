@@ -84,7 +84,7 @@ def _physical(lowered: Lowered, model: Model, model_reason: str) -> Iterator[str
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
     sends = _sends(model)
-    yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends per tuple: {sends[0]}, {sends[1]}"
+    yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {sends[0]}, {sends[1]}"
     flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
     yield f"output    {'columns' if flat else 'Arrow blocks (nested types), unpacked behind the units'}"
 

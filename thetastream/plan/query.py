@@ -80,6 +80,10 @@ class Resolver(Protocol):
         """Whether column names differ by case."""
 
     @property
+    def is_ansi(self) -> bool:
+        """Whether arithmetic that overflows is an error, as opposed to wrapping around."""
+
+    @property
     def zone_is_fixed(self) -> bool:
         """Whether every day of the session time zone has 24 hours."""
 

@@ -145,9 +145,11 @@ class _Rewriter:
         named = references(conjunct, self.query.aliases)
         if not named:
             self._constant(conjunct)
-        elif len(named) == 1 and self.resolver.type_of(conjunct.text, named) == "boolean":
+            return
+        alone = self.resolver.type_of(conjunct.text, named) if len(named) == 1 else None
+        if alone is not None:
             side = Side(self.query.aliases.index(named[0]))
-            self.out.filters[side].append(conjunct.text)
+            self.out.filters[side].append(_truth(conjunct.text, alone))
             self._note("filter", f"reads {named[0]} alone, so it runs before routing")
         else:
             self.out.ties = True
@@ -173,7 +175,8 @@ class _Rewriter:
             self._residual("; ".join(dict.fromkeys(reasons)))
 
     def _residual(self, why: str) -> None:
-        self.out.residual.append(self._text)
+        type_ = self.resolver.type_of(self._text, self.query.aliases) or "boolean"
+        self.out.residual.append(_truth(self._text, type_))
         self._note("residual", why)
 
     def _note(self, became: str, why: str) -> None:
@@ -307,6 +310,9 @@ class _Rewriter:
         assert common is not None
         if family(constant.type) != "numeric" or domain is None or domain is Domain.WIDE_DECIMAL:
             return f"abs over {common} with a limit of type {constant.type} is not indexed"
+        if is_integral(common) and not self.resolver.is_ansi:
+            # 2147483647 - -2147483648 is -1 there: the far ends of the type are neighbours.
+            return f"differences of {common} wrap around outside ANSI mode; BETWEEN is indexed"
         limit = constant.value
         if not math.isfinite(limit) or limit < 0:
             return "the limit of abs is negative or not finite"
@@ -382,6 +388,11 @@ class _Rewriter:
         left, right = self._add(typed, domain)
         self.out.bands.append(Band(left, right, delta, self._text))
         self._note("key", f"a band of {delta} as {typed.common} ({domain.value} domain)")
+
+
+def _truth(text: str, type_: str) -> str:
+    """A conjunct as a filter: AND takes strings for booleans, a filter of its own does not."""
+    return text if type_ == "boolean" else f"CAST(({text}) AS BOOLEAN)"
 
 
 @dataclass(frozen=True)

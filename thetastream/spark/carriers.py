@@ -58,7 +58,7 @@ def ddl(type_: DataType) -> str:
 
 _AS_IS = Carrier(ddl, lambda column, _: column, lambda block, _: block)
 # pandas turns a nested NULL into NA, which PySpark cannot convert back; Arrow carries all of them.
-_NESTED = Carrier(_AS_IS.block_type, _AS_IS.to_block, _AS_IS.from_block, is_flat=False)
+_NESTED = Carrier(ddl, _AS_IS.to_block, _AS_IS.from_block, is_flat=False)
 
 _CARRIERS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Carrier], ...] = (
     (

@@ -37,6 +37,11 @@ def result_batch(matches: Matches, schema: pa.Schema) -> pa.RecordBatch:
     """Left columns, right columns, and a NULL counters column."""
     n_rows = matches.left.num_rows
     arrays = [*matches.left.columns, *matches.right.columns, pa.nulls(n_rows, pa.string())]
+    # Nested values come as Spark knew them, perhaps without NULLs inside; a stream has one schema.
+    arrays = [
+        array if array.type == field.type else array.cast(field.type)
+        for array, field in zip(arrays, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
