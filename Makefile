@@ -23,7 +23,10 @@ sweep: machine $(VENV)/.dev
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 
 lint: machine $(VENV)/.dev
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+	@status=0; \
+	for check in "ruff check ." "ruff format --check ." mypy lint-imports; do \
+		$(BIN)/$$check || status=1; \
+	done; exit $$status
 
 bench: machine $(VENV)/.dev
 	@$(BIN)/python -m bench $(or $(ARGS),handshake)
