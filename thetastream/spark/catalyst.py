@@ -47,6 +47,7 @@ class Catalyst:
         self._types: dict[tuple[str, tuple[str, ...]], str | None] = {}
         self._constants: dict[str, Constant | None] = {}
         self.is_case_sensitive = _is_true(spark.conf.get("spark.sql.caseSensitive"))
+        self.is_ansi = _is_true(spark.conf.get("spark.sql.ansi.enabled"))
         zone = spark.conf.get("spark.sql.session.timeZone") or ""
         self.zone_is_fixed = _FIXED_ZONE.fullmatch(zone) is not None
 
