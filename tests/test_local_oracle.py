@@ -40,13 +40,17 @@ def expected(case: Case) -> tuple[Counter, int]:
     return oracle.join(case.condition, *kept), late
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: Case, model: Model) -> None:
     assert run(case, model) == expected(case)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(case=cases(), model=MODELS)
 def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
     """Merging after two segments, emitting one pair at a time, one period to a segment."""

@@ -93,12 +93,10 @@ def frame(spark, columns: dict[str, str]):
     n = max(len(VALUES[type_]) for type_ in columns.values()) + 1
     rows = []
     for i in range(n):
-        cells = []
-        for name, type_ in columns.items():
-            values = [*VALUES[type_], "NULL"]
-            cells.append(f"CAST({values[i % len(values)]} AS {type_}) AS {name}")
-        rows.append(f"SELECT {i} AS id, {', '.join(cells)}")
-    return spark.sql(" UNION ALL ".join(rows))
+        pools = [([*VALUES[type_], "NULL"], type_) for type_ in columns.values()]
+        cells = [f"CAST({pool[i % len(pool)]} AS {type_})" for pool, type_ in pools]
+        rows.append(f"({i}, {', '.join(cells)})")
+    return spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS t(id, {', '.join(columns)})").coalesce(1)
 
 
 def block(plan: th.JoinPlan, side: Side) -> pa.RecordBatch:

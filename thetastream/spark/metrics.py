@@ -46,8 +46,8 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         for name, row in (report.get("observedMetrics") or {}).items():
             if name.startswith(f"{PREFIX}_"):
                 values = row if isinstance(row, dict) else row.asDict()
-                # An epoch without input for any unit has none; Spark Connect then leaves the list out.
-                texts = values.get("units") or []
+                # Spark Connect hands out the row as {"values": [units], "schema": ...}.
+                texts = (values["units"] if "units" in values else values["values"][0]) or []
                 units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
                 total = {field.name: sum(unit[field.name] for unit in units) for field in fields(Counters)}
                 join = name.removeprefix(f"{PREFIX}_")

@@ -52,7 +52,11 @@ def _inside(condition: Condition, dimension: Dimension, value: Callable[[Side, i
             return False
     if dimension.high is not None:
         high = end(dimension.high)
-        if high is None or rank(point) > rank(high) or (dimension.high.is_strict and rank(point) == rank(high)):
+        if (
+            high is None
+            or rank(point) > rank(high)
+            or (dimension.high.is_strict and rank(point) == rank(high))
+        ):
             return False
     return True
 

@@ -9,7 +9,17 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from thetastream.condition import TIME, Bound, Condition, Dimension, Domain, Equality, IndexSpec, Key, SideSpec
+from thetastream.condition import (
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    IndexSpec,
+    Key,
+    SideSpec,
+)
 from thetastream.types import Side
 
 INTS = st.one_of(st.integers(-6, 6), st.sampled_from([-(2**63), 2**63 - 1, 2**53 + 1]))
@@ -18,7 +28,7 @@ FLOATS = st.one_of(
     st.sampled_from([-0.0, 0.5, float("nan"), float("inf"), float("-inf"), 1e300, 5e-324]),
 )
 VALUES = {Domain.INT: INTS, Domain.FLOAT: FLOATS}
-TYPES = {Domain.INT: pa.int64(), Domain.FLOAT: pa.float64()}
+TYPES: dict[Domain, pa.DataType] = {Domain.INT: pa.int64(), Domain.FLOAT: pa.float64()}
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,7 @@ class Case:
     def batch(self, side: Side, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         """Rows as the block of ``side``."""
         spec = self.condition.sides[side]
-        fields = [pa.field("id", pa.int64()), pa.field("t", pa.int64())]
+        fields: list[pa.Field[Any]] = [pa.field("id", pa.int64()), pa.field("t", pa.int64())]
         fields += [pa.field(key.column, TYPES[key.domain]) for key in spec.keys]
         return pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
 
@@ -105,7 +115,8 @@ def cases(draw: st.DrawFn) -> Case:
             for _ in range(draw(st.integers(0, 6)))
         ]
 
-    epochs, watermark = [], None
+    epochs = []
+    watermark: int | None = None
     for _ in range(draw(st.integers(1, 4))):
         epochs.append((rows(Side.LEFT), rows(Side.RIGHT), watermark))
         rise = draw(st.integers(0, 10))
