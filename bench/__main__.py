@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,8 @@ def announce(text: str) -> None:
 def main() -> int:
     """Run, print, write; 1 when a count is wrong or an engine fails."""
     arguments = parse()
+    # A terminated benchmark ends its engines too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if arguments.workload == "tpch-band":
         found = tpch.main(announce)
         text = tpch.markdown(found)

@@ -4,6 +4,7 @@ Memory is the proportional set size (PSS): a page shared by k processes counts 1
 forked workers and mapped segments are counted once. Where the kernel does not tell, it is the RSS.
 """
 
+import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,19 @@ def cpu_seconds_of_tree() -> float:
 
 
 def watch(process: Popen[bytes], timeout_seconds: float) -> Footprint:
-    """Sample a process tree until its root ends; kill the tree at the time limit."""
+    """Sample a process tree until its root ends; end the tree at the time limit or when interrupted."""
+    try:
+        return _watch(process, timeout_seconds)
+    finally:
+        if process.poll() is None:
+            root = psutil.Process(process.pid)
+            for member in [*reversed(root.children(recursive=True)), root]:
+                with contextlib.suppress(psutil.Error):
+                    member.kill()
+            process.wait()
+
+
+def _watch(process: Popen[bytes], timeout_seconds: float) -> Footprint:
     footprint = Footprint()
     deadline = time.monotonic() + timeout_seconds
     root = psutil.Process(process.pid)
@@ -76,9 +89,6 @@ def watch(process: Popen[bytes], timeout_seconds: float) -> Footprint:
         footprint.peak_rss_bytes = max(footprint.peak_rss_bytes, held)
         footprint.cpu_seconds = sum(spent.values())
         if time.monotonic() > deadline:
-            for member in reversed(tree):
-                member.kill()
-            process.wait()
             raise TimeoutError(f"no result within {timeout_seconds:.0f} s")
     process.wait()
     return footprint
