@@ -39,12 +39,12 @@ def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def pack(batch: pa.RecordBatch) -> pa.Buffer:
+def pack(batch: pa.RecordBatch) -> bytes:
     """The batch as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def unpack(data: bytes | pa.Buffer) -> pa.RecordBatch:

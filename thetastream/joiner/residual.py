@@ -52,7 +52,7 @@ def _evaluate(
             "PREDICATE_RAISED",
             f"predicate {predicate.name!r} raised {type(error).__name__}: {error} (on {n} candidates)",
         ) from error
-    if isinstance(answer, pa.Array | pa.ChunkedArray):
+    if isinstance(answer, pa.Array | pa.ChunkedArray) and pa.types.is_boolean(answer.type):
         answer = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
     mask = np.asarray(answer)
     if mask.dtype != np.bool_ or mask.shape != (n,):

@@ -149,7 +149,7 @@ def _router(side: Side, model: Model) -> Callable[[Batches], Batches]:
                 # A block that goes to several units is packed once.
                 data = packed.get(id(block))
                 if data is None:
-                    data = packed[id(block)] = pack(block).to_pybytes()
+                    data = packed[id(block)] = pack(block)
                 destinations.append((keys[unit], int(role), data))
             yield pa.RecordBatch.from_arrays(
                 [
