@@ -46,9 +46,10 @@ def draw(pairs: pd.DataFrame, departures: pa.Table, path: Path) -> Path:
 def _draw_year(axes: Axes, departed: "pd.Series[pd.Timestamp]") -> None:
     utc = departed.dt.tz_localize("UTC") if departed.dt.tz is None else departed
     local = utc.dt.tz_convert("America/New_York")
-    days = pd.date_range("2013-01-01", "2013-12-31")
+    days = pd.date_range("2013-01-01", "2014-01-01")  # the last planes of the year left after midnight
     counts = np.zeros((24, len(days)))
-    np.add.at(counts, (local.dt.hour.to_numpy(), local.dt.dayofyear.to_numpy() - 1), 1)
+    day = (local.dt.tz_localize(None) - days[0]).dt.days
+    np.add.at(counts, (local.dt.hour.to_numpy(), day.to_numpy()), 1)
     mesh = axes.pcolormesh(days, np.arange(24) + 0.5, np.ma.masked_equal(counts, 0), cmap="YlOrRd", vmin=0)
     axes.figure.colorbar(mesh, ax=axes, label="pairs in that hour", pad=0.01, fraction=0.03)
     months = pd.date_range("2013-01-01", "2013-12-01", freq="MS")

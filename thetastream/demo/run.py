@@ -68,6 +68,9 @@ def _join(spark: "SparkSession", out: Path, n_departures: int, units: int) -> No
         on=ON,
         within=WITHIN,
         model=th.Biclique(units=(units, units)),
+        # An epoch of the replay is two weeks long: cut by the minute, the default for this window, its
+        # state would be thousands of segments, all of which the next epoch drops.
+        archive_period=WITHIN,
     )
     columns = [f"{alias}.{name} AS {alias}_{name}" for alias in "ab" for name in departures.COLUMNS]
     sink = pairs.selectExpr(*columns).writeStream.format("parquet").option("path", str(out / "pairs"))
