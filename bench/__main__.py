@@ -13,8 +13,8 @@ from bench.engines import ENGINES
 from bench.task import Task
 from bench.workloads import WORKLOADS
 
-WARMUP_EPOCHS = 4
-"""At least; the window needs its own, and one for the first expiry."""
+SPARE_EPOCHS = 40
+"""Files for a fast engine's ``--warmup-seconds``; what it does not read is not measured."""
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -24,7 +24,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--window", type=int, help="tuples per stream in the window")
     parser.add_argument("--epoch", type=int, help="tuples per stream and epoch")
     parser.add_argument("--epochs", type=int, default=8, help="measured epochs, after the warm-up")
-    parser.add_argument("--warmup", type=int, help="epochs before; default: the window and some")
+    parser.add_argument("--warmup", type=int, help="epochs before, at least; default: the window and two")
+    parser.add_argument("--warmup-seconds", type=float, default=60, help="seconds before, at least")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--engines", default=",".join(ENGINES), help="comma-separated")
     parser.add_argument("--rate", type=int, help="tuples/s of both streams together, in real time")
@@ -67,10 +68,19 @@ def tasks(arguments: argparse.Namespace) -> list[Task]:
     epoch = arguments.epoch or (spec.epoch if window <= 8 * spec.epoch else window // 8)
     warmup = arguments.warmup
     if warmup is None:
-        warmup = max(WARMUP_EPOCHS, -(-window // epoch) + 2)
-    shape = Shape(spec.name, window, epoch, warmup + arguments.epochs, arguments.seed)
+        warmup = -(-window // epoch) + 2
+    spare = SPARE_EPOCHS if arguments.warmup_seconds else 0
+    shape = Shape(spec.name, window, epoch, warmup + spare + arguments.epochs, arguments.seed)
     return [
-        Task(engine, shape, warmup, arguments.driver_memory, options=engine_options(arguments.option, engine))
+        Task(
+            engine,
+            shape,
+            warmup,
+            arguments.warmup_seconds,
+            arguments.epochs,
+            arguments.driver_memory,
+            options=engine_options(arguments.option, engine),
+        )
         for engine in arguments.engines
     ]
 

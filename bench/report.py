@@ -33,7 +33,8 @@ def markdown(report: dict[str, Any]) -> str:
         f"### {report['workload']}: `{report['on']}`",
         "",
         f"Window {report['window']:,} tuples per stream, {report['epoch']:,} per stream and epoch,"
-        f" {report['epochs']} epochs of which {report['warmup_epochs']} fill the window,"
+        f" {report['epochs']} epochs measured once the window is full and"
+        f" {report['warmup_seconds']:.0f} s are over,"
         f" median of {report['repeat']}, seed {report['seed']}.",
         f"{machine['cpu']}, {machine['cores']} cores, PySpark {machine['packages']['pyspark']},"
         f" DuckDB {machine['packages']['duckdb']}, Python {machine['python']}.",

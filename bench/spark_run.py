@@ -8,6 +8,7 @@ counts the results of every epoch on the way to the sink, so the measured run is
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,30 +109,39 @@ def measure(task: Task, query: Query) -> dict[str, Any]:
     try:
         left, right = streams(query.spark, task, str(task.shape.folder))
         running = start(query.join(left, right), checkpoint, availableNow=True)
-        cpu_seconds, since = await_steady(running, task.warmup)
+        cpu_seconds, since = await_steady(running, task)
         found = epochs(running, query.state(running) if query.state else None)
     finally:
         query.spark.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
-    if len(found) != task.shape.epochs:
-        raise RuntimeError(f"expected {task.shape.epochs} epochs with input, Spark reports {len(found)}")
-    figures = steady(found, task.warmup, 2 * task.shape.epoch)
-    tuples = 2 * task.shape.epoch * (len(found) - since)
-    figures["cpu_us_per_tuple"] = 1e6 * cpu_seconds / tuples if tuples else None
-    return {**figures, "form": query.form, **query.extra}
+    found = found[: since + task.epochs]
+    if len(found) < since + task.epochs:
+        raise RuntimeError(f"expected {since + task.epochs} epochs with input, Spark reports {len(found)}")
+    figures = steady(found, since, 2 * task.shape.epoch)
+    tuples = 2 * task.shape.epoch * task.epochs
+    form = {"form": query.form, "warmup_epochs": since}
+    return {**figures, "cpu_us_per_tuple": 1e6 * cpu_seconds / tuples, **form, **query.extra}
 
 
-def await_steady(query: StreamingQuery, warmup: int) -> tuple[float, int]:
-    """Wait for the end; CPU time of this process tree since the warm-up, and the epoch it is counted from.
+def await_steady(query: StreamingQuery, task: Task) -> tuple[float, int]:
+    """Wait for the warm-up and the measured epochs, then stop the query.
 
-    CPU time per tuple says what a join costs even when other work keeps the machine busy.
+    Returns the CPU time of this process tree in the measured epochs, and the first of them. CPU time
+    per tuple says what a join costs even when other work keeps the machine busy.
     """
+    started = time.monotonic()
+    last_start = task.shape.epochs - task.epochs
     mark: tuple[float, int] | None = None
-    while not query.awaitTermination(POLL_SECONDS):
-        if mark is None:
-            last = query.lastProgress
-            done = -1 if last is None else int(last["batchId"])
-            if done + 1 >= warmup:
-                mark = (cpu_seconds_of_tree(), done + 1)
-    seconds, since = mark or (0.0, 0)
-    return cpu_seconds_of_tree() - seconds, since
+    while True:
+        is_over = query.awaitTermination(POLL_SECONDS)
+        last = query.lastProgress
+        done = 0 if last is None else int(last["batchId"]) + 1
+        is_warm = done >= task.warmup and time.monotonic() - started >= task.warmup_seconds
+        if mark is None and (is_warm or done >= last_start):
+            mark = cpu_seconds_of_tree(), min(done, last_start)
+        if mark is not None and (is_over or done >= mark[1] + task.epochs):
+            spent = cpu_seconds_of_tree() - mark[0]
+            query.stop()
+            return spent, mark[1]
+        if is_over:
+            raise RuntimeError(f"the query ended after {done} epochs")

@@ -1,7 +1,7 @@
 """Steady state from epochs: rates, percentiles, state.
 
-Only epochs after the warm-up count; the harness makes the warm-up longer than the window, so that
-every measured epoch joins with a full window and expires as much as it stores.
+Only epochs after the warm-up count; it is longer than the window, so that every measured epoch joins
+with a full window and expires as much as it stores.
 """
 
 from dataclasses import dataclass, field
@@ -22,20 +22,20 @@ class Epoch:
     phases_ms: dict[str, int] = field(default_factory=dict)
 
 
-def steady(epochs: list[Epoch], warmup: int, tuples_per_epoch: int | None = None) -> dict[str, Any]:
-    """Figures of the epochs after ``warmup``.
+def steady(epochs: list[Epoch], since: int, tuples_per_epoch: int | None = None) -> dict[str, Any]:
+    """Figures of the epochs from ``since`` on.
 
     ``tuples_per_epoch`` replaces Spark's numInputRows, which counts a tuple again for every branch
     of the plan that reads it.
 
     >>> found = [Epoch(0, 900, 10, 1), Epoch(1, 100, 10, 2), Epoch(2, 300, 10, 4)]
-    >>> figures = steady(found, warmup=1)
+    >>> figures = steady(found, since=1)
     >>> figures["tuples_per_s"], figures["results_per_s"], figures["epoch_ms_p50"]
     (50.0, 15.0, 200.0)
     >>> figures["results_by_epoch"]
     [1, 2, 4]
     """
-    measured = epochs[warmup:]
+    measured = epochs[since:]
     seconds = sum(epoch.ms for epoch in measured) / 1000
     tuples = sum(epoch.tuples if tuples_per_epoch is None else tuples_per_epoch for epoch in measured)
     results = sum(epoch.results for epoch in measured)

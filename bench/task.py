@@ -14,7 +14,11 @@ class Task:
     engine: str
     shape: Shape
     warmup: int
-    """Epochs before the measured ones."""
+    """Epochs that fill the window, and not measured."""
+    warmup_seconds: float
+    """Nor are epochs before this: the JVM is still compiling."""
+    epochs: int
+    """Measured epochs."""
     driver_memory: str = "4g"
     rate: int = 0
     """Tuples per second of both streams together, in real time; 0: as fast as it goes."""

@@ -138,7 +138,7 @@ WORKLOADS = {
             duckdb_on="r.x BETWEEN s.a-10 AND s.a+10"
             " AND r.y::DOUBLE BETWEEN s.b::DOUBLE-10 AND s.b::DOUBLE+10",
             window=131_072,
-            epoch=65_536,
+            epoch=262_144,
         ),
         Workload(
             name="equi",
@@ -148,7 +148,7 @@ WORKLOADS = {
             on="l.k = r.k",
             duckdb_on="l.k = r.k",
             window=1_000_000,
-            epoch=200_000,
+            epoch=250_000,
         ),
         Workload(
             name="stock",
@@ -158,7 +158,7 @@ WORKLOADS = {
             on="b.symbol = a.symbol AND b.price >= a.price",
             duckdb_on="b.symbol = a.symbol AND b.price >= a.price",
             window=131_072,
-            epoch=65_536,
+            epoch=262_144,
             depends_on_window=True,
         ),
         Workload(
@@ -169,7 +169,7 @@ WORKLOADS = {
             on="l.v < r.v",
             duckdb_on="l.v < r.v",
             window=131_072,
-            epoch=65_536,
+            epoch=262_144,
             depends_on_window=True,
         ),
     )

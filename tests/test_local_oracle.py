@@ -1,11 +1,13 @@
 """Local runner against the nested loop, over random conditions, disorder, lateness, cuts, units."""
 
+import itertools
 from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from thetastream.condition import Bound, Condition, Dimension, Domain, Equality, IndexSpec, Key, SideSpec
 from thetastream.joiner import chain
 from thetastream.joiner.unit import UnitSpec
 from thetastream.local import LocalJoin
@@ -60,3 +62,65 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
         patch.setattr(chain, "PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "SHARED_PERIODS", 1)
         assert run(case, model) == expected(case)
+
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+INFINITY, NAN = float("inf"), float("nan")
+AT_THE_EDGE = [LOWEST, LOWEST + 1, -1, 0, 1, HIGHEST - 1, HIGHEST]
+
+
+def one_key(domain: Domain, n_keys: int = 1, **parts) -> Condition:
+    keys = tuple(Key(f"k{n}", domain) for n in range(n_keys))
+    columns = ("id", "t", *(key.column for key in keys))
+    a, b = (SideSpec(alias, columns, (), keys) for alias in "ab")
+    return Condition((a, b), **parts)
+
+
+# Each was found by a random case above.
+NAMED = {
+    "a bound below the highest integer": (
+        one_key(Domain.INT, dimensions=(Dimension(Side.LEFT, 0, None, Bound(0, -1)),)),
+        AT_THE_EDGE,
+    ),
+    "a bound that leaves int64 on the far side holds for nobody": (
+        one_key(Domain.INT, dimensions=(Dimension(Side.LEFT, 0, Bound(0, 3), None),)),
+        AT_THE_EDGE,
+    ),
+    "strict and shifted at the lowest integer": (
+        one_key(Domain.INT, dimensions=(Dimension(Side.RIGHT, 0, Bound(0, 1, is_strict=True), None),)),
+        AT_THE_EDGE,
+    ),
+    "equal and less at once is nothing": (
+        one_key(
+            Domain.INT,
+            equalities=(Equality(0, 0),),
+            dimensions=(Dimension(Side.LEFT, 0, None, Bound(0, is_strict=True)),),
+        ),
+        AT_THE_EDGE,
+    ),
+    "intervals as wide as the doubles": (
+        one_key(Domain.FLOAT, 2, dimensions=(Dimension(Side.LEFT, 0, Bound(0), Bound(1)),)),
+        [-INFINITY, -0.0, 0.0, 1e300, INFINITY, NAN],
+    ),
+    "intervals from NaN to NaN": (
+        one_key(Domain.FLOAT, 2, dimensions=(Dimension(Side.RIGHT, 1, Bound(0), Bound(1, is_strict=True)),)),
+        [NAN, INFINITY, 1.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_cases(name: str) -> None:
+    condition, values = NAMED[name]
+    keys = [key.column for key in condition.sides[0].keys]
+    rows = [
+        {"id": number, "t": 0, **dict(zip(keys, combination, strict=True))}
+        for number, combination in enumerate(itertools.product(values, repeat=len(keys)))
+    ]
+    equalities = tuple(range(len(condition.equalities)))
+    indexes = [IndexSpec("scan"), IndexSpec("sorted", (), (0,))]
+    if equalities:
+        indexes += [IndexSpec("hash", equalities), IndexSpec("hash_sorted", equalities, (0,))]
+    for index in indexes:
+        case = Case(condition, (index, index), None, ((rows, rows, None),))
+        assert run(case, Biclique(1)) == expected(case), index

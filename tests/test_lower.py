@@ -121,10 +121,30 @@ def test_two_comparisons_of_one_point_are_one_band(plan):
 
 
 def test_keys_are_computed_once(plan):
-    sides = plan("a.price + 1 > b.bid AND a.price + 1 < b.ask * 2 AND a.price + 1 <> b.bid").physical.sides
-    assert sides[0].computed == (("k0", "a.price + 1"),)
+    sides = plan("a.price * 3 > b.bid AND a.price * 3 < b.ask * 2 AND a.price * 3 <> b.bid").physical.sides
+    assert sides[0].computed == (("k0", "a.price * 3"),)
     assert sides[1].computed == (("k0", "b.ask * 2"),)
-    assert sides[0].filters == ("(a.price + 1) IS NOT NULL", "(`a`.`ts`) IS NOT NULL")
+    assert sides[0].filters == ("(a.price * 3) IS NOT NULL", "(`a`.`ts`) IS NOT NULL")
+
+
+def test_a_column_plus_a_constant_does_not_travel(plan):
+    physical = plan("a.price BETWEEN b.bid - 1.5 AND 2 + b.bid AND a.qty = b.qty - 3").physical
+    assert physical.sides[0].computed == physical.sides[1].computed == ()
+    assert {(key.column, key.offset) for key in physical.condition.sides[1].keys} == {
+        ("c10", -1.5),
+        ("c10", 2.0),
+        ("c12", -3),
+    }
+    # Catalyst still computes the sum, so that an overflow raises as it does in Spark's own join.
+    assert "(b.qty - 3) IS NOT NULL" in physical.sides[1].filters
+
+
+def test_both_ends_of_an_integer_band_share_a_key(plan):
+    physical = plan("a.qty BETWEEN b.qty - 10 AND b.qty + 10").physical
+    (dimension,) = physical.condition.dimensions
+    assert (dimension.low, dimension.high) == (Bound(0, -10), Bound(0, 10))
+    (mirrored,) = plan("a.qty - 10 <= b.qty AND a.qty + 10 > b.qty").physical.condition.dimensions
+    assert (mirrored.low, mirrored.high) == (Bound(0, -10, is_strict=True), Bound(0, 10))
 
 
 def test_decimals_of_two_scales_are_cast(plan):

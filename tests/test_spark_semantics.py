@@ -454,11 +454,6 @@ def test_predicates_that_fail(spark: SparkSession, tmp_path: Path, predicate: An
 # Streams
 
 
-SECOND_JOIN = pytest.mark.xfail(
-    reason="of two joins in one query the second ran without a watermark: nothing late, nothing expired"
-)
-
-
 @dataclass(frozen=True)
 class Timed:
     """A streaming join and the batch condition that says the same."""
@@ -533,7 +528,6 @@ def stream_truth(
 
 
 @pytest.mark.slow
-@SECOND_JOIN
 def test_windows_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     ten = window("-10 MINUTES", "10 MINUTES")
     uneven = window("-10 MINUTES", "1 MINUTE")
@@ -571,7 +565,6 @@ def test_windows_on_streams(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@SECOND_JOIN
 def test_index_shapes_agree_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     on = "a.k = b.k AND abs(a.v - b.v) <= 3 AND a.v BETWEEN b.v - 2 AND b.v + 4"
     text = f"{on} AND {window('-10 MINUTES', '10 MINUTES')}"

@@ -48,6 +48,8 @@ class Key:
 
     column: str
     domain: Domain
+    offset: int | float = 0
+    """Added to the column; INT and FLOAT only."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _SIGN = np.int64(LOWEST)
 _INFINITY = np.array([np.inf]).view(np.int64)[0]
 
 
-def encode(column: Any, domain: Domain) -> Int64s:
+def encode(column: Any, domain: Domain, offset: int | float = 0) -> Int64s:
     """The column as order-preserving int64.
 
     Parameters
@@ -32,6 +32,8 @@ def encode(column: Any, domain: Domain) -> Int64s:
         are filtered before routing, a NULL event time is never late.
     domain : Domain
         How values become integers.
+    offset : int or float
+        Added to the values, for Domain.INT and Domain.FLOAT.
 
     Returns
     -------
@@ -44,6 +46,8 @@ def encode(column: Any, domain: Domain) -> Int64s:
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     keys = _ENCODERS[domain](array)
+    if offset:
+        keys = _plus(keys, offset, domain)
     if array.null_count:
         keys = np.where(array.is_null().to_numpy(zero_copy_only=False), HIGHEST, keys)
     return keys
@@ -119,6 +123,13 @@ _ENCODERS = {
     Domain.WIDE_DECIMAL: _encode_wide_decimal,
     Domain.TEXT: _encode_text,
 }
+
+
+def _plus(keys: Int64s, offset: int | float, domain: Domain) -> Int64s:
+    if domain is Domain.FLOAT:
+        with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is NaN, as in Spark
+            return encode_floats(decode_floats(keys) + offset)
+    return keys + np.int64(offset)
 
 
 Never = npt.NDArray[np.bool_] | None

@@ -7,6 +7,7 @@ first interval touches, bisects each by its second interval, and checks the firs
 import numpy as np
 
 from thetastream.index.base import Access, Int64s, Layout, Span
+from thetastream.kernels.place import ordered_inside
 
 MIN_CELL = 64
 """Fewer tuples to a cell would cost more bisections than they save comparisons."""
@@ -20,12 +21,12 @@ class Grid:
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         n = len(rows)
-        by_first = np.argsort(rows[:, access.ranges[0]], kind="stable")
+        first, second = (np.ascontiguousarray(rows[:, column]) for column in access.ranges)
+        by_first = np.argsort(first)
         depth = max(MIN_CELL, 2 * int(np.sqrt(n)))
-        starts = np.arange(0, n, depth, dtype=np.int64)
-        cell = np.arange(n, dtype=np.int64) // depth
-        order = by_first[np.lexsort((rows[by_first, access.ranges[1]], cell))]
-        return Layout(order, rows[by_first[starts], access.ranges[0]], np.append(starts, n))
+        offsets = np.append(np.arange(0, n, depth, dtype=np.int64), n)
+        order = ordered_inside(by_first, offsets, second)
+        return Layout(order, first[by_first[offsets[:-1]]], offsets)
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         # Equal keys may straddle an edge, so the cell before the first edge >= low counts too.

@@ -3,6 +3,7 @@
 import numpy as np
 
 from thetastream.index.base import Access, Int64s, Layout, Span, equal_buckets, fold, groups
+from thetastream.kernels.place import ordered_inside
 
 
 class Hash:
@@ -13,7 +14,7 @@ class Hash:
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         key = fold([rows[:, column] for column in access.group])
-        order = np.argsort(key, kind="stable")
+        order = np.argsort(key)
         return Layout(order, *groups(key[order]))
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
@@ -29,5 +30,7 @@ class HashSorted(Hash):
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         key = fold([rows[:, column] for column in access.group])
-        order = np.lexsort((rows[:, access.ranges[0]], key))
-        return Layout(order, *groups(key[order]))
+        by_key = np.argsort(key)
+        edges, offsets = groups(key[by_key])
+        minor = np.ascontiguousarray(rows[:, access.ranges[0]])
+        return Layout(ordered_inside(by_key, offsets, minor), edges, offsets)

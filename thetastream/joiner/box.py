@@ -122,7 +122,7 @@ def key_rows(side: Side, condition: Condition, batch: pa.RecordBatch) -> Int64s:
     if spec.time is not None:
         rows[:, 0] = encode(batch.column(spec.time.column), spec.time.domain)
     for position, key in enumerate(spec.keys):
-        rows[:, 1 + position] = encode(batch.column(key.column), key.domain)
+        rows[:, 1 + position] = encode(batch.column(key.column), key.domain, key.offset)
     return rows
 
 

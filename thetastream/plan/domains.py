@@ -20,6 +20,11 @@ def is_integral(type_: str) -> bool:
     return type_ in _INTEGRAL
 
 
+def is_floating(type_: str) -> bool:
+    """Float and double."""
+    return type_ in _FLOATING
+
+
 def is_day_time(type_: str) -> bool:
     """Any day-time interval, whatever its fields."""
     return type_.startswith("interval ") and "month" not in type_ and "year" not in type_

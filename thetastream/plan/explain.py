@@ -144,7 +144,8 @@ def _key(spec: SideSpec, position: int) -> str:
     if position == TIME:
         return f"{spec.alias}.time"
     key = spec.key(position)
-    return f"{spec.alias}.{key.column}:{key.domain.value}"
+    offset = f" {'-' if key.offset < 0 else '+'} {abs(key.offset)}" if key.offset else ""
+    return f"{spec.alias}.{key.column}:{key.domain.value}{offset}"
 
 
 def _index(index: IndexSpec) -> str:

@@ -185,7 +185,8 @@ def _inequality(ordering: Ordering) -> Dimension:
 
 def _bound(ordering: Ordering, point: Side) -> Bound:
     key = ordering.right if point is Side.LEFT else ordering.left
-    return Bound(key, is_strict=len(ordering.op) == 1)
+    delta = ordering.delta if point is Side.LEFT else -ordering.delta
+    return Bound(key, delta, is_strict=len(ordering.op) == 1)
 
 
 # Sides

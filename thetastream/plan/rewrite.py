@@ -27,6 +27,7 @@ from thetastream.plan.domains import (
 )
 from thetastream.plan.event_time import DAY_US, SLACK_US, column_of, is_local_free, offset_of
 from thetastream.plan.query import Constant, Query, Resolver, Stream
+from thetastream.plan.shifted import Shifted, shifted_column
 from thetastream.predicate import Comparison, Phrase, comparisons
 from thetastream.predicate.names import references
 from thetastream.predicate.split import FLIPPED
@@ -51,7 +52,7 @@ class Keys:
     """Key columns of one side, gathered as conjuncts ask for them; asked twice, made once."""
 
     stream: Stream
-    is_case_sensitive: bool
+    resolver: Resolver
     keys: list[Key] = field(default_factory=list)
     computed: dict[str, str] = field(default_factory=dict)
     """SQL -> block column."""
@@ -59,12 +60,23 @@ class Keys:
 
     def add(self, phrase: Phrase, type_: str, common: str, domain: Domain) -> int:
         """Position of the key that holds ``phrase`` in type ``common``."""
-        column = column_of(phrase, self.stream, self.is_case_sensitive)
+        column = column_of(phrase, self.stream, self.resolver.is_case_sensitive)
         if column is not None and is_same_key(type_, common):
             self._require(phrase.text)
             return self._position(self._payload(column), domain)
         self._require(cast(phrase.text, type_, common))
+        shifted = self._shifted(phrase, type_, common)
+        if shifted is not None:
+            return self._position(self._payload(shifted.column), domain, shifted.by)
         return self._position(self._compute(key_sql(phrase.text, type_, common)), domain)
+
+    def add_with_delta(self, phrase: Phrase, type_: str, common: str, domain: Domain) -> tuple[int, int]:
+        """Position of a key, and the integer that makes it ``phrase``: both ends of a band share one key."""
+        shifted = self._shifted(phrase, type_, common) if domain is Domain.INT else None
+        if shifted is None:
+            return self.add(phrase, type_, common, domain), 0
+        self._require(cast(phrase.text, type_, common))
+        return self._position(self._payload(shifted.column), domain), int(shifted.by)
 
     def add_sql(self, text: str, value: str, domain: Domain) -> int:
         """Position of the key computed by ``text``, present where ``value`` is not NULL."""
@@ -80,8 +92,14 @@ class Keys:
     def _compute(self, text: str) -> str:
         return self.computed.setdefault(text, f"k{len(self.computed)}")
 
-    def _position(self, column: str, domain: Domain) -> int:
-        key = Key(column, domain)
+    def _shifted(self, phrase: Phrase, type_: str, common: str) -> Shifted | None:
+        # The sum must be rounded as Spark rounds it: in the type that is compared.
+        if is_integral(type_) != is_integral(common) or not is_same_key(type_, common):
+            return None
+        return shifted_column(phrase, type_, self.stream, self.resolver)
+
+    def _position(self, column: str, domain: Domain, offset: int | float = 0) -> int:
+        key = Key(column, domain, offset)
         if key not in self.keys:
             self.keys.append(key)
         return self.keys.index(key)
@@ -89,11 +107,12 @@ class Keys:
 
 @dataclass(frozen=True)
 class Ordering:
-    """``LEFT.keys[left] op RIGHT.keys[right]``, op one of < <= > >=."""
+    """``LEFT.keys[left] op RIGHT.keys[right] + delta``, op one of < <= > >=."""
 
     left: int
     op: str
     right: int
+    delta: int
     conjunct: int
     text: str
 
@@ -127,7 +146,7 @@ class Rewritten:
 
 def rewrite(query: Query, resolver: Resolver) -> Rewritten:
     """Sort the conjuncts of a query."""
-    keys = tuple(Keys(stream, resolver.is_case_sensitive) for stream in query.streams)
+    keys = tuple(Keys(stream, resolver) for stream in query.streams)
     work = _Rewriter(query, resolver, Rewritten((keys[0], keys[1])))
     for number, conjunct in enumerate(query.conjuncts):
         work.conjunct(number, conjunct)
@@ -230,10 +249,13 @@ class _Rewriter:
         domain = domain_of(typed.common)
         if domain is None:
             return f"keys of type {typed.common} have no order the index knows"
-        left, right = self._add(typed, domain)
+        (left, plus_left), (right, plus_right) = (
+            keys.add_with_delta(phrase, type_, typed.common, domain)
+            for keys, (phrase, type_) in zip(self.out.keys, typed.phrases, strict=True)
+        )
         if not domain.is_exact:
             op = op[0] + "="  # keys that are equal may stand for values that differ
-        self.out.orderings.append(Ordering(left, op, right, self._number, self._text))
+        self.out.orderings.append(Ordering(left, op, right, plus_right - plus_left, self._number, self._text))
         self._note("key", f"compared as {typed.common} ({domain.value} domain)")
         return None if domain.is_exact else f"{domain.value} keys are approximate"
 
@@ -404,6 +426,10 @@ class _Typed:
     g: Phrase
     g_type: str
     common: str | None
+
+    @property
+    def phrases(self) -> tuple[tuple[Phrase, str], tuple[Phrase, str]]:
+        return (self.f, self.f_type), (self.g, self.g_type)
 
     @property
     def sides(self) -> tuple[tuple[str, str], tuple[str, str]]:

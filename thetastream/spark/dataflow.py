@@ -8,6 +8,7 @@ Left and right are built by one function. On streams the unit is a stateful proc
 frames it is one pass over the same blocks with state in memory.
 """
 
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -56,8 +57,12 @@ def build(
         Host-local folder for mapped segments; Spark's local directory when left out.
     """
     spark = streams[0].sparkSession
+    # Two joins of one query may have equal exchanges. Spark would run one for both, and its watermark,
+    # which it follows from node to node of the plan, would end at the place of the other.
+    join_id = uuid.uuid4().hex
     blocks = [
-        _blocks(side, plan.sides[side], stream, model) for side, stream in zip(Side, streams, strict=True)
+        _blocks(plan.sides[side], stream, model.needs_hash, _router(side, model, join_id))
+        for side, stream in zip(Side, streams, strict=True)
     ]
     schema = _result_schema(spark, plan)
     arrow = to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
@@ -116,7 +121,9 @@ def fingerprint(plan: PhysicalPlan, model: Model) -> dict[str, str]:
     }
 
 
-def _blocks(side: Side, plan: SidePlan, stream: DataFrame, model: Model) -> DataFrame:
+def _blocks(
+    plan: SidePlan, stream: DataFrame, needs_hash: bool, router: Callable[[Batches], Batches]
+) -> DataFrame:
     """Filter, compute keys, route: one row per destination block."""
     nested = stream.select(
         F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in stream.columns)).alias(plan.alias)
@@ -126,20 +133,21 @@ def _blocks(side: Side, plan: SidePlan, stream: DataFrame, model: Model) -> Data
     columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
     columns += [F.expr(text).alias(name) for name, text in plan.computed]
     flat = nested.select(*columns)
-    if model.needs_hash:
+    if needs_hash:
         hashable = [
             F.col(field.name)
             for field in flat.schema
             if not any(word in field.dataType.simpleString() for word in _UNHASHED)
         ]
         flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH_COLUMN))
-    return flat.mapInArrow(_router(side, model), _BLOCKS)
+    return flat.mapInArrow(router, _BLOCKS)
 
 
-def _router(side: Side, model: Model) -> Callable[[Batches], Batches]:
+def _router(side: Side, model: Model, join_id: str) -> Callable[[Batches], Batches]:
+    """The step that makes blocks; ``join_id`` makes it a function of one join."""
     keys = unit_keys(model.n_units)
 
-    def to_blocks(batches: Batches) -> Batches:
+    def to_blocks(batches: Batches, _join_id: str = join_id) -> Batches:
         settle()
         for batch in gather(batches):
             destinations: list[tuple[int, int, bytes]] = []

@@ -27,7 +27,9 @@ def holds(condition: Condition, left: Row, right: Row) -> bool:
     rows = (left, right)
 
     def value(side: Side, key: int) -> Any:
-        return rows[side][condition.sides[side].key(key).column]
+        spec = condition.sides[side].key(key)
+        plain = rows[side][spec.column]
+        return plain + spec.offset if spec.offset and plain is not None else plain
 
     for equality in condition.equalities:
         a, b = value(Side.LEFT, equality.left), value(Side.RIGHT, equality.right)
