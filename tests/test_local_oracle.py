@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -124,3 +125,17 @@ def test_named_cases(name: str) -> None:
     for index in indexes:
         case = Case(condition, (index, index), None, ((rows, rows, None),))
         assert run(case, Biclique(1)) == expected(case), index
+
+
+def test_equal_hashes_of_other_bytes_do_not_join() -> None:
+    key, time = Key("k0", Domain.INT), Key("t", Domain.INT)
+    a, b = (SideSpec(alias, ("id", "name"), ("k0",), (key,), time) for alias in "ab")
+    condition = Condition((a, b), (Equality(0, 0),), same=(("name", "name"),))
+    index = IndexSpec("hash", (0,))
+    names = ["", "x", "xy", "x"]
+    batch = pa.record_batch({"id": range(4), "t": [0] * 4, "name": names, "k0": pa.array([7] * 4, pa.int64())})
+    join = LocalJoin(UnitSpec(condition, (index, index), None), Biclique(1))
+    found: Counter = Counter()
+    for matches in join.epoch(batch, batch, None):
+        found.update(zip(matches.left["id"].to_pylist(), matches.right["id"].to_pylist(), strict=True))
+    assert found == Counter((i, j) for i in range(4) for j in range(4) if names[i] == names[j])

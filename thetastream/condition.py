@@ -139,6 +139,8 @@ class Condition:
     dimensions: tuple[Dimension, ...] = ()
     window: Dimension | None = None
     predicates: tuple[PythonPredicate, ...] = ()
+    same: tuple[tuple[str, str], ...] = ()
+    """Payload columns (left, right) whose values must be the same bytes: their hashes were equal."""
 
 
 @dataclass(frozen=True)

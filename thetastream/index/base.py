@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.kernels.find import find_equal
+
 Int64s = npt.NDArray[np.int64]
 
 
@@ -87,6 +89,6 @@ def groups(ordered: Int64s) -> tuple[Int64s, Int64s]:
 
 def equal_buckets(edges: Int64s, keys: Int64s) -> Span:
     """The one bucket whose edge equals the key, or none."""
-    low = np.searchsorted(edges, keys)
-    found = edges[np.minimum(low, len(edges) - 1)] == keys
-    return Span(low, low + found)
+    first, last = np.empty_like(keys), np.empty_like(keys)
+    find_equal(edges, keys, first, last)
+    return Span(first, last)

@@ -1,4 +1,4 @@
-"""Candidates become matches: Python predicates over columns of candidates."""
+"""Candidates become matches: columns that must be the same, Python predicates."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,18 +14,25 @@ from thetastream.types import Side
 
 
 class Residual:
-    """The conjunction of a condition's Python predicates."""
+    """What the index leaves open of a condition."""
 
     def __init__(self, condition: Condition) -> None:
+        self._same = condition.same
         self._predicates = condition.predicates
 
     def keep(
         self, side: Side, payload: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s
     ) -> tuple[Int64s, Int64s]:
-        """Positions of the candidates for which every predicate is true.
+        """Positions of the candidates for which everything is true.
 
         ``payload[found]`` are the probing tuples, of ``side``; ``partner[stored]`` the stored ones.
         """
+        for columns in self._same:
+            mine, theirs = payload.column(columns[side]), partner.column(columns[side.other])
+            equal = pc.equal(mine.take(found), theirs.take(stored))
+            if not pc.all(equal).as_py():
+                kept = np.flatnonzero(equal.to_numpy(zero_copy_only=False))
+                found, stored = found[kept], stored[kept]
         for predicate in self._predicates:
             if not len(found):
                 break

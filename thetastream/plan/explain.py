@@ -63,6 +63,8 @@ def _shaped(lowered: Lowered) -> Iterator[str]:
         yield f"dimension {number}: {_interval(condition, dimension)}"
     if condition.window is not None:
         yield f"window:      {_interval(condition, condition.window)}   ({condition.window.text})"
+    for left, right in condition.same:
+        yield f"same bytes:  {condition.sides[0].alias}.{left} = {condition.sides[1].alias}.{right}"
     for text in lowered.physical.residual:
         yield f"residual:    {_one_line(text)}"
     if not (condition.equalities or condition.dimensions or condition.window):

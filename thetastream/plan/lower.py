@@ -90,6 +90,7 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         dimensions=dimensions,
         window=window,
         predicates=_predicates(query, resolver),
+        same=tuple(rewritten.same),
     )
     # 3. Shape.
     index, reason = choose_index(condition, settings.get("index"))

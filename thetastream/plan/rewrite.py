@@ -60,10 +60,10 @@ class Keys:
 
     def add(self, phrase: Phrase, type_: str, common: str, domain: Domain) -> int:
         """Position of the key that holds ``phrase`` in type ``common``."""
-        column = column_of(phrase, self.stream, self.resolver.is_case_sensitive)
+        column = self.payload_column(phrase)
         if column is not None and is_same_key(type_, common):
             self._require(phrase.text)
-            return self._position(self._payload(column), domain)
+            return self._position(column, domain)
         self._require(cast(phrase.text, type_, common))
         shifted = self._shifted(phrase, type_, common)
         if shifted is not None:
@@ -82,6 +82,11 @@ class Keys:
         """Position of the key computed by ``text``, present where ``value`` is not NULL."""
         self._require(value)
         return self._position(self._compute(text), domain)
+
+    def payload_column(self, phrase: Phrase) -> str | None:
+        """The block column of the payload column that ``phrase`` is, if it is one."""
+        column = column_of(phrase, self.stream, self.resolver.is_case_sensitive)
+        return None if column is None else self._payload(column)
 
     def _require(self, value: str) -> None:
         self.not_null[f"({value}) IS NOT NULL"] = None
@@ -138,6 +143,8 @@ class Rewritten:
     bands: list[Band] = field(default_factory=list)
     window: tuple[int | None, int | None] = (None, None)
     """Bounds of left.ts - right.ts in microseconds."""
+    same: list[tuple[str, str]] = field(default_factory=list)
+    """Block columns that must be the same, left and right."""
     residual: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ties: bool = False
@@ -275,8 +282,23 @@ class _Rewriter:
             for keys, value in zip(self.out.keys, values, strict=True)
         )
         self.out.equalities.append((left, right, self._text))
+        columns = self._byte_columns(typed)
+        if columns is not None:
+            self.out.same.append(columns)
+            self._note("key", f"equal by xxhash64 of {typed.common}, then byte by byte")
+            return None
         self._note("key", f"equal by xxhash64 of {typed.common}")
         return "equal hashes are not yet equal values"
+
+    def _byte_columns(self, typed: "_Typed") -> tuple[str, str] | None:
+        """The block columns of both sides if values of their type are equal iff their bytes are."""
+        if typed.f_type != typed.g_type or typed.common not in ("string", "binary"):
+            return None
+        left, right = (
+            keys.payload_column(phrase)
+            for keys, (phrase, _) in zip(self.out.keys, typed.phrases, strict=True)
+        )
+        return None if left is None or right is None else (left, right)
 
     def _add(self, typed: "_Typed", domain: Domain) -> tuple[int, int]:
         assert typed.common is not None

@@ -114,6 +114,7 @@ def fingerprint(plan: PhysicalPlan, model: Model) -> dict[str, str]:
         "keys": repr([side.keys for side in condition.sides]),
         "condition": repr((condition.equalities, condition.dimensions)),
         "window": repr(condition.window),
+        "same": repr(condition.same),
         "predicates": repr([predicate.name for predicate in condition.predicates]),
         "residual": repr(plan.residual),
         "archive period": repr(plan.archive_period_us),
