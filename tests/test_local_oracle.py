@@ -133,7 +133,9 @@ def test_equal_hashes_of_other_bytes_do_not_join() -> None:
     condition = Condition((a, b), (Equality(0, 0),), same=(("name", "name"),))
     index = IndexSpec("hash", (0,))
     names = ["", "x", "xy", "x"]
-    batch = pa.record_batch({"id": range(4), "t": [0] * 4, "name": names, "k0": pa.array([7] * 4, pa.int64())})
+    batch = pa.record_batch(
+        {"id": range(4), "t": [0] * 4, "name": names, "k0": pa.array([7] * 4, pa.int64())}
+    )
     join = LocalJoin(UnitSpec(condition, (index, index), None), Biclique(1))
     found: Counter = Counter()
     for matches in join.epoch(batch, batch, None):

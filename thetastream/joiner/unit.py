@@ -1,13 +1,14 @@
 """One unit of any model: late filter, expire, probe, store, in the global order.
 
-The global order is epochs in sequence and, inside an epoch, all of R before all of S. Spark's
+The global order is epochs in sequence and, inside an epoch, R1 before all of S before R2. Spark's
 epoch barrier is the punctuation of BiStream's order-consistent protocol (section 3.2.3): when an
-epoch's blocks are here, all earlier tuples are. So for stored R and S and this epoch's r and s
+epoch's blocks are here, all earlier tuples are. Each part in turn probes the other side as stored by
+then and is stored itself, so every pair meets exactly once, at the unit that stores one and is probed
+by the other.
 
-    1. r probes the stored S (without this epoch's),   2. R is stored,
-    3. s probes the stored R (with this epoch's),      4. S is stored,
-
-and every pair meets exactly once, at the unit that stores one and is probed by the other.
+Pairs inside one epoch, most of all pairs when epochs are long, would all meet at the units that
+store R if R came first. R is therefore cut by event time, in stretches of half a window: R1 meets S
+at the units of R, R2 at those of S.
 """
 
 from collections.abc import Iterator
@@ -15,11 +16,12 @@ from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.condition import Condition, IndexSpec
 from thetastream.joiner.box import Plan, key_rows
-from thetastream.joiner.chain import ChainedIndex
+from thetastream.joiner.chain import SHARED_PERIODS, ChainedIndex
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import SegmentMeta, SegmentStore
 from thetastream.keys import Int64s
@@ -60,6 +62,18 @@ class UnitSpec:
     condition: Condition
     indexes: tuple[IndexSpec, IndexSpec]
     archive_period_us: int | None
+
+
+class Admitted(NamedTuple):
+    """Tuples that take part in an epoch, with their key rows."""
+
+    payload: pa.RecordBatch
+    rows: Int64s
+
+    def take(self, mask: npt.NDArray[np.bool_]) -> "Admitted":
+        """Those where ``mask`` is true."""
+        kept = np.flatnonzero(mask)
+        return Admitted(self.payload.take(kept), self.rows[kept])
 
 
 @dataclass
@@ -114,36 +128,48 @@ class Unit:
         for chain in self._chains.values():
             self.counters.expired += chain.expire(watermark_us)
             chain.archive(watermark_us)
-        for side in Side:
-            probing = self._admit(inbox, side, Role.PROBE, watermark_us)
-            if probing is not None:
-                yield from self._probe(side, *probing)
-            storing = self._admit(inbox, side, Role.STORE, watermark_us)
-            if storing is not None:
-                payload, rows = storing
-                self._chains[side].insert(payload, rows)
-                self.counters.stored += len(rows)
+        admitted = {
+            (side, role): self._admit(inbox, side, role, watermark_us) for side in Side for role in Role
+        }
+        left = {role: self._halves(admitted[Side.LEFT, role]) for role in Role}
+        yield from self._turn(Side.LEFT, left[Role.PROBE][0], left[Role.STORE][0])
+        yield from self._turn(Side.RIGHT, admitted[Side.RIGHT, Role.PROBE], admitted[Side.RIGHT, Role.STORE])
+        yield from self._turn(Side.LEFT, left[Role.PROBE][1], left[Role.STORE][1])
         self.counters.segments = len(self.segments)
         self.counters.mlv_bytes = sum(meta.nbytes for meta in self.segments)
         self.counters.state_bytes = sum(meta.durable_bytes for meta in self.segments)
 
-    def _admit(
-        self, inbox: Inbox, side: Side, role: Role, watermark_us: int | None
-    ) -> tuple[pa.RecordBatch, Int64s] | None:
-        """The block's tuples that are not late, with their key rows."""
+    def _admit(self, inbox: Inbox, side: Side, role: Role, watermark_us: int | None) -> "Admitted | None":
+        """The block's tuples that are not late."""
         batch = inbox.batches.get((side, role))
         if batch is None or not batch.num_rows:
             return None
         rows = key_rows(side, self._spec.condition, batch)
         if watermark_us is None or self._spec.condition.sides[side].time is None:
-            return batch, rows
+            return Admitted(batch, rows)
         timely = rows[:, 0] > watermark_us
         if timely.all():
-            return batch, rows
+            return Admitted(batch, rows)
         if role is Role.STORE:  # every tuple is stored at one unit, so it is counted once
             self.counters.late += int(len(rows) - timely.sum())
-        kept = np.flatnonzero(timely)
-        return batch.take(kept), rows[kept]
+        return Admitted(batch, rows).take(timely)
+
+    def _halves(self, admitted: "Admitted | None") -> tuple["Admitted | None", "Admitted | None"]:
+        """R1 and R2: stretches of event time in turn, the same for every unit that sees a tuple."""
+        if admitted is None or self._spec.archive_period_us is None:
+            return admitted, None
+        stretch = self._spec.archive_period_us * SHARED_PERIODS
+        second = (admitted.rows[:, 0] // stretch) % 2 == 1
+        if not second.any():
+            return admitted, None
+        return (None, admitted) if second.all() else (admitted.take(~second), admitted.take(second))
+
+    def _turn(self, side: Side, probing: "Admitted | None", storing: "Admitted | None") -> Iterator[Matches]:
+        if probing is not None:
+            yield from self._probe(side, probing.payload, probing.rows)
+        if storing is not None:
+            self._chains[side].insert(storing.payload, storing.rows)
+            self.counters.stored += len(storing.rows)
 
     def _probe(self, side: Side, payload: pa.RecordBatch, rows: Int64s) -> Iterator[Matches]:
         self.counters.probed += len(rows)
