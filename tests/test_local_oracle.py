@@ -8,7 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from thetastream.condition import Bound, Condition, Dimension, Domain, Equality, IndexSpec, Key, SideSpec
+from thetastream.condition import (
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    IndexSpec,
+    Key,
+    SideSpec,
+)
 from thetastream.joiner import chain
 from thetastream.joiner.unit import UnitSpec
 from thetastream.local import LocalJoin
@@ -103,6 +113,10 @@ NAMED = {
         one_key(Domain.FLOAT, 2, dimensions=(Dimension(Side.LEFT, 0, Bound(0), Bound(1)),)),
         [-INFINITY, -0.0, 0.0, 1e300, INFINITY, NAN],
     ),
+    "an interval that just reaches the probe": (
+        one_key(Domain.FLOAT, 2, dimensions=(Dimension(Side.LEFT, 0, Bound(0), Bound(1)),)),
+        [0.01, 0.69, 0.7, -0.3, 1e16],
+    ),
     "intervals from NaN to NaN": (
         one_key(Domain.FLOAT, 2, dimensions=(Dimension(Side.RIGHT, 1, Bound(0), Bound(1, is_strict=True)),)),
         [NAN, INFINITY, 1.0],
@@ -123,8 +137,24 @@ def test_named_cases(name: str) -> None:
     if equalities:
         indexes += [IndexSpec("hash", equalities), IndexSpec("hash_sorted", equalities, (0,))]
     for index in indexes:
-        case = Case(condition, (index, index), None, ((rows, rows, None),))
-        assert run(case, Biclique(1)) == expected(case), index
+        for epochs in ([(rows, rows)], [(rows, []), ([], rows)], [([], rows), (rows, [])]):
+            case = Case(condition, (index, index), None, tuple((*epoch, None) for epoch in epochs))
+            assert run(case, Biclique(1)) == expected(case), (index, epochs)
+
+
+def test_a_side_without_end_keeps_few_segments() -> None:
+    """Its partners are never late, so its archive periods would pile up for ever."""
+    key, time = Key("k0", Domain.INT), Key("t", Domain.INT)
+    a, b = (SideSpec(alias, ("id", "t", "k0"), (), (key,), time) for alias in "ab")
+    window = Dimension(Side.LEFT, TIME, Bound(TIME, 0), None)
+    condition = Condition((a, b), (Equality(0, 0),), window=window)
+    join = LocalJoin(UnitSpec(condition, (IndexSpec("hash", (0,)),) * 2, 1_000_000), Biclique(1))
+    for epoch in range(200):
+        second = epoch * 10_000_000
+        batch = pa.record_batch({"id": [epoch], "t": [second], "k0": [epoch % 3]})
+        for _ in join.epoch(batch, batch, second - 1 if epoch else None):
+            pass
+    assert sum(counters.segments for counters in join.counters) < 40
 
 
 def test_equal_hashes_of_other_bytes_do_not_join() -> None:

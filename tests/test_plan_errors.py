@@ -91,6 +91,7 @@ def test_windows(streams, within, condition, words):
         ({"index": "hash"}, "INDEX_NOT_APPLICABLE", "an equality"),
         ({"index": "grid", "within": None}, "INDEX_NOT_APPLICABLE", "two bands"),
         ({"archive_period": "20 minutes"}, "ARCHIVE_PERIOD", "(20 minutes) must be <= window (1 minute)"),
+        ({"archive_period": "0 seconds"}, "ARCHIVE_PERIOD", "must be at least a microsecond"),
         ({"archive_period": "soon"}, "INVALID_DURATION", "archive_period"),
         ({"event_time": {"a": "x"}}, "EVENT_TIME", "watermark"),
     ],

@@ -67,7 +67,17 @@ def test_torn_cache_is_rebuilt_and_repaired(tmp_path: Path, name: str, left: flo
         whole = torn.read_bytes()
         torn.write_bytes(whole[: left if isinstance(left, int) else int(len(whole) * left)])
     assert_same(rebuilt(parts, tmp_path, meta), run)
-    assert_same(load(tmp_path / meta.id), run)
+    assert_same(load(tmp_path / meta.id, PLANS[Side.LEFT]), run)
+
+
+def test_a_run_arranged_for_another_index_is_rebuilt(tmp_path: Path) -> None:
+    parts = Parts()
+    meta, run = segment()
+    DurableStore(parts, PLANS, tmp_path).put(meta, run)
+    scanned = {side: Plan(CONDITION, side, IndexSpec("scan")) for side in Side}
+    found = DurableStore(parts, scanned, tmp_path).get(meta)
+    assert_same(found, build(scanned[Side.LEFT], run.payload))
+    assert_same(load(tmp_path / meta.id, scanned[Side.LEFT]), found)
 
 
 def test_attempts_of_one_epoch_do_not_depend_on_each_other(tmp_path: Path) -> None:
@@ -109,6 +119,8 @@ def test_damaged_state_is_refused_by_name(tmp_path: Path) -> None:
     assert refusal(Parts({(meta.id, -1): parts[meta.id, -1]})) == "SEGMENT_MISSING"
     for damaged in (b"", data[:100], b"x" * 100):
         assert refusal(Parts(parts | {(meta.id, 0): (damaged,)})) == "SEGMENT_DAMAGED"
+    for damaged in (b"", b"{}", b"[1]", b'{"parts": "x"}'):
+        assert refusal(Parts(parts | {(meta.id, -1): (damaged,)})) == "SEGMENT_DAMAGED"
 
 
 def test_orphans_are_swept(tmp_path: Path) -> None:
@@ -119,7 +131,7 @@ def test_orphans_are_swept(tmp_path: Path) -> None:
     (tmp_path / ".half.1234").mkdir()
     for path in [*tmp_path.glob("*")]:
         os.utime(path, (0, 0))
-    load(tmp_path / live[0].id)
+    load(tmp_path / live[0].id, PLANS[Side.LEFT])
     sweep(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {live[0].id, ".swept"}
     # Not again at once.

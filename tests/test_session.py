@@ -28,7 +28,12 @@ def conditions(spark, units):
 
 def test_configure_returns_the_session_and_leaves_nothing_to_complain_about():
     spark = bare()
-    assert conditions(spark, 2) == ["STATE_STORE_PROVIDER", "CHANGELOG_CHECKPOINTING", "SHUFFLE_PARTITIONS"]
+    assert conditions(spark, 2) == [
+        "STATE_STORE_PROVIDER",
+        "CHANGELOG_CHECKPOINTING",
+        "CHECKPOINT_FORMAT",
+        "SHUFFLE_PARTITIONS",
+    ]
     assert th.configure(spark) is spark
     assert spark.conf[settings.PARTITIONS] == "3"
     assert check_session(spark, 2) == []
@@ -44,8 +49,8 @@ def test_messages_name_the_key_its_value_and_the_way_out():
     spark = bare(**{settings.PROVIDER: "com.example.Mine", settings.CHANGELOG: "false"})
     for error, key, value in zip(
         check_session(spark, 2),
-        (settings.PROVIDER, settings.CHANGELOG, settings.PARTITIONS),
-        ("com.example.Mine", "it is false", "it is 200"),
+        (settings.PROVIDER, settings.CHANGELOG, settings.CHECKPOINT_FORMAT, settings.PARTITIONS),
+        ("com.example.Mine", "it is false", "it is 1", "it is 200"),
         strict=True,
     ):
         assert isinstance(error, th.SessionError)

@@ -39,6 +39,13 @@ def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
+def nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with every column nullable: Spark may find out anew each epoch which of them are."""
+    return pa.RecordBatch.from_arrays(
+        batch.columns, schema=pa.schema([field.with_nullable(True) for field in batch.schema])
+    )
+
+
 def pack(batch: pa.RecordBatch) -> bytes:
     """The batch as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()

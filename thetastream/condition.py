@@ -57,7 +57,7 @@ class Bound:
     """One end of a dimension: key ``key`` of the bounding side plus ``delta``.
 
     ``delta`` is in the domain's own unit (microseconds for timestamps, days for dates, unscaled
-    units for decimals). On a FLOAT key a non-zero delta is widened outward by an ulp, so the
+    units for decimals). On a FLOAT key a non-zero delta is widened outward by four ulps, so the
     conjunct must also stay as a residual; on the integer domains it is exact.
     """
 

@@ -126,10 +126,10 @@ _ENCODERS = {
 
 
 def _plus(keys: Int64s, offset: int | float, domain: Domain) -> Int64s:
-    if domain is Domain.FLOAT:
-        with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is NaN, as in Spark
-            return encode_floats(decode_floats(keys) + offset)
-    return keys + np.int64(offset)
+    if domain is Domain.INT:
+        return keys + np.int64(offset)
+    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is NaN, as in Spark
+        return encode_floats(decode_floats(keys) + offset)
 
 
 Never = npt.NDArray[np.bool_] | None
@@ -152,7 +152,7 @@ def shift(
     if domain in (Domain.FLOAT, Domain.WIDE_DECIMAL):
         if delta == 0:
             return keys + np.int64(inward), None
-        moved = encode_floats(decode_floats(keys) + float(delta))
+        moved = _plus(keys, float(delta), domain)
         return np.minimum(moved, HIGHEST - 4) + np.int64(4 * towards), None
     delta = int(delta) + inward
     if delta == 0:

@@ -1,6 +1,6 @@
 """Index shapes: how a run of tuples is ordered and found again.
 
-Adding a shape is one file and one line in ``REGISTRY``.
+Adding a shape is one file and one line in ``REGISTRY``; ``plan/lower.py`` says when it is chosen.
 """
 
 from thetastream.index.base import Shape

@@ -12,6 +12,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
+from thetastream.blocks import concat
 from thetastream.condition import TIME, Dimension
 from thetastream.joiner.box import Box, Plan, box, row_column
 from thetastream.joiner.run import build, search
@@ -22,7 +23,9 @@ from thetastream.types import Side
 FAN_IN = 8
 """Segments of one tier that are merged into one of the next."""
 MERGED_ROWS = 1 << 20
-"""A segment this large is left alone: merging it would cost more than a probe of it saves."""
+MERGED_BYTES = 1 << 27
+"""Larger segments are left alone: merging one would cost more than a probe of it saves, and ``FAN_IN`` of
+them stay below Arrow's 2 GiB."""
 SHARED_ROWS = 1 << 16
 SHARED_PERIODS = 5
 """Tuples and archive periods that an epoch's tuples may share one segment over."""
@@ -85,7 +88,7 @@ class ChainedIndex:
         while ripe:
             ripe = False
             for (period, _), group in groupby(sorted(self.segments, key=tier), key=tier):
-                small = [meta for meta in group if meta.n_rows < MERGED_ROWS]
+                small = [meta for meta in group if _is_mergeable([meta])]
                 if len(small) >= FAN_IN:
                     self._replace(period, small)
                     ripe = True
@@ -101,13 +104,12 @@ class ChainedIndex:
         closed = [m for m in self.segments if (m.period + 1) * self._period_us <= watermark_us]
         for number, group in groupby(sorted(closed, key=period), key=period):
             parts = list(group)
-            if len(parts) > 1 and sum(meta.n_rows for meta in parts) <= MERGED_ROWS:
+            if len(parts) > 1 and _is_mergeable(parts):
                 self._replace(number, parts)
 
     def _replace(self, period: int, old: list[SegmentMeta]) -> None:
         runs = [self._store.get(meta) for meta in old]
-        table = pa.Table.from_batches([run.payload for run in runs]).combine_chunks()
-        payload = table.to_batches()[0] if table.num_columns else runs[0].payload
+        payload = concat([run.payload for run in runs])
         self._append(period, payload, np.concatenate([run.rows for run in runs]))
         for meta in old:
             self.segments.remove(meta)
@@ -165,6 +167,11 @@ class ChainedIndex:
         if self._plan.access.ranges:
             return np.argsort(query.spans[self._plan.access.ranges[0]].low)
         return None
+
+
+def _is_mergeable(segments: list[SegmentMeta]) -> bool:
+    n_rows, nbytes = sum(meta.n_rows for meta in segments), sum(meta.nbytes for meta in segments)
+    return n_rows <= MERGED_ROWS and nbytes <= MERGED_BYTES
 
 
 def spans(periods: Int64s) -> list[tuple[int, int]]:

@@ -60,7 +60,8 @@ def _widest(rows: Int64s, width: Width | None) -> float:
     if width.domain in (Domain.FLOAT, Domain.WIDE_DECIMAL):
         with np.errstate(invalid="ignore"):
             widest = float(np.max(decode_floats(upper) - decode_floats(lower)))
-        return widest if np.isfinite(widest) else np.inf
+        # Rounded up: a width rounded down would hide intervals that just reach the probe.
+        return float(np.nextafter(widest, np.inf)) if np.isfinite(widest) else np.inf
     widest_int = int(np.max(_saturating_difference(upper, lower)))
     return np.inf if widest_int == HIGHEST else max(widest_int, 0)
 

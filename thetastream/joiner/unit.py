@@ -7,12 +7,12 @@ then and is stored itself, so every pair meets exactly once, at the unit that st
 by the other.
 
 Pairs inside one epoch, most of all pairs when epochs are long, would all meet at the units that
-store R if R came first. R is therefore cut by event time, in stretches of half a window: R1 meets S
-at the units of R, R2 at those of S.
+store R if R came first. R is therefore cut by event time, in stretches of ``SHARED_PERIODS`` archive
+periods, by default half a window: R1 meets S at the units of R, R2 at those of S.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from thetastream.condition import Condition, IndexSpec
 from thetastream.joiner.box import Plan, key_rows
-from thetastream.joiner.chain import SHARED_PERIODS, ChainedIndex
+from thetastream.joiner.chain import SHARED_PERIODS, ChainedIndex, joinable_us
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import SegmentMeta, SegmentStore
 from thetastream.keys import Int64s
@@ -43,9 +43,6 @@ class Counters:
     """Memory load volume: bytes of the stored tuples and their index."""
     state_bytes: int = 0
     """Bytes of the stored tuples as the durable store holds them."""
-
-    def __add__(self, other: "Counters") -> "Counters":
-        return Counters(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 class Matches(NamedTuple):
@@ -104,11 +101,16 @@ class Unit:
                 Plan(spec.condition, side, spec.indexes[side]),
                 [meta for meta in segments if meta.side is side],
                 store,
-                spec.archive_period_us,
+                self._archive_period(side),
             )
             for side in Side
         }
         self.counters = Counters()
+
+    def _archive_period(self, side: Side) -> int | None:
+        # What never expires is merged without regard to time.
+        is_bounded = joinable_us(self._spec.condition.window, side) is not None
+        return self._spec.archive_period_us if is_bounded else None
 
     @property
     def segments(self) -> list[SegmentMeta]:

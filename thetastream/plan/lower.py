@@ -24,14 +24,17 @@ from thetastream.condition import (
     SideSpec,
 )
 from thetastream.errors import QueryError, raise_problems
+from thetastream.index import REGISTRY
+from thetastream.joiner.chain import joinable_us
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.query import CrossJoinWarning, Query, Resolver, Stream
-from thetastream.plan.rewrite import Keys, Note, Ordering, Rewritten, rewrite
+from thetastream.plan.rewrite import rewrite
+from thetastream.plan.rewritten import Note, Ordering, Rewritten
+from thetastream.plan.side_keys import SideKeys
 from thetastream.predicate import Predicate
 from thetastream.types import Side
 from thetastream.windows import spell
 
-KINDS = ("scan", "sorted", "hash", "hash_sorted", "grid")
 SUBINDEXES_PER_WINDOW = 10
 """Archive periods per window by default: state outlives its window by a tenth."""
 SHORTEST_PERIOD_US = 1_000_000
@@ -193,7 +196,7 @@ def _bound(ordering: Ordering, point: Side) -> Bound:
 # Sides
 
 
-def _side_spec(stream: Stream, keys: Keys) -> SideSpec:
+def _side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
     time = None
     if stream.event_time is not None:
         column = next(c.block_column for c in stream.carried if c.field == stream.event_time)
@@ -297,8 +300,8 @@ def _forced(
     ordered: tuple[int, ...],
     condition: Condition,
 ) -> IndexSpec:
-    if kind not in KINDS:
-        raise QueryError("UNKNOWN_INDEX", f"index ({kind!r}) must be one of {', '.join(KINDS)}")
+    if kind not in REGISTRY:
+        raise QueryError("UNKNOWN_INDEX", f"index ({kind!r}) must be one of {', '.join(REGISTRY)}")
     window = condition.window
     cells = (*bands, *((TIME,) if window is not None and window.is_two_sided else ()))
     specs = {
@@ -333,11 +336,8 @@ def lifetimes(window: Dimension | None) -> tuple[int | None, int | None]:
     >>> lifetimes(Dimension(Side.LEFT, TIME, Bound(TIME, -5), Bound(TIME, 3)))
     (5, 3)
     """
-    if window is None:
-        return None, None
-    left = None if window.low is None else max(0, -int(window.low.delta))
-    right = None if window.high is None else max(0, int(window.high.delta))
-    return left, right
+    left, right = (joinable_us(window, side) for side in Side)
+    return None if left is None else max(0, left), None if right is None else max(0, right)
 
 
 def _archive_period(condition: Condition, asked_us: int | None) -> int | None:
@@ -347,6 +347,10 @@ def _archive_period(condition: Condition, asked_us: int | None) -> int | None:
     longest = max(lives)
     if asked_us is None:
         return max(SHORTEST_PERIOD_US, -(-longest // SUBINDEXES_PER_WINDOW))
+    if asked_us < 1:
+        raise QueryError(
+            "ARCHIVE_PERIOD", f"archive_period ({spell(asked_us)}) must be at least a microsecond"
+        )
     if asked_us > max(longest, 1):
         raise QueryError(
             "ARCHIVE_PERIOD",

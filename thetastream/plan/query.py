@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from thetastream.errors import QueryError
 from thetastream.plan.physical import Carried
 from thetastream.predicate import Phrase, Predicate
-from thetastream.types import Side
 
 
 class CrossJoinWarning(UserWarning):
@@ -58,10 +57,6 @@ class Query:
     def aliases(self) -> tuple[str, str]:
         """Left and right alias."""
         return self.streams[0].alias, self.streams[1].alias
-
-    def stream(self, side: Side) -> Stream:
-        """The stream on ``side``."""
-        return self.streams[side]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ Whatever is used of a conjunct follows from it; if the conjunct says more, it st
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
-from thetastream.condition import Domain, Key
+from thetastream.condition import Domain
 from thetastream.plan.domains import (
     cast,
     decimal_of,
@@ -22,12 +22,11 @@ from thetastream.plan.domains import (
     is_day_time,
     is_hashable,
     is_integral,
-    is_same_key,
-    key_sql,
 )
 from thetastream.plan.event_time import DAY_US, SLACK_US, column_of, is_local_free, offset_of
-from thetastream.plan.query import Constant, Query, Resolver, Stream
-from thetastream.plan.shifted import Shifted, shifted_column
+from thetastream.plan.query import Constant, Query, Resolver
+from thetastream.plan.rewritten import Band, Note, Ordering, Rewritten
+from thetastream.plan.side_keys import SideKeys
 from thetastream.predicate import Comparison, Phrase, comparisons
 from thetastream.predicate.names import references
 from thetastream.predicate.split import FLIPPED
@@ -38,122 +37,9 @@ MAX_DOUBLE_INT = 1 << 24
 """Integers up to here are floats and doubles exactly, so a bound below compares exactly in any type."""
 
 
-@dataclass(frozen=True)
-class Note:
-    """What became of a conjunct, and why; for explain."""
-
-    text: str
-    became: str
-    why: str
-
-
-@dataclass
-class Keys:
-    """Key columns of one side, gathered as conjuncts ask for them; asked twice, made once."""
-
-    stream: Stream
-    resolver: Resolver
-    keys: list[Key] = field(default_factory=list)
-    computed: dict[str, str] = field(default_factory=dict)
-    """SQL -> block column."""
-    not_null: dict[str, None] = field(default_factory=dict)
-
-    def add(self, phrase: Phrase, type_: str, common: str, domain: Domain) -> int:
-        """Position of the key that holds ``phrase`` in type ``common``."""
-        column = self.payload_column(phrase)
-        if column is not None and is_same_key(type_, common):
-            self._require(phrase.text)
-            return self._position(column, domain)
-        self._require(cast(phrase.text, type_, common))
-        shifted = self._shifted(phrase, type_, common)
-        if shifted is not None:
-            return self._position(self._payload(shifted.column), domain, shifted.by)
-        return self._position(self._compute(key_sql(phrase.text, type_, common)), domain)
-
-    def add_with_delta(self, phrase: Phrase, type_: str, common: str, domain: Domain) -> tuple[int, int]:
-        """Position of a key, and the integer that makes it ``phrase``: both ends of a band share one key."""
-        shifted = self._shifted(phrase, type_, common) if domain is Domain.INT else None
-        if shifted is None:
-            return self.add(phrase, type_, common, domain), 0
-        self._require(cast(phrase.text, type_, common))
-        return self._position(self._payload(shifted.column), domain), int(shifted.by)
-
-    def add_sql(self, text: str, value: str, domain: Domain) -> int:
-        """Position of the key computed by ``text``, present where ``value`` is not NULL."""
-        self._require(value)
-        return self._position(self._compute(text), domain)
-
-    def payload_column(self, phrase: Phrase) -> str | None:
-        """The block column of the payload column that ``phrase`` is, if it is one."""
-        column = column_of(phrase, self.stream, self.resolver.is_case_sensitive)
-        return None if column is None else self._payload(column)
-
-    def _require(self, value: str) -> None:
-        self.not_null[f"({value}) IS NOT NULL"] = None
-
-    def _payload(self, column: str) -> str:
-        return next(c.block_column for c in self.stream.carried if c.field == column)
-
-    def _compute(self, text: str) -> str:
-        return self.computed.setdefault(text, f"k{len(self.computed)}")
-
-    def _shifted(self, phrase: Phrase, type_: str, common: str) -> Shifted | None:
-        # The sum must be rounded as Spark rounds it: in the type that is compared.
-        if is_integral(type_) != is_integral(common) or not is_same_key(type_, common):
-            return None
-        return shifted_column(phrase, type_, self.stream, self.resolver)
-
-    def _position(self, column: str, domain: Domain, offset: int | float = 0) -> int:
-        key = Key(column, domain, offset)
-        if key not in self.keys:
-            self.keys.append(key)
-        return self.keys.index(key)
-
-
-@dataclass(frozen=True)
-class Ordering:
-    """``LEFT.keys[left] op RIGHT.keys[right] + delta``, op one of < <= > >=."""
-
-    left: int
-    op: str
-    right: int
-    delta: int
-    conjunct: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Band:
-    """``|LEFT.keys[left] - RIGHT.keys[right]| <= delta``."""
-
-    left: int
-    right: int
-    delta: int | float
-    text: str
-
-
-@dataclass
-class Rewritten:
-    """All conjuncts, sorted by what they became."""
-
-    keys: tuple[Keys, Keys]
-    filters: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    equalities: list[tuple[int, int, str]] = field(default_factory=list)
-    orderings: list[Ordering] = field(default_factory=list)
-    bands: list[Band] = field(default_factory=list)
-    window: tuple[int | None, int | None] = (None, None)
-    """Bounds of left.ts - right.ts in microseconds."""
-    same: list[tuple[str, str]] = field(default_factory=list)
-    """Block columns that must be the same, left and right."""
-    residual: list[str] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    ties: bool = False
-    """Whether some conjunct reads both streams."""
-
-
 def rewrite(query: Query, resolver: Resolver) -> Rewritten:
     """Sort the conjuncts of a query."""
-    keys = tuple(Keys(stream, resolver) for stream in query.streams)
+    keys = tuple(SideKeys(stream, resolver) for stream in query.streams)
     work = _Rewriter(query, resolver, Rewritten((keys[0], keys[1])))
     for number, conjunct in enumerate(query.conjuncts):
         work.conjunct(number, conjunct)
@@ -182,7 +68,8 @@ class _Rewriter:
             self._two_sided(conjunct)
 
     def _constant(self, conjunct: Phrase) -> None:
-        constant = self.resolver.constant(conjunct.text)
+        # AND takes strings for booleans.
+        constant = self.resolver.constant(f"CAST(({conjunct.text}) AS BOOLEAN)")
         if constant is not None and constant.value is True:
             self._note("nothing", "always true")
             return

@@ -1,7 +1,10 @@
 """A column plus a constant: a key that the unit computes itself, so that it need not travel.
 
-NumPy adds as Spark does: doubles by IEEE 754, integers exactly where Spark raises on overflow (the
-filter ``(expression) IS NOT NULL`` before the join still has Catalyst compute the sum, and raise).
+NumPy adds as Spark does: doubles by IEEE 754, integers exactly. Integers are columns of at most 32 bits
+plus a constant of at most 60, so that 64 bits hold every sum and difference of sums. Spark raises where
+the sum leaves its own type; so does the filter ``(expression) IS NOT NULL`` before the join, if the
+column may be NULL. Where it may not, Catalyst leaves the filter out, and a sum beyond the type compares
+as the number it is.
 """
 
 from dataclasses import dataclass
@@ -12,6 +15,9 @@ from thetastream.plan.query import Resolver, Stream
 from thetastream.predicate import Phrase
 from thetastream.predicate.names import references
 from thetastream.predicate.split import last_additive
+
+_NARROW = {"tinyint", "smallint", "int"}
+_MOST = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,10 @@ def shifted_column(phrase: Phrase, type_: str, stream: Stream, resolver: Resolve
     column_type = stream.type_of(column)
     if type_ == "double" and (is_integral(column_type) or is_floating(column_type)):
         by: int | float = float(constant.value)
-    elif resolver.is_ansi and is_integral(type_) and is_integral(column_type) and is_integral(constant.type):
+    elif resolver.is_ansi and is_integral(type_) and is_integral(constant.type) and column_type in _NARROW:
         by = int(constant.value)
+        if abs(by) > _MOST:
+            return None
     else:
         return None
     return Shifted(column, -by if is_minus else by)

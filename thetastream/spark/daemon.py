@@ -23,7 +23,6 @@ if __name__ == "__main__":
     prefer_installed_pyspark()
     from pyspark.daemon import manager
 
-    import thetastream.kernels.walk
     import thetastream.spark.processor  # noqa: F401
 
     gc.collect()

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from thetastream.blocks import HASH_COLUMN, concat, gather, pack, route, unpack
+from thetastream.blocks import HASH_COLUMN, concat, gather, nullable, pack, route, unpack
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.unit import Inbox, Unit, UnitSpec
 from thetastream.models.base import Model
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.spark import metrics
-from thetastream.spark.emit import BLOCK, COUNTERS, ArrowEmitter, BlockEmitter, FlatEmitter, unpack_blocks
+from thetastream.spark.emit import BLOCK, COUNTERS, BlockEmitter, FlatEmitter, result_batch, unpack_blocks
 from thetastream.spark.manifest import digest
 from thetastream.spark.placement import unit_keys
 from thetastream.spark.processor import JoinProcessor, ProcessorSpec
@@ -64,17 +64,17 @@ def build(
         _blocks(plan.sides[side], stream, model.needs_hash, _router(side, model, join_id))
         for side, stream in zip(Side, streams, strict=True)
     ]
-    schema = _result_schema(spark, plan)
-    arrow = to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
+    columns = _result_columns(spark, plan)
+    zone = spark.conf.get("spark.sql.session.timeZone")
     unit = UnitSpec(plan.condition, plan.indexes, plan.archive_period_us)
-    units = {key: number for number, key in enumerate(unit_keys(model.n_units))}
     together = blocks[0].unionByName(blocks[1])
-    name = digest(fingerprint(plan, model))
     if any(stream.isStreaming for stream in streams):
+        schema = StructType([*columns, StructField(COUNTERS, StringType())])
+        arrow = to_arrow_schema(schema, timezone=zone)
         is_flat = all(carried.is_flat for side in plan.sides for carried in side.carried)
         spec = ProcessorSpec(
             unit,
-            units,
+            {key: number for number, key in enumerate(unit_keys(model.n_units))},
             fingerprint(plan, model),
             FlatEmitter(arrow) if is_flat else BlockEmitter(arrow),
             cache_folder,
@@ -86,10 +86,10 @@ def build(
         )
         if not is_flat:
             results = results.mapInArrow(unpack_blocks, schema)
-        results = metrics.observe(results, name)
+        results = metrics.observe(results, digest(fingerprint(plan, model)), join_id)
     else:
-        results = together.repartition(F.col("unit")).mapInArrow(_batch_units(unit, units, arrow), schema)
-        results = results.where(F.col(COUNTERS).isNull())
+        step = _batch_units(unit, to_arrow_schema(columns, timezone=zone))
+        results = together.repartition(F.col("unit")).mapInArrow(step, columns)
     joined = results.select(*(_struct(side).alias(side.alias) for side in plan.sides))
     for conjunct in plan.residual:
         joined = joined.where(F.expr(conjunct))
@@ -151,54 +151,47 @@ def _router(side: Side, model: Model, join_id: str) -> Callable[[Batches], Batch
     def to_blocks(batches: Batches, _join_id: str = join_id) -> Batches:
         settle()
         for batch in gather(batches):
-            destinations: list[tuple[int, int, bytes]] = []
             packed: dict[int, bytes] = {}
-            routes = list(route(model, side, batch))  # keeps every block alive, so that id() names it
+            routes = list(
+                route(model, side, nullable(batch))
+            )  # keeps every block alive, so that id() names it
             for unit, role, block in routes:
                 # A block that goes to several units is packed once.
                 data = packed.get(id(block))
                 if data is None:
                     data = packed[id(block)] = pack(block)
-                destinations.append((keys[unit], int(role), data))
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([unit for unit, _, _ in destinations], pa.int32()),
-                    pa.array([int(side)] * len(destinations), pa.int8()),
-                    pa.array([role for _, role, _ in destinations], pa.int8()),
-                    pa.array([data for _, _, data in destinations], pa.binary()),
-                ],
-                names=["unit", "side", "role", "block"],
-            )
+                # One row to a batch: all copies together may be more than an Arrow array holds.
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.array([keys[unit]], pa.int32()),
+                        pa.array([int(side)], pa.int8()),
+                        pa.array([int(role)], pa.int8()),
+                        pa.array([data], pa.binary()),
+                    ],
+                    names=["unit", "side", "role", "block"],
+                )
 
     return to_blocks
 
 
-def _batch_units(spec: UnitSpec, units: dict[int, int], schema: pa.Schema) -> Callable[[Batches], Batches]:
-    emitter = ArrowEmitter(schema)
-
+def _batch_units(spec: UnitSpec, schema: pa.Schema) -> Callable[[Batches], Batches]:
     def join(batches: Batches) -> Batches:
         parts: dict[int, dict[tuple[Side, Role], list[pa.RecordBatch]]] = {}
         for batch in batches:
             for key, side, role, data in zip(*(column for column in batch.columns), strict=True):
                 at = Side(side.as_py()), Role(role.as_py())
                 parts.setdefault(key.as_py(), {}).setdefault(at, []).append(unpack(data.as_buffer()))
-        for key, inbox in parts.items():
+        for inbox in parts.values():
             unit = Unit(spec, [], MemoryStore())
             for matches in unit.epoch(Inbox({at: concat(blocks) for at, blocks in inbox.items()}), None):
-                yield emitter.matches(matches)
-            yield emitter.counters(units[key], unit.counters)
+                yield result_batch(matches, schema)
 
     return join
 
 
-def _result_schema(spark: SparkSession, plan: PhysicalPlan) -> StructType:
+def _result_columns(spark: SparkSession, plan: PhysicalPlan) -> StructType:
     ddl = ", ".join(f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried)
-    fields: list[Any] = list(_parse_ddl(spark, ddl)) if ddl else []
-    return StructType([*fields, StructField(COUNTERS, StringType())])
-
-
-def _parse_ddl(spark: SparkSession, ddl: str) -> StructType:
-    return spark.createDataFrame([], ddl).schema
+    return spark.createDataFrame([], ddl).schema if ddl else StructType([])
 
 
 def _struct(side: SidePlan) -> Any:

@@ -34,9 +34,10 @@ def counters_json(unit: int, counters: Counters) -> str:
 
 
 def result_batch(matches: Matches, schema: pa.Schema) -> pa.RecordBatch:
-    """Left columns, right columns, and a NULL counters column."""
-    n_rows = matches.left.num_rows
-    arrays = [*matches.left.columns, *matches.right.columns, pa.nulls(n_rows, pa.string())]
+    """Left columns, right columns, and a NULL counters column if ``schema`` has one."""
+    arrays = [*matches.left.columns, *matches.right.columns]
+    if COUNTERS in schema.names:
+        arrays.append(pa.nulls(matches.left.num_rows, pa.string()))
     # Nested values come as Spark knew them, perhaps without NULLs inside; a stream has one schema.
     arrays = [
         array if array.type == field.type else array.cast(field.type)
@@ -87,19 +88,6 @@ class BlockEmitter:
 
     def counters(self, unit: int, counters: Counters) -> pd.DataFrame:
         return self._packed(counters_batch(unit, counters, self._schema))
-
-
-class ArrowEmitter:
-    """Record batches as they are, for batch queries."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-
-    def matches(self, matches: Matches) -> pa.RecordBatch:
-        return result_batch(matches, self._schema)
-
-    def counters(self, unit: int, counters: Counters) -> pa.RecordBatch:
-        return counters_batch(unit, counters, self._schema)
 
 
 def unpack_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

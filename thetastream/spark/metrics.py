@@ -17,9 +17,12 @@ from thetastream.spark.emit import COUNTERS
 PREFIX = "thetastream"
 
 
-def observe(results: DataFrame, name: str) -> DataFrame:
-    """Report the counters rows as observed metric ``thetastream_<name>`` and drop them."""
-    observed = results.observe(f"{PREFIX}_{name}", F.collect_list(COUNTERS).alias("units"))
+def observe(results: DataFrame, join: str, join_id: str) -> DataFrame:
+    """Report the counters rows as observed metric ``thetastream_<join>_<join_id>`` and drop them.
+
+    ``join`` names what is joined how, ``join_id`` one join: names must be unique in a query.
+    """
+    observed = results.observe(f"{PREFIX}_{join}_{join_id}", F.collect_list(COUNTERS).alias("units"))
     return observed.where(F.col(COUNTERS).isNull())
 
 
@@ -50,6 +53,6 @@ def metrics(query: Any) -> list[dict[str, Any]]:
                 texts = (values["units"] if "units" in values else values["values"][0]) or []
                 units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
                 total = {field.name: sum(unit[field.name] for unit in units) for field in fields(Counters)}
-                join = name.removeprefix(f"{PREFIX}_")
+                join = name.split("_")[1]
                 epochs.append({"epoch": report["batchId"], "join": join, **total, "units": units})
     return epochs

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,10 +45,23 @@ class PartMap(Protocol):
 def cache_root(folder: str | None = None) -> Path:
     """The host-local folder for mapped segments: ``folder``, else Spark's local directory.
 
-    Spark removes its local directories when the executor ends, and the cache with them.
+    Spark removes its local directories when the executor ends, and the cache with them. The name holds
+    the host's boot: files that were not on disk yet when a host went down are never read again.
     """
     base = folder or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-    return Path(base) / f"thetastream-{os.getuid()}"
+    return Path(base) / f"{_family()}{_boot()}"
+
+
+def _family() -> str:
+    return f"thetastream-{os.getuid()}-"
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+    except OSError:
+        return "host"
 
 
 def sweep(root: Path) -> None:
@@ -64,7 +78,12 @@ def sweep(root: Path) -> None:
     with contextlib.suppress(OSError):
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         marker.touch()
-        for entry in os.scandir(root):
+        earlier_boots = (
+            entry
+            for entry in os.scandir(root.parent)
+            if entry.name.startswith(_family()) and entry.name != root.name
+        )
+        for entry in (*os.scandir(root), *earlier_boots):
             if entry.is_dir() and now - entry.stat().st_mtime > STALE_S:
                 shutil.rmtree(entry.path, ignore_errors=True)
 
@@ -96,17 +115,17 @@ class DurableStore:
             self._parts.updateValue((meta.id, part), (piece.to_pybytes(),))
         self._parts.updateValue((meta.id, -1), (json.dumps({"parts": n_parts}).encode(),))
         self._open[meta.id] = run
-        save(self._root / meta.id, run)
+        save(self._root / meta.id, run, self._plans[meta.side])
         return int(data.size)
 
     def get(self, meta: SegmentMeta) -> Run:
         if meta.id not in self._open:
             try:
-                run = load(self._root / meta.id)
+                run = load(self._root / meta.id, self._plans[meta.side])
             except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
                 run = build(self._plans[meta.side], self._restore(meta))
                 shutil.rmtree(self._root / meta.id, ignore_errors=True)  # torn, it would block the rename
-                save(self._root / meta.id, run)
+                save(self._root / meta.id, run, self._plans[meta.side])
             self._open[meta.id] = run
         return self._open[meta.id]
 
@@ -118,7 +137,13 @@ class DurableStore:
         shutil.rmtree(self._root / meta.id, ignore_errors=True)
 
     def _count(self, meta: SegmentMeta) -> int:
-        return int(json.loads(self._value(meta, -1))["parts"])
+        record = self._value(meta, -1)
+        try:
+            return int(json.loads(record)["parts"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateError(
+                "SEGMENT_DAMAGED", f"segment {meta.id} must say its number of parts; it says {record!r:.80}"
+            ) from error
 
     def _value(self, meta: SegmentMeta, part: int) -> bytes:
         value = self._parts.getValue((meta.id, part))
@@ -152,7 +177,7 @@ def _to_ipc(batch: pa.RecordBatch) -> pa.Buffer:
     return sink.getvalue()
 
 
-def save(folder: Path, run: Run) -> None:
+def save(folder: Path, run: Run, plan: Plan) -> None:
     """Write a run under a temporary name and rename it, so that readers see all of it or nothing.
 
     A full disk only costs the cache: the state store has the data.
@@ -160,7 +185,8 @@ def save(folder: Path, run: Run) -> None:
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     try:
         temporary.mkdir(parents=True, mode=0o700)
-        schema = run.payload.schema.with_metadata({b"widths": json.dumps(run.widths).encode()})
+        layout = {b"widths": json.dumps(run.widths).encode(), b"index": repr(plan.index).encode()}
+        schema = run.payload.schema.with_metadata(layout)
         with (
             pa.OSFile(str(temporary / "payload.arrow"), "wb") as file,
             pa.ipc.new_file(file, schema) as writer,
@@ -173,11 +199,14 @@ def save(folder: Path, run: Run) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def load(folder: Path) -> Run:
-    """Map a run that ``save`` wrote, and note that it is in use."""
+def load(folder: Path, plan: Plan) -> Run:
+    """Map a run that ``save`` wrote for the same index, and note that it is in use."""
     os.utime(folder)
     with pa.ipc.open_file(pa.memory_map(str(folder / "payload.arrow"))) as reader:
-        widths: list[Any] = json.loads(reader.schema.metadata[b"widths"])
+        layout = reader.schema.metadata
+        if layout[b"index"] != repr(plan.index).encode():
+            raise ValueError(f"{folder} is arranged for another index")
+        widths: list[Any] = json.loads(layout[b"widths"])
         payload = reader.get_batch(0)
 
     def array(name: str) -> Int64s:

@@ -20,6 +20,7 @@ from thetastream.errors import SessionError
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 PARTITIONS = "spark.sql.shuffle.partitions"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 DAEMON = "spark.python.daemon.module"
@@ -32,6 +33,10 @@ REQUIRED: dict[str, str] = {
     PROVIDER: ROCKSDB,
     # An epoch then commits what it changed; without it every commit uploads whole RocksDB files.
     CHANGELOG: "true",
+    # A changelog file per task attempt, and the commit names the one that counts. In format 1 two
+    # attempts that both finish (speculation, a worker believed dead) overwrite each other's file, and
+    # a manifest could come back with the other attempt's segments.
+    CHECKPOINT_FORMAT: "2",
     # th.metrics reads recent progress: 100 epochs, Spark's default, are over in a minute.
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     # No limit in bytes: Spark would measure the Arrow batch anew after every row, a third of all the
@@ -150,6 +155,15 @@ def check_session(spark: SparkSession, units: int) -> list[SessionError]:
                 "CHANGELOG_CHECKPOINTING",
                 f"{CHANGELOG} must be true, it is {changelog}: "
                 "every epoch would upload whole RocksDB files; call th.configure(spark)",
+            )
+        )
+    checkpoint_format = spark.conf.get(CHECKPOINT_FORMAT, "1") or "1"
+    if int(checkpoint_format) < 2:
+        problems.append(
+            SessionError(
+                "CHECKPOINT_FORMAT",
+                f"{CHECKPOINT_FORMAT} must be 2, it is {checkpoint_format}: "
+                "two attempts of one task could mix their state; call th.configure(spark)",
             )
         )
     partitions = int(spark.conf.get(PARTITIONS, "200") or "200")

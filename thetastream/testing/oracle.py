@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from thetastream.condition import TIME, Bound, Condition, Dimension, Domain
+from thetastream.condition import Bound, Condition, Dimension
 from thetastream.types import Side
 
 Row = Mapping[str, Any]
@@ -72,6 +72,3 @@ def join(condition: Condition, left: Iterable[Row], right: Iterable[Row]) -> Cou
 def timely(rows: Iterable[Row], watermark_us: int | None, time: str) -> list[Row]:
     """The rows of one epoch that are not late: event time after the epoch's watermark."""
     return [row for row in rows if watermark_us is None or row[time] is None or row[time] > watermark_us]
-
-
-__all__ = ["TIME", "Domain", "Row", "holds", "join", "rank", "timely"]

@@ -1,0 +1,1 @@
+"""What the user said, checked: streams, condition, window. Problems are gathered, not raised."""

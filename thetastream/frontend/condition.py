@@ -1,0 +1,87 @@
+"""The condition of a join: SQL texts to resolved conjuncts, Python predicates to checked ones."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from thetastream.errors import QueryError, ThetastreamError
+from thetastream.plan.query import Stream
+from thetastream.predicate import Phrase, Predicate, conjuncts, parse
+from thetastream.predicate.names import qualify, refuse
+from thetastream.spark.catalyst import Catalyst
+
+On: TypeAlias = str | Predicate | Sequence[str | Predicate]
+
+
+def read_condition(
+    on: On, catalyst: Catalyst, streams: Sequence[Stream], problems: list[ThetastreamError]
+) -> tuple[list[str], list[Phrase], list[Predicate]]:
+    """``on`` as SQL texts, their conjuncts, and Python predicates."""
+    items: Sequence[str | Predicate] = [on] if isinstance(on, str | Predicate) else on
+    texts: list[str] = []
+    phrases: list[Phrase] = []
+    predicates: list[Predicate] = []
+    if not isinstance(items, Sequence) or not items:
+        problems.append(_bad_condition(on))
+        return texts, phrases, predicates
+    for item in items:
+        if isinstance(item, Predicate):
+            problems += _predicate_problems(item, streams)
+            predicates.append(item)
+        elif isinstance(item, str):
+            texts.append(item)
+            try:
+                found, refused = _sql(item, catalyst, streams)
+            except QueryError as problem:
+                problems.append(problem)
+                continue
+            problems += refused
+            phrases += found
+        else:
+            problems.append(_bad_condition(item))
+    return texts, phrases, predicates
+
+
+def _sql(text: str, catalyst: Catalyst, streams: Sequence[Stream]) -> tuple[list[Phrase], list[QueryError]]:
+    """Conjuncts of one SQL text, or what is wrong with it."""
+    phrase = parse(text)
+    refused = list(refuse(phrase))
+    if refused:
+        return [], refused
+    if not catalyst.is_resolved(phrase):
+        columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
+        phrase = qualify(phrase, columns, str if catalyst.is_case_sensitive else str.casefold)
+    found = conjuncts(phrase)
+    return found, catalyst.problems(phrase, found)
+
+
+def _bad_condition(item: object) -> QueryError:
+    return QueryError(
+        "CONDITION",
+        "on must be a SQL condition, a @th.predicate function, or a list of them, "
+        f"not {item!r}" + ("; mark the function with @th.predicate" if callable(item) else ""),
+    )
+
+
+def _predicate_problems(predicate: Predicate, streams: Sequence[Stream]) -> list[QueryError]:
+    aliases = {stream.alias.casefold(): stream.alias for stream in streams}
+    named = [alias for alias, _ in predicate.columns]
+    listed = ", ".join(aliases.values())
+    problems = [
+        QueryError(
+            "UNKNOWN_ALIAS", f"predicate {predicate.name} names {alias!r}, which is not one of {listed}"
+        )
+        for alias in named
+        if alias.casefold() not in aliases
+    ]
+    missing = [
+        alias for folded, alias in aliases.items() if folded not in {name.casefold() for name in named}
+    ]
+    if missing and not problems:
+        problems.append(
+            QueryError(
+                "PREDICATE_COLUMNS",
+                f"predicate {predicate.name} names no column of {', '.join(missing)}; "
+                "a predicate over one stream is a filter: put it before the join",
+            )
+        )
+    return problems

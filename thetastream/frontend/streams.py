@@ -1,0 +1,117 @@
+"""The streams of a join: what they are called, what kind they are, which column is their event time."""
+
+import re
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from thetastream.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.plan.query import Stream
+from thetastream.spark.catalyst import Catalyst
+from thetastream.windows import Within
+
+MARK = "spark.watermarkDelayMs"
+
+
+def check_streams(streams: Mapping[str, DataFrame]) -> None:
+    """Raise unless these are two DataFrames of one kind under two good names."""
+    if not isinstance(streams, Mapping) or not streams:
+        raise QueryError(
+            "STREAMS", f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {streams!r}'
+        )
+    problems: list[ThetastreamError] = []
+    if len(streams) != 2:
+        problems.append(
+            QueryError(
+                "STREAM_COUNT",
+                f"a join takes two streams for now, not {len(streams)} ({', '.join(map(str, streams))}); "
+                "join two, then join the result with the next",
+            )
+        )
+    for alias, frame in streams.items():
+        if not isinstance(alias, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", alias):
+            problems.append(
+                QueryError("INVALID_ALIAS", f"an alias must be a plain identifier, not {alias!r}")
+            )
+        if not hasattr(frame, "sparkSession") or not hasattr(frame, "isStreaming"):
+            problems.append(
+                QueryError(
+                    "STREAMS", f"stream {alias!r} must be a Spark DataFrame, not {type(frame).__name__}"
+                )
+            )
+    raise_problems(problems)
+    if len({alias.casefold() for alias in streams}) < len(streams):
+        raise QueryError("DUPLICATE_ALIAS", f"aliases ignore case, so {' and '.join(streams)} are one")
+    kinds = {alias: "streaming" if frame.isStreaming else "batch" for alias, frame in streams.items()}
+    if len(set(kinds.values())) > 1:
+        listed = ", ".join(f"{alias} is {kind}" for alias, kind in kinds.items())
+        raise QueryError(
+            "MIXED_INPUTS",
+            f"all inputs must be streaming or all batch, but {listed}; "
+            "join a stream with a table by Spark's own join, or read the table as a stream",
+        )
+
+
+def duplicates(alias: str, schema: StructType, is_case_sensitive: bool) -> list[QueryError]:
+    """Columns whose name is another's too."""
+    seen: dict[str, str] = {}
+    problems = []
+    for name in schema.names:
+        folded = name if is_case_sensitive else name.casefold()
+        if folded in seen:
+            problems.append(
+                QueryError(
+                    "DUPLICATE_COLUMN",
+                    f"stream {alias!r} has the column {name!r} twice: the name is ambiguous; rename one",
+                )
+            )
+        seen[folded] = name
+    return problems
+
+
+def with_event_time(
+    stream: Stream,
+    schema: StructType,
+    asked: str | Mapping[str, str] | None,
+    within: Within,
+    catalyst: Catalyst,
+    problems: list[ThetastreamError],
+) -> Stream:
+    """The stream with its event-time column, if it has one that can be known."""
+    marked = [field.name for field in schema.fields if MARK in (field.metadata or {})]
+    column, origin = (marked[0], "watermark") if marked else (None, "watermark")
+    if len(marked) > 1:
+        problems.append(
+            QueryError(
+                "AMBIGUOUS_EVENT_TIME",
+                f"stream {stream.alias!r} has a watermark on {' and '.join(marked)}; drop one",
+            )
+        )
+    wanted = asked.get(stream.alias) if isinstance(asked, Mapping) else asked
+    if wanted is not None and not (stream.is_streaming and marked):
+        column, origin = stream.find(wanted, catalyst.is_case_sensitive), "event_time="
+        if column is None or stream.is_streaming:
+            problems.append(_bad_event_time(stream, wanted, column))
+    elif wanted is not None and stream.find(wanted, catalyst.is_case_sensitive) != column:
+        problems.append(_bad_event_time(stream, wanted, column))
+    if column is None and not stream.is_streaming and within is not None:
+        # Spark takes the mark of withWatermark off a batch DataFrame; one timestamp column says as much.
+        stamps = [name for name, type_ in stream.types if type_ in ("timestamp", "timestamp_ntz")]
+        if len(stamps) == 1:
+            column, origin = stamps[0], "only timestamp"
+    return Stream(stream.alias, stream.types, stream.carried, column, stream.is_streaming, origin)
+
+
+def _bad_event_time(stream: Stream, wanted: str, column: str | None) -> QueryError:
+    if not stream.is_streaming:
+        return QueryError(
+            "UNKNOWN_COLUMN",
+            f"event_time names {wanted!r}, but stream {stream.alias!r} has the columns "
+            + ", ".join(name for name, _ in stream.types),
+        )
+    return QueryError(
+        "EVENT_TIME",
+        f"event_time names {wanted!r}, but the event time of a stream is the column of its watermark "
+        f'({column or "it has none"}); call .withWatermark("{wanted}", "delay") on {stream.alias}',
+    )

@@ -1,0 +1,55 @@
+"""What conjuncts become: filters, equalities, orderings, bands, a window, residuals."""
+
+from dataclasses import dataclass, field
+
+from thetastream.plan.side_keys import SideKeys
+
+
+@dataclass(frozen=True)
+class Note:
+    """What became of a conjunct, and why; for explain."""
+
+    text: str
+    became: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """``LEFT.keys[left] op RIGHT.keys[right] + delta``, op one of < <= > >=."""
+
+    left: int
+    op: str
+    right: int
+    delta: int
+    conjunct: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Band:
+    """``|LEFT.keys[left] - RIGHT.keys[right]| <= delta``."""
+
+    left: int
+    right: int
+    delta: int | float
+    text: str
+
+
+@dataclass
+class Rewritten:
+    """All conjuncts, sorted by what they became."""
+
+    keys: tuple[SideKeys, SideKeys]
+    filters: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    equalities: list[tuple[int, int, str]] = field(default_factory=list)
+    orderings: list[Ordering] = field(default_factory=list)
+    bands: list[Band] = field(default_factory=list)
+    window: tuple[int | None, int | None] = (None, None)
+    """Bounds of left.ts - right.ts in microseconds."""
+    same: list[tuple[str, str]] = field(default_factory=list)
+    """Block columns that must be the same, left and right."""
+    residual: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    ties: bool = False
+    """Whether some conjunct reads both streams."""
