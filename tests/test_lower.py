@@ -3,6 +3,7 @@
 import warnings
 
 import pytest
+from pyspark.sql import functions as F
 
 import thetastream as th
 from thetastream.condition import TIME, Bound, Dimension, Domain
@@ -144,6 +145,15 @@ def test_long_integers_are_added_by_catalyst(plan):
     """64 bits would not hold the sum; Spark's own overflow is an error."""
     assert plan("a.id + 1 = b.id").physical.sides[0].computed == (("k0", "a.id + 1"),)
     assert plan("a.qty + 2000000000000000000 = b.id").physical.sides[0].computed != ()
+
+
+def test_a_watermark_on_a_struct_is_no_event_time(spark, streams):
+    counts = streams["a"].groupBy(F.window("ts", "5 minutes"), "id").count()
+    joined = {"a": counts, "b": streams["b"]}
+    physical = th.plan(joined, on="a.id = b.id AND a.count > b.qty").physical
+    assert physical.condition.sides[0].time is None
+    with pytest.raises(th.QueryError, match="EVENT_TIME_TYPE"):
+        th.plan(joined, on="a.id = b.id", within="5 minutes")
 
 
 def test_a_constant_string_is_a_boolean(plan):

@@ -100,6 +100,9 @@ def with_event_time(
         stamps = [name for name, type_ in stream.types if type_ in ("timestamp", "timestamp_ntz")]
         if len(stamps) == 1:
             column, origin = stamps[0], "only timestamp"
+    if column is not None and within is None and stream.type_of(column) not in ("timestamp", "timestamp_ntz"):
+        # The mark is on a struct behind Spark's window(): no instant, and none is asked for.
+        column = None
     return Stream(stream.alias, stream.types, stream.carried, column, stream.is_streaming, origin)
 
 
