@@ -305,7 +305,6 @@ LEGACY = [
 ]
 
 
-@pytest.mark.slow
 def test_conditions(spark: SparkSession, mode: str) -> None:
     a, b = frames(spark)
     if mode == "ansi":
@@ -315,13 +314,11 @@ def test_conditions(spark: SparkSession, mode: str) -> None:
         agree(a, b, CASTS + LEGACY + INDEXABLE[:7], model=th.Biclique(1))
 
 
-@pytest.mark.slow
 def test_a_frame_joins_itself(spark: SparkSession) -> None:
     a, _ = frames(spark)
     agree(a, a, ["a.x < b.x", "a.id = b.id", "a.d >= b.d AND a.s = b.s"])
 
 
-@pytest.mark.slow
 def test_names_that_need_quotes(spark: SparkSession) -> None:
     columns = {
         name: ("int", ["1", "2", "3"])
@@ -362,7 +359,6 @@ def readable(alias: str, name: str, kind: str) -> Column:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("is_streaming", [False, True], ids=["batch", "streaming"])
 @pytest.mark.parametrize("is_nested", [False, True], ids=["flat", "nested"])
 def test_every_type_travels(spark: SparkSession, tmp_path: Path, is_streaming: bool, is_nested: bool) -> None:
@@ -430,7 +426,6 @@ def test_predicates(spark: SparkSession, tmp_path: Path) -> None:
     assert not differences(texts, split(rows, 3), truths(a, b, texts))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("predicate", "says"),
     [
@@ -527,7 +522,6 @@ def stream_truth(
     assert set(counted.values()) == {len(gone[0]) + len(gone[1])}
 
 
-@pytest.mark.slow
 def test_windows_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     ten = window("-10 MINUTES", "10 MINUTES")
     uneven = window("-10 MINUTES", "1 MINUTE")
@@ -564,7 +558,6 @@ def test_windows_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
 def test_index_shapes_agree_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     on = "a.k = b.k AND abs(a.v - b.v) <= 3 AND a.v BETWEEN b.v - 2 AND b.v + 4"
     text = f"{on} AND {window('-10 MINUTES', '10 MINUTES')}"
@@ -576,7 +569,6 @@ def test_index_shapes_agree_on_streams(spark: SparkSession, tmp_path: Path) -> N
     stream_truth(spark, joins, tmp_path)
 
 
-@pytest.mark.slow
 def test_days_of_23_hours(spark: SparkSession, tmp_path: Path) -> None:
     """Day-long bounds on event time where the clock changes."""
     with configured(spark, {"spark.sql.session.timeZone": ZONE}):
@@ -649,8 +641,7 @@ def condition(draw: st.DrawFn) -> str:
     return text
 
 
-@pytest.mark.slow
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(condition(), min_size=8, max_size=8, unique=True), units=st.sampled_from([1, (2, 3)]))
 def test_random_conditions(spark: SparkSession, texts: list[str], units: Any) -> None:
     with configured(spark, {"spark.sql.session.timeZone": ZONE}):
