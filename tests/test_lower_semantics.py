@@ -187,3 +187,12 @@ def test_bands_of_types(spark, ansi, type_, g_type, limits):
     for limit in limits:
         for text in (f"abs(a.f - b.g) <= {limit}", f"{limit} > abs(b.g - a.f)"):
             agree(a, b, text)
+
+
+def test_an_outlier_whose_bound_overflows_stops_nothing(spark):
+    a = spark.sql("SELECT * FROM VALUES (0, 1, 1), (1, 2, 2), (2, 5, 7) AS t(id, x, k)")
+    b = spark.sql(
+        "SELECT * FROM VALUES (0, 2147483647, 1), (1, 1, 2), (2, CAST(NULL AS INT), 3) AS t(id, x, k)"
+    )
+    agree(a, b, "a.x BETWEEN b.x - 10 AND b.x + 10")
+    agree(a, b, "a.k = b.k + 5 AND a.x >= b.x + 1")

@@ -58,7 +58,7 @@ def _widest(rows: Int64s, width: Width | None) -> float:
         return 0
     lower, upper = rows[:, width.lower], rows[:, width.upper]
     if width.domain in (Domain.FLOAT, Domain.WIDE_DECIMAL):
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             widest = float(np.max(decode_floats(upper) - decode_floats(lower)))
         # Rounded up: a width rounded down would hide intervals that just reach the probe.
         return float(np.nextafter(widest, np.inf)) if np.isfinite(widest) else np.inf

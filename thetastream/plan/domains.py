@@ -84,6 +84,15 @@ def cast(text: str, type_: str, common: str) -> str:
     return text if type_ == common else f"CAST(({text}) AS {common.upper()})"
 
 
+def quoted(name: str) -> str:
+    """A name as SQL.
+
+    >>> quoted("we`ird")
+    '`we``ird`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
 def key_sql(text: str, type_: str, common: str) -> str:
     """SQL of a key column: the common type, in a form that mapInArrow carries.
 

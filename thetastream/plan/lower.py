@@ -26,6 +26,7 @@ from thetastream.condition import (
 from thetastream.errors import QueryError, raise_problems
 from thetastream.index import REGISTRY
 from thetastream.joiner.chain import joinable_us
+from thetastream.plan.domains import quoted
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.query import CrossJoinWarning, Query, Resolver, Stream
 from thetastream.plan.rewrite import rewrite
@@ -222,15 +223,6 @@ def _side_plan(rewritten: Rewritten, side: Side, window: Dimension | None) -> Si
         computed=tuple((column, text) for text, column in keys.computed.items()),
         carried=stream.carried,
     )
-
-
-def quoted(name: str) -> str:
-    """A name as SQL.
-
-    >>> quoted("we`ird")
-    '`we``ird`'
-    """
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _predicates(query: Query, resolver: Resolver) -> tuple[PythonPredicate, ...]:

@@ -1,10 +1,9 @@
 """A column plus a constant: a key that the unit computes itself, so that it need not travel.
 
 NumPy adds as Spark does: doubles by IEEE 754, integers exactly. Integers are columns of at most 32 bits
-plus a constant of at most 60, so that 64 bits hold every sum and difference of sums. Spark raises where
-the sum leaves its own type; so does the filter ``(expression) IS NOT NULL`` before the join, if the
-column may be NULL. Where it may not, Catalyst leaves the filter out, and a sum beyond the type compares
-as the number it is.
+plus a constant of at most 60, so that 64 bits hold every sum and difference of sums. Where Spark in ANSI
+mode raises, because the sum leaves its own type, the number is compared as it is: one outlier must not
+stop a stream for good, and Spark's own join does not even compute a sum that it need not look at.
 """
 
 from dataclasses import dataclass

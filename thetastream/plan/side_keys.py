@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from thetastream.condition import Domain, Key
-from thetastream.plan.domains import cast, is_integral, is_same_key, key_sql
+from thetastream.plan.domains import cast, is_integral, is_same_key, key_sql, quoted
 from thetastream.plan.event_time import column_of
 from thetastream.plan.query import Resolver, Stream
 from thetastream.plan.shifted import Shifted, shifted_column
@@ -27,10 +27,10 @@ class SideKeys:
         if column is not None and is_same_key(type_, common):
             self._require(phrase.text)
             return self._position(column, domain)
-        self._require(cast(phrase.text, type_, common))
         shifted = self._shifted(phrase, type_, common)
         if shifted is not None:
             return self._position(self._payload(shifted.column), domain, shifted.by)
+        self._require(cast(phrase.text, type_, common))
         return self._position(self._compute(key_sql(phrase.text, type_, common)), domain)
 
     def add_with_delta(self, phrase: Phrase, type_: str, common: str, domain: Domain) -> tuple[int, int]:
@@ -38,7 +38,6 @@ class SideKeys:
         shifted = self._shifted(phrase, type_, common) if domain is Domain.INT else None
         if shifted is None:
             return self.add(phrase, type_, common, domain), 0
-        self._require(cast(phrase.text, type_, common))
         return self._position(self._payload(shifted.column), domain), int(shifted.by)
 
     def add_sql(self, text: str, value: str, domain: Domain) -> int:
@@ -64,7 +63,10 @@ class SideKeys:
         # The sum must be rounded as Spark rounds it: in the type that is compared.
         if is_integral(type_) != is_integral(common) or not is_same_key(type_, common):
             return None
-        return shifted_column(phrase, type_, self.stream, self.resolver)
+        shifted = shifted_column(phrase, type_, self.stream, self.resolver)
+        if shifted is not None:
+            self._require(f"{quoted(self.stream.alias)}.{quoted(shifted.column)}")
+        return shifted
 
     def _position(self, column: str, domain: Domain, offset: int | float = 0) -> int:
         key = Key(column, domain, offset)

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from thetastream.errors import QueryError
-from thetastream.plan.lower import quoted
+from thetastream.plan.domains import quoted
 from thetastream.plan.physical import Carried
 
 
