@@ -22,6 +22,7 @@ from thetastream.blocks import HASH_COLUMN, concat, gather, nullable, pack, rout
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.unit import Inbox, Unit, UnitSpec
 from thetastream.models.base import Model
+from thetastream.plan.domains import quoted
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.spark import metrics
 from thetastream.spark.emit import BLOCK, COUNTERS, BlockEmitter, FlatEmitter, result_batch, unpack_blocks
@@ -72,10 +73,11 @@ def build(
         schema = StructType([*columns, StructField(COUNTERS, StringType())])
         arrow = to_arrow_schema(schema, timezone=zone)
         is_flat = all(carried.is_flat for side in plan.sides for carried in side.carried)
+        query = fingerprint(plan, model)
         spec = ProcessorSpec(
             unit,
             {key: number for number, key in enumerate(unit_keys(model.n_units))},
-            fingerprint(plan, model),
+            query,
             FlatEmitter(arrow) if is_flat else BlockEmitter(arrow),
             cache_folder,
         )
@@ -86,7 +88,7 @@ def build(
         )
         if not is_flat:
             results = results.mapInArrow(unpack_blocks, schema)
-        results = metrics.observe(results, digest(fingerprint(plan, model)), join_id)
+        results = metrics.observe(results, digest(query), join_id)
     else:
         step = _batch_units(unit, to_arrow_schema(columns, timezone=zone))
         results = together.repartition(F.col("unit")).mapInArrow(step, columns)
@@ -126,9 +128,7 @@ def _blocks(
     plan: SidePlan, stream: DataFrame, needs_hash: bool, router: Callable[[Batches], Batches]
 ) -> DataFrame:
     """Filter, compute keys, route: one row per destination block."""
-    nested = stream.select(
-        F.struct(*(F.col(f"`{name.replace('`', '``')}`") for name in stream.columns)).alias(plan.alias)
-    )
+    nested = stream.select(F.struct(*(F.col(quoted(name)) for name in stream.columns)).alias(plan.alias))
     for text in plan.filters:
         nested = nested.where(F.expr(text))
     columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
@@ -152,9 +152,8 @@ def _router(side: Side, model: Model, join_id: str) -> Callable[[Batches], Batch
         settle()
         for batch in gather(batches):
             packed: dict[int, bytes] = {}
-            routes = list(
-                route(model, side, nullable(batch))
-            )  # keeps every block alive, so that id() names it
+            # A list keeps every block alive, so that id() names it.
+            routes = list(route(model, side, nullable(batch)))
             for unit, role, block in routes:
                 # A block that goes to several units is packed once.
                 data = packed.get(id(block))
