@@ -103,8 +103,7 @@ def main() -> int:
         text = rate.markdown(found)
     else:
         made = tasks(arguments)
-        prefix = min(made[0].warmup + 2, made[0].shape.epochs)
-        found = harness.compare(made, arguments.repeat, prefix, arguments.timeout, announce)
+        found = harness.compare(made, arguments.repeat, arguments.timeout, announce)
         text = report.markdown(found)
     print(text)
     if arguments.json:

@@ -1,9 +1,9 @@
-"""The number of results that every engine must reach, from DuckDB, on a prefix of the streams.
+"""The number of results that every engine must reach in every epoch, from DuckDB.
 
-Within one epoch all pairs of the prefix are out: results of epochs 0..k-1, added up, equal the join
-of the first k files of both streams. The count is made file by file, each left file against the
-right files that its window can touch (DuckDB's plain plan is quadratic in the length of its input),
-and kept beside the data.
+A pair is out in the epoch of its later tuple: epoch k gives its own left file against all right files
+the window reaches back to, and those of the left stream before against its own right file. DuckDB
+counts them file by file (its plain plan is quadratic in the length of its input); the counts are
+kept beside the data.
 """
 
 import json
@@ -14,35 +14,41 @@ from bench.data import Shape
 from bench.engines.duckdb_batch import connect, select
 
 
-def expected(shape: Shape, epochs: int, announce: Callable[[str], None] = lambda _: None) -> int:
-    """Results of the first ``epochs`` epochs."""
-    path = shape.folder / f"expected-w{shape.window}.json"
-    known: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
-    if str(epochs) not in known:
-        announce(f"DuckDB counts the results of the first {epochs} epochs")
-        known[str(epochs)] = _count(shape, epochs)
+def expected(shape: Shape, epochs: int, announce: Callable[[str], None] = lambda _: None) -> list[int]:
+    """Results of each of the first ``epochs`` epochs."""
+    path = shape.folder / f"expected-by-epoch-w{shape.window}.json"
+    known: list[int] = json.loads(path.read_text()) if path.exists() else []
+    if len(known) < epochs:
+        announce(f"DuckDB counts the results of epochs {len(known)} to {epochs - 1}")
+        known += [_count(shape, epoch) for epoch in range(len(known), epochs)]
         path.write_text(json.dumps(known))
-    return known[str(epochs)]
+    return known[:epochs]
 
 
-def _count(shape: Shape, epochs: int) -> int:
+def _count(shape: Shape, epoch: int) -> int:
     reach = -(-shape.window // shape.epoch)
-    connection = connect()
-    total = 0
-    for epoch in range(epochs):
-        touched = range(max(0, epoch - reach), min(epochs, epoch + reach + 1))
-        files = ([shape.file(0, epoch)], [shape.file(1, other) for other in touched])
-        sql = select(shape, "count(*)", files, is_bucketed=shape.workload == "handshake")
-        row = connection.execute(sql).fetchone()
-        assert row is not None
-        total += int(row[0])
-    return total
+    before = range(max(0, epoch - reach), epoch)
+    return _pairs(shape, [epoch], [*before, epoch]) + _pairs(shape, [*before], [epoch])
 
 
-def verify(shape: Shape, prefix: int, result: dict[str, Any]) -> dict[str, Any]:
-    """Compare a run with DuckDB's count: ``{"epochs", "expected", "found", "is_equal"}``."""
-    epochs = result.get("input_epochs", prefix)
-    by_epoch = result.get("results_by_epoch", [result.get("results")])
-    found = sum(by_epoch[:epochs])
-    wanted = expected(shape, epochs)
-    return {"epochs": epochs, "expected": wanted, "found": found, "is_equal": found == wanted}
+def _pairs(shape: Shape, left: list[int], right: list[int]) -> int:
+    if not left:
+        return 0
+    files = ([shape.file(0, epoch) for epoch in left], [shape.file(1, epoch) for epoch in right])
+    sql = select(shape, "count(*)", files, is_bucketed=shape.workload == "handshake")
+    row = connect().execute(sql).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def verify(
+    shape: Shape, result: dict[str, Any], announce: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
+    """Compare a run with DuckDB's counts: ``{"epochs", "expected", "found", "is_equal"}``."""
+    found = result.get("results_by_epoch")
+    if found is None:
+        epochs, found = result["input_epochs"], [result["results"]]
+        wanted = [sum(expected(shape, epochs, announce))]
+    else:
+        epochs, wanted = len(found), expected(shape, len(found), announce)
+    return {"epochs": epochs, "expected": sum(wanted), "found": sum(found), "is_equal": found == wanted}

@@ -57,7 +57,6 @@ def run_once(task: Task, timeout_seconds: float) -> dict[str, Any]:
 def compare(
     tasks: list[Task],
     repeat: int,
-    prefix: int,
     timeout_seconds: float,
     announce: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def compare(
             announce(f"run {turn + 1} of {repeat}: {task.engine}")
             result = run_once(task, timeout_seconds)
             if is_measured(result):
-                result["check"] = verify(shape, prefix, result)
+                result["check"] = verify(shape, result, announce)
             runs[task.engine].append(result)
             announce(f"  {summary_line(result)}")
     engines = {engine: summarise(found) for engine, found in runs.items()}
