@@ -107,7 +107,6 @@ def test_streams(spark, streams):
     table = spark.range(3).selectExpr("id AS y", "timestamp_micros(id) AS ts")
     cases = [
         ({"a": a}, "STREAM_COUNT"),
-        ({"a": a, "b": b, "c": a}, "STREAM_COUNT"),
         ({}, "STREAMS"),
         ([a, b], "STREAMS"),
         ({"a": a, "b": "b"}, "STREAMS"),

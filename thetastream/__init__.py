@@ -1,6 +1,8 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
-from thetastream.api import JoinPlan, join, plan
+from thetastream.api import join, plan
+from thetastream.binary import JoinPlan
+from thetastream.cascade import CascadePlan
 from thetastream.errors import (
     InvalidQuery,
     PredicateError,
@@ -15,12 +17,14 @@ from thetastream.predicate import predicate
 from thetastream.spark.arrival import by_arrival
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import configure, local_session
+from thetastream.sql import sql
 from thetastream.windows import Rows
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Biclique",
+    "CascadePlan",
     "CrossJoinWarning",
     "InvalidQuery",
     "JoinPlan",
@@ -37,4 +41,5 @@ __all__ = [
     "metrics",
     "plan",
     "predicate",
+    "sql",
 ]

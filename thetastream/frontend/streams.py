@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.plan.query import Stream
+from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
 from thetastream.windows import Within
 
@@ -15,18 +16,18 @@ MARK = "spark.watermarkDelayMs"
 
 
 def check_streams(streams: Mapping[str, DataFrame]) -> None:
-    """Raise unless these are two DataFrames of one kind under two good names."""
+    """Raise unless these are DataFrames of one kind, two or more, under good names."""
     if not isinstance(streams, Mapping) or not streams:
         raise QueryError(
             "STREAMS", f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {streams!r}'
         )
     problems: list[ThetastreamError] = []
-    if len(streams) != 2:
+    if len(streams) < 2:
         problems.append(
             QueryError(
                 "STREAM_COUNT",
-                f"a join takes two streams for now, not {len(streams)} ({', '.join(map(str, streams))}); "
-                "join two, then join the result with the next",
+                f"a join takes two streams or more, not one ({', '.join(map(str, streams))}); "
+                "for a self-join give the stream twice, under two aliases",
             )
         )
     for alias, frame in streams.items():
@@ -42,7 +43,7 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
             )
     raise_problems(problems)
     if len({alias.casefold() for alias in streams}) < len(streams):
-        raise QueryError("DUPLICATE_ALIAS", f"aliases ignore case, so {' and '.join(streams)} are one")
+        raise QueryError("DUPLICATE_ALIAS", f"aliases ignore case, so two of {', '.join(streams)} are one")
     kinds = {alias: "streaming" if frame.isStreaming else "batch" for alias, frame in streams.items()}
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{alias} is {kind}" for alias, kind in kinds.items())
@@ -53,7 +54,31 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
         )
 
 
-def duplicates(alias: str, schema: StructType, is_case_sensitive: bool) -> list[QueryError]:
+def read_streams(
+    streams: Mapping[str, DataFrame], within: Within, event_time: str | Mapping[str, str] | None
+) -> tuple[Catalyst, list[Stream], list[ThetastreamError]]:
+    """The streams, their resolver, and what is wrong with them but lets the rest be read."""
+    check_streams(streams)
+    spark = next(iter(streams.values())).sparkSession
+    problems: list[ThetastreamError] = []
+    schemas = {alias: frame.schema for alias, frame in streams.items()}
+    is_case_sensitive = (spark.conf.get("spark.sql.caseSensitive") or "").lower() == "true"
+    for alias, schema in schemas.items():
+        problems += _duplicates(alias, schema, is_case_sensitive)
+    raise_problems(problems)
+    catalyst = Catalyst(spark, schemas)
+    inputs: list[Stream] = []
+    for alias, frame in streams.items():
+        taken = sum(len(stream.carried) for stream in inputs)
+        carried, unsupported = carry(alias, schemas[alias], taken)
+        problems += unsupported
+        types = tuple((field.name, field.dataType.simpleString()) for field in schemas[alias].fields)
+        stream = Stream(alias, types, carried, is_streaming=frame.isStreaming)
+        inputs.append(_with_event_time(stream, schemas[alias], event_time, within, catalyst, problems))
+    return catalyst, inputs, problems
+
+
+def _duplicates(alias: str, schema: StructType, is_case_sensitive: bool) -> list[QueryError]:
     """Columns whose name is another's too."""
     seen: dict[str, str] = {}
     problems = []
@@ -70,7 +95,7 @@ def duplicates(alias: str, schema: StructType, is_case_sensitive: bool) -> list[
     return problems
 
 
-def with_event_time(
+def _with_event_time(
     stream: Stream,
     schema: StructType,
     asked: str | Mapping[str, str] | None,

@@ -11,8 +11,8 @@ from thetastream.windows import Rows, Within
 
 def read_window(
     within: Within, streams: Sequence[Stream], catalyst: Catalyst, problems: list[ThetastreamError]
-) -> tuple[int, int] | None:
-    """``within`` in microseconds, left and right; None for the full history."""
+) -> tuple[int, ...] | None:
+    """``within`` in microseconds, stream by stream; None for the full history."""
     if within is None:
         return None
     if isinstance(within, Rows):
@@ -53,4 +53,4 @@ def read_window(
         except QueryError as problem:
             if str(problem) not in map(str, problems):
                 problems.append(problem)
-    return (spans[0], spans[1]) if len(spans) == 2 else None
+    return tuple(spans) if len(spans) == len(streams) else None

@@ -81,6 +81,44 @@ def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callab
     return parse(text)
 
 
+def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str], str]) -> str:
+    """The phrase's text with every ``alias.column`` of the aliases ``moved`` written as ``into`` says.
+
+    Parameters
+    ----------
+    moved : mapping of folded alias to alias
+    into : callable
+        (alias, column) -> SQL.
+
+    Raises
+    ------
+    QueryError
+        WHOLE_STREAM if an alias stands without a column.
+
+    Examples
+    --------
+    >>> relocate(parse("A.x + b.y > f(a.`z z`)"), {"a": "a"}, lambda alias, column: f"t.`{alias}__{column}`")
+    't.`a__x` + b.y > f(t.`a__z z`)'
+    """
+    text, base = phrase.text, phrase.tokens[0].start
+    splices = []
+    tokens = phrase.tokens
+    for n, token in _free_names(phrase):
+        alias = moved.get(token.name.casefold())
+        if alias is None or _is_keyword_here(phrase, n):
+            continue
+        if n + 2 >= len(tokens) or tokens[n + 1].text != "." or tokens[n + 2].kind != "FIELD":
+            raise QueryError(
+                "WHOLE_STREAM",
+                f"{token.text!r} stands for a whole stream in {phrase.text!r}; "
+                "a join of three and more needs its columns, one by one",
+            )
+        splices.append((token.start - base, tokens[n + 2].end - base, into(alias, tokens[n + 2].name)))
+    for start, end, written in reversed(splices):
+        text = text[:start] + written + text[end:]
+    return text
+
+
 def refuse(phrase: Phrase) -> Iterator[QueryError]:
     """What Catalyst would let pass and a stream cannot answer: subqueries, the clock, chance.
 

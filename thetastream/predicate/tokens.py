@@ -1,4 +1,4 @@
-"""Condition text as phrases: runs of tokens that keep their place in the text.
+"""SQL text as phrases: runs of tokens that keep their place in the text.
 
 The tokenizer only finds structure (what is a string, a comment, a bracket, a keyword). SQL is never
 written anew: the text of a phrase is a slice of what the user wrote, and Catalyst reads that.
@@ -48,7 +48,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A slice of the condition that is a balanced run of tokens."""
+    """A slice of the text that is a balanced run of tokens."""
 
     source: str
     tokens: tuple[Token, ...]
@@ -104,17 +104,25 @@ def parse(text: str) -> Phrase:
     Raises
     ------
     QueryError
-        SYNTAX with a position: a bracket or a quote without its partner, an empty condition.
+        SYNTAX with a place: a bracket or a quote without its partner, an empty condition.
 
     Examples
     --------
     >>> [token.kind for token in parse("a.x > 1 -- AND more")]
     ['VAR', 'DOT', 'FIELD', 'GT', 'NUMBER']
     """
+    phrase = tokenize(text)
+    if not phrase:
+        raise QueryError("SYNTAX", f'the condition is empty: {text!r}; write on="true" for a cross join')
+    return phrase
+
+
+def tokenize(text: str) -> Phrase:
+    """Tokens of any SQL text; raises SYNTAX as ``parse`` does, but not for an empty text."""
     try:
         raw = Spark().tokenize(text)
     except TokenError as error:
-        raise QueryError("SYNTAX", f"{str(error).splitlines()[0]}, in the condition {text!r}") from None
+        raise QueryError("SYNTAX", f"{str(error).splitlines()[0]}, in {text!r}") from None
     tokens: list[Token] = []
     opened: list[tuple[str, int]] = []
     for item in raw:
@@ -133,21 +141,30 @@ def parse(text: str) -> Phrase:
         tokens.append(Token(kind, written, item.start, end, depth))
     if opened:
         expected, start = opened[-1]
-        raise _misplaced(text, start, f"{text[start : start + 4].split()[0]!r} has no matching {expected!r}")
-    if not tokens:
-        raise QueryError("SYNTAX", f'the condition is empty: {text!r}; write on="true" for a cross join')
+        raise pointed(text, start, f"{text[start : start + 4].split()[0]!r} has no matching {expected!r}")
     return Phrase(text, tuple(tokens))
 
 
 def _close(text: str, opened: list[tuple[str, int]], written: str, start: int) -> None:
     if not opened:
-        raise _misplaced(text, start, f"{written!r} closes nothing")
+        raise pointed(text, start, f"{written!r} closes nothing")
     expected, _ = opened.pop()
     if written != expected:
-        raise _misplaced(text, start, f"{written!r} stands where {expected!r} is due")
+        raise pointed(text, start, f"{written!r} stands where {expected!r} is due")
 
 
-def _misplaced(text: str, start: int, what: str) -> QueryError:
-    line = text.count("\n", 0, start) + 1
-    column = start - (text.rfind("\n", 0, start) + 1) + 1
-    return QueryError("SYNTAX", f"{what} at line {line}, column {column} of the condition {text!r}")
+def pointed(text: str, start: int, what: str, condition: str = "SYNTAX") -> QueryError:
+    """An error that says where in the text it is, with a caret under the place.
+
+    >>> print(pointed("a.x >\\n (b.y", 7, "'(' has no matching ')'"))
+    [SYNTAX] '(' has no matching ')' at line 2, column 2:
+       (b.y
+       ^
+    """
+    lines = text.split("\n")
+    before = text[:start].split("\n")
+    line, column = len(before), len(before[-1]) + 1
+    shown = lines[line - 1]
+    # A tab stays a tab in the caret's line, so that both lines are cut the same.
+    blank = "".join("\t" if character == "\t" else " " for character in before[-1])
+    return QueryError(condition, f"{what} at line {line}, column {column}:\n  {shown}\n  {blank}^")

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import reduce
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
@@ -56,7 +57,7 @@ class Catalyst:
         asked = text, tuple(aliases)
         if asked not in self._types:
             try:
-                with _unlogged():
+                with unlogged():
                     schema = self._frame(asked[1]).select(F.expr(f"({text}\n)").alias("value")).schema
                 self._types[asked] = schema[0].dataType.simpleString()
             except AnalysisException:
@@ -67,7 +68,7 @@ class Catalyst:
         """Value of an expression without columns; None if it has none that Python can hold."""
         if text not in self._constants:
             try:
-                with _unlogged():
+                with unlogged():
                     frame = self._spark.sql(f"SELECT ({text}\n) AS value")
                     type_ = frame.schema[0].dataType.simpleString()
                     self._constants[text] = Constant(type_, frame.collect()[0][0])
@@ -132,11 +133,11 @@ class Catalyst:
         return self._frames[aliases]
 
     def _refusal(self, text: str) -> QueryError | None:
-        frames = [self._frame((alias,)) for alias in self._schemas]
+        *others, last = [self._frame((alias,)) for alias in self._schemas]
         try:
-            with _unlogged():
+            with unlogged():
                 # Parenthesised: an alias behind the condition, or a second one, is then an error.
-                _ = frames[0].join(frames[1], on=F.expr(f"({text}\n)")).schema
+                _ = reduce(DataFrame.crossJoin, others).join(last, on=F.expr(f"({text}\n)")).schema
         except AnalysisException as error:
             return self._translate(text, error)
         return None
@@ -209,7 +210,7 @@ def _is_true(value: str | None) -> bool:
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
     """PySpark logs every analysis error with its Java stack; ours are questions, not failures."""
     thread = threading.get_ident()
 

@@ -1,0 +1,129 @@
+"""Joins of three streams and more against the nested loop, batch and streaming, lateness included."""
+
+import itertools
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.compute as pc
+import pytest
+
+import thetastream as th
+from thetastream.testing.streams import outcome, replay
+
+pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+
+START = datetime(2024, 3, 1, tzinfo=UTC)
+SCHEMA = "id int, x int, ts timestamp"
+SECONDS = {"a": 6, "b": 3, "c": 9}
+
+
+def rows(name, n):
+    chance = random.Random(name)
+    return [
+        (i, chance.choice([None, *range(5)]), START + timedelta(seconds=chance.randrange(n // 2)))
+        for i in range(n)
+    ]
+
+
+ROWS = {"a": rows("a", 30), "b": rows("b", 25), "c": rows("c", 20)}
+
+
+@pytest.fixture(scope="module")
+def tables(spark):
+    return {name: spark.createDataFrame(found, SCHEMA) for name, found in ROWS.items()}
+
+
+def nested_loop(inputs, holds, seconds=SECONDS):
+    found = Counter()
+    for together in itertools.product(*inputs.values()):
+        latest = max(row[2] for row in together)
+        inside = all(
+            latest - row[2] <= timedelta(seconds=seconds[alias])
+            for alias, row in zip(inputs, together, strict=True)
+        )
+        if inside and holds(*(row[1] for row in together)):
+            found[tuple(row[0] for row in together)] += 1
+    return found
+
+
+CONDITIONS = {
+    "a.x > b.x AND b.x + 1 = c.x": lambda a, b, c: None not in (a, b, c) and a > b and b + 1 == c,
+    "a.x + b.x = c.x": lambda a, b, c: None not in (a, b, c) and a + b == c,
+    "c.x BETWEEN a.x AND b.x": lambda a, b, c: None not in (a, b, c) and a <= c <= b,
+    "a.x = c.x": lambda a, b, c: None not in (a, c) and a == c,
+}
+
+
+@pytest.mark.parametrize("on", CONDITIONS)
+def test_batch(spark, tables, on):
+    plan = th.plan(tables, on=on, within={alias: f"{n} seconds" for alias, n in SECONDS.items()})
+    found = Counter((row.a.id, row.b.id, row.c.id) for row in plan.dataframe().collect())
+    assert found == nested_loop(ROWS, CONDITIONS[on])
+    assert plan.dataframe().columns == ["a", "b", "c"]
+    assert plan.dataframe().schema["a"].dataType == tables["a"].schema
+
+
+def test_the_next_stream_is_one_that_is_tied():
+    from thetastream.cascade import _order
+    from thetastream.plan.query import Stream
+
+    streams = [Stream(alias, ()) for alias in "abcd"]
+    ordered = _order(streams, [{"a", "c"}, {"c", "d"}, {"b", "d"}])
+    assert [stream.alias for stream in ordered] == ["a", "c", "d", "b"]
+
+
+def test_a_predicate_over_all_streams(spark, tables):
+    @th.predicate(a=["x"], b=["x"], c=["x"])
+    def adds_up(a, b, c):
+        return pc.equal(pc.add(a.x, b.x), c.x)
+
+    found = th.join(tables, on=[adds_up, "a.x >= b.x"], within="4 seconds").collect()
+    wanted = nested_loop(
+        ROWS, lambda a, b, c: None not in (a, b, c) and a + b == c and a >= b, dict.fromkeys("abc", 4)
+    )
+    assert Counter((row.a.id, row.b.id, row.c.id) for row in found) == wanted
+
+
+def test_four_times_the_same_frame(spark, tables):
+    c = tables["c"].limit(8)
+    found = th.join(
+        {"a": c, "b": c, "c": c, "d": c}, on="a.id < b.id AND b.id < c.id AND c.id < d.id"
+    ).collect()
+    assert len(found) == 70  # 8 choose 4
+
+
+def test_refusals(tables):
+    with pytest.raises(th.QueryError, match="WHOLE_STREAM"):
+        th.plan(
+            tables, on="a.x = b.x AND struct(a.x, b) IS NOT NULL AND c.x = 1 AND struct(a, c) IS NOT NULL"
+        )
+    with pytest.raises(th.InvalidQuery) as error:
+        th.plan(tables, on="a.q = d.x", within={"a": "1 second"}, color="red")
+    conditions = {problem.condition for problem in error.value.problems}
+    assert {"UNKNOWN_SETTING", "WINDOW_MISSING"} <= conditions
+
+
+@pytest.mark.parametrize(("on", "seed"), [(on, seed) for seed, on in enumerate(CONDITIONS)][:3])
+def test_streams_with_disorder_and_late_tuples(spark, tables, tmp_path, on, seed):
+    chance = random.Random(seed)
+    epochs, frames = {}, {}
+    for alias, found in ROWS.items():
+        ordered = sorted(found, key=lambda row: row[2] + timedelta(seconds=chance.uniform(0, 9)))
+        cut = sorted(chance.sample(range(1, len(ordered)), 3))
+        parts = [ordered[i:j] for i, j in zip([0, *cut], [*cut, None], strict=True)]
+        epochs[alias] = parts
+        ids = [[row[0] for row in part] for part in parts]
+        frames[alias] = replay(tables[alias], ids, tmp_path).withWatermark("ts", "1 second")
+    within = {alias: f"{n} seconds" for alias, n in SECONDS.items()}
+    joined = th.join(frames, on=on, within=within, model=th.Biclique(1))
+    found = outcome(joined, ["a.id", "b.id", "c.id"], tmp_path)
+
+    def timely(parts):
+        for number, part in enumerate(parts):
+            watermark = found.watermarks_ms.get(number, 0)
+            yield from (row for row in part if row[2].timestamp() * 1000 > watermark)
+
+    inputs = {alias: list(timely(parts)) for alias, parts in epochs.items()}
+    assert any(len(inputs[alias]) < len(ROWS[alias]) for alias in ROWS), "the case should have late tuples"
+    assert found.rows == nested_loop(inputs, CONDITIONS[on])

@@ -1,0 +1,99 @@
+"""The join of two streams: read, checked, planned.
+
+{ (l, r) : l in LEFT, r in RIGHT, condition(l, r) is TRUE, event times inside the window }
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from thetastream.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.frontend.condition import On, read_condition
+from thetastream.frontend.streams import read_streams
+from thetastream.frontend.window import read_window
+from thetastream.models.base import Model
+from thetastream.models.biclique import Biclique
+from thetastream.plan.explain import explain
+from thetastream.plan.lower import Lowered, lower
+from thetastream.plan.physical import PhysicalPlan
+from thetastream.plan.query import Query
+from thetastream.windows import Within
+
+_MOST_DEFAULT_UNITS = 16
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """A join that is checked and planned, and has not started."""
+
+    query: Query
+    lowered: Lowered
+    model: Model
+    model_reason: str
+    streams: tuple[DataFrame, DataFrame]
+    cache_folder: str | None = None
+
+    @property
+    def physical(self) -> PhysicalPlan:
+        """Key columns, dimensions, index shapes, residual."""
+        return self.lowered.physical
+
+    @property
+    def event_times(self) -> dict[str, str]:
+        """Event-time column by alias, of the streams that have one."""
+        return {stream.alias: stream.event_time for stream in self.query.streams if stream.event_time}
+
+    def explain(self) -> str:
+        """Every stage as text: parsed, rewritten, shaped, physical, cost."""
+        return explain(self.query, self.lowered, self.model, self.model_reason)
+
+    def dataframe(self) -> DataFrame:
+        """The joined DataFrame: one struct column per alias; streaming if the inputs are."""
+        from thetastream.spark.dataflow import build
+
+        return build(self.physical, self.model, self.streams, self.cache_folder)
+
+
+def plan_binary(
+    streams: Mapping[str, DataFrame],
+    on: On,
+    within: Within,
+    model: Model | None,
+    settings: Mapping[str, Any],
+    problems: Sequence[ThetastreamError] = (),
+) -> JoinPlan:
+    """``th.plan`` for two streams, ``settings`` complete; ``problems`` are raised with those found here."""
+    # 1. Streams.
+    catalyst, inputs, found = read_streams(streams, within, settings["event_time"])
+    problems = [*problems, *found]
+    # 2. Condition.
+    texts, phrases, predicates = read_condition(on, catalyst, inputs, problems)
+    # 3. Window and settings.
+    within_us = read_window(within, inputs, catalyst, problems)
+    archive_period_us = None
+    if settings["archive_period"] is not None:
+        try:
+            archive_period_us = catalyst.duration(settings["archive_period"], "archive_period")
+        except QueryError as problem:
+            problems.append(problem)
+    # 4. Model and session.
+    left, right = streams.values()
+    model, model_reason = (model, "as asked for") if model is not None else _default_model(left.sparkSession)
+    if inputs[0].is_streaming:
+        from thetastream.spark.session import check_session
+
+        problems += check_session(left.sparkSession, model.n_units)
+    raise_problems(problems)
+    # 5. Strategy.
+    spans = None if within_us is None else (within_us[0], within_us[1])
+    query = Query((inputs[0], inputs[1]), tuple(texts), tuple(phrases), tuple(predicates), spans)
+    lowered = lower(query, catalyst, {**settings, "archive_period_us": archive_period_us})
+    return JoinPlan(query, lowered, model, model_reason, (left, right), settings["cache_folder"])
+
+
+def _default_model(spark: Any) -> tuple[Model, str]:
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
+    per_side = max(1, min(partitions // 2, _MOST_DEFAULT_UNITS))
+    return Biclique(units=per_side), f"chosen: any condition, {partitions} shuffle partitions"

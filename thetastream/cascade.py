@@ -1,0 +1,251 @@
+"""The join of three and more streams: a left-deep pipeline of binary joins.
+
+((a JOIN b) JOIN c) JOIN d: each step joins what is joined so far, flat columns ``alias__column``, with
+one more stream. The result time T of a tuple so far is its latest event time, and carries the mark of
+the watermark on: it is later than the watermark it was found under, so the next step never finds it
+late. With windows W_i a result must have T - t_i <= W_i for every stream i; a step keeps tuples so far
+for min(W_i), and what still differs per stream is filtered behind it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from thetastream.binary import JoinPlan, plan_binary
+from thetastream.errors import ThetastreamError, raise_problems
+from thetastream.frontend.condition import On, read_condition
+from thetastream.frontend.streams import MARK, read_streams
+from thetastream.frontend.window import read_window
+from thetastream.models.base import Model
+from thetastream.plan.domains import quoted
+from thetastream.plan.query import Stream
+from thetastream.predicate import Phrase, Predicate
+from thetastream.predicate.names import references, relocate
+from thetastream.windows import Within, spell
+
+TIME = "result_time"
+
+
+@dataclass(frozen=True)
+class CascadePlan:
+    """A pipeline of binary joins that is checked and planned, and has not started."""
+
+    aliases: tuple[str, ...]
+    """In the order of the result's columns."""
+    steps: tuple[JoinPlan, ...]
+    """In the order they run."""
+    event_times: dict[str, str]
+    """Event-time column by alias, of the streams that have one."""
+    order_reason: str
+    result: DataFrame
+
+    def explain(self) -> str:
+        """The tree, then every step as ``JoinPlan.explain`` gives it."""
+        tree = self.steps[0].query.aliases[0]
+        for step in self.steps:
+            tree = f"({tree} JOIN {step.query.aliases[1]})"
+        steps = (f"== Step {n} ==\n{step.explain()}" for n, step in enumerate(self.steps, 1))
+        return "\n\n".join([f"== Pipeline ==\n{tree}\norder: {self.order_reason}", *steps])
+
+    def dataframe(self) -> DataFrame:
+        """The joined DataFrame: one struct column per alias; streaming if the inputs are."""
+        return self.result
+
+
+def plan_cascade(
+    streams: Mapping[str, DataFrame],
+    on: On,
+    within: Within,
+    model: Model | None,
+    settings: Mapping[str, Any],
+    problems: Sequence[ThetastreamError] = (),
+) -> CascadePlan:
+    """``th.plan`` for three streams and more, ``settings`` complete; ``problems`` are raised with those found here."""
+    catalyst, inputs, found = read_streams(streams, within, settings["event_time"])
+    problems = [*problems, *found]
+    _, phrases, predicates = read_condition(on, catalyst, inputs, problems)
+    spans = read_window(within, inputs, catalyst, problems)
+    raise_problems(problems)
+    reads = [(phrase, set(references(phrase, list(streams)))) for phrase in phrases]
+    calls = [(predicate, _aliases_of(predicate, inputs)) for predicate in predicates]
+    order = _order(inputs, [aliases for _, aliases in [*reads, *calls]])
+    windows = None if spans is None else dict(zip(streams, spans, strict=True))
+    event_times = {stream.alias: stream.event_time for stream in inputs if stream.event_time}
+    work = _Cascade(
+        streams, {stream.alias: stream for stream in inputs}, windows, event_times, order[0].alias
+    )
+    steps = []
+    for stream in order[1:]:
+        arrived = {*work.joined, stream.alias}
+        texts = [work.relocated(phrase) for phrase, aliases in reads if aliases <= arrived]
+        functions = [work.regrouped(predicate) for predicate, aliases in calls if aliases <= arrived]
+        reads = [(phrase, aliases) for phrase, aliases in reads if not aliases <= arrived]
+        calls = [(predicate, aliases) for predicate, aliases in calls if not aliases <= arrived]
+        steps.append(work.step(stream, [*texts, *functions] or ["true"], model, settings))
+    reason = "each next stream is the first that a conjunct ties to those before it"
+    return CascadePlan(tuple(streams), tuple(steps), event_times, reason, work.result(list(streams)))
+
+
+def _order(streams: Sequence[Stream], ties: Sequence[set[str]]) -> list[Stream]:
+    """The first stream, then again and again the first one that a conjunct ties to those taken."""
+    rest = list(streams)
+    taken = [rest.pop(0)]
+    while rest:
+        known = {stream.alias for stream in taken}
+        tied = (
+            s
+            for s in rest
+            if any(s.alias in tie and tie & known and tie <= known | {s.alias} for tie in ties)
+        )
+        chosen = next(tied, rest[0])
+        rest.remove(chosen)
+        taken.append(chosen)
+    return taken
+
+
+def _aliases_of(predicate: Predicate, streams: Sequence[Stream]) -> set[str]:
+    named = {alias.casefold() for alias, _ in predicate.columns}
+    return {stream.alias for stream in streams if stream.alias.casefold() in named}
+
+
+class _Cascade:
+    """What is joined so far, and how to take one more stream in."""
+
+    def __init__(
+        self,
+        frames: Mapping[str, DataFrame],
+        inputs: Mapping[str, Stream],
+        windows: Mapping[str, int] | None,
+        event_times: Mapping[str, str],
+        first: str,
+    ) -> None:
+        self._frames = frames
+        self._inputs = inputs
+        self._windows = windows
+        self._event_times = event_times
+        self.joined = [first]
+        self._alias = first
+        self._frame = frames[first]
+
+    @property
+    def _is_flat(self) -> bool:
+        return len(self.joined) > 1
+
+    def relocated(self, phrase: Phrase) -> str:
+        """The conjunct over the columns as they are called now."""
+        if not self._is_flat:
+            return phrase.text
+        moved = {alias.casefold(): alias for alias in self.joined}
+        return relocate(
+            phrase, moved, lambda alias, column: f"{quoted(self._alias)}.{quoted(_flat(alias, column))}"
+        )
+
+    def regrouped(self, predicate: Predicate) -> Predicate:
+        """The predicate as one over what is joined so far and the next stream."""
+        if not self._is_flat:
+            return predicate
+        inside = {alias.casefold(): alias for alias in self.joined}
+        moved, kept = [], []
+        for alias, names in predicate.columns:
+            stream = inside.get(alias.casefold())
+            if stream is None:
+                kept.append((alias, names))
+            else:
+                moved.append((alias, tuple((name, _flat(stream, name)) for name in names)))
+        together = tuple(flat for _, names in moved for _, flat in names)
+        function = Regrouped(predicate, self._alias, tuple(moved))
+        return Predicate(function, ((self._alias, together), *kept))
+
+    def step(
+        self, stream: Stream, on: list[str | Predicate], model: Model | None, settings: Mapping[str, Any]
+    ) -> JoinPlan:
+        """Join with one more stream."""
+        alias, left = stream.alias, self._alias
+        within = None
+        if self._windows is not None:
+            shortest = min(self._windows[a] for a in self.joined)
+            within = {left: spell(shortest), alias: spell(self._windows[alias])}
+        times = {a: t for a, t in ((left, self._time()), (alias, stream.event_time)) if t is not None}
+        event_time = None if stream.is_streaming else times
+        plan = plan_binary(
+            {left: self._frame, alias: self._frames[alias]},
+            on,
+            within,
+            model,
+            {**settings, "event_time": event_time},
+        )
+        self._take(plan.dataframe(), alias)
+        return plan
+
+    def _take(self, pairs: DataFrame, alias: str) -> None:
+        columns = [
+            F.col(f"{quoted(self._alias)}.{quoted(self._name(a, name))}").alias(_flat(a, name))
+            for a in self.joined
+            for name, _ in self._inputs[a].types
+        ]
+        columns += [
+            F.col(f"{quoted(alias)}.{quoted(name)}").alias(_flat(alias, name))
+            for name, _ in self._inputs[alias].types
+        ]
+        self.joined.append(alias)
+        frame = pairs.select(*columns)
+        if all(a in self._event_times for a in self.joined):
+            times = {a: F.col(quoted(_flat(a, self._event_times[a]))) for a in self.joined}
+            latest = F.greatest(*times.values())
+            if self._windows is not None:
+                for a, time in times.items():
+                    span = F.expr(f"INTERVAL '{spell(self._windows[a])}'")
+                    frame = frame.where(latest - span <= time)
+            frame = frame.withColumn(TIME, latest.alias(TIME, metadata={MARK: 0}))
+        self._frame = frame
+        taken = {name.casefold() for name in self._inputs}
+        self._alias = "_".join(self.joined)
+        while self._alias.casefold() in taken:
+            self._alias += "_"
+
+    def _time(self) -> str | None:
+        if not self._is_flat:
+            return self._event_times.get(self.joined[0])
+        return TIME if TIME in self._frame.columns else None
+
+    def _name(self, alias: str, column: str) -> str:
+        return _flat(alias, column) if self._is_flat else column
+
+    def result(self, aliases: Sequence[str]) -> DataFrame:
+        """One struct column per alias."""
+        structs = (
+            F.struct(*(F.col(quoted(_flat(a, name))).alias(name) for name, _ in self._inputs[a].types)).alias(
+                a
+            )
+            for a in aliases
+        )
+        return self._frame.select(*structs)
+
+
+def _flat(alias: str, column: str) -> str:
+    return f"{alias}__{column}"
+
+
+class Regrouped:
+    """A predicate function that finds columns of several streams in one set of columns."""
+
+    def __init__(
+        self, function: Predicate, joined: str, moved: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    ) -> None:
+        self._function = function
+        self._joined = joined
+        self._moved = moved
+        self.__qualname__ = function.name
+
+    def __call__(self, **sides: Any) -> Any:
+        """Call the function with a set of columns per stream, as it was written."""
+        together = sides.pop(self._joined)
+        apart = {
+            alias: SimpleNamespace(**{name: getattr(together, flat) for name, flat in names})
+            for alias, names in self._moved
+        }
+        return self._function(**apart, **sides)
