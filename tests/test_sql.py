@@ -238,15 +238,19 @@ def test_several_problems_are_listed_with_their_places(spark, tables):
 # Streams
 
 
-@pytest.fixture
-def streams(spark, tables, tmp_path):
+def in_order(tables, folder, delay):
     """Both tables in event-time order, four epochs each."""
     made = {}
     for name in ("r", "s"):
         ids = [row[0] for row in sorted(ROWS[name], key=lambda row: row[4])]
         epochs = [ids[n : n + 10] for n in range(0, len(ids), 10)]
-        made[name] = replay(tables[name], epochs, tmp_path).withWatermark("ts", "100 seconds")
+        made[name] = replay(tables[name], epochs, folder).withWatermark("ts", delay)
     return made
+
+
+@pytest.fixture
+def streams(tables, tmp_path):
+    return in_order(tables, tmp_path, "100 seconds")
 
 
 def run(frame, mode: str, folder) -> list[list[tuple[Any, ...]]]:
@@ -276,7 +280,8 @@ def test_streaming_select(spark, streams, duck, tmp_path):
 
 
 def test_streaming_groups_update(spark, streams, duck, tmp_path):
-    text = "SELECT ONLINE r.k, count(*) AS n, sum(s.v) AS total FROM r, s WHERE r.v > s.v WITHIN 5 seconds GROUP BY r.k"
+    text = """SELECT ONLINE r.k, count(*) AS n, sum(s.v) AS total
+              FROM r, s WHERE r.v > s.v WITHIN 5 seconds GROUP BY r.k"""
     latest = {}
     for epoch in run(th.sql(spark, text, streams), "update", tmp_path / "c"):
         latest.update({row[0]: row for row in epoch})
@@ -286,10 +291,10 @@ def test_streaming_groups_update(spark, streams, duck, tmp_path):
     assert bag(latest.values()) == bag(wanted)
 
 
-def test_streaming_groups_by_window_of_the_result_time_append(spark, streams, duck, tmp_path):
+def test_streaming_groups_by_window_of_the_result_time_append(spark, tables, duck, tmp_path):
     text = """SELECT ONLINE window(result_time, '4 seconds').start AS start, count(*) AS n
               FROM r, s WHERE r.v > s.v WITHIN 5 seconds GROUP BY window(result_time, '4 seconds')"""
-    streams = {name: frame.withWatermark("ts", "0 seconds") for name, frame in streams.items()}
+    streams = in_order(tables, tmp_path, "0 seconds")
     found = [row for epoch in run(th.sql(spark, text, streams), "append", tmp_path / "c") for row in epoch]
     wanted = duck.execute(
         "SELECT time_bucket(INTERVAL 4 SECONDS, greatest(r.ts, s.ts)), count(*) FROM r, s "

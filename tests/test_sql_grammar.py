@@ -1,5 +1,6 @@
 """Statements to clauses, without Spark: what is read, what is refused, and where the caret stands."""
 
+import contextlib
 import random
 
 import pytest
@@ -22,13 +23,17 @@ def test_every_clause():
     assert found.items.text == "R.a2, sum(S.b2) AS total"
     assert [(s.alias, s.name) for s in found.sources] == [("R", "db.events"), ("S", "s")]
     subquery = found.sources[1]
-    assert subquery.items is not None and subquery.items.text == "b1, b2 * 2 AS b2"
-    assert subquery.where is not None and subquery.where.text == "b1 > 0"
+    assert subquery.items is not None
+    assert subquery.items.text == "b1, b2 * 2 AS b2"
+    assert subquery.where is not None
+    assert subquery.where.text == "b1 > 0"
     assert subquery.inner == "x"
     assert [c.text for c in found.conditions] == ["R.a1 > S.b1 AND R.n IS DISTINCT FROM S.n"]
     assert found.within == {"R": "10 MINUTES", "S": "1 MINUTE"}
-    assert found.group_by is not None and found.group_by.text == "R.a2"
-    assert found.having is not None and found.having.text == "count(*) > 1"
+    assert found.group_by is not None
+    assert found.group_by.text == "R.a2"
+    assert found.having is not None
+    assert found.having.text == "count(*) > 1"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_windows(text, within):
 
 def test_joins_and_their_conditions():
     found = parse_statement(
-        "select online r.x from r JOIN s ON r.x > s.y INNER JOIN t AS u ON t.z = s.z CROSS JOIN v WHERE v.q > 1"
+        "select online r.x from r JOIN s ON r.x > s.y INNER JOIN t u ON t.z = s.z CROSS JOIN v WHERE v.q > 1"
     )
     assert [s.alias for s in found.sources] == ["r", "s", "u", "v"]
     assert [c.text for c in found.conditions] == ["r.x > s.y", "t.z = s.z", "v.q > 1"]
@@ -113,8 +118,9 @@ def test_refusals_point_at_their_place(text, condition, words, at):
 
 
 def test_cut_and_shuffled_statements_are_refused_by_name_or_read():
-    words = (
-        "EXPLAIN SELECT ONLINE DISTINCT R.a , sum ( S.b ) AS t FROM db.r AS R , ( SELECT b FROM s WHERE b > 0 ) S"
+    words = (  # noqa: SIM905
+        "EXPLAIN SELECT ONLINE DISTINCT R.a , sum ( S.b ) AS t FROM db.r AS R ,"
+        " ( SELECT b FROM s WHERE b > 0 ) S"
         " JOIN q ON q.x = R.x WHERE R.a > S.b AND 'x' <> `y` WITHIN R 10 MINUTES , S 1 DAY , q 2 ROWS"
         " GROUP BY R.a HAVING count ( * ) > 1 ; CASE END [ ] { } . 5L"
     ).split()
@@ -128,9 +134,7 @@ def test_cut_and_shuffled_statements_are_refused_by_name_or_read():
         for _ in range(chance.randrange(4)):
             if cut:
                 cut[chance.randrange(len(cut))] = chance.choice(words)
-        try:
+        with contextlib.suppress(ThetastreamError):  # any other error fails the test
             parse_statement(" ".join(cut))
             n_read += 1
-        except ThetastreamError as error:
-            assert error.condition
     assert n_read

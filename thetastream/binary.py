@@ -64,7 +64,7 @@ def plan_binary(
     settings: Mapping[str, Any],
     problems: Sequence[ThetastreamError] = (),
 ) -> JoinPlan:
-    """``th.plan`` for two streams, ``settings`` complete; ``problems`` are raised with those found here."""
+    """``th.plan`` for two streams; ``settings`` are complete, ``problems`` are raised too."""
     # 1. Streams.
     catalyst, inputs, found = read_streams(streams, within, settings["event_time"])
     problems = [*problems, *found]

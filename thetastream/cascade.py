@@ -64,7 +64,7 @@ def plan_cascade(
     settings: Mapping[str, Any],
     problems: Sequence[ThetastreamError] = (),
 ) -> CascadePlan:
-    """``th.plan`` for three streams and more, ``settings`` complete; ``problems`` are raised with those found here."""
+    """``th.plan`` for three streams and more; ``settings`` are complete, ``problems`` are raised too."""
     catalyst, inputs, found = read_streams(streams, within, settings["event_time"])
     problems = [*problems, *found]
     _, phrases, predicates = read_condition(on, catalyst, inputs, problems)

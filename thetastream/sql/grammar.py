@@ -187,7 +187,9 @@ def _is_clause(word: str, following: Token | None) -> bool:
     """Whether an unreserved word starts a clause, as opposed to being a column."""
     if word.endswith(" BY") or word in ("UNION", "INTERSECT", "EXCEPT"):
         return True
-    return following is not None and (following.kind in ("NUMBER", "ALL") or word in ("QUALIFY", "WINDOW"))
+    if word in ("QUALIFY", "WINDOW"):  # window(...) is a function
+        return following is not None and following.kind in ("VAR", "IDENTIFIER")
+    return following is not None and following.kind in ("NUMBER", "ALL")
 
 
 def _is_name(word: str, following: Token | None) -> bool:

@@ -68,10 +68,15 @@ def sql(
     The online dialect and its clauses follow BiStream (SIGMOD 2015), section 3.4.
     """
     statement = parse_statement(text)
-    frames = _frames(spark, statement, streams or {})
+    whole = _frames(spark, statement, streams or {})
+    frames = {alias: _projected(frame, statement) for alias, frame in whole.items()}
     on = [condition.text for condition in statement.conditions] or ["true"]
     try:
-        planned = plan(frames, on, statement.within, model, **settings)
+        try:
+            planned = plan(frames, on, statement.within, model, **settings)
+        except ThetastreamError:
+            # Asked again with every column, for an error that knows them all.
+            planned = plan(whole, on, statement.within, model, **settings)
     except ThetastreamError as error:
         raise_problems([_located(statement, problem) for problem in _each(error)])
         raise
@@ -86,13 +91,13 @@ def sql(
 def _frames(
     spark: SparkSession, statement: Statement, streams: Mapping[str, DataFrame]
 ) -> dict[str, DataFrame]:
-    """The inputs by alias, cut down to the columns that the statement names."""
+    """The inputs by alias."""
     given = {name.casefold(): frame for name, frame in streams.items()}
     frames: dict[str, DataFrame] = {}
     problems: list[ThetastreamError] = []
     for source in statement.sources:
         try:
-            frames[source.alias] = _projected(_frame(spark, statement.text, source, given), statement)
+            frames[source.alias] = _frame(spark, statement.text, source, given)
         except QueryError as problem:
             problems.append(problem)
     raise_problems(problems)
