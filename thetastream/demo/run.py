@@ -5,7 +5,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import thetastream as th
 from thetastream.demo import departures
 from thetastream.demo.board import Board, Epoch
 from thetastream.errors import ThetastreamError
+from thetastream.spark.session import stderr_into
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ def run(rows: int | None = None, out: Path = Path("out/demo")) -> int:
     cores = os.cpu_count() or 2
     log = out / "spark.log"
     _say(f"Starting Spark on {cores} cores (its log: {log})\n")
-    with _stderr_into(log):
+    with stderr_into(log):
         spark = th.local_session(cores, "thetastream demo", **{"spark.sql.session.timeZone": "UTC"})
     try:
         started = time.perf_counter()
@@ -103,22 +103,6 @@ def _epochs(query: Any, seen: int) -> Iterator[Epoch]:
                 matches=units.get("matched", 0),
                 state_bytes=units.get("mlv_bytes", 0),
             )
-
-
-@contextmanager
-def _stderr_into(path: Path) -> Iterator[None]:
-    """Let processes started meanwhile write their standard error to ``path``.
-
-    Spark's JVM and its Python workers keep it for life: what they print would tear the table apart.
-    """
-    saved = os.dup(2)
-    try:
-        with path.open("wb") as file:
-            os.dup2(file.fileno(), 2)
-            yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
 
 
 def _prepare(out: Path) -> None:

@@ -10,6 +10,8 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast, overload
 
@@ -134,6 +136,22 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
     return builder.getOrCreate()
+
+
+@contextmanager
+def stderr_into(path: str | Path) -> Iterator[None]:
+    """Let processes started meanwhile write their standard error to ``path``.
+
+    Spark's JVM and its Python workers keep it for life: what they print would tear a command's output apart.
+    """
+    saved = os.dup(2)
+    try:
+        with Path(path).open("wb") as file:
+            os.dup2(file.fileno(), 2)
+            yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def check_session(spark: SparkSession, units: int) -> list[SessionError]:

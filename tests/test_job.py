@@ -1,0 +1,185 @@
+"""Jobs: what a file may say, and running one, stopping it, going on."""
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from thetastream.errors import InvalidQuery, QueryError
+from thetastream.job.spec import parse_job, read_job
+
+DOCS = Path(__file__).parent.parent / "docs"
+SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
+GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": {"format": "rate"}, "b": {"format": "rate"}}}
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "thetastream.cli", *map(str, arguments)]
+
+
+def thetastream(*arguments, **options):
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=600, **options)
+
+
+def committed(folder):
+    """The files that Spark's sink has committed; an epoch cut short may have left others."""
+    return [
+        json.loads(line)["path"].removeprefix("file://")
+        for log in (folder / "_spark_metadata").iterdir()
+        if log.name.isdecimal()
+        for line in log.read_text().splitlines()[1:]
+    ]
+
+
+# The file
+
+
+def test_the_job_of_the_docs_is_well_formed(tmp_path):
+    text = re.search(r"```toml\n(.*?)```", (DOCS / "cli.md").read_text(), re.DOTALL)
+    (tmp_path / "bids").mkdir()
+    job = parse_job(tomllib.loads(text[1]), tmp_path)
+    assert [source.name for source in job.sources] == ["bids", "asks"]
+    assert job.checkpoint == str(tmp_path / "checkpoint")
+    assert job.sources[1].select[0] == "CAST(value:id AS INT) AS id"
+    assert repr(job.model) == "Biclique(units=(2, 2))"
+
+
+@pytest.mark.parametrize(
+    ("change", "condition", "words"),
+    [
+        ({"checkpiont": "c"}, "UNKNOWN_KEY", "did you mean 'checkpoint'"),
+        ({"sql": 7}, "BAD_VALUE", "a string"),
+        ({"sql": "SELECT ONLINE a.value FROM a, c"}, "UNKNOWN_SOURCE", "'c'"),
+        ({"sql": "SELECT a.value FROM a, b"}, "SYNTAX", "ONLINE"),
+        ({"sql": f"EXPLAIN {SQL}"}, "EXPLAIN", "command of its own"),
+        ({"sources": {"a": {"format": "csv"}, "b": {"format": "rate"}}}, "INVALID_QUERY", "schema"),
+        ({"sources": {"a": {"format": "rate", "delay": "1 s"}}}, "INVALID_QUERY", "no event_time"),
+        ({"sources": {"a": {}, "b": {"format": "rate"}}}, "MISSING_KEY", "format"),
+        ({"sources": {"a": 5, "b": {"format": "rate"}}}, "BAD_VALUE", "[sources.a]"),
+        ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
+        ({"sink": {"format": "paper"}}, "BAD_VALUE", "'paper'"),
+        ({"sink": {"mode": "upsert"}}, "BAD_VALUE", "'upsert'"),
+        ({"model": {"units": 0}}, "BAD_UNITS", "0"),
+        ({"model": {"units": [1, 2, 3]}}, "BAD_UNITS", "(1, 2, 3)"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(tmp_path, change, condition, words):
+    with pytest.raises(QueryError) as error:
+        parse_job({**GOOD, **change}, tmp_path)
+    assert error.value.condition == condition
+    assert words in str(error.value)
+
+
+def test_all_mistakes_are_listed_at_once(tmp_path):
+    with pytest.raises(InvalidQuery) as error:
+        parse_job(
+            {"sql": "SELECT", "sources": {"a": {"format": "json", "pth": "x"}}, "color": "red"}, tmp_path
+        )
+    assert Counter(problem.condition for problem in error.value.problems) == Counter(
+        {"UNKNOWN_KEY": 2, "MISSING_KEY": 3, "SYNTAX": 1}
+    )
+
+
+def test_what_is_no_toml_is_named(tmp_path):
+    (tmp_path / "job.toml").write_text("sql = ")
+    for name in ("job.toml", "nothing.toml"):
+        with pytest.raises(QueryError, match="JOB_FILE"):
+            read_job(tmp_path / name)
+
+
+# Running
+
+
+def test_the_commands_of_the_docs_run(tmp_path):
+    fence = re.search(r"```sh\n(.*?)```", (DOCS / "cli.md").read_text(), re.DOTALL)
+    printed = {}
+    for line in fence[1].splitlines():
+        _, *arguments = shlex.split(line)
+        done = thetastream(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+        printed[arguments[0]] = done.stdout
+    assert "biclique" in printed["models"]
+    assert "is fine" in printed["check"]
+    assert "b.price >= a.price" in printed["explain"]
+    n_results = sum(int(n) for n in re.findall(r"([\d,]+) results", printed["run"]))
+    assert ds.dataset(committed(tmp_path / "example" / "matches")).count_rows() == n_results == 30
+    statement = (
+        "SELECT ONLINE count(*) AS n FROM bids b, asks a WHERE b.symbol = a.symbol AND b.price >= a.price"
+    )
+    done = thetastream(
+        *("sql", f"{statement} WITHIN 1 minute", "--json"),
+        *("--source", "bids=example/bids", "--source", "asks=example/asks"),
+        cwd=tmp_path,
+    )
+    assert done.stdout == '{"n":30}\n'
+
+
+def test_mistakes_exit_with_1_and_no_traceback(tmp_path):
+    thetastream("init", "example", cwd=tmp_path)
+    job = tmp_path / "example" / "job.toml"
+    job.write_text(job.read_text().replace("b.price >=", "b.prize >="))
+    done = thetastream("check", job)
+    assert done.returncode == 1
+    assert done.stderr.startswith("thetastream: [UNKNOWN_COLUMN] column 'prize'")
+    assert "line 3, column 33" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert thetastream("init", "example", cwd=tmp_path).returncode == 1
+    done = thetastream("sql", "SELECT ONLINE * FROM r, s WITHIN", "--source", "r=x")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 3)
+
+
+def test_a_job_stops_at_sigterm_and_goes_on(tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text(
+        f"""
+        sql = "{SQL}"
+        checkpoint = "checkpoint"
+        trigger = "1 second"
+        [sources.a]
+        format = "rate"
+        event_time = "timestamp"
+        options = {{ rowsPerSecond = 20 }}
+        [sources.b]
+        format = "rate"
+        event_time = "timestamp"
+        options = {{ rowsPerSecond = 20 }}
+        [sink]
+        format = "parquet"
+        path = "pairs"
+        """
+    )
+    started = subprocess.Popen(
+        command("run", job, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        first = []
+        while not (first and first[-1].get("matched")):
+            line = started.stdout.readline()
+            assert line, started.stderr.read()
+            first.append(json.loads(line))
+        second = thetastream("run", job)
+        assert second.returncode == 1
+        assert "[CHECKPOINT_IN_USE]" in second.stderr
+        assert str(started.pid) in second.stderr
+    finally:
+        started.send_signal(signal.SIGTERM)
+        rest, errors = started.communicate(timeout=120)
+    assert started.returncode == 0, errors
+    first += [json.loads(line) for line in rest.splitlines()]
+    done = thetastream("run", job, "--json", "--for", "8s")
+    assert done.returncode == 0, done.stderr
+    after = [json.loads(line) for line in done.stdout.splitlines()]
+    assert after[0]["epoch"] in (first[-1]["epoch"], first[-1]["epoch"] + 1)
+    rows = ds.dataset(committed(tmp_path / "pairs")).to_table()
+    found = Counter(zip(rows["x"].to_pylist(), rows["y"].to_pylist(), strict=True))
+    assert found
+    assert set(found.values()) == {1}
+    assert all(x == y + 1 for x, y in found)

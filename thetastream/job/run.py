@@ -1,0 +1,191 @@
+"""A job on Spark: streams in, query started, progress told, stopped between two epochs."""
+
+import fcntl
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import thetastream as th
+from thetastream.errors import ThetastreamError
+from thetastream.job.spec import Job, SourceSpec
+from thetastream.spark.session import stderr_into
+from thetastream.sql import sql
+
+POLL_SECONDS = 0.2
+LOCK = ".thetastream.lock"
+Say = Callable[[dict[str, Any]], None]
+
+
+def session(conf: dict[str, Any], log: str | Path = os.devnull) -> SparkSession:
+    """The session a job runs in: the settings of the file, a local one unless they name a master.
+
+    What Spark and its workers print goes to the file ``log``.
+    """
+    with stderr_into(log):
+        return _session(conf)
+
+
+def _session(conf: dict[str, Any]) -> SparkSession:
+    settings = {key: _text(value) for key, value in conf.items()}
+    if "spark.master" not in settings and "spark.remote" not in settings and "MASTER" not in os.environ:
+        return th.local_session(os.cpu_count() or 2, "thetastream", **settings)
+    builder = SparkSession.builder.appName("thetastream")
+    for key, value in settings.items():
+        builder.config(key, value)
+    partitions = settings.get("spark.sql.shuffle.partitions")
+    return th.configure(builder, int(partitions) if partitions else None).getOrCreate()
+
+
+def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
+    """The stream of a source."""
+    reader = spark.readStream.format(source.format)
+    if source.schema is not None:
+        reader = reader.schema(source.schema)
+    for key, value in source.options.items():
+        reader = reader.option(key, _text(value))
+    frame = reader.load(source.path) if source.path is not None else reader.load()
+    if source.select:
+        frame = frame.selectExpr(*source.select)
+    return frame if source.event_time is None else frame.withWatermark(source.event_time, source.delay)
+
+
+def joined(spark: SparkSession, job: Job, text: str | None = None) -> DataFrame:
+    """The job's result, or that of another statement over its sources; not started."""
+    streams = {source.name: read(spark, source) for source in job.sources}
+    return sql(spark, text or job.sql, streams, job.model)
+
+
+def run(
+    spark: SparkSession, job: Job, say: Say, until_caught_up: bool = False, seconds: float | None = None
+) -> None:
+    """Run a job until it is stopped, has caught up, or its time is over.
+
+    SIGINT and SIGTERM let the running epoch finish. Restarted, the job goes on behind the last epoch
+    that is committed in its checkpoint.
+
+    Raises
+    ------
+    ThetastreamError
+        CHECKPOINT_IN_USE, or whatever is wrong with the query.
+    StreamingQueryException
+        If the query fails.
+    """
+    with _locked(job.checkpoint), _stop_signals() as stop:
+        writer = joined(spark, job).writeStream.format(job.sink.format).outputMode(job.sink.mode)
+        for key, value in job.sink.options.items():
+            writer = writer.option(key, _text(value))
+        if job.sink.path is not None:
+            writer = writer.option("path", job.sink.path)
+        if until_caught_up:
+            writer = writer.trigger(availableNow=True)
+        elif job.trigger is not None:
+            writer = writer.trigger(processingTime=job.trigger)
+        query = writer.option("checkpointLocation", job.checkpoint).start()
+        _watch(query, say, stop, None if seconds is None else time.monotonic() + seconds)
+
+
+def _watch(query: StreamingQuery, say: Say, stop: threading.Event, deadline: float | None) -> None:
+    seen = -1
+    leaving_after: int | None = None
+    while True:
+        is_active = query.isActive
+        for epoch in _epochs(query, seen):
+            seen = epoch["epoch"]
+            say(epoch)
+        if not is_active:
+            query.awaitTermination()  # raises what the query failed with
+            return
+        if leaving_after is None and (
+            stop.is_set() or (deadline is not None and time.monotonic() > deadline)
+        ):
+            leaving_after = seen
+        # Stopped once an epoch has ended: the next one may have begun, and will be done anew.
+        if leaving_after is not None and (seen > leaving_after or not query.status["isTriggerActive"]):
+            query.stop()
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
+    counters: dict[int, dict[str, int]] = {}
+    for epoch in th.metrics(query):
+        sums = counters.setdefault(epoch["epoch"], {})
+        for name in ("matched", "late", "state_bytes"):
+            sums[name] = sums.get(name, 0) + epoch[name]
+    for progress in query.recentProgress:
+        if progress.batchId <= seen or not progress.durationMs.get("triggerExecution"):
+            continue
+        seen = progress.batchId
+        yield {
+            "epoch": progress.batchId,
+            "tuples": progress.numInputRows,
+            "tuples_per_s": round(progress.processedRowsPerSecond or 0),
+            "seconds": progress.durationMs["triggerExecution"] / 1000,
+            "watermark": (progress.eventTime or {}).get("watermark"),
+            **counters.get(progress.batchId, {}),
+        }
+
+
+def tell(epoch: dict[str, Any]) -> str:
+    """One epoch as a line.
+
+    >>> tell({"epoch": 3, "tuples": 1200, "tuples_per_s": 600, "seconds": 2.0, "watermark": None, "late": 1})
+    'epoch 3: 1,200 tuples in 2.0 s (600/s), 1 late'
+    """
+    line = f"epoch {epoch['epoch']}: {epoch['tuples']:,} tuples in {epoch['seconds']:.1f} s"
+    line += f" ({epoch['tuples_per_s']:,}/s)"
+    if "matched" in epoch:
+        line += f", {epoch['matched']:,} results"
+    if "state_bytes" in epoch:
+        line += f", state {epoch['state_bytes'] / 1e6:.1f} MB"
+    return line + (f", {epoch['late']:,} late" if epoch.get("late") else "")
+
+
+@contextmanager
+def _locked(checkpoint: str) -> Iterator[None]:
+    """Hold the checkpoint, so that a second query does not silently stop the first."""
+    if "://" in checkpoint:
+        yield
+        return
+    folder = Path(checkpoint)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            raise ThetastreamError(
+                "CHECKPOINT_IN_USE",
+                f"{checkpoint} belongs to a running job, process {file.read().strip() or 'unknown'}; "
+                "stop it, or give this job a checkpoint of its own",
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    stop = threading.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _text(value: object) -> str:
+    """As Spark's options want it: a TOML boolean is ``true``, not ``True``."""
+    return json.dumps(value) if isinstance(value, bool) else str(value)

@@ -1,0 +1,259 @@
+"""``job.toml``: what it may say, and everything that is wrong with it, listed at once.
+
+sql = "SELECT ONLINE ..."     checkpoint = "folder"     trigger = "1 second"
+[sources.NAME]  format, path, schema, event_time, delay, select, options
+[sink]          format, path, mode, options
+[model]         units
+[spark]         session settings
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from thetastream.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.models import Biclique, Model
+from thetastream.sql.grammar import parse_statement
+
+FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
+SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
+MODES = ("append", "update", "complete")
+_FOLDER_SINKS = ("parquet", "csv", "json", "orc", "delta")
+
+_JOB = {
+    "sql": str,
+    "checkpoint": str,
+    "trigger": str,
+    "sources": dict,
+    "sink": dict,
+    "model": dict,
+    "spark": dict,
+}
+_SOURCE = {
+    "format": str,
+    "path": str,
+    "schema": str,
+    "event_time": str,
+    "delay": str,
+    "select": list,
+    "options": dict,
+}
+_SINK = {"format": str, "path": str, "mode": str, "options": dict}
+_MODEL = {"units": (int, list)}
+_KINDS = {
+    str: "a string",
+    dict: "a table",
+    list: "a list",
+    int: "an integer",
+    (int, list): "an integer or a pair",
+}
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """One stream: a Spark source, its event time, and expressions that make its columns."""
+
+    name: str
+    format: str
+    path: str | None = None
+    schema: str | None = None
+    event_time: str | None = None
+    delay: str = "0 seconds"
+    select: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """Where results go."""
+
+    format: str = "console"
+    path: str | None = None
+    mode: str = "append"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job file that is well-formed; Spark has not been asked yet."""
+
+    sql: str
+    checkpoint: str
+    sources: tuple[SourceSpec, ...]
+    sink: SinkSpec
+    trigger: str | None = None
+    model: Model | None = None
+    spark: dict[str, Any] = field(default_factory=dict)
+
+
+def read_job(path: Path) -> Job:
+    """The job of a TOML file; relative paths in it are relative to the file.
+
+    Raises
+    ------
+    QueryError
+        JOB_FILE if it cannot be read as TOML, else everything wrong with it at once.
+    """
+    try:
+        found = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise QueryError("JOB_FILE", f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise QueryError("JOB_FILE", f"{path} is not TOML: {error}") from None
+    return parse_job(found, path.parent)
+
+
+def parse_job(found: Mapping[str, Any], folder: Path) -> Job:
+    """The job that a parsed TOML document describes.
+
+    >>> job = parse_job({
+    ...     "sql": "SELECT ONLINE * FROM a, b WHERE a.value > b.value WITHIN 5 seconds",
+    ...     "checkpoint": "state",
+    ...     "sources": {"a": {"format": "rate"}, "b": {"format": "rate"}},
+    ... }, Path("/jobs"))
+    >>> job.checkpoint, job.sink.format, [source.name for source in job.sources]
+    ('/jobs/state', 'console', ['a', 'b'])
+    """
+    problems: list[ThetastreamError] = []
+    _check_keys(found, _JOB, "the job", problems)
+    for key in ("sql", "checkpoint", "sources"):
+        if key not in found:
+            problems.append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
+    sources = [_source(name, table, folder, problems) for name, table in _table(found, "sources").items()]
+    sink = _sink(_table(found, "sink"), folder, problems)
+    model = _model(_table(found, "model"), problems)
+    text = found.get("sql")
+    if isinstance(text, str):
+        try:
+            statement = parse_statement(text)
+        except QueryError as problem:
+            problems.append(problem)
+        else:
+            if statement.is_explain:
+                problems.append(
+                    QueryError("EXPLAIN", "a job runs a statement; EXPLAIN is a command of its own")
+                )
+            names = {name.casefold() for name in _table(found, "sources")}
+            problems += [
+                QueryError(
+                    "UNKNOWN_SOURCE",
+                    f"FROM names {source.name!r}, which is none of the sources ({', '.join(names)})",
+                )
+                for source in statement.sources
+                if names and source.name.strip("`").casefold() not in names
+            ]
+    raise_problems(problems)
+    return Job(
+        sql=found["sql"],
+        checkpoint=_resolved(found["checkpoint"], folder),
+        sources=tuple(source for source in sources if source is not None),
+        sink=sink,
+        trigger=found.get("trigger"),
+        model=model,
+        spark=dict(_table(found, "spark")),
+    )
+
+
+def _source(name: str, table: object, folder: Path, problems: list[ThetastreamError]) -> SourceSpec | None:
+    where = f"source {name!r}"
+    if not isinstance(table, dict):
+        problems.append(QueryError("BAD_VALUE", f"{where} must be a table, [sources.{name}]"))
+        return None
+    before = len(problems)
+    _check_keys(table, _SOURCE, where, problems)
+    format_ = table.get("format")
+    if format_ is None:
+        problems.append(
+            QueryError(
+                "MISSING_KEY",
+                f"{where} must have 'format': {', '.join(FILE_FORMATS)}, rate, socket, kafka, ...",
+            )
+        )
+    if format_ in FILE_FORMATS:
+        for key in ("path", "schema"):
+            if key not in table and not (key == "schema" and format_ == "text"):
+                problems.append(
+                    QueryError("MISSING_KEY", f"{where} reads {format_} files and must have {key!r}")
+                )
+    if "delay" in table and "event_time" not in table:
+        problems.append(
+            QueryError("MISSING_KEY", f"{where} has a delay, but no event_time that it is the delay of")
+        )
+    if len(problems) > before:
+        return None
+    path = _resolved(table["path"], folder) if "path" in table else None
+    if path is not None and format_ in FILE_FORMATS and _is_local(path) and not Path(path).exists():
+        problems.append(QueryError("NO_SUCH_PATH", f"{where} reads {path}, which does not exist"))
+    return SourceSpec(
+        name,
+        str(format_),
+        path,
+        table.get("schema"),
+        table.get("event_time"),
+        table.get("delay", "0 seconds"),
+        tuple(map(str, table.get("select", ()))),
+        dict(table.get("options", {})),
+    )
+
+
+def _sink(table: Mapping[str, Any], folder: Path, problems: list[ThetastreamError]) -> SinkSpec:
+    _check_keys(table, _SINK, "the sink", problems)
+    format_, mode = table.get("format", "console"), table.get("mode", "append")
+    if format_ not in SINKS:
+        problems.append(
+            QueryError("BAD_VALUE", f"sink.format ({format_!r}) must be one of {', '.join(SINKS)}")
+        )
+    if mode not in MODES:
+        problems.append(QueryError("BAD_VALUE", f"sink.mode ({mode!r}) must be one of {', '.join(MODES)}"))
+    if format_ in _FOLDER_SINKS and "path" not in table:
+        problems.append(QueryError("MISSING_KEY", f"a {format_} sink must have 'path'"))
+    path = table.get("path")
+    return SinkSpec(
+        str(format_),
+        _resolved(path, folder) if isinstance(path, str) else None,
+        str(mode),
+        dict(_table(table, "options")),
+    )
+
+
+def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model | None:
+    _check_keys(table, _MODEL, "the model", problems)
+    if "units" not in table:
+        return None
+    units = table["units"]
+    try:
+        return Biclique(units=tuple(units) if isinstance(units, list) else units)
+    except ThetastreamError as problem:
+        problems.append(problem)
+        return None
+
+
+def _check_keys(
+    table: Mapping[str, Any], allowed: Mapping[str, Any], where: str, problems: list[ThetastreamError]
+) -> None:
+    for key, value in table.items():
+        if key not in allowed:
+            near = difflib.get_close_matches(key, allowed, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(allowed)}"
+            problems.append(QueryError("UNKNOWN_KEY", f"{where} has no {key!r}; {hint}"))
+        elif not isinstance(value, allowed[key]) or isinstance(value, bool):
+            problems.append(
+                QueryError("BAD_VALUE", f"{key!r} of {where} must be {_KINDS[allowed[key]]}, not {value!r}")
+            )
+
+
+def _table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = found.get(key, {})
+    return value if isinstance(value, dict) else {}
+
+
+def _is_local(path: str) -> bool:
+    return "://" not in path
+
+
+def _resolved(path: object, folder: Path) -> str:
+    text = str(path)
+    return text if not _is_local(text) or Path(text).is_absolute() else str(folder / text)
