@@ -85,6 +85,58 @@ def test_a_predicate_over_all_streams(spark, tables):
     assert Counter((row.a.id, row.b.id, row.c.id) for row in found) == wanted
 
 
+def test_a_predicate_over_some_streams(spark, tables):
+    @th.predicate(A=["X"], c=["x"])
+    def above(A, c):
+        return pc.greater(A.X, c.x)
+
+    @th.predicate(b=["x"], c=["nothing"])
+    def broken(b, c):
+        raise AssertionError
+
+    found = th.join(tables, on=[above, "a.x = b.x"], within="3 seconds").collect()
+    wanted = nested_loop(
+        ROWS, lambda a, b, c: None not in (a, b, c) and a > c and a == b, dict.fromkeys("abc", 3)
+    )
+    assert Counter((row.a.id, row.b.id, row.c.id) for row in found) == wanted
+    with pytest.raises(th.QueryError, match=r"reads c\.nothing"):
+        th.plan(tables, on=[broken, "a.x = b.x"])
+
+
+def test_windows_are_elapsed_time_over_a_change_of_clocks(spark):
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        rows = {"a": "2024-03-30 11:30:00", "b": "2024-03-31 12:00:00", "c": "2024-03-31 12:00:00"}
+        frames = {
+            alias: spark.createDataFrame([(1, text)], "id int, text string").selectExpr(
+                "id", "CAST(text AS TIMESTAMP) AS ts"
+            )
+            for alias, text in rows.items()
+        }
+        on = "a.id = b.id AND b.id = c.id"
+        assert th.join(frames, on=on, within="1 day").count() == 1  # 23.5 hours
+        assert th.join(frames, on=on, within="23 hours").count() == 0
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_columns_that_flatten_to_one_name(spark):
+    a = spark.createDataFrame([(1, 10)], "id int, b__c int")
+    a__b = spark.createDataFrame([(1, 20)], "id int, c int")
+    d = spark.createDataFrame([(1, 30)], "id int, `odd.name` int")
+    on = "a.id = a__b.id AND a__b.id = d.id AND a.b__c + 10 = a__b.c AND mod(a.b__c, d.`odd.name`) = 10"
+    rows = th.join({"a": a, "a__b": a__b, "d": d}, on=on).collect()
+    assert [(row.a.b__c, row.a__b.c, row.d["odd.name"]) for row in rows] == [(10, 20, 30)]
+
+
+def test_functions_that_also_take_units(spark):
+    frame = spark.createDataFrame([(1,), (2,)], "n int").selectExpr("n", "date_add(DATE'2024-01-01', n) AS d")
+    on = "a.n = b.n AND datediff(a.d, c.d) = 1 AND date_add(b.d, -1) = c.d"
+    rows = th.join({"a": frame, "b": frame, "c": frame}, on=on).collect()
+    assert [(row.a.n, row.b.n, row.c.n) for row in rows] == [(2, 2, 1)]
+
+
 def test_four_times_the_same_frame(spark, tables):
     c = tables["c"].limit(8)
     found = th.join(

@@ -67,6 +67,9 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
         ({"sink": {"format": "paper"}}, "BAD_VALUE", "'paper'"),
         ({"sink": {"mode": "upsert"}}, "BAD_VALUE", "'upsert'"),
+        ({"model": {"units": 1.5}}, "BAD_VALUE", "1.5"),
+        ({"spark": {"spark": {"sql": {"ansi": True}}}}, "BAD_VALUE", "quotes"),
+        ({"sql": f"{SQL} GROUP BY a.value"}, "SINK_MODE", "update"),
         ({"model": {"units": 0}}, "BAD_UNITS", "0"),
         ({"model": {"units": [1, 2, 3]}}, "BAD_UNITS", "(1, 2, 3)"),
     ],
@@ -109,7 +112,7 @@ def test_the_commands_of_the_docs_run(tmp_path):
     assert "biclique" in printed["models"]
     assert "is fine" in printed["check"]
     assert "b.price >= a.price" in printed["explain"]
-    n_results = sum(int(n) for n in re.findall(r"([\d,]+) results", printed["run"]))
+    n_results = sum(int(n) for n in re.findall(r"([\d,]+) matches", printed["run"]))
     assert ds.dataset(committed(tmp_path / "example" / "matches")).count_rows() == n_results == 30
     statement = (
         "SELECT ONLINE count(*) AS n FROM bids b, asks a WHERE b.symbol = a.symbol AND b.price >= a.price"

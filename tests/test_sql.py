@@ -175,6 +175,29 @@ def test_stars_and_names_of_one_stream(spark, tables):
     assert [tuple(row) for row in found.collect()] == [(3, "{x}", 1)]
 
 
+def test_streams_without_a_named_column_and_whole_streams(spark, tables):
+    streams = {name: tables[name].drop("ts") for name in ("r", "s")}
+    assert th.sql(spark, "SELECT ONLINE count(*) AS n FROM r, s", streams).collect()[0].n == 40 * 35
+    assert th.sql(spark, "SELECT ONLINE s.id FROM r, s", streams).count() == 40 * 35
+    found = th.sql(
+        spark, "SELECT ONLINE r, to_json(s) AS j FROM r, s WHERE r.id = s.id AND r.id = 3", streams
+    )
+    row = found.collect()[0]
+    assert row.r.asDict().keys() == {"id", "k", "v", "name"}
+    assert '"id":3' in row.j
+
+
+def test_a_result_is_a_stream_of_the_next_statement(spark, tables):
+    text = "SELECT ONLINE r.id, result_time FROM r, s WHERE r.id = s.id WITHIN 1 hour"
+    pairs = th.sql(spark, text, tables)
+    again = "SELECT ONLINE DISTINCT p.id, result_time AS t FROM p, t WHERE p.id = t.id WITHIN 1 hour"
+    found = th.sql(spark, again, {"p": pairs, "t": tables["t"]}).collect()
+    ts = {name: {row[0]: row[4].replace(tzinfo=None) for row in ROWS[name]} for name in "rst"}
+    latest = {n: max(ts[name][n] for name in "rst") for n in range(SIZES["t"])}
+    assert found
+    assert all(row.t == latest[row.id] for row in found)
+
+
 def test_only_named_columns_are_carried(spark, tables):
     text = "EXPLAIN SELECT ONLINE r.id FROM r, s WHERE r.v > s.v WITHIN 5 seconds"
     explained = th.sql(spark, text, tables).collect()[0][0]
@@ -205,6 +228,8 @@ def test_tables_and_views_of_the_session(spark, tables):
         ("SELECT ONLINE r.id FROM r, s WHERE r.v > (SELECT 1)", "SUBQUERY", "subquery", None),
         ("SELECT ONLINE r.id FROM r, s WITHIN 2 months", "INVALID_DURATION", "months", None),
         ("SELECT ONLINE r.id FROM r, s WITHIN 9 ROWS", "COUNT_WINDOW_NEEDS_SPLIT", "count window", None),
+        ("SELECT ONLINE * EXCEPT (ts) FROM r, s", "UNSUPPORTED_SQL", "stands alone", "* EXCEPT"),
+        ("SELECT ONLINE struct(*) FROM r, s", "UNSUPPORTED_SQL", "stands alone", "*)"),
         ("SELECT ONLINE nofunction(r.id) FROM r, s", "UNRESOLVED_ROUTINE", "nofunction", None),
         ("SELECT ONLINE r.v FROM r, s GROUP BY r.k", "MISSING_AGGREGATION", "", None),
         ("SELECT ONLINE r.v +  FROM r, s", "SYNTAX", "nothing follows '+'", "+"),
@@ -305,6 +330,18 @@ def test_streaming_groups_by_window_of_the_result_time_append(spark, tables, duc
     assert bag(found) == bag(
         (s.replace(tzinfo=None), n) for s, n in wanted if s.replace(tzinfo=None) in closed
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ONLINE r.id, count(*) OVER () AS n FROM r, s",
+        "SELECT ONLINE DISTINCT r.k, count(*) AS n FROM r, s GROUP BY r.k",
+    ],
+)
+def test_what_only_an_ending_stream_can_answer_is_refused(spark, streams, text):
+    with pytest.raises(th.QueryError, match="UNSUPPORTED_SQL"):
+        th.sql(spark, text, streams)
 
 
 def test_streaming_distinct_forgets_after_the_window(spark, streams, duck, tmp_path):

@@ -67,6 +67,8 @@ def test_words_of_the_dialect_may_be_columns():
         "SELECT ONLINE percentile_cont(0.5) WITHIN GROUP (ORDER BY r.x) FROM r, s WITHIN 1 day GROUP BY r.y"
     )
     assert found.within == "1 day"
+    assert parse_statement("SELECT ONLINE 1 AS having FROM r, s").items.text == "1 AS having"
+    assert parse_statement("-- why\nEXPLAIN /* how */ SELECT ONLINE r.x FROM r, s").is_explain
     assert parse_statement("SELECT ONLINE r.x -- FROM nowhere\nFROM r, s").items.text == "r.x"
 
 
@@ -99,6 +101,8 @@ def test_words_of_the_dialect_may_be_columns():
         ("SELECT ONLINE * FROM r, s WITHIN 1 day, 2 days", "SYNTAX", "name of a stream each", "1 day,"),
         ("SELECT ONLINE * FROM r, s WITHIN x ROWS", "UNKNOWN_ALIAS", "'x'", "x ROWS"),
         ("SELECT ONLINE * FROM r, s WITHIN 1.5 ROWS", "SYNTAX", "1000 ROWS", "1.5"),
+        ("SELECT ONLINE * FROM r CROSS s", "SYNTAX", "followed by JOIN", "CROSS"),
+        ("SELECT ONLINE * FROM r, s WITHIN r 1 day, r 2 days", "SYNTAX", "two windows", "r 2"),
         ("SELECT ONLINE (r.x FROM r, s", "SYNTAX", "no matching", "(r.x"),
         ("SELECT ONLINE r.x FROM r, s WHERE 'open", "SYNTAX", "", None),
         ("SELECT ONLINE * FROM r, s GROUP r.x", "SYNTAX", "not expected", "r.x"),

@@ -7,16 +7,18 @@ late. With windows W_i a result must have T - t_i <= W_i for every stream i; a s
 for min(W_i), and what still differs per stream is filtered behind it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from types import SimpleNamespace
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.binary import JoinPlan, plan_binary
-from thetastream.errors import ThetastreamError, raise_problems
+from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
 from thetastream.frontend.streams import MARK, read_streams
 from thetastream.frontend.window import read_window
@@ -69,6 +71,7 @@ def plan_cascade(
     problems = [*problems, *found]
     _, phrases, predicates = read_condition(on, catalyst, inputs, problems)
     spans = read_window(within, inputs, catalyst, problems)
+    problems += [problem for predicate in predicates for problem in _unknown_columns(predicate, inputs)]
     raise_problems(problems)
     reads = [(phrase, set(references(phrase, list(streams)))) for phrase in phrases]
     calls = [(predicate, _aliases_of(predicate, inputs)) for predicate in predicates]
@@ -112,6 +115,26 @@ def _aliases_of(predicate: Predicate, streams: Sequence[Stream]) -> set[str]:
     return {stream.alias for stream in streams if stream.alias.casefold() in named}
 
 
+def _unknown_columns(predicate: Predicate, streams: Sequence[Stream]) -> list[QueryError]:
+    named = {alias.casefold(): names for alias, names in predicate.columns}
+    return [
+        QueryError(
+            "UNKNOWN_COLUMN",
+            f"predicate {predicate.name} reads {stream.alias}.{name}, but {stream.alias!r} has the columns "
+            + ", ".join(column for column, _ in stream.types),
+        )
+        for stream in streams
+        for name in named.get(stream.alias.casefold(), ())
+        if stream.find(name, is_case_sensitive=False) is None
+    ]
+
+
+def result_time(times: Sequence[Column], delay_ms: int) -> Column:
+    """The latest of these event times, marked as event time; NULL, and so never late, if one is NULL."""
+    is_known = reduce(and_, (time.isNotNull() for time in times))
+    return F.when(is_known, F.greatest(*times)).alias(TIME, metadata={MARK: delay_ms})
+
+
 class _Cascade:
     """What is joined so far, and how to take one more stream in."""
 
@@ -127,9 +150,17 @@ class _Cascade:
         self._inputs = inputs
         self._windows = windows
         self._event_times = event_times
+        self._flat_names = _flat_names(inputs.values())
         self.joined = [first]
         self._alias = first
         self._frame = frames[first]
+
+    def _flat(self, alias: str, column: str) -> str:
+        names = self._flat_names
+        exact = names.get((alias, column))
+        return exact or next(
+            flat for (a, c), flat in names.items() if a == alias and c.casefold() == column.casefold()
+        )
 
     @property
     def _is_flat(self) -> bool:
@@ -141,7 +172,7 @@ class _Cascade:
             return phrase.text
         moved = {alias.casefold(): alias for alias in self.joined}
         return relocate(
-            phrase, moved, lambda alias, column: f"{quoted(self._alias)}.{quoted(_flat(alias, column))}"
+            phrase, moved, lambda alias, column: f"{quoted(self._alias)}.{quoted(self._flat(alias, column))}"
         )
 
     def regrouped(self, predicate: Predicate) -> Predicate:
@@ -155,7 +186,7 @@ class _Cascade:
             if stream is None:
                 kept.append((alias, names))
             else:
-                moved.append((alias, tuple((name, _flat(stream, name)) for name in names)))
+                moved.append((alias, tuple((name, self._flat(stream, name)) for name in names)))
         together = tuple(flat for _, names in moved for _, flat in names)
         function = Regrouped(predicate, self._alias, tuple(moved))
         return Predicate(function, ((self._alias, together), *kept))
@@ -183,29 +214,33 @@ class _Cascade:
 
     def _take(self, pairs: DataFrame, alias: str) -> None:
         columns = [
-            F.col(f"{quoted(self._alias)}.{quoted(self._name(a, name))}").alias(_flat(a, name))
+            F.col(f"{quoted(self._alias)}.{quoted(self._name(a, name))}").alias(self._flat(a, name))
             for a in self.joined
             for name, _ in self._inputs[a].types
         ]
         columns += [
-            F.col(f"{quoted(alias)}.{quoted(name)}").alias(_flat(alias, name))
+            F.col(f"{quoted(alias)}.{quoted(name)}").alias(self._flat(alias, name))
             for name, _ in self._inputs[alias].types
         ]
         self.joined.append(alias)
         frame = pairs.select(*columns)
         if all(a in self._event_times for a in self.joined):
-            times = {a: F.col(quoted(_flat(a, self._event_times[a]))) for a in self.joined}
+            times = {a: F.col(quoted(self._flat(a, self._event_times[a]))) for a in self.joined}
             latest = F.greatest(*times.values())
             if self._windows is not None:
                 for a, time in times.items():
-                    span = F.expr(f"INTERVAL '{spell(self._windows[a])}'")
-                    frame = frame.where(latest - span <= time)
-            frame = frame.withColumn(TIME, latest.alias(TIME, metadata={MARK: 0}))
+                    frame = frame.where(_is_within(latest, time, self._windows[a], self._time_type))
+            frame = frame.withColumn(TIME, result_time(list(times.values()), 0))
         self._frame = frame
         taken = {name.casefold() for name in self._inputs}
         self._alias = "_".join(self.joined)
         while self._alias.casefold() in taken:
             self._alias += "_"
+
+    @property
+    def _time_type(self) -> str:
+        first = self._inputs[self.joined[0]]
+        return first.type_of(self._event_times[first.alias])
 
     def _time(self) -> str | None:
         if not self._is_flat:
@@ -213,21 +248,39 @@ class _Cascade:
         return TIME if TIME in self._frame.columns else None
 
     def _name(self, alias: str, column: str) -> str:
-        return _flat(alias, column) if self._is_flat else column
+        return self._flat(alias, column) if self._is_flat else column
 
     def result(self, aliases: Sequence[str]) -> DataFrame:
         """One struct column per alias."""
         structs = (
-            F.struct(*(F.col(quoted(_flat(a, name))).alias(name) for name, _ in self._inputs[a].types)).alias(
-                a
-            )
+            F.struct(
+                *(F.col(quoted(self._flat(a, name))).alias(name) for name, _ in self._inputs[a].types)
+            ).alias(a)
             for a in aliases
         )
         return self._frame.select(*structs)
 
 
-def _flat(alias: str, column: str) -> str:
-    return f"{alias}__{column}"
+def _is_within(latest: Column, time: Column, span_us: int, type_: str) -> Column:
+    """Whether ``latest - time`` is at most the span, in elapsed time: days have 24 hours."""
+    if type_ == "timestamp":
+        # Of timestamps Spark subtracts the local clocks, which a change to summer time moves.
+        return F.unix_micros(latest) - F.unix_micros(time) <= span_us
+    return (latest - time) <= F.expr(f"INTERVAL '{span_us} microseconds'")
+
+
+def _flat_names(streams: Iterable[Stream]) -> dict[tuple[str, str], str]:
+    """(alias, column) -> ``alias__column``, with underscores behind where that is taken."""
+    names: dict[tuple[str, str], str] = {}
+    taken = {TIME}
+    for stream in streams:
+        for column, _ in stream.types:
+            flat = f"{stream.alias}__{column}"
+            while flat.casefold() in taken:
+                flat += "_"
+            taken.add(flat.casefold())
+            names[stream.alias, column] = flat
+    return names
 
 
 class Regrouped:

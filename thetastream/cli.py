@@ -1,6 +1,6 @@
 """The command line: ``thetastream run job.toml``, ``thetastream sql "..."``, and the others.
 
-Exit codes: 0 done or stopped on request, 1 failed, 2 not understood.
+Exit codes: 0 done or stopped on request, 1 failed, 2 not understood, 130 interrupted before anything ran.
 """
 
 import argparse
@@ -8,7 +8,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.run(arguments))
     except ThetastreamError as error:
         print(f"thetastream: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: | head
         return 1
     except KeyboardInterrupt:
         return 130
@@ -152,65 +156,66 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _job_explained(path: Path) -> str:
     """The plan of a job; everything that is wrong with it is raised, what Spark finds included."""
-    from thetastream.job.run import joined, session
+    from thetastream.job.run import joined
     from thetastream.job.spec import read_job
 
     job = read_job(path)
-    spark = session(job.spark)
-    try:
+    with _session(job.spark) as spark:
         _ = joined(spark, job).schema
         return str(joined(spark, job, f"EXPLAIN {job.sql}").collect()[0][0])
-    except _spark_errors() as error:
-        raise _translated(error) from None
-    finally:
-        spark.stop()
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from thetastream.job.run import run, session, tell
+    from thetastream.job.run import locked, run, tell
     from thetastream.job.spec import read_job
 
     def say(epoch: dict[str, Any]) -> None:
         print(json.dumps(epoch) if arguments.json else tell(epoch), flush=True)
 
     job = read_job(arguments.job)
-    log = f"{job.checkpoint}.log" if "://" not in job.checkpoint else os.devnull
-    spark = session(job.spark, log)
-    try:
+    with locked(job.checkpoint) as log, _session(job.spark, log) as spark:
         run(spark, job, say, arguments.until_caught_up, arguments.seconds)
-    except _spark_errors() as error:
-        raise _translated(error) from None
-    finally:
-        spark.stop()
     return 0
 
 
 def _sql(arguments: argparse.Namespace) -> int:
     from thetastream.job.files import read_file
-    from thetastream.job.run import session
     from thetastream.sql import sql
     from thetastream.sql.grammar import parse_statement
 
-    parse_statement(arguments.statement)
-    spark = session({"spark.sql.session.timeZone": "UTC"})
-    try:
+    statement = parse_statement(arguments.statement)
+    with _session({"spark.sql.session.timeZone": "UTC"}) as spark:
         streams = {name: read_file(spark, name, Path(path)) for name, path in arguments.source}
         settings: dict[str, Any] = {}
         if arguments.event_time:
             settings["event_time"] = dict(arguments.event_time)
         rows = sql(spark, arguments.statement, streams, **settings)
-        if rows.columns == ["plan"]:
+        if statement.is_explain:
             print(rows.collect()[0][0])
         elif arguments.json:
             for text in rows.limit(arguments.limit).toJSON().collect():
                 print(text)
         else:
             rows.show(arguments.limit, truncate=False)
-    except _spark_errors() as error:
+    return 0
+
+
+@contextmanager
+def _session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
+    """A Spark session for one command; what Spark raises becomes one line."""
+    from pyspark.errors import PySparkException
+
+    from thetastream.job.run import session
+
+    spark = None
+    try:
+        spark = session(conf, log)
+        yield spark
+    except PySparkException as error:
         raise _translated(error) from None
     finally:
-        spark.stop()
-    return 0
+        if spark is not None:
+            spark.stop()
 
 
 def _models(arguments: argparse.Namespace) -> int:
@@ -256,12 +261,6 @@ def _source(text: str) -> tuple[str, str]:
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
     return name, value
-
-
-def _spark_errors() -> type[Exception]:
-    from pyspark.errors import PySparkException
-
-    return PySparkException
 
 
 def _translated(error: Exception) -> ThetastreamError:

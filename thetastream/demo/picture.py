@@ -31,7 +31,7 @@ def draw(pairs: pd.DataFrame, departures: pa.Table, path: Path) -> Path:
     _draw_carriers(carriers, pairs, departures.column("carrier").to_pandas())
     figure.suptitle(
         "Two planes leave New York within ten minutes, bound about equally far: "
-        "one is over an hour later than the other",
+        "one is delayed over an hour more than the other",
         fontsize=13,
     )
     figure.supxlabel(

@@ -76,7 +76,7 @@ def _predicate_problems(predicate: Predicate, streams: Sequence[Stream]) -> list
     missing = [
         alias for folded, alias in aliases.items() if folded not in {name.casefold() for name in named}
     ]
-    if missing and not problems:
+    if missing and not problems and len(aliases) - len(missing) < 2:
         problems.append(
             QueryError(
                 "PREDICATE_COLUMNS",

@@ -21,4 +21,9 @@ def read_file(spark: SparkSession, name: str, path: Path) -> DataFrame:
             f"source {name!r} ({path}) must hold files of one format, one of {', '.join(FORMATS)}",
         )
     reader = spark.read.format(str(formats.pop()))
-    return reader.option("header", True).option("inferSchema", True).load(str(path))
+    return (
+        reader.option("header", True)
+        .option("inferSchema", True)
+        .option("recursiveFileLookup", True)
+        .load(str(path))
+    )

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import thetastream as th
-from thetastream.errors import ThetastreamError
-from thetastream.job.spec import Job, SourceSpec
+from thetastream.errors import SessionError, ThetastreamError
+from thetastream.job.spec import Job, SourceSpec, is_local
 from thetastream.spark.session import stderr_into
 from thetastream.sql import sql
 
@@ -42,6 +42,10 @@ def _session(conf: dict[str, Any]) -> SparkSession:
     for key, value in settings.items():
         builder.config(key, value)
     partitions = settings.get("spark.sql.shuffle.partitions")
+    if partitions is not None and not partitions.isdecimal():
+        raise SessionError(
+            "INVALID_PARTITIONS", f"spark.sql.shuffle.partitions ({partitions!r}) must be an integer"
+        )
     return th.configure(builder, int(partitions) if partitions else None).getOrCreate()
 
 
@@ -75,11 +79,13 @@ def run(
     Raises
     ------
     ThetastreamError
-        CHECKPOINT_IN_USE, or whatever is wrong with the query.
+        Whatever is wrong with the query.
     StreamingQueryException
         If the query fails.
     """
-    with _locked(job.checkpoint), _stop_signals() as stop:
+    # Polled so often that the last few reports suffice; each poll would read all of them.
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
+    with _stop_signals() as stop:
         writer = joined(spark, job).writeStream.format(job.sink.format).outputMode(job.sink.mode)
         for key, value in job.sink.options.items():
             writer = writer.option(key, _text(value))
@@ -90,7 +96,10 @@ def run(
         elif job.trigger is not None:
             writer = writer.trigger(processingTime=job.trigger)
         query = writer.option("checkpointLocation", job.checkpoint).start()
-        _watch(query, say, stop, None if seconds is None else time.monotonic() + seconds)
+        try:
+            _watch(query, say, stop, None if seconds is None else time.monotonic() + seconds)
+        finally:
+            query.stop()
 
 
 def _watch(query: StreamingQuery, say: Say, stop: threading.Event, deadline: float | None) -> None:
@@ -98,9 +107,11 @@ def _watch(query: StreamingQuery, say: Say, stop: threading.Event, deadline: flo
     leaving_after: int | None = None
     while True:
         is_active = query.isActive
-        for epoch in _epochs(query, seen):
-            seen = epoch["epoch"]
-            say(epoch)
+        last = query.lastProgress
+        if last is not None and (last.batchId > seen or not is_active):
+            for epoch in _epochs(query, seen):
+                seen = epoch["epoch"]
+                say(epoch)
         if not is_active:
             query.awaitTermination()  # raises what the query failed with
             return
@@ -111,6 +122,8 @@ def _watch(query: StreamingQuery, say: Say, stop: threading.Event, deadline: flo
         # Stopped once an epoch has ended: the next one may have begun, and will be done anew.
         if leaving_after is not None and (seen > leaving_after or not query.status["isTriggerActive"]):
             query.stop()
+            for epoch in _epochs(query, seen):
+                say(epoch)
             return
         time.sleep(POLL_SECONDS)
 
@@ -144,17 +157,23 @@ def tell(epoch: dict[str, Any]) -> str:
     line = f"epoch {epoch['epoch']}: {epoch['tuples']:,} tuples in {epoch['seconds']:.1f} s"
     line += f" ({epoch['tuples_per_s']:,}/s)"
     if "matched" in epoch:
-        line += f", {epoch['matched']:,} results"
+        line += f", {epoch['matched']:,} matches"
     if "state_bytes" in epoch:
         line += f", state {epoch['state_bytes'] / 1e6:.1f} MB"
     return line + (f", {epoch['late']:,} late" if epoch.get("late") else "")
 
 
 @contextmanager
-def _locked(checkpoint: str) -> Iterator[None]:
-    """Hold the checkpoint, so that a second query does not silently stop the first."""
-    if "://" in checkpoint:
-        yield
+def locked(checkpoint: str) -> Iterator[str]:
+    """Hold the checkpoint, so that a second query does not silently stop the first; gives a path for the log.
+
+    Raises
+    ------
+    ThetastreamError
+        CHECKPOINT_IN_USE, with the process that holds it.
+    """
+    if not is_local(checkpoint):
+        yield os.devnull
         return
     folder = Path(checkpoint)
     folder.mkdir(parents=True, exist_ok=True)
@@ -171,7 +190,7 @@ def _locked(checkpoint: str) -> Iterator[None]:
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        yield
+        yield f"{checkpoint.rstrip('/')}.log"
 
 
 @contextmanager

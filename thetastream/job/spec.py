@@ -8,6 +8,7 @@ sql = "SELECT ONLINE ..."     checkpoint = "folder"     trigger = "1 second"
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.models import Biclique, Model
 from thetastream.sql.grammar import parse_statement
+from thetastream.sql.statement import Statement
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
 SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
@@ -124,6 +126,7 @@ def parse_job(found: Mapping[str, Any], folder: Path) -> Job:
             problems.append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
     sources = [_source(name, table, folder, problems) for name, table in _table(found, "sources").items()]
     sink = _sink(_table(found, "sink"), folder, problems)
+    _check_scalars(_table(found, "spark"), "spark", problems)
     model = _model(_table(found, "model"), problems)
     text = found.get("sql")
     if isinstance(text, str):
@@ -132,6 +135,7 @@ def parse_job(found: Mapping[str, Any], folder: Path) -> Job:
         except QueryError as problem:
             problems.append(problem)
         else:
+            problems += _mode_problems(statement, sink)
             if statement.is_explain:
                 problems.append(
                     QueryError("EXPLAIN", "a job runs a statement; EXPLAIN is a command of its own")
@@ -182,10 +186,11 @@ def _source(name: str, table: object, folder: Path, problems: list[ThetastreamEr
         problems.append(
             QueryError("MISSING_KEY", f"{where} has a delay, but no event_time that it is the delay of")
         )
+    _check_scalars(_table(table, "options"), f"the options of {where}", problems)
     if len(problems) > before:
         return None
     path = _resolved(table["path"], folder) if "path" in table else None
-    if path is not None and format_ in FILE_FORMATS and _is_local(path) and not Path(path).exists():
+    if path is not None and format_ in FILE_FORMATS and _is_missing(path):
         problems.append(QueryError("NO_SUCH_PATH", f"{where} reads {path}, which does not exist"))
     return SourceSpec(
         name,
@@ -210,6 +215,7 @@ def _sink(table: Mapping[str, Any], folder: Path, problems: list[ThetastreamErro
         problems.append(QueryError("BAD_VALUE", f"sink.mode ({mode!r}) must be one of {', '.join(MODES)}"))
     if format_ in _FOLDER_SINKS and "path" not in table:
         problems.append(QueryError("MISSING_KEY", f"a {format_} sink must have 'path'"))
+    _check_scalars(_table(table, "options"), "the sink's options", problems)
     path = table.get("path")
     return SinkSpec(
         str(format_),
@@ -221,7 +227,7 @@ def _sink(table: Mapping[str, Any], folder: Path, problems: list[ThetastreamErro
 
 def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model | None:
     _check_keys(table, _MODEL, "the model", problems)
-    if "units" not in table:
+    if "units" not in table or not isinstance(table["units"], _MODEL["units"]):
         return None
     units = table["units"]
     try:
@@ -229,6 +235,25 @@ def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model 
     except ThetastreamError as problem:
         problems.append(problem)
         return None
+
+
+def _mode_problems(statement: Statement, sink: SinkSpec) -> list[QueryError]:
+    group_by = statement.group_by
+    if group_by is None or sink.mode != "append" or any(token.keyword == "WINDOW" for token in group_by):
+        return []
+    what = 'groups that still change cannot be appended; write mode = "update" or "complete" in [sink], '
+    return [QueryError("SINK_MODE", f"{what}or group by window(result_time, ...), not by {group_by.text!r}")]
+
+
+def _check_scalars(table: Mapping[str, Any], where: str, problems: list[ThetastreamError]) -> None:
+    problems += [
+        QueryError(
+            "BAD_VALUE",
+            f'{key!r} of {where} must be one value, not {value!r}; put a key with dots in quotes: "a.b"',
+        )
+        for key, value in table.items()
+        if isinstance(value, dict | list)
+    ]
 
 
 def _check_keys(
@@ -250,10 +275,15 @@ def _table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _is_local(path: str) -> bool:
-    return "://" not in path
+def _is_missing(path: str) -> bool:
+    return is_local(path) and not set(path) & set("*?[{") and not Path(path).exists()
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is one of this machine's, as opposed to a URL."""
+    return re.match(r"[a-z][a-z0-9+.-]+:", path) is None
 
 
 def _resolved(path: object, folder: Path) -> str:
     text = str(path)
-    return text if not _is_local(text) or Path(text).is_absolute() else str(folder / text)
+    return text if not is_local(text) or Path(text).is_absolute() else str(folder / text)

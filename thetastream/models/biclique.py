@@ -43,7 +43,7 @@ class Biclique:
     name: str = field(default="biclique", init=False, repr=False)
 
     def __post_init__(self) -> None:
-        units = (self.units, self.units) if isinstance(self.units, int) else tuple(self.units)
+        units = tuple(self.units) if isinstance(self.units, tuple | list) else (self.units, self.units)
         if len(units) != 2 or not all(
             isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in units
         ):

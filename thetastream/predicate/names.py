@@ -105,7 +105,8 @@ def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str]
     tokens = phrase.tokens
     for n, token in _free_names(phrase):
         alias = moved.get(token.name.casefold())
-        if alias is None or _is_keyword_here(phrase, n):
+        is_dotted = n + 1 < len(tokens) and tokens[n + 1].text == "."
+        if alias is None or (not is_dotted and _is_keyword_here(phrase, n)):
             continue
         if n + 2 >= len(tokens) or tokens[n + 1].text != "." or tokens[n + 2].kind != "FIELD":
             raise QueryError(

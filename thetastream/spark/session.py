@@ -146,7 +146,7 @@ def stderr_into(path: str | Path) -> Iterator[None]:
     """
     saved = os.dup(2)
     try:
-        with Path(path).open("wb") as file:
+        with Path(path).open("ab") as file:
             os.dup2(file.fileno(), 2)
             yield
     finally:

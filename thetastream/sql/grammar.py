@@ -75,7 +75,7 @@ def parse_statement(text: str) -> Statement:
     (['R', 'S'], 'R.a > S.b', '10 minutes')
     """
     # sqlglot takes EXPLAIN for a command and reads no further.
-    explain = re.match(r"\s*EXPLAIN\b", text, re.IGNORECASE)
+    explain = re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\b", text, re.IGNORECASE | re.DOTALL)
     read = text if explain is None else " " * explain.end() + text[explain.end() :]
     whole = tokenize(read)
     if whole and whole.tokens[-1].text == ";":
@@ -162,7 +162,7 @@ def _clause_starts(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
     for n in phrase.top:
         token, before = tokens[n], tokens[n - 1] if n else None
         following = tokens[n + 1] if n + 1 < len(tokens) else None
-        if token.kind in ("FIELD", "IDENTIFIER", "STRING"):
+        if token.kind in ("FIELD", "IDENTIFIER", "STRING") or (before is not None and before.keyword == "AS"):
             continue
         word = " ".join(token.keyword.split())
         # A word behind an operator is an operand: WHERE a.x > within.
@@ -239,7 +239,10 @@ def _parts(text: str, phrase: Phrase) -> Iterator[tuple[Token, Phrase]]:
                 f"{token.keyword} is not supported: joins are inner joins, by comma or by JOIN ... ON",
                 "UNSUPPORTED_SQL",
             )
-        if token.text == "," or token.keyword in ("JOIN", "INNER", "CROSS"):
+        if token.text == "," or token.keyword in _JOIN_WORDS:
+            following = tokens[n + 1].keyword if n + 1 < len(tokens) else ""
+            if token.keyword in ("INNER", "CROSS") and following != "JOIN":
+                raise pointed(text, token.start, f"{token.keyword} must be followed by JOIN")
             if token.keyword == "JOIN" and n and tokens[n - 1].keyword in ("INNER", "CROSS"):
                 start, separator = n + 1, token
                 continue
@@ -253,7 +256,7 @@ def _source(text: str, phrase: Phrase) -> Source:
     first = tokens[0]
     if first.text == "(":
         close = next(n for n in phrase.top if n and tokens[n].text == ")")
-        alias, _ = _alias(text, phrase.slice(close + 1))
+        alias = _alias(text, phrase.slice(close + 1))
         if alias is None:
             raise pointed(text, first.start, "a subquery needs a name: (SELECT ...) AS name")
         return _subquery(text, phrase.slice(1, close), alias, first.start)
@@ -263,22 +266,22 @@ def _source(text: str, phrase: Phrase) -> Source:
     name = phrase.slice(0, end)
     if first.keyword in _RESERVED or not (first.text[0].isalpha() or first.text[0] in "_`"):
         raise pointed(text, first.start, f"a stream's name is due here, not {first.text!r}")
-    alias, _ = _alias(text, phrase.slice(end))
+    alias = _alias(text, phrase.slice(end))
     return Source(alias or tokens[end - 1].name, name.text, first.start)
 
 
-def _alias(text: str, phrase: Phrase) -> tuple[str | None, int]:
+def _alias(text: str, phrase: Phrase) -> str | None:
     tokens = phrase.tokens
     if tokens and tokens[0].keyword == "AS":
         if len(tokens) == 1:
             raise pointed(text, tokens[0].start, "a name must follow AS")
         tokens = tokens[1:]
     if not tokens:
-        return None, 0
+        return None
     if len(tokens) > 1 or not (tokens[0].text[0].isalpha() or tokens[0].text[0] in "_`"):
         wrong = tokens[1] if len(tokens) > 1 else tokens[0]
         raise pointed(text, wrong.start, f"{wrong.text!r} is not expected behind a stream's name")
-    return tokens[0].name, tokens[0].start
+    return tokens[0].name
 
 
 def _subquery(text: str, phrase: Phrase, alias: str, start: int) -> Source:
@@ -329,6 +332,8 @@ def _within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Duration | di
             return _rows(text, phrase, span)
         if not is_named and len(parts) > 1:
             raise pointed(text, first.start, "several windows need the name of a stream each")
+        if is_named and aliases[first.name.casefold()] in spans:
+            raise pointed(text, first.start, f"{first.text!r} has two windows")
         duration = _interval(span)
         if not is_named:
             return duration

@@ -13,12 +13,12 @@ from pyspark.sql import functions as F
 
 from thetastream.api import plan
 from thetastream.binary import JoinPlan
-from thetastream.cascade import TIME, CascadePlan
+from thetastream.cascade import TIME, CascadePlan, result_time
 from thetastream.errors import InvalidQuery, QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.streams import MARK
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
-from thetastream.predicate import Phrase, conjuncts, pointed
+from thetastream.predicate import Phrase, conjuncts, pointed, tokenize
 from thetastream.spark.catalyst import unlogged
 from thetastream.sql.grammar import parse_statement
 from thetastream.sql.statement import Source, Statement
@@ -69,7 +69,7 @@ def sql(
     """
     statement = parse_statement(text)
     whole = _frames(spark, statement, streams or {})
-    frames = {alias: _projected(frame, statement) for alias, frame in whole.items()}
+    frames = {alias: _projected(alias, frame, statement) for alias, frame in whole.items()}
     on = [condition.text for condition in statement.conditions] or ["true"]
     try:
         try:
@@ -92,7 +92,16 @@ def _frames(
     spark: SparkSession, statement: Statement, streams: Mapping[str, DataFrame]
 ) -> dict[str, DataFrame]:
     """The inputs by alias."""
-    given = {name.casefold(): frame for name, frame in streams.items()}
+    given: dict[str, DataFrame] = {}
+    for name, frame in streams.items():
+        if not isinstance(name, str) or not hasattr(frame, "isStreaming"):
+            raise QueryError(
+                "STREAMS",
+                f"streams must map names to Spark DataFrames, not {name!r} to {type(frame).__name__}",
+            )
+        if name.casefold() in given:
+            raise QueryError("DUPLICATE_ALIAS", f"names ignore case, and streams has {name!r} twice")
+        given[name.casefold()] = frame
     frames: dict[str, DataFrame] = {}
     problems: list[ThetastreamError] = []
     for source in statement.sources:
@@ -105,7 +114,8 @@ def _frames(
 
 
 def _frame(spark: SparkSession, text: str, source: Source, given: Mapping[str, DataFrame]) -> DataFrame:
-    frame = given.get(source.name.strip("`").casefold())
+    plain = "".join(token.name for token in tokenize(source.name))
+    frame = given.get(plain.casefold())
     if frame is None:
         try:
             with unlogged():
@@ -129,10 +139,13 @@ def _frame(spark: SparkSession, text: str, source: Source, given: Mapping[str, D
         raise _refused(text, phrases, error) from None
 
 
-def _projected(frame: DataFrame, statement: Statement) -> DataFrame:
+def _projected(alias: str, frame: DataFrame, statement: Statement) -> DataFrame:
     """Only columns whose name is in the statement, and those that may be event time."""
-    if any(token.kind == "STAR" and _is_star(phrase, n) for phrase, n, token in _tokens(statement)):
-        return frame
+    for phrase, n, token in _tokens(statement):
+        if token.kind == "STAR" and _is_star(phrase, n):
+            return frame
+        if token.name.casefold() == alias.casefold() and not _is_dotted(phrase, n):
+            return frame  # the stream as a whole, as in to_json(r)
     named = {token.name.casefold() for _, _, token in _tokens(statement)}
     kept = [
         field.name
@@ -141,6 +154,8 @@ def _projected(frame: DataFrame, statement: Statement) -> DataFrame:
         or MARK in (field.metadata or {})
         or (not frame.isStreaming and field.dataType.simpleString() in ("timestamp", "timestamp_ntz"))
     ]
+    if not kept:
+        kept = frame.columns[:1]  # a tuple of no columns would not be counted
     if len(set(map(str.casefold, kept))) < len(kept):
         return frame  # a name that is there twice is refused by name later
     return frame.select(*(F.col(quoted(name)) for name in kept))
@@ -152,10 +167,14 @@ def _tokens(statement: Statement) -> Iterator[tuple[Phrase, int, Any]]:
             yield phrase, n, token
 
 
+def _is_dotted(phrase: Phrase, n: int) -> bool:
+    return n + 1 < len(phrase.tokens) and phrase.tokens[n + 1].text == "."
+
+
 def _is_star(phrase: Phrase, n: int) -> bool:
     """Whether the star at ``n`` stands for columns, as opposed to a product or count(*)."""
     before = phrase.tokens[n - 1] if n else None
-    if before is None or before.text in (",", "."):
+    if before is None or before.text in (",", ".") or before.keyword == "DISTINCT":
         return True
     is_count = before.text == "(" and n > 1 and phrase.tokens[n - 2].keyword == "COUNT"
     return before.text == "(" and not is_count
@@ -171,8 +190,8 @@ def _selected(
     frames: Mapping[str, DataFrame],
 ) -> DataFrame:
     rows = _with_names(planned, frames, statement)
-    items = _stars(statement.items, list(frames))
-    names = [field.name for field in rows.schema.fields]
+    items = _stars(statement.text, statement.items, list(frames))
+    _refuse_endless(statement, rows.isStreaming)
     query = f"SELECT {_braced(items)}\nFROM {{rows}}"
     if statement.group_by is not None:
         query += f"\nGROUP BY {_braced(statement.group_by.text)}"
@@ -182,14 +201,14 @@ def _selected(
     if statement.is_distinct and not is_bounded:
         query = query.replace("SELECT", "SELECT DISTINCT", 1)
     elif is_bounded:
-        if TIME not in names or statement.within is None:
+        if _DISTINCT_TIME not in rows.columns or statement.within is None:
             raise pointed(
                 statement.text,
                 statement.items.tokens[0].start,
                 "DISTINCT over streams needs WITHIN: without a window it would remember every row for ever",
                 "UNBOUNDED_DISTINCT",
             )
-        query = query.replace("SELECT ", f"SELECT {TIME} AS {_DISTINCT_TIME}, ", 1)
+        query = query.replace("SELECT ", f"SELECT {_DISTINCT_TIME}, ", 1)
     phrases = [p for p in (statement.items, statement.group_by, statement.having) if p is not None]
     try:
         with unlogged():
@@ -226,19 +245,20 @@ def _with_names(
             owners.setdefault(name.casefold(), []).append((alias, name))
     taken = {alias.casefold() for alias in frames}
     columns = [F.col(quoted(alias)) for alias in frames]
+    has_time = len(planned.event_times) == len(frames)
+    if has_time:
+        taken.add(TIME)
     columns += [
         F.col(f"{quoted(found[0][0])}.{quoted(found[0][1])}").alias(found[0][1])
         for folded, found in owners.items()
         if len(found) == 1 and folded not in taken
     ]
-    times = planned.event_times
-    if TIME not in owners and TIME not in taken and len(times) == len(frames):
-        latest = F.greatest(*(F.col(f"{quoted(alias)}.{quoted(time)}") for alias, time in times.items()))
-        if pairs.isStreaming:
-            delay_ms = _longest_ms(planned) if statement.is_distinct else 0
-            columns.append(latest.alias(TIME, metadata={MARK: delay_ms}))
-        else:
-            columns.append(latest.alias(TIME))
+    if has_time:
+        times = [F.col(f"{quoted(alias)}.{quoted(time)}") for alias, time in planned.event_times.items()]
+        if statement.is_distinct:
+            columns.append(result_time(times, _longest_ms(planned)).alias(_DISTINCT_TIME))
+        if TIME not in map(str.casefold, frames):
+            columns.append(result_time(times, 0))
     return pairs.select(*columns)
 
 
@@ -247,13 +267,33 @@ def _longest_ms(planned: JoinPlan | CascadePlan) -> int:
     return max((-(-max(step.query.within_us) // 1000) for step in steps if step.query.within_us), default=0)
 
 
-def _stars(items: Phrase, aliases: Iterable[str]) -> str:
+def _refuse_endless(statement: Statement, is_streaming: bool) -> None:
+    """Raise for what Spark would only refuse once the query starts."""
+    if not is_streaming:
+        return
+    tokens = statement.items.tokens
+    for n, token in enumerate(tokens):
+        if token.keyword == "OVER" and n + 1 < len(tokens) and tokens[n + 1].text == "(":
+            what = "a window function needs an end of the stream"
+            raise pointed(statement.text, token.start, what, "UNSUPPORTED_SQL")
+    if statement.is_distinct and statement.group_by is not None:
+        what = "DISTINCT over groups that still change has no answer; leave it out"
+        raise pointed(statement.text, tokens[0].start, what, "UNSUPPORTED_SQL")
+
+
+def _stars(whole: str, items: Phrase, aliases: Iterable[str]) -> str:
     """The select list with a bare ``*`` written out, stream by stream."""
     text, base = items.text, items.tokens[0].start
     every = ", ".join(f"{quoted(alias)}.*" for alias in aliases)
-    for n in reversed(items.top):
+    for n in reversed(range(len(items.tokens))):
         token = items.tokens[n]
-        if token.kind == "STAR" and (n == 0 or items.tokens[n - 1].text == ","):
+        if token.kind != "STAR" or not _is_star(items, n) or items.tokens[n - 1].text == ".":
+            continue
+        following = items.tokens[n + 1].keyword if n + 1 < len(items.tokens) else ""
+        if n not in items.top or following == "EXCEPT":
+            what = "a star stands alone, for all columns of all streams; or write alias.*"
+            raise pointed(whole, token.start, what, "UNSUPPORTED_SQL")
+        else:
             text = text[: token.start - base] + every + text[token.end - base :]
     return text
 
