@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from thetastream.errors import QueryError, ThetastreamError
+from thetastream.errors import QueryError, ThetastreamError, problems_of
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -133,15 +133,12 @@ def _init(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from thetastream.errors import InvalidQuery
-
     try:
         _job_explained(arguments.job)
     except ThetastreamError as error:
         if not arguments.json:
             raise
-        problems = error.problems if isinstance(error, InvalidQuery) else (error,)
-        for problem in problems:
+        for problem in problems_of(error):
             print(json.dumps({"condition": problem.condition, "message": problem.message}))
         return 1
     print(json.dumps({"ok": True}) if arguments.json else f"{arguments.job} is fine")

@@ -45,6 +45,15 @@ class InvalidQuery(QueryError):
         super().__init__("INVALID_QUERY", f"{len(self.problems)} problems:\n{lines}")
 
 
+def problems_of(error: ThetastreamError) -> tuple[ThetastreamError, ...]:
+    """The problems that an error lists, or the error itself.
+
+    >>> len(problems_of(InvalidQuery([QueryError("A", "a"), QueryError("B", "b")])))
+    2
+    """
+    return error.problems if isinstance(error, InvalidQuery) else (error,)
+
+
 def raise_problems(problems: Sequence[ThetastreamError]) -> None:
     """Raise the one problem itself, or all of several at once; nothing when there is none."""
     if len(problems) == 1:

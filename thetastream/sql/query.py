@@ -3,7 +3,6 @@
 SELECT ONLINE items FROM r, s WHERE c WITHIN w   ->   SELECT items FROM th.join({"r": .., "s": ..}, c, w)
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,12 +13,13 @@ from pyspark.sql import functions as F
 from thetastream.api import plan
 from thetastream.binary import JoinPlan
 from thetastream.cascade import TIME, CascadePlan, result_time
-from thetastream.errors import InvalidQuery, QueryError, ThetastreamError, raise_problems
+from thetastream.errors import QueryError, ThetastreamError, problems_of, raise_problems
 from thetastream.frontend.streams import MARK
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
-from thetastream.predicate import Phrase, conjuncts, pointed, tokenize
+from thetastream.predicate import Phrase, pointed, tokenize
 from thetastream.spark.catalyst import unlogged
+from thetastream.sql.errors import located, refused
 from thetastream.sql.grammar import parse_statement
 from thetastream.sql.statement import Source, Statement
 
@@ -78,7 +78,7 @@ def sql(
             # Asked again with every column, for an error that knows them all.
             planned = plan(whole, on, statement.within, model, **settings)
     except ThetastreamError as error:
-        raise_problems([_located(statement, problem) for problem in _each(error)])
+        raise_problems([located(statement, problem) for problem in problems_of(error)])
         raise
     if statement.is_explain:
         return spark.createDataFrame([(planned.explain(),)], "plan string")
@@ -136,7 +136,7 @@ def _frame(spark: SparkSession, text: str, source: Source, given: Mapping[str, D
         return frame
     except AnalysisException as error:
         phrases = [source.items, *([source.where] if source.where is not None else [])]
-        raise _refused(text, phrases, error) from None
+        raise refused(text, phrases, error) from None
 
 
 def _projected(alias: str, frame: DataFrame, statement: Statement) -> DataFrame:
@@ -215,7 +215,7 @@ def _selected(
             result = spark.sql(query, rows=rows)
             columns = result.columns
     except AnalysisException as error:
-        raise _refused(statement.text, phrases, error) from None
+        raise refused(statement.text, phrases, error) from None
     if is_bounded:
         if len(set(columns)) < len(columns):
             raise pointed(
@@ -293,8 +293,7 @@ def _stars(whole: str, items: Phrase, aliases: Iterable[str]) -> str:
         if n not in items.top or following == "EXCEPT":
             what = "a star stands alone, for all columns of all streams; or write alias.*"
             raise pointed(whole, token.start, what, "UNSUPPORTED_SQL")
-        else:
-            text = text[: token.start - base] + every + text[token.end - base :]
+        text = text[: token.start - base] + every + text[token.end - base :]
     return text
 
 
@@ -304,49 +303,3 @@ def _braced(text: str) -> str:
     The newline ends a comment that the user's text may end with.
     """
     return text.replace("{", "{{").replace("}", "}}") + "\n"
-
-
-# Errors
-
-
-def _each(error: ThetastreamError) -> tuple[ThetastreamError, ...]:
-    return error.problems if isinstance(error, InvalidQuery) else (error,)
-
-
-def _located(statement: Statement, problem: ThetastreamError) -> ThetastreamError:
-    """The problem with the place in the statement that it is about, if one can be told."""
-    if not isinstance(problem, QueryError):
-        return problem
-    parts = [part for condition in statement.conditions for part in (condition, *conjuncts(condition))]
-    quoted_words = re.findall(r"'([^']*)'", problem.message)
-    about = [part for part in parts if repr(part.text) in problem.message]
-    for phrase in [*reversed(about), *statement.phrases]:
-        for token in phrase.tokens:
-            if token.name.casefold() in {word.casefold() for word in quoted_words}:
-                return pointed(statement.text, token.start, problem.message, problem.condition)
-    if about:
-        return pointed(statement.text, about[-1].tokens[0].start, problem.message, problem.condition)
-    for source in statement.sources:
-        if source.alias in quoted_words:
-            return pointed(statement.text, source.start, problem.message, problem.condition)
-    return problem
-
-
-def _refused(text: str, phrases: list[Phrase], error: AnalysisException) -> QueryError:
-    """What Catalyst refuses in a select list, as ours."""
-    values = error.getMessageParameters() or {}
-    names = re.findall(r"`((?:[^`]|``)*)`", f"{values.get('objectName', '')} {values.get('fieldName', '')}")
-    start = phrases[0].tokens[0].start
-    if names:
-        found = (t.start for p in phrases for t in p.tokens if t.name.casefold() == names[-1].casefold())
-        start = next(found, start)
-    condition = (error.getCondition() or "INVALID_SELECT").split(".")[0]
-    if condition in ("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND"):
-        condition, what = (
-            "UNKNOWN_COLUMN",
-            f"column {'.'.join(names)!r} does not exist, or more than one stream has it",
-        )
-    else:
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), condition)
-        what = re.sub(r"^\[[A-Z_.]+\] ", "", re.sub(r" SQLSTATE:.*", "", first))
-    return pointed(text, start, what, condition)

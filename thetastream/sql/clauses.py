@@ -1,0 +1,106 @@
+"""A statement cut at the words that start its clauses."""
+
+from collections.abc import Iterator
+
+from thetastream.predicate import Phrase, pointed
+from thetastream.predicate.tokens import Token
+
+CLAUSES = ("SELECT", "FROM", "WHERE", "WITHIN", "GROUP BY", "HAVING")
+UNSUPPORTED = {
+    "ORDER BY": "an unbounded result has no order; sort behind a window, or in the sink",
+    "SORT BY": "an unbounded result has no order; sort behind a window, or in the sink",
+    "LIMIT": "a stream has no end to cut at; limit in the sink",
+    "OFFSET": "a stream has no end to cut at; limit in the sink",
+    "UNION": "union the DataFrames of two statements instead",
+    "INTERSECT": "write it as a join",
+    "EXCEPT": "a stream cannot take back what it has given out",
+    "QUALIFY": "window functions need an end of the stream",
+    "WINDOW": "window functions need an end of the stream",
+    "CLUSTER BY": "partitioning is the model's matter",
+    "DISTRIBUTE BY": "partitioning is the model's matter",
+}
+_OPERATORS = {
+    *(
+        "EQ",
+        "NEQ",
+        "LT",
+        "LTE",
+        "GT",
+        "GTE",
+        "NULLSAFE_EQ",
+        "PLUS",
+        "DASH",
+        "STAR",
+        "SLASH",
+        "PERCENT",
+        "MOD",
+    ),
+    *("AND", "OR", "NOT", "COMMA", "DOT", "AMP", "PIPE", "CARET", "TILDE", "DPIPE", "BETWEEN", "LIKE", "IN"),
+    *("DIV", "IS"),
+}
+
+
+def cut(text: str, phrase: Phrase) -> dict[str, Phrase]:
+    """Clause by its first word; that word is left off."""
+    starts = list(_clause_starts(text, phrase))
+    first = phrase.tokens[0]
+    if not starts or starts[0][1] != 0 or starts[0][0] != "SELECT":
+        raise pointed(text, first.start, f"a statement starts with SELECT ONLINE, not {first.text!r}")
+    clauses: dict[str, Phrase] = {}
+    for (word, start), following in zip(starts, [*starts[1:], ("", len(phrase.tokens))], strict=True):
+        token = phrase.tokens[start]
+        if word in clauses:
+            raise pointed(text, token.start, f"{word} is there twice")
+        late = [other for other in clauses if "WITHIN" not in (word, other) and _rank(other) > _rank(word)]
+        if late:
+            raise pointed(text, token.start, f"{word} must stand before {late[0]}")
+        clauses[word] = phrase.slice(start + 1, following[1])
+        if not clauses[word]:
+            raise pointed(text, token.start, f"nothing follows {word}")
+        last = clauses[word].tokens[-1]
+        if last.kind in _OPERATORS - {"STAR"}:
+            raise pointed(text, last.start, f"nothing follows {last.text!r}")
+    if "FROM" not in clauses:
+        raise pointed(text, phrase.tokens[-1].end, "FROM is missing")
+    return clauses
+
+
+def _rank(word: str) -> int:
+    return CLAUSES.index(word)
+
+
+def _clause_starts(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
+    tokens = phrase.tokens
+    for n in phrase.top:
+        token, before = tokens[n], tokens[n - 1] if n else None
+        following = tokens[n + 1] if n + 1 < len(tokens) else None
+        if token.kind in ("FIELD", "IDENTIFIER", "STRING") or (before is not None and before.keyword == "AS"):
+            continue
+        word = " ".join(token.keyword.split())
+        # A word behind an operator is an operand: WHERE a.x > within.
+        is_operand = before is not None and before.kind in _OPERATORS
+        if word == "FROM" and before is not None and before.keyword == "DISTINCT" and n > 2:
+            continue  # IS DISTINCT FROM
+        if word == "WITHIN" and following is not None and following.keyword.startswith("GROUP"):
+            continue  # percentile_cont(0.5) WITHIN GROUP (ORDER BY ...)
+        if word in UNSUPPORTED and n and not is_operand and _is_clause(word, following):
+            raise pointed(
+                text, token.start, f"{word} cannot be answered: {UNSUPPORTED[word]}", "UNSUPPORTED_SQL"
+            )
+        if word in CLAUSES and (n == 0 or not is_operand or word == "FROM") and not _is_name(word, following):
+            yield word, n
+
+
+def _is_clause(word: str, following: Token | None) -> bool:
+    """Whether an unreserved word starts a clause, as opposed to being a column."""
+    if word.endswith(" BY") or word in ("UNION", "INTERSECT", "EXCEPT"):
+        return True
+    if word in ("QUALIFY", "WINDOW"):  # window(...) is a function
+        return following is not None and following.kind in ("VAR", "IDENTIFIER")
+    return following is not None and following.kind in ("NUMBER", "ALL")
+
+
+def _is_name(word: str, following: Token | None) -> bool:
+    if word == "WITHIN":
+        return following is None or following.kind in _OPERATORS or following.text in (")", "]", ".")
+    return following is not None and following.text == "."
