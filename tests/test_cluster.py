@@ -44,6 +44,7 @@ def test_speculative_attempts(cluster: StandaloneCluster, folder: Path) -> None:
     assert '"Speculative":true' in events
 
 
+@pytest.mark.slow
 def test_a_worker_killed_on_the_way(cluster: StandaloneCluster, folder: Path) -> None:
     job = Job(str(folder), cluster.master)
     worker = cluster.workers[0]

@@ -68,8 +68,9 @@ def test_tasks_that_fail_are_run_again(folder: Path) -> None:
     assert_exact(job)
 
 
-def test_a_task_that_fails_too_often_names_the_predicate(folder: Path) -> None:
-    job = Job(str(folder), faults={"3": "raise"})
+def test_a_task_that_fails_too_often_names_the_predicate(tmp_path: Path) -> None:
+    faults.write_streams(tmp_path, 3, 2 * ROWS)
+    job = Job(str(tmp_path), faults={"3": "raise"})
     with pytest.raises(RuntimeError, match=r"PREDICATE_RAISED.*higher.*on purpose"):
         job.finish()
     # The next start is a later call, which succeeds.

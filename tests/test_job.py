@@ -8,11 +8,14 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from pyspark.errors import PySparkException
 
+from thetastream import cli
 from thetastream.errors import InvalidQuery, QueryError
 from thetastream.job.spec import parse_job, read_job
 
@@ -27,6 +30,31 @@ def command(*arguments):
 
 def thetastream(*arguments, **options):
     return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=600, **options)
+
+
+@pytest.fixture
+def here(spark, monkeypatch, capfd):
+    """Runs a command in this process and session; gives its exit code, output and errors."""
+
+    @contextmanager
+    def session(conf, log=None):
+        try:
+            yield spark
+        except PySparkException as error:
+            raise cli.translated(error) from None
+
+    def run(*arguments):
+        capfd.readouterr()
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+        return code, *capfd.readouterr()
+
+    monkeypatch.setattr(cli, "session_of", session)
+    kept = spark.conf.get("spark.sql.streaming.numRecentProgressUpdates")
+    yield run
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", kept)
 
 
 def committed(folder):
@@ -101,14 +129,14 @@ def test_what_is_no_toml_is_named(tmp_path):
 # Running
 
 
-def test_the_commands_of_the_docs_run(tmp_path):
+def test_the_commands_of_the_docs_run(here, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     fence = re.search(r"```sh\n(.*?)```", (DOCS / "cli.md").read_text(), re.DOTALL)
     printed = {}
     for line in fence[1].splitlines():
         _, *arguments = shlex.split(line)
-        done = thetastream(*arguments, cwd=tmp_path)
-        assert done.returncode == 0, (line, done.stderr)
-        printed[arguments[0]] = done.stdout
+        code, printed[arguments[0]], errors = here(*arguments)
+        assert code == 0, (line, errors)
     assert "biclique" in printed["models"]
     assert "is fine" in printed["check"]
     assert "b.price >= a.price" in printed["explain"]
@@ -117,26 +145,23 @@ def test_the_commands_of_the_docs_run(tmp_path):
     statement = (
         "SELECT ONLINE count(*) AS n FROM bids b, asks a WHERE b.symbol = a.symbol AND b.price >= a.price"
     )
-    done = thetastream(
-        *("sql", f"{statement} WITHIN 1 minute", "--json"),
-        *("--source", "bids=example/bids", "--source", "asks=example/asks"),
-        cwd=tmp_path,
-    )
-    assert done.stdout == '{"n":30}\n'
+    sources = ("--source", "bids=example/bids", "--source", "asks=example/asks")
+    assert here("sql", f"{statement} WITHIN 1 minute", "--json", *sources)[:2] == (0, '{"n":30}\n')
 
 
-def test_mistakes_exit_with_1_and_no_traceback(tmp_path):
-    thetastream("init", "example", cwd=tmp_path)
+def test_mistakes_exit_with_1_and_no_traceback(here, tmp_path):
+    assert here("init", tmp_path / "example")[0] == 0
     job = tmp_path / "example" / "job.toml"
     job.write_text(job.read_text().replace("b.price >=", "b.prize >="))
-    done = thetastream("check", job)
-    assert done.returncode == 1
-    assert done.stderr.startswith("thetastream: [UNKNOWN_COLUMN] column 'prize'")
-    assert "line 3, column 33" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert thetastream("init", "example", cwd=tmp_path).returncode == 1
-    done = thetastream("sql", "SELECT ONLINE * FROM r, s WITHIN", "--source", "r=x")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 3)
+    code, _, errors = here("check", job)
+    assert code == 1
+    assert errors.startswith("thetastream: [UNKNOWN_COLUMN] column 'prize'")
+    assert "line 3, column 33" in errors
+    assert "Traceback" not in errors
+    assert here("init", tmp_path / "example")[0] == 1
+    code, _, errors = here("sql", "SELECT ONLINE * FROM r, s WITHIN", "--source", "r=x")
+    assert (code, errors.count("\n")) == (1, 3)
+    assert "nothing follows WITHIN at line 1, column 27" in errors
 
 
 def test_a_job_stops_at_sigterm_and_goes_on(tmp_path):

@@ -157,7 +157,7 @@ def _job_explained(path: Path) -> str:
     from thetastream.job.spec import read_job
 
     job = read_job(path)
-    with _session(job.spark) as spark:
+    with session_of(job.spark) as spark:
         _ = joined(spark, job).schema
         return str(joined(spark, job, f"EXPLAIN {job.sql}").collect()[0][0])
 
@@ -170,7 +170,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps(epoch) if arguments.json else tell(epoch), flush=True)
 
     job = read_job(arguments.job)
-    with locked(job.checkpoint) as log, _session(job.spark, log) as spark:
+    with locked(job.checkpoint) as log, session_of(job.spark, log) as spark:
         run(spark, job, say, arguments.until_caught_up, arguments.seconds)
     return 0
 
@@ -181,8 +181,8 @@ def _sql(arguments: argparse.Namespace) -> int:
     from thetastream.sql.grammar import parse_statement
 
     statement = parse_statement(arguments.statement)
-    with _session({"spark.sql.session.timeZone": "UTC"}) as spark:
-        streams = {name: read_file(spark, name, Path(path)) for name, path in arguments.source}
+    with session_of({"spark.sql.session.timeZone": "UTC"}) as spark:
+        streams = {name: read_file(spark, name, Path(path).absolute()) for name, path in arguments.source}
         settings: dict[str, Any] = {}
         if arguments.event_time:
             settings["event_time"] = dict(arguments.event_time)
@@ -190,7 +190,7 @@ def _sql(arguments: argparse.Namespace) -> int:
         if statement.is_explain:
             print(rows.collect()[0][0])
         elif arguments.json:
-            for text in rows.limit(arguments.limit).toJSON().collect():
+            for (text,) in rows.limit(arguments.limit).selectExpr("to_json(struct(*))").collect():
                 print(text)
         else:
             rows.show(arguments.limit, truncate=False)
@@ -198,7 +198,7 @@ def _sql(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
+def session_of(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
     """A Spark session for one command; what Spark raises becomes one line."""
     from pyspark.errors import PySparkException
 
@@ -209,7 +209,7 @@ def _session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
         spark = session(conf, log)
         yield spark
     except PySparkException as error:
-        raise _translated(error) from None
+        raise translated(error) from None
     finally:
         if spark is not None:
             spark.stop()
@@ -260,7 +260,7 @@ def _source(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _translated(error: Exception) -> ThetastreamError:
+def translated(error: Exception) -> ThetastreamError:
     """Spark's error in one line; its stack is for its own log."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     found = re.match(r"\[([A-Z_.]+)\] (.*)", first)

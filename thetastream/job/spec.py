@@ -105,7 +105,7 @@ def read_job(path: Path) -> Job:
         raise QueryError("JOB_FILE", f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise QueryError("JOB_FILE", f"{path} is not TOML: {error}") from None
-    return parse_job(found, path.parent)
+    return parse_job(found, path.parent.absolute())
 
 
 def parse_job(found: Mapping[str, Any], folder: Path) -> Job:

@@ -87,7 +87,8 @@ def _clause_starts(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
             raise pointed(
                 text, token.start, f"{word} cannot be answered: {UNSUPPORTED[word]}", "UNSUPPORTED_SQL"
             )
-        if word in CLAUSES and (n == 0 or not is_operand or word == "FROM") and not _is_name(word, following):
+        is_word = word in CLAUSES and not _is_name(word, before, following)
+        if is_word and (n == 0 or not is_operand or word == "FROM"):
             yield word, n
 
 
@@ -100,7 +101,10 @@ def _is_clause(word: str, following: Token | None) -> bool:
     return following is not None and following.kind in ("NUMBER", "ALL")
 
 
-def _is_name(word: str, following: Token | None) -> bool:
-    if word == "WITHIN":
-        return following is None or following.kind in _OPERATORS or following.text in (")", "]", ".")
-    return following is not None and following.text == "."
+def _is_name(word: str, before: Token | None, following: Token | None) -> bool:
+    """Whether a clause's word is a column here."""
+    if following is None:
+        return before is not None and before.keyword in CLAUSES  # GROUP BY within
+    if word == "WITHIN" and (following.kind in _OPERATORS or following.text in (")", "]")):
+        return True
+    return following.text == "."
