@@ -16,6 +16,7 @@ from thetastream.frontend.window import read_window
 from thetastream.models.base import Model
 from thetastream.models.biclique import Biclique
 from thetastream.plan.explain import explain
+from thetastream.plan.folding import Folding
 from thetastream.plan.lower import Lowered, lower
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.query import Query
@@ -49,11 +50,14 @@ class JoinPlan:
         """Every stage as text: parsed, rewritten, shaped, physical, cost."""
         return explain(self.query, self.lowered, self.model, self.model_reason)
 
-    def dataframe(self) -> DataFrame:
-        """The joined DataFrame: one struct column per alias; streaming if the inputs are."""
+    def dataframe(self, folding: Folding | None = None) -> DataFrame:
+        """The joined DataFrame: one struct column per alias; streaming if the inputs are.
+
+        With ``folding``, the units' views of it instead, one row per unit, epoch and group.
+        """
         from thetastream.spark.dataflow import build
 
-        return build(self.physical, self.model, self.streams, self.cache_folder)
+        return build(self.physical, self.model, self.streams, self.cache_folder, folding)
 
 
 def plan_binary(

@@ -43,6 +43,8 @@ class Counters:
     """Memory load volume: bytes of the stored tuples and their index."""
     state_bytes: int = 0
     """Bytes of the stored tuples as the durable store holds them."""
+    emitted_bytes: int = 0
+    """Bytes of the rows that leave the unit, as Arrow."""
 
 
 class Matches(NamedTuple):

@@ -88,6 +88,9 @@ class Resolver(Protocol):
     def constant(self, text: str) -> Constant | None:
         """Value of an expression without columns; None if it has none that Python can hold."""
 
+    def duration(self, duration: object, what: str) -> int:
+        """Microseconds of an interval; raises QueryError INVALID_DURATION."""
+
 
 def window_problems(streams: Sequence[Stream]) -> list[QueryError]:
     """What keeps a time window from being judged on these streams."""

@@ -209,6 +209,14 @@ def _is_true(value: str | None) -> bool:
     return (value or "").lower() == "true"
 
 
+def braced(text: str) -> str:
+    """Text for ``spark.sql(..., name=frame)``, which reads braces as its own.
+
+    The newline ends a comment that the user's text may end with.
+    """
+    return text.replace("{", "{{").replace("}", "}}") + "\n"
+
+
 @contextmanager
 def unlogged() -> Iterator[None]:
     """PySpark logs every analysis error with its Java stack; ours are questions, not failures."""

@@ -10,23 +10,33 @@ frames it is one pass over the same blocks with state in memory.
 
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from thetastream.aggregate import Fold
 from thetastream.blocks import HASH_COLUMN, concat, gather, nullable, pack, route, unpack
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.unit import Inbox, Unit, UnitSpec
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
+from thetastream.plan.folding import Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.spark import metrics
-from thetastream.spark.emit import BLOCK, COUNTERS, BlockEmitter, FlatEmitter, result_batch, unpack_blocks
+from thetastream.spark.emit import (
+    BLOCK,
+    COUNTERS,
+    BlockEmitter,
+    FlatEmitter,
+    outcome,
+    result_batch,
+    unpack_blocks,
+)
 from thetastream.spark.manifest import digest
+from thetastream.spark.output import pairs, views
 from thetastream.spark.placement import unit_keys
 from thetastream.spark.processor import JoinProcessor, ProcessorSpec
 from thetastream.spark.worker import settle
@@ -43,8 +53,9 @@ def build(
     model: Model,
     streams: tuple[DataFrame, DataFrame],
     cache_folder: str | None = None,
+    folding: Folding | None = None,
 ) -> DataFrame:
-    """The joined DataFrame: one struct column per alias.
+    """The joined DataFrame: one struct column per alias; or the units' views of it.
 
     Parameters
     ----------
@@ -56,6 +67,8 @@ def build(
         Left and right input, both streaming or both batch.
     cache_folder : str, optional
         Host-local folder for mapped segments; Spark's local directory when left out.
+    folding : Folding, optional
+        What units fold their matches into.
     """
     spark = streams[0].sparkSession
     # Two joins of one query may have equal exchanges. Spark would run one for both, and its watermark,
@@ -65,35 +78,35 @@ def build(
         _blocks(plan.sides[side], stream, model.needs_hash, _router(side, model, join_id))
         for side, stream in zip(Side, streams, strict=True)
     ]
-    columns = _result_columns(spark, plan)
+    output = pairs(spark, plan) if folding is None else views(streams, plan, folding)
     zone = spark.conf.get("spark.sql.session.timeZone")
-    unit = UnitSpec(plan.condition, plan.indexes, plan.archive_period_us)
+    unit = UnitSpec(output.condition, plan.indexes, plan.archive_period_us)
     together = blocks[0].unionByName(blocks[1])
     if any(stream.isStreaming for stream in streams):
-        schema = StructType([*columns, StructField(COUNTERS, StringType())])
+        schema = StructType([*output.columns, StructField(COUNTERS, StringType())])
         arrow = to_arrow_schema(schema, timezone=zone)
-        is_flat = all(carried.is_flat for side in plan.sides for carried in side.carried)
         query = fingerprint(plan, model)
         spec = ProcessorSpec(
             unit,
             {key: number for number, key in enumerate(unit_keys(model.n_units))},
             query,
-            FlatEmitter(arrow) if is_flat else BlockEmitter(arrow),
+            FlatEmitter(arrow) if output.is_flat else BlockEmitter(arrow),
             cache_folder,
+            output.fold,
         )
-        out = schema if is_flat else StructType([StructField(BLOCK, BinaryType())])
+        out = schema if output.is_flat else StructType([StructField(BLOCK, BinaryType())])
         has_watermark = any(side.time is not None for side in plan.condition.sides)
         results = together.groupBy("unit").transformWithStateInPandas(
             JoinProcessor(spec), out, "Append", "EventTime" if has_watermark else "None"
         )
-        if not is_flat:
+        if not output.is_flat:
             results = results.mapInArrow(unpack_blocks, schema)
         results = metrics.observe(results, digest(query), join_id)
     else:
-        step = _batch_units(unit, to_arrow_schema(columns, timezone=zone))
-        results = together.repartition(F.col("unit")).mapInArrow(step, columns)
-    joined = results.select(*(_struct(side).alias(side.alias) for side in plan.sides))
-    for conjunct in plan.residual:
+        step = _batch_units(unit, output.fold, to_arrow_schema(output.columns, timezone=zone))
+        results = together.repartition(F.col("unit")).mapInArrow(step, output.columns)
+    joined = results.select(*output.restored)
+    for conjunct in output.residual:
         joined = joined.where(F.expr(conjunct))
     return joined
 
@@ -173,7 +186,7 @@ def _router(side: Side, model: Model, join_id: str) -> Callable[[Batches], Batch
     return to_blocks
 
 
-def _batch_units(spec: UnitSpec, schema: pa.Schema) -> Callable[[Batches], Batches]:
+def _batch_units(spec: UnitSpec, fold: Fold | None, schema: pa.Schema) -> Callable[[Batches], Batches]:
     def join(batches: Batches) -> Batches:
         parts: dict[int, dict[tuple[Side, Role], list[pa.RecordBatch]]] = {}
         for batch in batches:
@@ -182,16 +195,8 @@ def _batch_units(spec: UnitSpec, schema: pa.Schema) -> Callable[[Batches], Batch
                 parts.setdefault(key.as_py(), {}).setdefault(at, []).append(unpack(data.as_buffer()))
         for inbox in parts.values():
             unit = Unit(spec, [], MemoryStore())
-            for matches in unit.epoch(Inbox({at: concat(blocks) for at, blocks in inbox.items()}), None):
-                yield result_batch(matches, schema)
+            matches = unit.epoch(Inbox({at: concat(blocks) for at, blocks in inbox.items()}), None)
+            for columns in outcome(fold, matches):
+                yield result_batch(columns, schema)
 
     return join
-
-
-def _result_columns(spark: SparkSession, plan: PhysicalPlan) -> StructType:
-    ddl = ", ".join(f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried)
-    return spark.createDataFrame([], ddl).schema if ddl else StructType([])
-
-
-def _struct(side: SidePlan) -> Any:
-    return F.struct(*(F.expr(carried.from_block).alias(carried.field) for carried in side.carried))

@@ -7,13 +7,14 @@ unit's epoch travel as one extra row.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
 import pandas as pd
 import pyarrow as pa
 
+from thetastream.aggregate import Fold, view_of
 from thetastream.blocks import pack, unpack
 from thetastream.joiner.unit import Counters, Matches
 
@@ -22,10 +23,21 @@ BLOCK = "block"
 
 
 class Emitter(Protocol):
-    """Turns matches and counters into frames of the operator's output schema."""
+    """Turns columns of results and counters into frames of the operator's output schema."""
 
-    def matches(self, matches: Matches) -> Any: ...
+    def results(self, columns: Sequence[pa.Array]) -> Any: ...
     def counters(self, unit: int, counters: Counters) -> Any: ...
+
+
+def outcome(fold: Fold | None, matches: Iterable[Matches]) -> Iterator[list[pa.Array]]:
+    """The columns that leave a unit: its matches, or their view if there is something to fold."""
+    if fold is None:
+        for piece in matches:
+            yield [*piece.left.columns, *piece.right.columns]
+        return
+    rows = view_of(fold, matches).rows()
+    if rows is not None:
+        yield rows.columns
 
 
 def counters_json(unit: int, counters: Counters) -> str:
@@ -33,11 +45,11 @@ def counters_json(unit: int, counters: Counters) -> str:
     return json.dumps({"unit": unit, **asdict(counters)})
 
 
-def result_batch(matches: Matches, schema: pa.Schema) -> pa.RecordBatch:
-    """Left columns, right columns, and a NULL counters column if ``schema`` has one."""
-    arrays = [*matches.left.columns, *matches.right.columns]
+def result_batch(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """The columns, and a NULL counters column if ``schema`` has one."""
+    arrays = list(columns)
     if COUNTERS in schema.names:
-        arrays.append(pa.nulls(matches.left.num_rows, pa.string()))
+        arrays.append(pa.nulls(len(columns[0]), pa.string()))
     # Nested values come as Spark knew them, perhaps without NULLs inside; a stream has one schema.
     arrays = [
         array if array.type == field.type else array.cast(field.type)
@@ -66,8 +78,8 @@ class FlatEmitter:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
 
-    def matches(self, matches: Matches) -> pd.DataFrame:
-        return _frame(result_batch(matches, self._schema))
+    def results(self, columns: Sequence[pa.Array]) -> pd.DataFrame:
+        return _frame(result_batch(columns, self._schema))
 
     def counters(self, unit: int, counters: Counters) -> pd.DataFrame:
         return _frame(counters_batch(unit, counters, self._schema))
@@ -83,8 +95,8 @@ class BlockEmitter:
         data = pa.array([pack(batch)], type=pa.binary())
         return _frame(pa.RecordBatch.from_pydict({BLOCK: data}))
 
-    def matches(self, matches: Matches) -> pd.DataFrame:
-        return self._packed(result_batch(matches, self._schema))
+    def results(self, columns: Sequence[pa.Array]) -> pd.DataFrame:
+        return self._packed(result_batch(columns, self._schema))
 
     def counters(self, unit: int, counters: Counters) -> pd.DataFrame:
         return self._packed(counters_batch(unit, counters, self._schema))

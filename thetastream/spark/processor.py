@@ -13,10 +13,11 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
+from thetastream.aggregate import Fold
 from thetastream.blocks import concat, unpack
 from thetastream.joiner.box import Plan
 from thetastream.joiner.unit import Inbox, Unit, UnitSpec
-from thetastream.spark.emit import Emitter
+from thetastream.spark.emit import Emitter, outcome
 from thetastream.spark.manifest import Fingerprint, decode, encode
 from thetastream.spark.segments import DurableStore, cache_root, sweep
 from thetastream.spark.worker import settle
@@ -37,6 +38,7 @@ class ProcessorSpec:
     fingerprint: Fingerprint = field(hash=False)
     emitter: Emitter
     cache_folder: str | None
+    fold: Fold | None = None
 
 
 class JoinProcessor(StatefulProcessor):
@@ -63,8 +65,10 @@ class JoinProcessor(StatefulProcessor):
         store = DurableStore(self._parts, plans, root)
         unit = Unit(spec.unit, segments, store)
         # 2. The epoch.
-        for matches in unit.epoch(read_inbox(rows), watermark_us(timerValues)):
-            yield spec.emitter.matches(matches)
+        matches = unit.epoch(read_inbox(rows), watermark_us(timerValues))
+        for columns in outcome(spec.fold, matches):
+            unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
+            yield spec.emitter.results(columns)
         # 3. State for the next one.
         self._manifest.update((encode(spec.fingerprint, unit.segments),))
         yield spec.emitter.counters(spec.units[int(key[0])], unit.counters)

@@ -44,5 +44,10 @@ class Statement:
     @property
     def phrases(self) -> tuple[Phrase, ...]:
         """All expressions over the streams."""
+        return (*self.shown, *self.conditions)
+
+    @property
+    def shown(self) -> tuple[Phrase, ...]:
+        """Expressions over the join's results."""
         optional = (self.group_by, self.having)
-        return (self.items, *self.conditions, *(phrase for phrase in optional if phrase is not None))
+        return (self.items, *(phrase for phrase in optional if phrase is not None))

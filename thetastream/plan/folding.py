@@ -1,0 +1,341 @@
+"""A grouped select list as views of units and a query that merges them.
+
+    SELECT r.k, avg(s.x) FROM r, s GROUP BY r.k
+    units:  r.k AS g0, sum(s.x) AS m0, count(s.x) AS m1    per group and epoch
+    Spark:  SELECT g0, sum(m0) / nullif(sum(m1), 0) FROM views GROUP BY g0
+
+Whatever this does not know to be right is left: then pairs leave the units and Spark aggregates them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import gcd
+
+from thetastream.aggregate.view import Pane
+from thetastream.errors import QueryError
+from thetastream.plan.domains import decimal_of, is_floating, is_integral
+from thetastream.plan.query import Resolver, Stream
+from thetastream.predicate import Phrase
+from thetastream.predicate.names import NON_DETERMINISTIC, TIME_DEPENDENT, qualify, references
+from thetastream.predicate.tokens import Token, parse
+
+PREFIX = "__view_"
+"""Before the names of the views' columns: no name of a stream may be mistaken for one."""
+TIME = f"{PREFIX}time"
+FUNCTIONS = ("COUNT", "SUM", "AVG", "MEAN", "MIN", "MAX")
+_GROUPED = {"tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "boolean"}
+_DATETIMES = {"date", "timestamp", "timestamp_ntz"}
+_WIDEST_DECIMAL = 28
+"""Precision to which the sums of an epoch surely fit 38 digits."""
+_SETS = {"ALL", "ROLLUP", "CUBE", "GROUPING"}
+
+
+class NotFoldable(Exception):
+    """Why matches must leave the units as pairs."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A column to compute on one stream before the join: SQL over the stream's alias."""
+
+    alias: str
+    text: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measure of the views: a function over a computed column; ``count`` without one counts matches."""
+
+    name: str
+    function: str
+    column: Computed | None = None
+
+
+@dataclass
+class Folding:
+    """What units fold, and the texts over their views."""
+
+    groups: list[Computed] = field(default_factory=list)
+    """A group's name is its column's."""
+    measures: list[Measured] = field(default_factory=list)
+    pane: Pane | None = None
+    items: str = ""
+    group_by: str | None = None
+    having: str | None = None
+
+    @property
+    def computed(self) -> list[Computed]:
+        """All columns to compute, each once."""
+        read = (measure.column for measure in self.measures if measure.column is not None)
+        return list(dict.fromkeys([*self.groups, *read]))
+
+    def describe(self) -> str:
+        """What units fold, for explain."""
+        groups = ", ".join(column.text for column in self.groups) or "all matches"
+        if self.pane is not None:
+            groups += ", a pane of result_time"
+        measures = ", ".join(
+            f"{measure.function}({'*' if measure.column is None else measure.column.text})"
+            for measure in self.measures
+        )
+        return f"{measures or 'nothing'} by {groups}"
+
+
+def plan_folding(
+    items: Phrase,
+    group_by: Phrase | None,
+    having: Phrase | None,
+    streams: Sequence[Stream],
+    resolver: Resolver,
+    result_time: str | None,
+) -> Folding:
+    """How units can fold a grouped statement.
+
+    Parameters
+    ----------
+    items, group_by, having : Phrase
+        As the user wrote them; ``*`` written out.
+    streams : two Streams
+        What the phrases read.
+    resolver : Resolver
+        Over these streams.
+    result_time : str or None
+        The name that stands for a match's latest event time, if streams have event times.
+
+    Raises
+    ------
+    NotFoldable
+        With the reason.
+    """
+    planner = _Planner(streams, resolver, result_time)
+    try:
+        return planner.plan(items, group_by, having)
+    except QueryError as error:
+        raise NotFoldable(error.message) from None
+
+
+class _Planner:
+    def __init__(self, streams: Sequence[Stream], resolver: Resolver, result_time: str | None) -> None:
+        self._aliases = [stream.alias for stream in streams]
+        self._columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
+        self._resolver = resolver
+        self._result_time = result_time
+        self._folding = Folding()
+        self._replaced: list[tuple[tuple[str, ...], bool, str]] = []
+        """(tokens of a group, whether it is one operand, its name)"""
+        self._columns_by_text: dict[tuple[str, str], Computed] = {}
+
+    def plan(self, items: Phrase, group_by: Phrase | None, having: Phrase | None) -> Folding:
+        folding = self._folding
+        items = self._qualified(items)
+        if group_by is not None:
+            found = [self._group(part) for part in at_commas(self._qualified(group_by))]
+            folding.group_by = ", ".join(found)
+        folding.items = self._over_views(items)
+        if having is not None:
+            folding.having = self._over_views(self._qualified(having))
+        if not (folding.groups or folding.measures or folding.pane):
+            raise NotFoldable("there is nothing to fold")
+        return folding
+
+    def _qualified(self, phrase: Phrase) -> Phrase:
+        fold = (lambda name: name) if self._resolver.is_case_sensitive else str.casefold
+        return qualify(parse(phrase.text), self._columns, fold)
+
+    def _side(self, phrase: Phrase) -> str:
+        """The one stream that a phrase reads; the first one if it reads none."""
+        for n, token in enumerate(phrase.tokens):
+            if token.keyword in NON_DETERMINISTIC | TIME_DEPENDENT and token.kind != "FIELD":
+                raise NotFoldable(f"{phrase.text} gives another value each time")
+            is_time = self._result_time is not None and token.name.casefold() == self._result_time
+            if is_time and not (n and phrase.tokens[n - 1].text == "."):
+                raise NotFoldable(f"{phrase.text} reads the result time, which both streams make")
+        read = references(phrase, self._aliases)
+        if len(read) > 1:
+            raise NotFoldable(f"{phrase.text} reads both streams")
+        return read[0] if read else self._aliases[0]
+
+    # GROUP BY
+
+    def _group(self, phrase: Phrase) -> str:
+        """The group over views."""
+        first = phrase.tokens[0]
+        if first.keyword in _SETS or first.kind == "NUMBER":
+            raise NotFoldable(f"GROUP BY {phrase.text} is not a plain expression")
+        if first.keyword == "WINDOW" and self._names_result_time(phrase):
+            return self._window(phrase)
+        if not references(phrase, self._aliases):
+            raise NotFoldable(f"GROUP BY {phrase.text} reads no stream")
+        alias = self._side(phrase)
+        type_ = self._resolver.type_of(phrase.text, [alias])
+        if type_ is None or not (type_ in _GROUPED | _DATETIMES or decimal_of(type_)):
+            raise NotFoldable(f"units do not group by {phrase.text} of type {type_}")
+        name = f"{PREFIX}g{len(self._folding.groups)}"
+        self._folding.groups.append(Computed(alias, phrase.text, name))
+        self._replaced.append((_words(phrase), _is_operand(phrase), name))
+        return name
+
+    def _names_result_time(self, phrase: Phrase) -> bool:
+        return (
+            self._result_time is not None
+            and len(phrase.tokens) > 3
+            and phrase.tokens[2].name.casefold() == self._result_time
+        )
+
+    def _window(self, phrase: Phrase) -> str:
+        """A window, tumbling or sliding, as panes of the greatest span that divides its length and slide."""
+        arguments = at_commas(phrase.slice(2, -1)) if phrase.tokens[-1].text == ")" else []
+        spans = []
+        for argument in arguments[1:]:
+            token = argument.tokens[0] if argument else None
+            if token is None or len(argument.tokens) > 1 or token.kind != "STRING":
+                raise NotFoldable(f"units do not cut {phrase.text} into panes")
+            spans.append(self._resolver.duration(token.text[1:-1], "a window"))
+        if not 1 <= len(spans) <= 3 or len(arguments[0].tokens) > 1 or not all(spans[:2]):
+            raise NotFoldable(f"units do not cut {phrase.text} into panes")
+        if self._folding.pane is not None:
+            raise NotFoldable("there are two windows")
+        span = gcd(*spans[:2])
+        self._folding.pane = Pane(span, spans[2] % span if len(spans) == 3 else 0)
+        text = f"window({TIME}, {', '.join(argument.text for argument in arguments[1:])})"
+        self._replaced.append((_words(phrase), True, text))
+        return text
+
+    # SELECT, HAVING
+
+    def _over_views(self, phrase: Phrase) -> str:
+        """The text with aggregates as merges of measures, and groups by their names."""
+        text, base = phrase.text, phrase.tokens[0].start
+        splices: list[tuple[int, int, str]] = []
+        n = 0
+        while n < len(phrase.tokens):
+            end, written = self._aggregate(phrase, n) or self._grouped(phrase, n) or (0, "")
+            if end:
+                tokens = phrase.tokens
+                splices.append((tokens[n].start - base, tokens[end - 1].end - base, written))
+            n = end or n + 1
+        for start, stop, written in reversed(splices):
+            text = text[:start] + written + text[stop:]
+        return text
+
+    def _grouped(self, phrase: Phrase, n: int) -> tuple[int, str] | None:
+        """A group that stands at token ``n``: the token behind it, and its name."""
+        tokens = phrase.tokens
+        before = tokens[n - 1].text if n else "("
+        for words, is_operand, name in self._replaced:
+            end = n + len(words)
+            if _words(phrase.slice(n, end)) != words or before == ".":
+                continue
+            after = tokens[end].keyword if end < len(tokens) else ")"
+            if is_operand or (before in ("(", ",") and after in (")", ",", "AS")):
+                return end, name
+        return None
+
+    def _aggregate(self, phrase: Phrase, n: int) -> tuple[int, str] | None:
+        """An aggregate that begins at token ``n``: the token behind it, and its merge."""
+        tokens = phrase.tokens
+        token = tokens[n]
+        is_call = n + 1 < len(tokens) and tokens[n + 1].text == "("
+        if token.keyword not in FUNCTIONS or token.kind == "FIELD" or not is_call:
+            return None
+        close = _closing(tokens, n + 1)
+        argument, end = phrase.slice(n + 2, close), close + 1
+        where: Phrase | None = None
+        if end < len(tokens) and tokens[end].keyword == "FILTER":
+            shut = _closing(tokens, end + 1)
+            where, end = phrase.slice(end + 3, shut), shut + 1
+        if not argument or argument.tokens[0].keyword in ("DISTINCT", "ALL") or len(at_commas(argument)) > 1:
+            raise NotFoldable(f"{phrase.slice(n, end).text} is not folded")
+        return end, self._merge(token.keyword, argument, where)
+
+    def _merge(self, function: str, argument: Phrase, where: Phrase | None) -> str:
+        is_star = argument.text == "*"
+        if is_star and where is None:
+            return f"coalesce(sum({self._measure('count', None, None)}), 0)"
+        parts = [part for part in (None if is_star else argument, where) if part is not None]
+        sides = {self._side(part) for part in parts if references(part, self._aliases)}
+        if len(sides) > 1:
+            raise NotFoldable(f"{argument.text} and its FILTER read both streams")
+        for part in parts:
+            self._side(part)
+        alias = sides.pop() if sides else self._aliases[0]
+        value = "1" if is_star else f"({argument.text})"
+        if function == "COUNT":
+            value = f"CASE WHEN {value} IS NOT NULL THEN 1 END"
+        if where is not None:
+            value = f"CASE WHEN ({where.text}) THEN {value} END"
+        type_ = self._resolver.type_of(value, [alias])
+        if type_ is None:
+            raise NotFoldable(f"{argument.text} is not a column of one stream")
+        if function == "COUNT":
+            return f"coalesce(sum({self._measure('count', alias, value)}), 0)"
+        if function in ("MIN", "MAX"):
+            if not (type_ in _GROUPED | _DATETIMES or decimal_of(type_)):
+                raise NotFoldable(f"units do not compare values of type {type_}")
+            return f"{function.lower()}({self._measure(function.lower(), alias, value)})"
+        decimal = decimal_of(type_)
+        if not (is_integral(type_) or is_floating(type_) or (decimal and decimal[0] <= _WIDEST_DECIMAL)):
+            raise NotFoldable(f"units do not add up values of type {type_}")
+        total = f"sum({self._measure('sum', alias, value)})"
+        typed = f"CAST({total} AS {self._resolver.type_of(f'sum({value})', [alias])})"
+        if function == "SUM":
+            return typed
+        count = f"sum({self._measure('count', alias, f'CASE WHEN {value} IS NOT NULL THEN 1 END')})"
+        if decimal is None:
+            return f"(CAST({total} AS DOUBLE) / nullif({count}, 0))"
+        mean = self._resolver.type_of(f"avg({value})", [alias])
+        return f"CAST({typed} / nullif(CAST({count} AS DECIMAL(20,0)), 0) AS {mean})"
+
+    def _measure(self, function: str, alias: str | None, text: str | None) -> str:
+        """Name of the measure; asked twice, made once."""
+        column = None
+        if alias is not None and text is not None:
+            name = f"{PREFIX}v{len(self._columns_by_text)}"
+            column = self._columns_by_text.setdefault((alias, text), Computed(alias, text, name))
+        for known in self._folding.measures:
+            if (known.function, known.column) == (function, column):
+                return known.name
+        made = Measured(f"{PREFIX}m{len(self._folding.measures)}", function, column)
+        self._folding.measures.append(made)
+        return made.name
+
+
+def is_grouped(items: Phrase, group_by: Phrase | None) -> bool:
+    """Whether a select list is over groups, and not over matches."""
+    tokens = items.tokens
+    calls = (
+        token.keyword for token, after in pairwise(tokens) if after.text == "(" and token.kind != "FIELD"
+    )
+    return group_by is not None or any(name in FUNCTIONS for name in calls)
+
+
+def at_commas(phrase: Phrase) -> list[Phrase]:
+    """The parts of a list."""
+    commas = [n for n in phrase.top if phrase.tokens[n].text == ","]
+    starts = [0, *(n + 1 for n in commas)]
+    return [phrase.slice(start, stop) for start, stop in zip(starts, [*commas, None], strict=True)]
+
+
+def _words(phrase: Phrase) -> tuple[str, ...]:
+    return tuple(
+        token.text if token.kind in ("STRING", "RAW_STRING") else token.name.casefold()
+        for token in phrase.tokens
+    )
+
+
+def _is_operand(phrase: Phrase) -> bool:
+    """Whether the phrase is a column or a call, which stays one whatever stands beside it."""
+    tokens = phrase.tokens
+    if all(token.text == "." or token.kind in ("VAR", "IDENTIFIER", "FIELD") for token in tokens):
+        return True
+    return len(tokens) > 2 and tokens[1].text == "(" and _closing(tokens, 1) == len(tokens) - 1
+
+
+def _closing(tokens: Sequence[Token], opening: int) -> int:
+    """Position of the bracket that closes the one at ``opening``."""
+    depth = tokens[opening].depth
+    return next(
+        n for n in range(opening + 1, len(tokens)) if tokens[n].text == ")" and tokens[n].depth == depth
+    )

@@ -1,0 +1,121 @@
+"""What leaves the units: pairs, or views of them; and how Spark's columns are made of it again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DecimalType, StructType
+
+from thetastream.aggregate import Fold, Measure
+from thetastream.condition import Condition
+from thetastream.plan.domains import is_floating, quoted
+from thetastream.plan.folding import TIME, Computed, Folding
+from thetastream.plan.physical import PhysicalPlan, SidePlan
+from thetastream.spark.carriers import carrier_of
+from thetastream.types import Side
+
+
+class Output(NamedTuple):
+    """The columns that leave the units, and the columns that the user gets."""
+
+    condition: Condition
+    """With the payload that results are made of."""
+    fold: Fold | None
+    columns: StructType
+    restored: list[Column]
+    residual: tuple[str, ...]
+    """Filters behind the units."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all columns may leave the stateful operator as pandas columns."""
+        carriers = (carrier_of(field.dataType) for field in self.columns)
+        return all(carrier is not None and carrier.is_flat for carrier in carriers)
+
+
+def pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
+    """One struct column per alias."""
+    names = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
+    restored = [_struct(side).alias(side.alias) for side in plan.sides]
+    return Output(plan.condition, None, _schema(spark, names), restored, plan.residual)
+
+
+def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) -> Output:
+    """One row per unit, epoch and group; columns are named as in ``folding``.
+
+    ``streams`` have the columns that ``folding.computed`` names.
+    """
+
+    def at(column: Computed) -> tuple[Side, str, DataType]:
+        side = Side.LEFT if plan.sides[0].alias == column.alias else Side.RIGHT
+        carried = next(c for c in plan.sides[side].carried if c.field == column.name)
+        return side, carried.block_column, streams[side].schema[column.name].dataType
+
+    fields: list[tuple[str, str, DataType | None]] = []
+    """(name, block type, type to restore if it travels as another)"""
+    groups, measures = [], []
+    for column in folding.groups:
+        side, block, type_ = at(column)
+        groups.append((side, block))
+        fields.append((column.name, _block_type(type_), type_))
+    for measure in folding.measures:
+        if measure.column is None:
+            measures.append(Measure("count"))
+            fields.append((measure.name, "bigint", None))
+            continue
+        side, block, type_ = at(measure.column)
+        measures.append(Measure(measure.function, side, block))
+        if measure.function in ("min", "max"):
+            fields.append((measure.name, _block_type(type_), type_))
+        else:
+            made = "bigint" if measure.function == "count" else _sum_type(type_)
+            fields.append((measure.name, made, None))
+    times = [side.time for side in plan.condition.sides]
+    columns = None
+    if times[0] is not None and times[1] is not None:
+        columns = (times[0].column, times[1].column)
+        time = next(c for c in plan.sides[0].carried if c.block_column == columns[0])
+        type_ = streams[0].schema[time.field].dataType
+        fields.append((TIME, time.block_type, type_))
+    fold = Fold(tuple(groups), tuple(measures), columns, folding.pane)
+    sides = tuple(
+        replace(spec, columns=fold.columns(side))
+        for side, spec in zip(Side, plan.condition.sides, strict=True)
+    )
+    return Output(
+        replace(plan.condition, sides=(sides[0], sides[1])),
+        fold,
+        _schema(streams[0].sparkSession, [f"{quoted(name)} {made}" for name, made, _ in fields]),
+        [_restored(name, type_).alias(name) for name, _, type_ in fields],
+        (),
+    )
+
+
+def _schema(spark: SparkSession, fields: Sequence[str]) -> StructType:
+    return spark.createDataFrame([], ", ".join(fields)).schema if fields else StructType([])
+
+
+def _struct(side: SidePlan) -> Column:
+    return F.struct(*(F.expr(carried.from_block).alias(carried.field) for carried in side.carried))
+
+
+def _block_type(type_: DataType) -> str:
+    carrier = carrier_of(type_)
+    assert carrier is not None  # the plan carries it
+    return carrier.block_type(type_)
+
+
+def _restored(name: str, type_: DataType | None) -> Column:
+    carrier = None if type_ is None else carrier_of(type_)
+    if carrier is None or type_ is None:
+        return F.col(quoted(name))
+    return F.expr(carrier.from_block(quoted(name), type_))
+
+
+def _sum_type(type_: DataType) -> str:
+    """What a view adds up in: decimals of 38 digits, or double."""
+    if is_floating(type_.simpleString()):
+        return "double"
+    return f"decimal(38,{type_.scale if isinstance(type_, DecimalType) else 0})"

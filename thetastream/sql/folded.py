@@ -1,0 +1,105 @@
+"""Groups over views: units fold their matches, Spark merges what they folded (BiStream 3.4.2)."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from thetastream.api import plan
+from thetastream.binary import JoinPlan
+from thetastream.cascade import TIME as RESULT_TIME
+from thetastream.cascade import CascadePlan
+from thetastream.frontend.streams import MARK
+from thetastream.plan.domains import quoted
+from thetastream.plan.folding import PREFIX, TIME, Folding, NotFoldable, plan_folding
+from thetastream.predicate import tokenize
+from thetastream.spark.catalyst import Catalyst, braced, unlogged
+from thetastream.sql.projection import names_in, projected
+from thetastream.sql.question import Question
+from thetastream.sql.select import written_out
+
+
+class Folded(NamedTuple):
+    """Merged views."""
+
+    rows: DataFrame
+    planned: JoinPlan
+    how: str
+
+
+def folded(
+    spark: SparkSession,
+    question: Question,
+    planned: JoinPlan | CascadePlan,
+    frames: Mapping[str, DataFrame],
+    over_pairs: DataFrame,
+) -> Folded:
+    """The answer over views; columns and types are those of the answer ``over_pairs``.
+
+    Raises
+    ------
+    NotFoldable
+        If the matches themselves are needed.
+    """
+    statement = question.statement
+    if not isinstance(planned, JoinPlan):
+        raise NotFoldable("a join of three streams and more is not folded")
+    if planned.physical.residual:
+        raise NotFoldable(f"{planned.physical.residual[0]} is evaluated behind the units")
+    if statement.is_distinct:
+        raise NotFoldable("DISTINCT compares rows")
+    # 1. What units fold.
+    catalyst = Catalyst(spark, {alias: frame.schema for alias, frame in frames.items()})
+    has_time = len(planned.event_times) == len(frames)
+    folding = plan_folding(
+        tokenize(written_out(statement.text, statement.items, list(frames))),
+        statement.group_by,
+        statement.having,
+        planned.query.streams,
+        catalyst,
+        RESULT_TIME if has_time else None,
+    )
+    # 2. The join that folds it, over columns computed before.
+    streams = {alias: _computed(question, alias, frame, folding) for alias, frame in frames.items()}
+    settings = dict(question.settings)
+    if not over_pairs.isStreaming:
+        settings["event_time"] = planned.event_times
+    join = plan(streams, question.on, question.within, question.model, **settings)
+    assert isinstance(join, JoinPlan)
+    views = join.dataframe(folding)
+    if has_time:
+        views = views.withColumn(TIME, F.col(TIME).alias(TIME, metadata={MARK: 0}))
+    # 3. The text over views.
+    query = f"SELECT {braced(folding.items)}\nFROM {{views}}"
+    if folding.group_by:
+        query += f"\nGROUP BY {braced(folding.group_by)}"
+    if folding.having:
+        query += f"\nHAVING {braced(folding.having)}"
+    try:
+        with unlogged():
+            rows = spark.sql(query, views=views)
+            types = [field.dataType for field in rows.schema]
+    except AnalysisException as error:
+        names = (error.getMessageParameters() or {}).get("objectName", "")
+        raise NotFoldable(f"{names or error.getCondition()} is no group and no measure") from None
+    if types != [field.dataType for field in over_pairs.schema]:
+        raise NotFoldable("merged views have other types")
+    how = f"units fold {folding.describe()}; Spark merges their views"
+    return Folded(rows.toDF(*over_pairs.columns), join, how)
+
+
+def _computed(question: Question, alias: str, frame: DataFrame, folding: Folding) -> DataFrame:
+    """The columns that the condition reads, and those that units fold."""
+    if any(name.startswith(PREFIX) for name in frame.columns):
+        raise NotFoldable(f"{alias} has columns that start with {PREFIX}")
+    narrow = projected(frame, names_in(question.on, alias)).columns
+    # Any metadata takes the mark of the watermark off a copy of the event time.
+    made = [
+        F.expr(column.text).alias(column.name, metadata={"folded": True})
+        for column in folding.computed
+        if column.alias == alias
+    ]
+    named = frame.alias(alias)
+    return named.select(*(F.col(quoted(name)) for name in narrow), *made)
