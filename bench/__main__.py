@@ -1,4 +1,4 @@
-"""``python -m bench handshake|equi|stock|inequality|tpch-band [options]``; exit code 1 on a wrong count."""
+"""``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band [options]``; exit code 1 on a wrong count."""
 
 import argparse
 import json
@@ -9,10 +9,12 @@ from typing import Any
 
 from bench import harness, rate, report, tpch
 from bench.data import Shape
-from bench.engines import ENGINES
+from bench.engines import COMPARED, ENGINES
 from bench.task import Task
 from bench.workloads import WORKLOADS
 
+AGGREGATE = "aggregate"
+"""The join of ``handshake`` twice: given out pair by pair, and folded into groups."""
 SPARE_EPOCHS = 40
 """Files for a fast engine's ``--warmup-seconds``; what it does not read is not measured."""
 
@@ -20,14 +22,14 @@ SPARE_EPOCHS = 40
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("workload", choices=[*WORKLOADS, "tpch-band"])
+    parser.add_argument("workload", choices=[*WORKLOADS, AGGREGATE, "tpch-band"])
     parser.add_argument("--window", type=int, help="tuples per stream in the window")
     parser.add_argument("--epoch", type=int, help="tuples per stream and epoch")
     parser.add_argument("--epochs", type=int, default=8, help="measured epochs, after the warm-up")
     parser.add_argument("--warmup", type=int, help="epochs before, at least; default: the window and two")
     parser.add_argument("--warmup-seconds", type=float, default=60, help="seconds before, at least")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--engines", default=",".join(ENGINES), help="comma-separated")
+    parser.add_argument("--engines", help="comma-separated")
     parser.add_argument("--rate", type=int, help="tuples/s of both streams together, in real time")
     parser.add_argument("--seconds", type=int, default=30, help="measured time of --rate")
     parser.add_argument("--seed", type=int, default=1)
@@ -37,7 +39,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write everything, runs included")
     parser.add_argument("--markdown", type=Path, help="write the table")
     parsed = parser.parse_args(arguments)
-    parsed.engines = parsed.engines.split(",")
+    engines = ("thetastream", AGGREGATE) if parsed.workload == AGGREGATE else COMPARED
+    parsed.engines = parsed.engines.split(",") if parsed.engines else list(engines)
     if unknown := set(parsed.engines) - set(ENGINES):
         parser.error(f"unknown engines: {', '.join(sorted(unknown))}; there are {', '.join(ENGINES)}")
     return parsed
@@ -63,7 +66,7 @@ def engine_options(pairs: list[str], engine: str) -> dict[str, Any]:
 
 def tasks(arguments: argparse.Namespace) -> list[Task]:
     """One task per engine, all of one shape."""
-    spec = WORKLOADS[arguments.workload]
+    spec = WORKLOADS["handshake" if arguments.workload == AGGREGATE else arguments.workload]
     window = arguments.window or spec.window
     epoch = arguments.epoch or (spec.epoch if window <= 8 * spec.epoch else window // 8)
     warmup = arguments.warmup

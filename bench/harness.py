@@ -23,6 +23,7 @@ MEDIANS = (
     "epoch_ms_p50",
     "epoch_ms_p99",
     "state_bytes",
+    "emitted_bytes",
     "peak_rss_bytes",
     "cpu_seconds",
     "cpu_us_per_tuple",

@@ -71,9 +71,9 @@ def measure(task: Task, query: spark_run.Query) -> dict[str, Any]:
         filled = prefill(shape, folder)
         left, right = spark_run.streams(query.spark, task, str(folder), files_per_trigger=None)
         results = query.join(left, right)
-        running = spark_run.start(results, str(Path(name, "checkpoint")), processingTime="0 seconds")
+        running = spark_run.start(results, str(Path(name, "checkpoint")), query, processingTime="0 seconds")
         running.processAllAvailable()
-        before = len(spark_run.epochs(running))
+        before = len(spark_run.epochs(running, query))
         feeder = threading.Thread(target=feed, args=(task, folder, filled, running))
         started = time.time()
         feeder.start()
@@ -81,9 +81,9 @@ def measure(task: Task, query: spark_run.Query) -> dict[str, Any]:
         while feeder.is_alive():
             feeder.join(0.5)
             if warm is None and time.time() - started > WARM_SECONDS:
-                warm = len(spark_run.epochs(running))
+                warm = len(spark_run.epochs(running, query))
         running.processAllAvailable()
-        found = spark_run.epochs(running)
+        found = spark_run.epochs(running, query)
         running.stop()
         query.spark.stop()
         files = tuple(

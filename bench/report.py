@@ -11,6 +11,7 @@ COLUMNS = (
     ("epoch p99 (ms)", "epoch_ms_p99", "{:,.0f}"),
     ("state (MB)", "state_bytes", "MB"),
     ("state / Arrow", "state_per_arrow", "{:.2f}"),
+    ("out of the units (MB/epoch)", "emitted_bytes", "MB"),
     ("peak memory (MB)", "peak_rss_bytes", "MB"),
 )
 

@@ -38,8 +38,13 @@ class Query:
     spark: SparkSession
     join: Callable[[DataFrame, DataFrame], DataFrame]
     form: str
-    state: Callable[[StreamingQuery], dict[int, int]] | None = None
-    """State bytes per epoch, where Spark's progress does not say it."""
+    counters: Callable[[StreamingQuery], dict[int, dict[str, int]]] | None = None
+    """``state_bytes`` and ``emitted_bytes`` per epoch, where Spark's progress does not say it."""
+    mode: str = "append"
+    results: str = "count(1)"
+    """SQL of the number of results, over the rows that reach the sink."""
+    is_running: bool = False
+    """Whether ``results`` counts those of all epochs so far."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -63,16 +68,18 @@ def streams(
     return left, right
 
 
-def start(results: DataFrame, checkpoint: str, **trigger: Any) -> StreamingQuery:
+def start(results: DataFrame, checkpoint: str, query: Query, **trigger: Any) -> StreamingQuery:
     """Count the results in passing and hand all columns to the noop sink."""
-    counted = results.observe(OBSERVED, F.count(F.lit(1)).alias("rows"))
-    writer = counted.writeStream.format("noop").outputMode("append")
+    counted = results.observe(OBSERVED, F.expr(query.results).alias("rows"))
+    writer = counted.writeStream.format("noop").outputMode(query.mode)
     return writer.option("checkpointLocation", checkpoint).trigger(**trigger).start()
 
 
-def epochs(query: StreamingQuery, state: dict[int, int] | None = None) -> list[Epoch]:
+def epochs(query: StreamingQuery, made: Query) -> list[Epoch]:
     """What the progress of a query says, epoch by epoch; epochs without input are left out."""
-    found = []
+    found: list[Epoch] = []
+    counters = made.counters(query) if made.counters else None
+    so_far = 0
     for progress in query.recentProgress:
         fields = progress if isinstance(progress, dict) else json.loads(progress.json)
         if not fields["numInputRows"]:
@@ -80,16 +87,20 @@ def epochs(query: StreamingQuery, state: dict[int, int] | None = None) -> list[E
         batch = fields["batchId"]
         durations = fields["durationMs"]
         observed = (fields.get("observedMetrics") or {}).get(OBSERVED)
+        rows = observed["rows"] if observed is not None else 0
+        ours = None if counters is None else counters.get(batch, {})
         found.append(
             Epoch(
                 number=batch,
                 ms=durations["triggerExecution"],
                 tuples=fields["numInputRows"],
-                results=observed["rows"] if observed is not None else 0,
-                state_bytes=state.get(batch) if state is not None else spark_state_bytes(fields),
+                results=rows - so_far,
+                state_bytes=spark_state_bytes(fields) if ours is None else ours.get("state_bytes"),
+                emitted_bytes=None if ours is None else ours.get("emitted_bytes"),
                 phases_ms=dict(durations),
             )
         )
+        so_far = rows if made.is_running else 0
     return found
 
 
@@ -108,9 +119,9 @@ def measure(task: Task, query: Query) -> dict[str, Any]:
     checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
     try:
         left, right = streams(query.spark, task, str(task.shape.folder))
-        running = start(query.join(left, right), checkpoint, availableNow=True)
+        running = start(query.join(left, right), checkpoint, query, availableNow=True)
         cpu_seconds, since = await_steady(running, task)
-        found = epochs(running, query.state(running) if query.state else None)
+        found = epochs(running, query)
     finally:
         query.spark.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)

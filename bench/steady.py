@@ -19,6 +19,7 @@ class Epoch:
     tuples: int
     results: int
     state_bytes: int | None = None
+    emitted_bytes: int | None = None
     phases_ms: dict[str, int] = field(default_factory=dict)
 
 
@@ -41,6 +42,7 @@ def steady(epochs: list[Epoch], since: int, tuples_per_epoch: int | None = None)
     results = sum(epoch.results for epoch in measured)
     times = [epoch.ms for epoch in measured]
     states = [epoch.state_bytes for epoch in measured if epoch.state_bytes is not None]
+    emitted = [epoch.emitted_bytes for epoch in measured if epoch.emitted_bytes is not None]
     return {
         "tuples_per_s": tuples / seconds,
         "results_per_s": results / seconds,
@@ -48,6 +50,7 @@ def steady(epochs: list[Epoch], since: int, tuples_per_epoch: int | None = None)
         "epoch_ms_p50": float(np.percentile(times, 50)),
         "epoch_ms_p99": float(np.percentile(times, 99)),
         "state_bytes": max(states) if states else None,
+        "emitted_bytes": sum(emitted) / len(emitted) if emitted else None,
         "measured_epochs": len(measured),
         "measured_seconds": seconds,
         "results_by_epoch": [epoch.results for epoch in epochs],

@@ -17,7 +17,7 @@ from thetastream.predicate import predicate
 from thetastream.spark.arrival import by_arrival
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import configure, local_session
-from thetastream.sql import sql
+from thetastream.sql import aggregate, sql
 from thetastream.windows import Rows
 
 __version__ = "0.1.0"
@@ -34,6 +34,7 @@ __all__ = [
     "SessionError",
     "StateError",
     "ThetastreamError",
+    "aggregate",
     "by_arrival",
     "configure",
     "join",

@@ -4,4 +4,7 @@ ENGINES = {
     "thetastream": "bench.engines.thetastream",
     "spark": "bench.engines.spark_native",
     "duckdb": "bench.engines.duckdb_batch",
+    "aggregate": "bench.engines.aggregated",
 }
+COMPARED = ("thetastream", "spark", "duckdb")
+"""What runs unless ``--engines`` says otherwise; for ``aggregate`` it is ``thetastream,aggregate``."""

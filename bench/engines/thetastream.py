@@ -11,12 +11,17 @@ from bench.task import Task
 DEFAULTS: dict[str, Any] = {"m": 1, "n": 1}
 
 
-def state_bytes(query: StreamingQuery) -> dict[int, int]:
-    """Bytes of state per epoch, from the engine's own counters."""
+def counters(query: StreamingQuery) -> dict[int, dict[str, int]]:
+    """Bytes of state, and bytes that left the units, per epoch, from the engine's own counters."""
     import thetastream as th
 
     # An epoch that no unit took part in, such as a last one without input, has no counters.
-    return {epoch["epoch"]: epoch["state_bytes"] for epoch in th.metrics(query) if epoch["units"]}
+    names = ("state_bytes", "emitted_bytes")
+    return {
+        epoch["epoch"]: {name: epoch.get(name, 0) for name in names}
+        for epoch in th.metrics(query)
+        if epoch["units"]
+    }
 
 
 def prepare(task: Task) -> spark_run.Query:
@@ -34,7 +39,7 @@ def prepare(task: Task) -> spark_run.Query:
         return th.join(streams, on=shape.spec.on, within=shape.within, model=model)
 
     form = f"Biclique(units=({options['m']}, {options['n']}))"
-    return spark_run.Query(spark, join, form, state_bytes)
+    return spark_run.Query(spark, join, form, counters)
 
 
 def run(task: Task) -> dict[str, Any]:

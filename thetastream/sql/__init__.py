@@ -1,5 +1,6 @@
 """Streaming SQL: ``SELECT ONLINE ... FROM r, s WHERE ... WITHIN 10 minutes``."""
 
+from thetastream.sql.aggregate import aggregate
 from thetastream.sql.query import sql
 
-__all__ = ["sql"]
+__all__ = ["aggregate", "sql"]
