@@ -1,4 +1,4 @@
-"""``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band [options]``; exit code 1 on a wrong count."""
+"""``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band``; exit code 1 on a wrong count."""
 
 import argparse
 import json

@@ -74,7 +74,7 @@ def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) ->
             fields.append((measure.name, made, None))
     times = [side.time for side in plan.condition.sides]
     columns = None
-    if times[0] is not None and times[1] is not None:
+    if folding.pane is not None and times[0] is not None and times[1] is not None:
         columns = (times[0].column, times[1].column)
         time = next(c for c in plan.sides[0].carried if c.block_column == columns[0])
         type_ = streams[0].schema[time.field].dataType

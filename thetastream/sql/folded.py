@@ -69,7 +69,7 @@ def folded(
     join = plan(streams, question.on, question.within, question.model, **settings)
     assert isinstance(join, JoinPlan)
     views = join.dataframe(folding)
-    if has_time:
+    if folding.pane is not None:
         views = views.withColumn(TIME, F.col(TIME).alias(TIME, metadata={MARK: 0}))
     # 3. The text over views.
     query = f"SELECT {braced(folding.items)}\nFROM {{views}}"
