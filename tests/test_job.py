@@ -1,11 +1,13 @@
 """Jobs: what a file may say, and running one, stopping it, going on."""
 
 import json
+import random
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections import Counter
 from contextlib import contextmanager
@@ -17,7 +19,8 @@ from pyspark.errors import PySparkException
 
 from thetastream import cli
 from thetastream.errors import InvalidQuery, QueryError
-from thetastream.job.spec import parse_job, read_job
+from thetastream.job.run import read, tell
+from thetastream.job.spec import SourceSpec, parse_job, read_job
 
 DOCS = Path(__file__).parent.parent / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
@@ -98,6 +101,10 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
         ({"model": {"units": 1.5}}, "BAD_VALUE", "1.5"),
         ({"spark": {"spark": {"sql": {"ansi": True}}}}, "BAD_VALUE", "quotes"),
         ({"sql": f"{SQL} GROUP BY a.value"}, "SINK_MODE", "update"),
+        ({"sql": SQL.replace("a.value AS x, b.value AS y", "count(*)")}, "SINK_MODE", "update"),
+        ({"sources": {"a": {"format": "rate", "rate": 5}, "b": {"format": "rate"}}}, "UNKNOWN_KEY", "replay"),
+        ({"sources": {"a": {"format": "replay", "path": ".", "event_time": "t", "rate": 0},
+                      "b": {"format": "rate"}}}, "BAD_VALUE", "at least 1"),
         ({"model": {"units": 0}}, "BAD_UNITS", "0"),
         ({"model": {"units": [1, 2, 3]}}, "BAD_UNITS", "(1, 2, 3)"),
     ],
@@ -124,6 +131,12 @@ def test_what_is_no_toml_is_named(tmp_path):
     for name in ("job.toml", "nothing.toml"):
         with pytest.raises(QueryError, match="JOB_FILE"):
             read_job(tmp_path / name)
+
+
+def test_a_replay_needs_a_path_an_event_time_and_a_rate(tmp_path):
+    with pytest.raises(InvalidQuery) as error:
+        parse_job({**GOOD, "sources": {"a": {"format": "replay"}, "b": {"format": "rate"}}}, tmp_path)
+    assert [problem.condition for problem in error.value.problems] == ["MISSING_KEY"] * 3
 
 
 # Running
@@ -162,6 +175,34 @@ def test_mistakes_exit_with_1_and_no_traceback(here, tmp_path):
     code, _, errors = here("sql", "SELECT ONLINE * FROM r, s WITHIN", "--source", "r=x")
     assert (code, errors.count("\n")) == (1, 3)
     assert "nothing follows WITHIN at line 1, column 27" in errors
+
+
+def test_a_file_is_replayed_in_event_time_order_at_its_rate(spark, tmp_path):
+    lines = [f"{number},2024-01-01 00:{number:02}:00" for number in range(40)]
+    random.Random(1).shuffle(lines)
+    (tmp_path / "trades.csv").write_text("\n".join(["id,ts", *lines]))
+    spec = SourceSpec("trades", "replay", str(tmp_path / "trades.csv"), event_time="ts", rate=10)
+    epochs = []
+    query = (
+        read(spark, spec)
+        .writeStream.foreachBatch(lambda rows, _: epochs.append([row.id for row in rows.collect()]))
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    try:
+        end = time.monotonic() + 60
+        while sum(map(len, epochs)) < 40 and time.monotonic() < end:
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    assert [sorted(ids) for ids in epochs if ids] != [list(range(40))]
+    assert [number for ids in epochs for number in sorted(ids)] == list(range(40))
+
+
+def test_lag_is_told_of_live_streams_only():
+    epoch = {"epoch": 1, "tuples": 5, "tuples_per_s": 5, "seconds": 1.0, "watermark": None, "lag_s": 2.5}
+    assert "2.5 s behind" in tell(epoch)
+    assert "behind" not in tell({**epoch, "lag_s": 1e9})
 
 
 def test_a_job_stops_at_sigterm_and_goes_on(tmp_path):

@@ -97,6 +97,14 @@ def _parser() -> argparse.ArgumentParser:
     models = command("models", _models, "list the models")
     models.add_argument("--json", action="store_true", help="as JSON")
 
+    completion = command(
+        "completion",
+        _completion,
+        "print a script that completes commands and options in a shell",
+        epilog='example:\n  eval "$(thetastream completion bash)"',
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
     demo = command(
         "demo",
         _demo,
@@ -221,6 +229,16 @@ def _models(arguments: argparse.Namespace) -> int:
     for name, model in REGISTRY.items():
         line = (model.__doc__ or "").splitlines()[0]
         print(json.dumps({"model": name, "what": line}) if arguments.json else f"{name:<10} {line}")
+    return 0
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ModuleNotFoundError as error:
+        hint = "shtab is needed and missing: pip install 'thetastream[completion]'"
+        raise ThetastreamError("MISSING_PACKAGE", hint) from error
+    print(shtab.complete(_parser(), arguments.shell))
     return 0
 
 

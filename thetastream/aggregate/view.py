@@ -91,6 +91,8 @@ class LocalView:
 
     def add(self, matches: Matches) -> None:
         """Fold matches in."""
+        if not matches.left.num_rows:
+            return
         columns = self._columns(matches)
         names = [f"m{n}" for n in range(len(self._fold.measures))]
         functions = [

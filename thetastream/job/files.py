@@ -1,6 +1,8 @@
-"""Files and folders as batch DataFrames, for statements typed on the command line."""
+"""Files and folders as batch DataFrames: for statements typed on the command line, and to be replayed."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -8,9 +10,17 @@ from thetastream.errors import QueryError
 
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".orc": "orc"}
 
+_OPTIONS = {"header": True, "recursiveFileLookup": True}
 
-def read_file(spark: SparkSession, name: str, path: Path) -> DataFrame:
-    """A file, or a folder of files of one format; CSV has a header, and types are inferred."""
+
+def read_file(
+    spark: SparkSession,
+    name: str,
+    path: Path,
+    schema: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """A file, or a folder of files of one format; CSV has a header; without a schema types are inferred."""
     if not path.exists():
         raise QueryError("NO_SUCH_PATH", f"source {name!r} reads {path}, which does not exist")
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in FORMATS)
@@ -21,9 +31,8 @@ def read_file(spark: SparkSession, name: str, path: Path) -> DataFrame:
             f"source {name!r} ({path}) must hold files of one format, one of {', '.join(FORMATS)}",
         )
     reader = spark.read.format(str(formats.pop()))
-    return (
-        reader.option("header", True)
-        .option("inferSchema", True)
-        .option("recursiveFileLookup", True)
-        .load(str(path))
-    )
+    if schema is not None:
+        reader = reader.schema(schema)
+    for key, value in {**_OPTIONS, "inferSchema": schema is None, **(options or {})}.items():
+        reader = reader.option(key, value)
+    return reader.load(str(path))

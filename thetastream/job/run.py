@@ -8,20 +8,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import thetastream as th
 from thetastream.errors import SessionError, ThetastreamError
-from thetastream.job.spec import Job, SourceSpec, is_local
+from thetastream.job.files import read_file
+from thetastream.job.spec import REPLAY, Job, SourceSpec, is_local
+from thetastream.plan.domains import quoted
 from thetastream.spark.session import stderr_into
 from thetastream.sql import sql
 
 POLL_SECONDS = 0.2
+_NUMBER = "__number"
 LOCK = ".thetastream.lock"
+LONGEST_LAG_S = 86_400
+"""Event times further back are of a recording, not of now."""
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -51,15 +58,35 @@ def _session(conf: dict[str, Any]) -> SparkSession:
 
 def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
     """The stream of a source."""
+    if source.format == REPLAY:
+        frame = replay(spark, source)
+        return _marked(frame, source)
     reader = spark.readStream.format(source.format)
     if source.schema is not None:
         reader = reader.schema(source.schema)
     for key, value in source.options.items():
         reader = reader.option(key, _text(value))
-    frame = reader.load(source.path) if source.path is not None else reader.load()
+    return _marked(reader.load(source.path) if source.path is not None else reader.load(), source)
+
+
+def _marked(frame: DataFrame, source: SourceSpec) -> DataFrame:
+    """The stream's own columns, with its watermark."""
     if source.select:
         frame = frame.selectExpr(*source.select)
     return frame if source.event_time is None else frame.withWatermark(source.event_time, source.delay)
+
+
+def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
+    """A file's rows in the order of their event time, ``source.rate`` of them each second.
+
+    Spark's rate source counts, and each number meets the row that has it; the file is kept in memory.
+    """
+    rows = read_file(spark, source.name, Path(source.path or ""), source.schema, source.options)
+    order = Window.orderBy(source.event_time or "")
+    numbered = rows.select("*", (F.row_number().over(order) - 1).alias(_NUMBER)).persist()
+    clock = spark.readStream.format("rate").option("rowsPerSecond", source.rate or 1).load()
+    named = clock.select(F.col("value").alias(_NUMBER))
+    return named.join(numbered, _NUMBER).select(*(F.col(quoted(name)) for name in rows.columns))
 
 
 def joined(spark: SparkSession, job: Job, text: str | None = None) -> DataFrame:
@@ -144,8 +171,16 @@ def _epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
             "tuples_per_s": round(progress.processedRowsPerSecond or 0),
             "seconds": progress.durationMs["triggerExecution"] / 1000,
             "watermark": (progress.eventTime or {}).get("watermark"),
+            "lag_s": _lag_seconds(progress.timestamp, (progress.eventTime or {}).get("max")),
             **counters.get(progress.batchId, {}),
         }
+
+
+def _lag_seconds(began: str, latest: str | None) -> float | None:
+    """How far the latest event time of an epoch was behind the clock when the epoch began."""
+    if latest is None:
+        return None
+    return round((datetime.fromisoformat(began) - datetime.fromisoformat(latest)).total_seconds(), 3)
 
 
 def tell(epoch: dict[str, Any]) -> str:
@@ -156,6 +191,9 @@ def tell(epoch: dict[str, Any]) -> str:
     """
     line = f"epoch {epoch['epoch']}: {epoch['tuples']:,} tuples in {epoch['seconds']:.1f} s"
     line += f" ({epoch['tuples_per_s']:,}/s)"
+    lag = epoch.get("lag_s")
+    if lag is not None and lag < LONGEST_LAG_S:
+        line += f", {lag:,.1f} s behind"
     if "matched" in epoch:
         line += f", {epoch['matched']:,} matches"
     if "state_bytes" in epoch:

@@ -1,7 +1,7 @@
 """``job.toml``: what it may say, and everything that is wrong with it, listed at once.
 
 sql = "SELECT ONLINE ..."     checkpoint = "folder"     trigger = "1 second"
-[sources.NAME]  format, path, schema, event_time, delay, select, options
+[sources.NAME]  format, path, schema, event_time, delay, rate, select, options
 [sink]          format, path, mode, options
 [model]         units
 [spark]         session settings
@@ -17,10 +17,13 @@ from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.models import Biclique, Model
+from thetastream.plan.folding import is_grouped
 from thetastream.sql.grammar import parse_statement
 from thetastream.sql.statement import Statement
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
+REPLAY = "replay"
+"""A file in the order of its event time, so many rows a second."""
 SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
 MODES = ("append", "update", "complete")
 _FOLDER_SINKS = ("parquet", "csv", "json", "orc", "delta")
@@ -40,6 +43,7 @@ _SOURCE = {
     "schema": str,
     "event_time": str,
     "delay": str,
+    "rate": int,
     "select": list,
     "options": dict,
 }
@@ -64,6 +68,8 @@ class SourceSpec:
     schema: str | None = None
     event_time: str | None = None
     delay: str = "0 seconds"
+    rate: int | None = None
+    """Rows per second of a replayed file."""
     select: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -173,8 +179,22 @@ def _source(name: str, table: object, folder: Path, problems: list[ThetastreamEr
         problems.append(
             QueryError(
                 "MISSING_KEY",
-                f"{where} must have 'format': {', '.join(FILE_FORMATS)}, rate, socket, kafka, ...",
+                f"{where} must have 'format': {', '.join(FILE_FORMATS)}, {REPLAY}, rate, socket, kafka, ...",
             )
+        )
+    if format_ == REPLAY:
+        problems += [
+            QueryError("MISSING_KEY", f"{where} replays a file and must have {key!r}")
+            for key in ("path", "event_time", "rate")
+            if key not in table
+        ]
+        if isinstance(table.get("rate"), int) and table["rate"] < 1:
+            problems.append(
+                QueryError("BAD_VALUE", f"the rate of {where} must be at least 1, not {table['rate']}")
+            )
+    elif "rate" in table:
+        problems.append(
+            QueryError("UNKNOWN_KEY", f'{where} has a rate, which belongs to format = "{REPLAY}"')
         )
     if format_ in FILE_FORMATS:
         for key in ("path", "schema"):
@@ -190,7 +210,7 @@ def _source(name: str, table: object, folder: Path, problems: list[ThetastreamEr
     if len(problems) > before:
         return None
     path = _resolved(table["path"], folder) if "path" in table else None
-    if path is not None and format_ in FILE_FORMATS and _is_missing(path):
+    if path is not None and format_ in (*FILE_FORMATS, REPLAY) and _is_missing(path):
         problems.append(QueryError("NO_SUCH_PATH", f"{where} reads {path}, which does not exist"))
     return SourceSpec(
         name,
@@ -199,6 +219,7 @@ def _source(name: str, table: object, folder: Path, problems: list[ThetastreamEr
         table.get("schema"),
         table.get("event_time"),
         table.get("delay", "0 seconds"),
+        table.get("rate"),
         tuple(map(str, table.get("select", ()))),
         dict(table.get("options", {})),
     )
@@ -238,11 +259,14 @@ def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model 
 
 
 def _mode_problems(statement: Statement, sink: SinkSpec) -> list[QueryError]:
-    group_by = statement.group_by
-    if group_by is None or sink.mode != "append" or any(token.keyword == "WINDOW" for token in group_by):
+    keys = statement.group_by
+    if sink.mode != "append" or not is_grouped(statement.items, keys):
         return []
+    if keys is not None and any(token.keyword == "WINDOW" for token in keys):
+        return []
+    by = "" if keys is None else f", not by {keys.text!r}"
     what = 'groups that still change cannot be appended; write mode = "update" or "complete" in [sink], '
-    return [QueryError("SINK_MODE", f"{what}or group by window(result_time, ...), not by {group_by.text!r}")]
+    return [QueryError("SINK_MODE", f"{what}or group by window(result_time, ...){by}")]
 
 
 def _check_scalars(table: Mapping[str, Any], where: str, problems: list[ThetastreamError]) -> None:

@@ -86,6 +86,8 @@ def build(
         schema = StructType([*output.columns, StructField(COUNTERS, StringType())])
         arrow = to_arrow_schema(schema, timezone=zone)
         query = fingerprint(plan, model)
+        if folding is not None:  # stored columns are computed, so their names do not say what they are
+            query["folded"] = repr([folding.computed, folding.measures, folding.pane])
         spec = ProcessorSpec(
             unit,
             {key: number for number, key in enumerate(unit_keys(model.n_units))},

@@ -1,0 +1,326 @@
+"""Groups: local views against a nested loop, folded statements against pairs aggregated by Spark."""
+
+import importlib
+import math
+import random
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import functions as F
+
+import thetastream as th
+from thetastream.aggregate import Fold, LocalView, Measure, Pane
+from thetastream.joiner.unit import Matches
+from thetastream.plan.folding import NotFoldable
+from thetastream.testing.streams import replay
+from thetastream.types import Side
+
+answer = importlib.import_module("thetastream.sql.answer")
+
+# Views
+
+ints = st.one_of(st.none(), st.integers(-(2**62), 2**62))
+floats = st.one_of(st.none(), st.sampled_from([0.0, -0.0, math.nan, math.inf, -1.5, 3.25]))
+matches = st.tuples(st.sampled_from([None, "u", "v"]), ints, floats, st.integers(0, 40), st.integers(0, 40))
+FOLD = Fold(
+    ((Side.LEFT, "k"),),
+    (
+        Measure("count"),
+        Measure("count", Side.LEFT, "n"),
+        Measure("sum", Side.LEFT, "n"),
+        Measure("min", Side.LEFT, "n"),
+        Measure("min", Side.RIGHT, "x"),
+        Measure("max", Side.RIGHT, "x"),
+    ),
+    ("t", "t"),
+    Pane(7, 3),
+)
+
+
+def spark_key(value):
+    """Spark's order of floats: NaN is the greatest."""
+    return (math.isnan(value), 0.0 if math.isnan(value) else value)
+
+
+def nested_loop(found):
+    groups = defaultdict(list)
+    for k, n, x, lt, rt in found:
+        groups[k, (max(lt, rt) - 3) // 7].append((n, x, max(lt, rt)))
+    rows = []
+    for (k, _), members in groups.items():
+        ns = [n for n, _, _ in members if n is not None]
+        xs = sorted((x for _, x, _ in members if x is not None), key=spark_key)
+        ends = (xs[0], xs[-1]) if xs else (None, None)
+        total = Decimal(sum(ns)) if ns else None
+        rows.append(
+            (k, len(members), len(ns), total, min(ns, default=None), *ends, max(t for *_, t in members))
+        )
+    return rows
+
+
+def comparable(rows):
+    return sorted(repr(tuple(0.0 if value == 0 else value for value in row)) for row in rows)
+
+
+@given(st.lists(st.lists(matches, max_size=12), max_size=5))
+def test_a_view_is_what_a_nested_loop_counts(pieces):
+    view = LocalView(FOLD)
+    for piece in pieces:
+        k, n, x, lt, rt = zip(*piece, strict=True) if piece else ([],) * 5
+        left = {"k": pa.array(k, pa.string()), "n": pa.array(n, pa.int64()), "t": pa.array(lt, pa.int64())}
+        # from_pandas=False: NaN is no NULL.
+        right = {"x": pa.array(x, pa.float64(), from_pandas=False), "t": pa.array(rt, pa.int64())}
+        view.add(Matches(pa.RecordBatch.from_pydict(left), pa.RecordBatch.from_pydict(right)))
+    rows = view.rows()
+    found = [] if rows is None else [tuple(row.values()) for row in rows.to_pylist()]
+    assert comparable(found) == comparable(nested_loop([match for piece in pieces for match in piece]))
+
+
+def test_a_view_stays_small_and_sums_beyond_int64():
+    view = LocalView(Fold(((Side.LEFT, "k"),), (Measure("sum", Side.RIGHT, "x"),)))
+    keys = pa.array(range(40_000))
+    for _ in range(4):
+        right = pa.RecordBatch.from_pydict({"x": pa.array([2**63 - 1] * 40_000)})
+        view.add(Matches(pa.RecordBatch.from_pydict({"k": keys}), right))
+    rows = view.rows()
+    assert rows.num_rows == 40_000
+    assert set(rows.column(1).to_pylist()) == {Decimal(4 * (2**63 - 1))}
+
+
+# Statements over batch frames
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+SCHEMA = (
+    "id INT, k STRING, f FLOAT, x DOUBLE, n BIGINT, b BOOLEAN, d DECIMAL(12,2), "
+    "wide DECIMAL(30,3), day DATE, a ARRAY<INT>, ts TIMESTAMP"
+)
+
+
+def rows(n, shift):
+    chance = random.Random(f"{n} {shift}")
+
+    def maybe(value):
+        return None if chance.random() < 0.2 else value
+
+    return [
+        (
+            number,
+            maybe(chance.choice(["u", "ä", ""])),
+            maybe(chance.choice([1.5, math.nan, -0.0, 0.0])),
+            maybe(chance.choice([math.nan, math.inf, -2.25, 0.5])),
+            maybe(2**53 + chance.randrange(9)),
+            maybe(chance.random() < 0.5),
+            maybe(Decimal(chance.randrange(-(10**9), 10**9)) / 100),
+            maybe(Decimal(chance.randrange(-(10**12), 10**12)) / 1000),
+            maybe(START.date() + timedelta(days=chance.randrange(3))),
+            maybe([chance.randrange(2)]),
+            START + timedelta(seconds=3 * number + shift),
+        )
+        for number in range(n)
+    ]
+
+
+@pytest.fixture(scope="module")
+def tables(spark):
+    return {name: spark.createDataFrame(rows(120, shift), SCHEMA) for shift, name in enumerate("rs")}
+
+
+JOIN = "FROM r, s WHERE abs(r.id - s.id) < 7 AND r.id % 5 <= s.id % 4 WITHIN 1 minute"
+
+
+def both(spark, streams, text, monkeypatch, **settings):
+    """The answer over views and over pairs."""
+
+    def refuse(*_):
+        raise NotFoldable("asked for")
+
+    views = th.sql(spark, text, streams, **settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(answer, "folded", refuse)
+        pairs = th.sql(spark, text, streams, **settings)
+    assert views.schema.simpleString() == pairs.schema.simpleString()
+    return views, pairs
+
+
+def explained(spark, streams, text):
+    return th.sql(spark, f"EXPLAIN {text}", streams).collect()[0][0].split("== Aggregation ==\n")[1]
+
+
+def rounded(row):
+    return tuple(float(f"{value:.12g}") + 0.0 if isinstance(value, float) else value for value in row)
+
+
+FOLDED = [
+    "SELECT ONLINE count(*) AS n {join}",
+    "SELECT ONLINE r.k, count(*), count(s.a), sum(s.n), avg(s.n), sum(s.d), avg(s.d), avg(s.f)"
+    " {join} GROUP BY r.k",
+    "SELECT ONLINE s.k, min(r.f), max(r.f), min(r.x), max(s.k), min(s.day), max(r.ts), min(s.b)"
+    " {join} GROUP BY s.k",
+    "SELECT ONLINE r.k AS a, s.b, sum(s.n) - min(r.n) AS z, max(r.wide) {join} GROUP BY r.k, s.b",
+    "SELECT ONLINE R.ID % 3 AS g, 1 + sum(s.d) / count(*) FILTER (WHERE s.b) AS z {join} GROUP BY r.id % 3",
+    "SELECT ONLINE upper(r.k), sum(s.d * 2) FILTER (WHERE s.id > 9) AS x, avg(-s.x)"
+    " {join} GROUP BY upper(r.k)",
+    "SELECT ONLINE r.f, count(*) {join} GROUP BY r.f HAVING count(s.x) > 3 AND r.f IS NOT NULL",
+    "SELECT ONLINE r.day, window.start, sum(s.n)"
+    " {join} GROUP BY window(result_time, '90 seconds', '1 minute'), r.day",
+    "SELECT ONLINE window, count(*)"
+    " {join} GROUP BY window(result_time, '7 seconds', '7 seconds', '2 seconds')",
+    "SELECT ONLINE r.d, r.k, sum(1), min(5) {join} GROUP BY r.k, r.d",
+    "SELECT ONLINE r.k FROM r, s WHERE r.id = s.id AND r.id < 0 WITHIN 1 minute GROUP BY r.k",
+    "SELECT ONLINE count(*), sum(r.n), avg(r.d) FROM r, s WHERE r.id = s.id AND r.id < 0 WITHIN 1 minute",
+]
+
+
+@pytest.mark.parametrize("text", FOLDED)
+def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
+    text = text.format(join=JOIN)
+    assert "units fold" in explained(spark, tables, text)
+    views, pairs = both(spark, tables, text, monkeypatch)
+    found, wanted = (sorted(repr(rounded(row)) for row in frame.collect()) for frame in (views, pairs))
+    assert found == wanted
+    assert len(wanted) > 0 or "id < 0" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT ONLINE r.k, stddev(s.x) {join} GROUP BY r.k", "s"),
+        ("SELECT ONLINE r.k, sum(s.x - r.x) {join} GROUP BY r.k", "reads both streams"),
+        ("SELECT ONLINE sum(s.x) FILTER (WHERE r.id > 3) {join}", "read both streams"),
+        ("SELECT ONLINE count(DISTINCT s.k) {join}", "count(DISTINCT s.k) is not folded"),
+        ("SELECT ONLINE r.k, min(result_time) {join} GROUP BY r.k", "result time"),
+        ("SELECT ONLINE date_trunc('hour', result_time), count(*) {join} GROUP BY 1", "not a plain"),
+        ("SELECT ONLINE r.k, s.k, count(*) {join} GROUP BY ROLLUP (r.k, s.k)", "not a plain expression"),
+        ("SELECT ONLINE r.a, count(*) {join} GROUP BY r.a", "array<int>"),
+        ("SELECT ONLINE sum(r.wide) {join}", "decimal(30,3)"),
+        ("SELECT ONLINE r.id + 1 * 2 AS z, count(*) {join} GROUP BY r.id, r.id + 1", None),
+        ("SELECT ONLINE k1, count(*) AS n FROM (SELECT k AS k1, id, ts FROM r) r, s, s AS t "
+         "WHERE r.id = s.id AND s.id = t.id WITHIN 1 minute GROUP BY k1", "three streams"),
+        ("SELECT ONLINE r.k, count(*) FROM r, s WHERE r.id = s.id AND r.id + s.n % 2 > 7 WITHIN 1 minute "
+         "GROUP BY r.k", "evaluated behind the units"),
+    ],
+)  # fmt: skip
+def test_what_is_not_folded_is_aggregated_from_pairs(spark, tables, text, reason, monkeypatch):
+    text = text.format(join=JOIN)
+    if reason is not None:
+        how = explained(spark, tables, text)
+        assert how.startswith("pairs leave the units")
+        assert reason in how
+    views, pairs = both(spark, tables, text, monkeypatch)
+    found, wanted = (sorted(repr(rounded(row)) for row in frame.collect()) for frame in (views, pairs))
+    assert found == wanted
+
+
+def test_a_sum_of_integers_overflows_as_in_spark(spark, tables):
+    with pytest.raises(Exception, match=r"(?i)overflow"):
+        th.sql(spark, f"SELECT ONLINE sum(r.n * 1000) AS z {JOIN}", tables).collect()
+
+
+# th.aggregate
+
+
+def test_aggregate_takes_what_join_takes(spark, tables):
+    @th.predicate(r=["id"], s=["id"])
+    def near(r, s):
+        return abs(r.id.to_numpy() - s.id.to_numpy()) < 3
+
+    found = th.aggregate(
+        tables,
+        on=["r.k = s.k", near],
+        within={"r": "1 minute", "s": "2 minutes"},
+        group_by=["r.k", "s.b -- a comment"],
+        aggs={"n": "count(*)", "mean of d": "avg(s.d)"},
+        having="count(*) > 1",
+        model=th.Biclique(units=(2, 3)),
+    )
+    pairs = th.join(tables, on=["r.k = s.k", near], within={"r": "1 minute", "s": "2 minutes"})
+    wanted = pairs.groupBy("r.k", "s.b").agg(F.count("*").alias("n"), F.avg("s.d")).where("n > 1")
+    assert found.columns == ["k", "b", "n", "mean of d"]
+    assert sorted(map(repr, map(tuple, found.collect()))) == sorted(map(repr, map(tuple, wanted.collect())))
+    assert found.count() > 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "condition"),
+    [
+        ({"aggs": {}}, "NO_AGGREGATE"),
+        ({"aggs": {"n": "count("}}, "SYNTAX"),
+        ({"aggs": {"n": 7}}, "SYNTAX"),
+        ({"aggs": {"n": "count(*) FROM r"}}, "SYNTAX"),
+        ({"aggs": {"n": "sum(r.q)"}}, "UNKNOWN_COLUMN"),
+        ({"aggs": {"n": "r.id"}, "group_by": "r.k"}, "MISSING_AGGREGATION"),
+        ({"on": "r.id < s.q"}, "UNKNOWN_COLUMN"),
+        ({"within": "a while"}, "INVALID_DURATION"),
+        ({"colour": "red"}, "UNKNOWN_SETTING"),
+    ],
+)
+def test_aggregate_refuses_by_name(tables, changes, condition):
+    with pytest.raises(th.QueryError) as refused:
+        th.aggregate(**{"streams": tables, "on": "r.id = s.id", "aggs": {"n": "count(*)"}, **changes})
+    assert refused.value.condition == condition
+
+
+# Streams
+
+
+def latest(frame, mode, folder, keys):
+    """The last row of every group, over two starts on one checkpoint if there is more to read."""
+    groups = {}
+
+    def keep(batch, _):
+        groups.update({tuple(row[:keys]): tuple(row) for row in batch.collect()})
+
+    writer = frame.writeStream.outputMode(mode).foreachBatch(keep).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(folder)).start().awaitTermination()
+    return groups
+
+
+@pytest.mark.parametrize("units", [1, (2, 3)])
+def test_streamed_views_survive_a_restart(spark, tables, tmp_path, units):
+    ids = [range(n, n + 20) for n in range(0, 120, 20)]
+    frames = {name: replay(tables[name], ids, tmp_path) for name in "rs"}
+    folders = sorted(path for path in tmp_path.iterdir() if path.name.startswith("stream-"))
+    late = [file for folder in folders for file in sorted(folder.iterdir())[3:]]
+    for file in late:
+        file.rename(file.with_name(f"_{file.name}"))
+    streams = {name: frame.withWatermark("ts", "10 seconds") for name, frame in frames.items()}
+    query = {
+        "on": "abs(r.id - s.id) < 7 AND r.x >= s.x",
+        "within": "30 seconds",
+        "group_by": ["r.k", "window(result_time, '1 minute')"],
+        "aggs": {"n": "count(*)", "d": "sum(s.d)", "low": "min(r.n)"},
+    }
+    found = {}
+    for _ in range(2):
+        frame = th.aggregate(streams, **query, model=th.Biclique(units=units))
+        found.update(latest(frame, "update", tmp_path / "checkpoint", 2))
+        for file in late:
+            file.with_name(f"_{file.name}").rename(file) if file.with_name(f"_{file.name}").exists() else None
+    wanted = th.join(tables, on=query["on"], within=query["within"], event_time={"r": "ts", "s": "ts"})
+    time = "window(greatest(r.ts, s.ts), '1 minute')"
+    aggregates = (f"{text} AS {name}" for name, text in query["aggs"].items())
+    wanted.createOrReplaceTempView("wanted_pairs")
+    rows = spark.sql(f"SELECT r.k, {time}, {', '.join(aggregates)} FROM wanted_pairs GROUP BY r.k, {time}")
+    assert sorted(map(repr, found.values())) == sorted(repr(tuple(row)) for row in rows.collect())
+    assert len(found) > 10
+
+
+def test_a_checkpoint_of_other_measures_is_refused(spark, tables, tmp_path):
+    frames = {name: replay(tables[name], [range(5)], tmp_path) for name in "rs"}
+    streams = {name: frame.withWatermark("ts", "10 seconds") for name, frame in frames.items()}
+
+    def start(measure):
+        frame = th.aggregate(streams, "r.id = s.id", "1 minute", aggs={"n": measure})
+        latest(frame, "update", tmp_path / "checkpoint", 0)
+
+    start("sum(r.x)")
+    for alias in "rs":  # something for the units to do
+        folder = next(p for p in tmp_path.iterdir() if p.name.startswith("stream-") and alias)
+        (folder / "later.csv").write_text("7\n")
+    with pytest.raises(Exception, match="STATE_OF_ANOTHER_QUERY"):
+        start("sum(s.x)")
