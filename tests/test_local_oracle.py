@@ -22,16 +22,26 @@ from thetastream.condition import (
 from thetastream.joiner import chain
 from thetastream.joiner.unit import UnitSpec
 from thetastream.local import LocalJoin
-from thetastream.models import Biclique
+from thetastream.models import Biclique, Matrix
 from thetastream.models.base import Model
 from thetastream.testing import oracle
 from thetastream.testing.strategies import Case, cases
 from thetastream.types import Side
 
-MODELS = st.one_of(st.builds(Biclique, st.tuples(st.integers(1, 3), st.integers(1, 3))))
+UNITS = st.integers(1, 3)
+MODELS = st.one_of(
+    st.builds(Biclique, st.tuples(UNITS, UNITS)),
+    st.tuples(UNITS, UNITS, UNITS, UNITS).map(
+        lambda n: Biclique((n[0] + n[1] - 1, n[2] + n[3] - 1), (n[0], n[2]))
+    ),
+    st.builds(Matrix, UNITS, UNITS),
+)
+"""ContRand needs an equality: without one, its units are used with random routing."""
 
 
 def run(case: Case, model: Model) -> tuple[Counter, int]:
+    if model.needs_keys and not case.condition.equalities:
+        model = Biclique(model.units)
     join = LocalJoin(UnitSpec(case.condition, case.indexes, case.archive_period_us), model)
     found: Counter = Counter()
     late = 0

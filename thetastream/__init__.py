@@ -11,7 +11,7 @@ from thetastream.errors import (
     StateError,
     ThetastreamError,
 )
-from thetastream.models.biclique import Biclique
+from thetastream.models import Biclique, Matrix
 from thetastream.plan.query import CrossJoinWarning
 from thetastream.predicate import predicate
 from thetastream.spark.arrival import by_arrival
@@ -28,6 +28,7 @@ __all__ = [
     "CrossJoinWarning",
     "InvalidQuery",
     "JoinPlan",
+    "Matrix",
     "PredicateError",
     "QueryError",
     "Rows",

@@ -94,6 +94,11 @@ def plan_binary(
     spans = None if within_us is None else (within_us[0], within_us[1])
     query = Query((inputs[0], inputs[1]), tuple(texts), tuple(phrases), tuple(predicates), spans)
     lowered = lower(query, catalyst, {**settings, "archive_period_us": archive_period_us})
+    if model.needs_keys and not lowered.physical.condition.equalities:
+        raise QueryError(
+            "SUBGROUPS_NEED_EQUALITY",
+            f"{model!r} routes by the keys of an equality, and the condition has none; leave subgroups out",
+        )
     return JoinPlan(query, lowered, model, model_reason, (left, right), settings["cache_folder"])
 
 

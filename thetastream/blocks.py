@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from thetastream.models.base import Model
+from thetastream.condition import Condition
+from thetastream.keys import Int64s, encode, fold, scramble
+from thetastream.models.base import Hashes, Model
 from thetastream.types import Role, Side
 
 HASH_COLUMN = "h"
@@ -60,11 +62,28 @@ def unpack(data: bytes | pa.Buffer) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-def route(model: Model, side: Side, batch: pa.RecordBatch) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
-    """(unit, role, block) for every destination of the rows of ``batch``."""
-    hashes = None
+def route(
+    model: Model, condition: Condition, side: Side, batch: pa.RecordBatch
+) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
+    """(unit, role, block) for every destination of the rows of ``batch``; equal blocks are one object."""
+    tuples = None
     if HASH_COLUMN in batch.schema.names:
-        hashes = batch.column(HASH_COLUMN).to_numpy(zero_copy_only=False)
+        tuples = batch.column(HASH_COLUMN).to_numpy(zero_copy_only=False)
         batch = batch.drop_columns([HASH_COLUMN])
-    for unit, role, rows in model.route(side, batch.num_rows, hashes):
-        yield unit, role, batch if rows is None else batch.take(rows)
+    keys = key_hashes(condition, side, batch) if model.needs_keys else None
+    taken: tuple[object, pa.RecordBatch] = (None, batch)
+    for unit, role, rows in model.route(side, batch.num_rows, Hashes(tuples, keys)):
+        if rows is None:
+            yield unit, role, batch
+            continue
+        if taken[0] is not rows:
+            taken = rows, batch.take(rows)
+        yield unit, role, taken[1]
+
+
+def key_hashes(condition: Condition, side: Side, batch: pa.RecordBatch) -> Int64s:
+    """A hash of the equality keys of each row; equal on both sides where the equalities hold."""
+    spec = condition.sides[side]
+    chosen = [spec.key((equality.left, equality.right)[side]) for equality in condition.equalities]
+    columns = [encode(batch.column(key.column), key.domain, key.offset) for key in chosen]
+    return scramble(fold(columns))

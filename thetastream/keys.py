@@ -165,3 +165,20 @@ def shift(
         return moved, None
     moved = np.where(over, np.int64(HIGHEST if delta > 0 else LOWEST), moved)
     return moved, over if (delta > 0) == (towards < 0) else None
+
+
+def fold(columns: list[Int64s]) -> Int64s:
+    """Several equality keys as one: themselves if single, else mixed (collisions are checked later)."""
+    folded = columns[0]
+    for column in columns[1:]:
+        mixed = (folded.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ column.view(np.uint64)
+        folded = (mixed ^ (mixed >> np.uint64(29))).view(np.int64)
+    return folded
+
+
+def scramble(keys: Int64s) -> Int64s:
+    """Keys as hashes >= 0, each bit of which depends on every bit of the key: MurmurHash3's finaliser."""
+    bits = keys.view(np.uint64)
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        bits = (bits ^ (bits >> np.uint64(33))) * np.uint64(factor)
+    return ((bits ^ (bits >> np.uint64(33))) >> np.uint64(1)).view(np.int64)

@@ -20,7 +20,17 @@ class Side(IntEnum):
 
 
 class Role(IntEnum):
-    """What a unit does with a block: keep its tuples, or look for their partners."""
+    """What a unit does with a block: keep its tuples, look for their partners, or both."""
 
     STORE = 0
     PROBE = 1
+    BOTH = 2
+
+    @property
+    def parts(self) -> tuple["Role", ...]:
+        """The single roles it stands for.
+
+        >>> Role.BOTH.parts, Role.PROBE.parts
+        ((<Role.STORE: 0>, <Role.PROBE: 1>), (<Role.PROBE: 1>,))
+        """
+        return (Role.STORE, Role.PROBE) if self is Role.BOTH else (self,)

@@ -62,15 +62,6 @@ class Shape(Protocol):
         """
 
 
-def fold(columns: list[Int64s]) -> Int64s:
-    """Several equality keys as one: themselves if single, else mixed (collisions are checked later)."""
-    folded = columns[0]
-    for column in columns[1:]:
-        mixed = (folded.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ column.view(np.uint64)
-        folded = (mixed ^ (mixed >> np.uint64(29))).view(np.int64)
-    return folded
-
-
 def one_bucket(n_rows: int) -> tuple[Int64s, Int64s]:
     """Edges and offsets of a single bucket."""
     return np.zeros(1, dtype=np.int64), np.array([0, n_rows], dtype=np.int64)

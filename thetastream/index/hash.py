@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from thetastream.index.base import Access, Int64s, Layout, Span, equal_buckets, fold, groups
+from thetastream.index.base import Access, Int64s, Layout, Span, equal_buckets, groups
 from thetastream.kernels.place import ordered_inside
+from thetastream.keys import fold
 
 
 class Hash:

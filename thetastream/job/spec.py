@@ -3,7 +3,7 @@
 sql = "SELECT ONLINE ..."     checkpoint = "folder"     trigger = "1 second"
 [sources.NAME]  format, path, schema, event_time, delay, rate, select, options
 [sink]          format, path, mode, options
-[model]         units
+[model]         name, and what the model takes
 [spark]         session settings
 """
 
@@ -11,12 +11,12 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
-from thetastream.models import Biclique, Model
+from thetastream.models import REGISTRY, Model
 from thetastream.plan.folding import is_grouped
 from thetastream.sql.grammar import parse_statement
 from thetastream.sql.statement import Statement
@@ -48,13 +48,11 @@ _SOURCE = {
     "options": dict,
 }
 _SINK = {"format": str, "path": str, "mode": str, "options": dict}
-_MODEL = {"units": (int, list)}
 _KINDS = {
     str: "a string",
     dict: "a table",
     list: "a list",
     int: "an integer",
-    (int, list): "an integer or a pair",
 }
 
 
@@ -247,12 +245,25 @@ def _sink(table: Mapping[str, Any], folder: Path, problems: list[ThetastreamErro
 
 
 def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model | None:
-    _check_keys(table, _MODEL, "the model", problems)
-    if "units" not in table or not isinstance(table["units"], _MODEL["units"]):
+    if not table:
         return None
-    units = table["units"]
+    name = table.get("name", "biclique")
+    if name not in REGISTRY:
+        problems.append(
+            QueryError("BAD_VALUE", f"model.name ({name!r}) must be one of {', '.join(REGISTRY)}")
+        )
+        return None
+    settings = {key: value for key, value in table.items() if key != "name"}
+    allowed = {known.name: object for known in fields(REGISTRY[name]) if known.init}
+    before = len(problems)
+    _check_keys(settings, allowed, f"the model {name}", problems)
+    if len(problems) > before:
+        return None
     try:
-        return Biclique(units=tuple(units) if isinstance(units, list) else units)
+        model: Model = REGISTRY[name](
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+        )
+        return model
     except ThetastreamError as problem:
         problems.append(problem)
         return None

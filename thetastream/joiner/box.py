@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, Domain, IndexSpec
-from thetastream.index.base import Access, Span, fold
-from thetastream.keys import HIGHEST, LOWEST, Int64s, Never, encode, shift
+from thetastream.index.base import Access, Span
+from thetastream.keys import HIGHEST, LOWEST, Int64s, Never, encode, fold, shift
 from thetastream.types import Side
 
 

@@ -47,6 +47,11 @@ class Counters:
     """Bytes of the rows that leave the unit, as Arrow."""
 
 
+def places(side: int, role: int) -> list[tuple[Side, Role]]:
+    """Where in an inbox a block goes, by the numbers it travels with."""
+    return [(Side(side), part) for part in Role(role).parts]
+
+
 class Matches(NamedTuple):
     """Joined tuples: row i of ``left`` with row i of ``right``."""
 
@@ -93,10 +98,19 @@ class Unit:
         What the manifest names: the state before this epoch.
     store : SegmentStore
         Where runs live.
+    is_home : (bool, bool)
+        Whether left and right tuples stored here are counted if they are late; copies are not.
     """
 
-    def __init__(self, spec: UnitSpec, segments: list[SegmentMeta], store: SegmentStore) -> None:
+    def __init__(
+        self,
+        spec: UnitSpec,
+        segments: list[SegmentMeta],
+        store: SegmentStore,
+        is_home: tuple[bool, bool] = (True, True),
+    ) -> None:
         self._spec = spec
+        self._is_home = is_home
         self._residual = Residual(spec.condition)
         self._chains = {
             side: ChainedIndex(
@@ -154,7 +168,7 @@ class Unit:
         timely = rows[:, 0] > watermark_us
         if timely.all():
             return Admitted(batch, rows)
-        if role is Role.STORE:  # every tuple is stored at one unit, so it is counted once
+        if role is Role.STORE and self._is_home[side]:  # so each tuple is counted once
             self.counters.late += int(len(rows) - timely.sum())
         return Admitted(batch, rows).take(timely)
 

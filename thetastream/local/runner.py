@@ -67,12 +67,14 @@ class LocalJoin:
             if self._model.needs_hash:
                 hashes = np.array([hash(tuple(row.values())) for row in batch.to_pylist()], dtype=np.int64)
                 batch = batch.append_column(HASH_COLUMN, pa.array(hashes))
-            for number, role, block in route(self._model, side, batch):
-                parts.setdefault((number, side, role), []).append(block)
+            for number, role, block in route(self._model, self._spec.condition, side, batch):
+                for part in role.parts:
+                    parts.setdefault((number, side, part), []).append(block)
         for (number, side, role), blocks in parts.items():
             inboxes[number].batches[side, role] = concat(blocks)
         for number, inbox in enumerate(inboxes):
-            unit = Unit(self._spec, self._manifests[number], self._stores[number])
+            is_home = self._model.is_home(number, Side.LEFT), self._model.is_home(number, Side.RIGHT)
+            unit = Unit(self._spec, self._manifests[number], self._stores[number], is_home)
             yield from unit.epoch(inbox, watermark_us)
             self._manifests[number] = unit.segments
             self.counters[number] = unit.counters

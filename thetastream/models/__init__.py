@@ -3,9 +3,10 @@
 Adding a model is one file and one line in ``REGISTRY``.
 """
 
-from thetastream.models.base import Model, Route
+from thetastream.models.base import Hashes, Model, Route
 from thetastream.models.biclique import Biclique
+from thetastream.models.matrix import Matrix
 
-REGISTRY: dict[str, type] = {"biclique": Biclique}
+REGISTRY: dict[str, type] = {"biclique": Biclique, "matrix": Matrix}
 
-__all__ = ["REGISTRY", "Biclique", "Model", "Route"]
+__all__ = ["REGISTRY", "Biclique", "Hashes", "Matrix", "Model", "Route"]

@@ -22,6 +22,15 @@ class Route(NamedTuple):
     """Positions in the block; None means all of them."""
 
 
+class Hashes(NamedTuple):
+    """What routers know of the rows of a block, one int64 per row."""
+
+    tuples: npt.NDArray[np.int64] | None = None
+    """Of the whole tuple: spreads tuples evenly, and the same way when a task is run again."""
+    keys: npt.NDArray[np.int64] | None = None
+    """Of the values that the condition's equalities compare: equal for tuples that may join."""
+
+
 class Model(Protocol):
     """What a user passes as ``model=``: frozen, printable, picklable."""
 
@@ -35,20 +44,42 @@ class Model(Protocol):
 
     @property
     def needs_hash(self) -> bool:
-        """Whether ``route`` looks at the hashes."""
+        """Whether ``route`` looks at the hashes of tuples."""
 
-    def route(self, side: Side, n_rows: int, hashes: npt.NDArray[np.int64] | None) -> Iterator[Route]:
-        """Where the rows of one block go; ``hashes`` is one int64 per tuple."""
+    @property
+    def needs_keys(self) -> bool:
+        """Whether ``route`` looks at the hashes of equality keys."""
+
+    def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
+        """Where the rows of one block go."""
+
+    def is_home(self, unit: int, side: Side) -> bool:
+        """Whether of a tuple's stored copies the one at this unit is the one that counts as the tuple."""
 
     def describe(self) -> str:
         """One line for ``explain``."""
 
 
-def spread(hashes: npt.NDArray[np.int64], first_unit: int, n_units: int, role: Role) -> Iterator[Route]:
-    """Split rows over ``n_units`` units by hash, one route each, in order of the rows."""
-    target = hashes % n_units
-    order = np.argsort(target, kind="stable")
-    cuts = np.searchsorted(target[order], np.arange(n_units + 1))
-    for unit in range(n_units):
-        if cuts[unit] < cuts[unit + 1]:
-            yield Route(first_unit + unit, role, order[cuts[unit] : cuts[unit + 1]])
+def split(targets: npt.NDArray[np.int64], n_targets: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """(target, positions) for every target that has any, positions in order of the rows.
+
+    >>> [(target, rows.tolist()) for target, rows in split(np.array([2, 0, 2]), 3)]
+    [(0, [1]), (2, [0, 2])]
+    """
+    order = np.argsort(targets, kind="stable")
+    cuts = np.searchsorted(targets[order], np.arange(n_targets + 1))
+    for target in range(n_targets):
+        if cuts[target] < cuts[target + 1]:
+            yield target, order[cuts[target] : cuts[target + 1]]
+
+
+def positive_pair(value: object) -> tuple[int, int] | None:
+    """A positive integer as a pair of it, a pair of them as it is, None for anything else.
+
+    >>> positive_pair(2), positive_pair([1, 3]), positive_pair(0)
+    ((2, 2), (1, 3), None)
+    """
+    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    if len(pair) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in pair):
+        return None
+    return pair[0], pair[1]

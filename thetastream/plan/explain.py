@@ -1,9 +1,12 @@
 """explain(): every stage of a plan as text: parsed, rewritten, shaped, physical, cost."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, IndexSpec, SideSpec
-from thetastream.models.base import Model
+from thetastream.models.base import Hashes, Model
 from thetastream.plan.lower import Lowered, lifetimes
 from thetastream.plan.query import Query
 from thetastream.types import Role, Side
@@ -86,7 +89,8 @@ def _physical(lowered: Lowered, model: Model, model_reason: str) -> Iterator[str
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
     sends = _sends(model)
-    yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {sends[0]}, {sends[1]}"
+    copies = f"{sends[0].blocks}, {sends[1].blocks}"
+    yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}"
     flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
     yield f"output    {'columns' if flat else 'Arrow blocks (nested types), unpacked behind the units'}"
 
@@ -95,7 +99,8 @@ def _cost(query: Query, lowered: Lowered, model: Model) -> Iterator[str]:
     a, b = query.aliases
     probes = _sends(model)
     for alias, sends, other in ((a, probes[0], b), (b, probes[1], a)):
-        yield f"tuple of {alias}: {sends} sends (1 stored, {sends - 1} probing {other})"
+        what = f"{sends.stored} stored, {sends.probing} probing {other}"
+        yield f"tuple of {alias}: {sends.blocks} sends ({what})"
     for alias, life in zip(query.aliases, lifetimes(lowered.physical.condition.window), strict=True):
         span = "all tuples so far" if life is None else f"rate({alias}) x ({spell(life)} + watermark delay)"
         yield f"state of {alias}: {span}"
@@ -112,16 +117,22 @@ _PROBE_COST = {
 }
 
 
-def _sends(model: Model) -> tuple[int, int]:
-    """Copies of a left and of a right tuple that cross the exchange."""
-    import numpy as np
+class Sends(NamedTuple):
+    """Copies of a tuple that cross the exchange; one may be stored and probe."""
 
-    hashes = np.zeros(1, dtype=np.int64)
+    blocks: int
+    stored: int
+    probing: int
+
+
+def _sends(model: Model) -> tuple[Sends, Sends]:
+    """What becomes of a left and of a right tuple."""
+    zero = np.zeros(1, dtype=np.int64)
     counts = []
     for side in Side:
-        routes = list(model.route(side, 1, hashes))
-        stored = sum(1 for route in routes if route.role is Role.STORE)
-        counts.append(len(routes) if stored else 0)
+        roles = [route.role for route in model.route(side, 1, Hashes(zero, zero))]
+        parts = [part for role in roles for part in role.parts]
+        counts.append(Sends(len(roles), parts.count(Role.STORE), parts.count(Role.PROBE)))
     return counts[0], counts[1]
 
 

@@ -19,8 +19,9 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.aggregate import Fold
 from thetastream.blocks import HASH_COLUMN, concat, gather, nullable, pack, route, unpack
+from thetastream.condition import Condition
 from thetastream.joiner.segment import MemoryStore
-from thetastream.joiner.unit import Inbox, Unit, UnitSpec
+from thetastream.joiner.unit import Inbox, Unit, UnitSpec, places
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
 from thetastream.plan.folding import Folding
@@ -74,11 +75,11 @@ def build(
     # Two joins of one query may have equal exchanges. Spark would run one for both, and its watermark,
     # which it follows from node to node of the plan, would end at the place of the other.
     join_id = uuid.uuid4().hex
+    output = pairs(spark, plan) if folding is None else views(streams, plan, folding)
     blocks = [
-        _blocks(plan.sides[side], stream, model.needs_hash, _router(side, model, join_id))
+        _blocks(plan.sides[side], stream, model.needs_hash, _router(side, model, output.condition, join_id))
         for side, stream in zip(Side, streams, strict=True)
     ]
-    output = pairs(spark, plan) if folding is None else views(streams, plan, folding)
     zone = spark.conf.get("spark.sql.session.timeZone")
     unit = UnitSpec(output.condition, plan.indexes, plan.archive_period_us)
     together = blocks[0].unionByName(blocks[1])
@@ -91,6 +92,10 @@ def build(
         spec = ProcessorSpec(
             unit,
             {key: number for number, key in enumerate(unit_keys(model.n_units))},
+            tuple(
+                (model.is_home(unit, Side.LEFT), model.is_home(unit, Side.RIGHT))
+                for unit in range(model.n_units)
+            ),
             query,
             FlatEmitter(arrow) if output.is_flat else BlockEmitter(arrow),
             cache_folder,
@@ -159,7 +164,7 @@ def _blocks(
     return flat.mapInArrow(router, _BLOCKS)
 
 
-def _router(side: Side, model: Model, join_id: str) -> Callable[[Batches], Batches]:
+def _router(side: Side, model: Model, condition: Condition, join_id: str) -> Callable[[Batches], Batches]:
     """The step that makes blocks; ``join_id`` makes it a function of one join."""
     keys = unit_keys(model.n_units)
 
@@ -168,7 +173,7 @@ def _router(side: Side, model: Model, join_id: str) -> Callable[[Batches], Batch
         for batch in gather(batches):
             packed: dict[int, bytes] = {}
             # A list keeps every block alive, so that id() names it.
-            routes = list(route(model, side, nullable(batch)))
+            routes = list(route(model, condition, side, nullable(batch)))
             for unit, role, block in routes:
                 # A block that goes to several units is packed once.
                 data = packed.get(id(block))
@@ -193,8 +198,9 @@ def _batch_units(spec: UnitSpec, fold: Fold | None, schema: pa.Schema) -> Callab
         parts: dict[int, dict[tuple[Side, Role], list[pa.RecordBatch]]] = {}
         for batch in batches:
             for key, side, role, data in zip(*(column for column in batch.columns), strict=True):
-                at = Side(side.as_py()), Role(role.as_py())
-                parts.setdefault(key.as_py(), {}).setdefault(at, []).append(unpack(data.as_buffer()))
+                block = unpack(data.as_buffer())
+                for at in places(side.as_py(), role.as_py()):
+                    parts.setdefault(key.as_py(), {}).setdefault(at, []).append(block)
         for inbox in parts.values():
             unit = Unit(spec, [], MemoryStore())
             matches = unit.epoch(Inbox({at: concat(blocks) for at, blocks in inbox.items()}), None)

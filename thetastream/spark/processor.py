@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from thetastream.aggregate import Fold
 from thetastream.blocks import concat, unpack
 from thetastream.joiner.box import Plan
-from thetastream.joiner.unit import Inbox, Unit, UnitSpec
+from thetastream.joiner.unit import Inbox, Unit, UnitSpec, places
 from thetastream.spark.emit import Emitter, outcome
 from thetastream.spark.manifest import Fingerprint, decode, encode
 from thetastream.spark.segments import DurableStore, cache_root, sweep
@@ -35,6 +35,8 @@ class ProcessorSpec:
     unit: UnitSpec
     units: dict[int, int] = field(hash=False)
     """Grouping key -> unit."""
+    homes: tuple[tuple[bool, bool], ...]
+    """By unit: ``Model.is_home`` of left and right tuples."""
     fingerprint: Fingerprint = field(hash=False)
     emitter: Emitter
     cache_folder: str | None
@@ -63,7 +65,8 @@ class JoinProcessor(StatefulProcessor):
         root = cache_root(spec.cache_folder)
         sweep(root)
         store = DurableStore(self._parts, plans, root)
-        unit = Unit(spec.unit, segments, store)
+        number = spec.units[int(key[0])]
+        unit = Unit(spec.unit, segments, store, spec.homes[number])
         # 2. The epoch.
         matches = unit.epoch(read_inbox(rows), watermark_us(timerValues))
         for columns in outcome(spec.fold, matches):
@@ -71,7 +74,7 @@ class JoinProcessor(StatefulProcessor):
             yield spec.emitter.results(columns)
         # 3. State for the next one.
         self._manifest.update((encode(spec.fingerprint, unit.segments),))
-        yield spec.emitter.counters(spec.units[int(key[0])], unit.counters)
+        yield spec.emitter.counters(number, unit.counters)
 
     def close(self) -> None:
         pass
@@ -82,7 +85,9 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:
     parts: dict[tuple[Side, Role], list[pa.RecordBatch]] = {}
     for frame in frames:
         for side, role, data in zip(frame["side"], frame["role"], frame["block"], strict=True):
-            parts.setdefault((Side(side), Role(role)), []).append(unpack(data))
+            block = unpack(data)
+            for at in places(side, role):
+                parts.setdefault(at, []).append(block)
     return Inbox({at: concat(batches) for at, batches in parts.items()})
 
 
