@@ -76,8 +76,7 @@ def test_a_view_is_what_a_nested_loop_counts(pieces):
         # from_pandas=False: NaN is no NULL.
         right = {"x": pa.array(x, pa.float64(), from_pandas=False), "t": pa.array(rt, pa.int64())}
         view.add(Matches(pa.RecordBatch.from_pydict(left), pa.RecordBatch.from_pydict(right)))
-    rows = view.rows()
-    found = [] if rows is None else [tuple(row.values()) for row in rows.to_pylist()]
+    found = [tuple(row.values()) for batch in view.rows() for row in batch.to_pylist()]
     assert comparable(found) == comparable(nested_loop([match for piece in pieces for match in piece]))
 
 
@@ -87,7 +86,7 @@ def test_a_view_stays_small_and_sums_beyond_int64():
     for _ in range(4):
         right = pa.RecordBatch.from_pydict({"x": pa.array([2**63 - 1] * 40_000)})
         view.add(Matches(pa.RecordBatch.from_pydict({"k": keys}), right))
-    rows = view.rows()
+    (rows,) = view.rows()
     assert rows.num_rows == 40_000
     assert set(rows.column(1).to_pylist()) == {Decimal(4 * (2**63 - 1))}
 
@@ -132,6 +131,8 @@ def tables(spark):
 
 JOIN = "FROM r, s WHERE abs(r.id - s.id) < 7 AND r.id % 5 <= s.id % 4 WITHIN 1 minute"
 
+WIDER = JOIN.replace(", s", ", (SELECT id, ts, CAST(d AS DECIMAL(28,10)) AS wider FROM s) AS s")
+
 
 def both(spark, streams, text, monkeypatch, **settings):
     """The answer over views and over pairs."""
@@ -170,6 +171,9 @@ FOLDED = [
     " {join} GROUP BY window(result_time, '90 seconds', '1 minute'), r.day",
     "SELECT ONLINE window, count(*)"
     " {join} GROUP BY window(result_time, '7 seconds', '7 seconds', '2 seconds')",
+    "SELECT ONLINE r.k, count(*) AS many, round(avg(s.d), 1) AS mean"
+    " {join} GROUP BY r.k HAVING many > 3 AND mean < 1e9",
+    "SELECT ONLINE r.id % 3 AS g, sum(s.n % 7) AS z {join} GROUP BY r.id % 3",
     "SELECT ONLINE r.d, r.k, sum(1), min(5) {join} GROUP BY r.k, r.d",
     "SELECT ONLINE r.k FROM r, s WHERE r.id = s.id AND r.id < 0 WITHIN 1 minute GROUP BY r.k",
     "SELECT ONLINE count(*), sum(r.n), avg(r.d) FROM r, s WHERE r.id = s.id AND r.id < 0 WITHIN 1 minute",
@@ -189,8 +193,8 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SELECT ONLINE r.k, stddev(s.x) {join} GROUP BY r.k", "s"),
-        ("SELECT ONLINE r.k, sum(s.x - r.x) {join} GROUP BY r.k", "reads both streams"),
+        ("SELECT ONLINE r.k, stddev(s.x) {join} GROUP BY r.k", "`s`.`x` is no group"),
+        ("SELECT ONLINE r.k, sum(s.x - r.x) {join} GROUP BY r.k", "read both streams"),
         ("SELECT ONLINE sum(s.x) FILTER (WHERE r.id > 3) {join}", "read both streams"),
         ("SELECT ONLINE count(DISTINCT s.k) {join}", "count(DISTINCT s.k) is not folded"),
         ("SELECT ONLINE r.k, min(result_time) {join} GROUP BY r.k", "result time"),
@@ -198,6 +202,15 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
         ("SELECT ONLINE r.k, s.k, count(*) {join} GROUP BY ROLLUP (r.k, s.k)", "not a plain expression"),
         ("SELECT ONLINE r.a, count(*) {join} GROUP BY r.a", "array<int>"),
         ("SELECT ONLINE sum(r.wide) {join}", "decimal(30,3)"),
+        ("SELECT ONLINE r.id, avg(wider) {wider} GROUP BY r.id", "fewer digits"),
+        ("SELECT ONLINE r.id, try_sum(r.id), count_if(true) {join} GROUP BY r.id", "is no group"),
+        ("SELECT ONLINE max(s.id) OVER () AS m, r.id {join}", None),
+        ("SELECT ONLINE r.k, sum(count(*)) OVER () AS m {join} GROUP BY r.k", "window function"),
+        ("SELECT ONLINE r.id - (r.n) AS z, count(*) {join} GROUP BY r.id, r.n, -(r.n)", None),
+        ("SELECT ONLINE max(unix_timestamp() - r.id) > 5 AS z {join}", "changes from epoch to epoch"),
+        ("SELECT ONLINE sum(1 / (r.id + 1)) {join}", "may fail for a tuple that has no match"),
+        ("SELECT ONLINE sum(CAST(r.k AS INT)) FILTER (WHERE r.k = 'x') > 0 AS z {join}", "may fail"),
+        ("SELECT ONLINE avg(CAST(s.d AS DECIMAL(28,10))) {join}", "may fail"),
         ("SELECT ONLINE r.id + 1 * 2 AS z, count(*) {join} GROUP BY r.id, r.id + 1", None),
         ("SELECT ONLINE k1, count(*) AS n FROM (SELECT k AS k1, id, ts FROM r) r, s, s AS t "
          "WHERE r.id = s.id AND s.id = t.id WITHIN 1 minute GROUP BY k1", "three streams"),
@@ -206,7 +219,9 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     ],
 )  # fmt: skip
 def test_what_is_not_folded_is_aggregated_from_pairs(spark, tables, text, reason, monkeypatch):
-    text = text.format(join=JOIN)
+    text = text.format(
+        join=JOIN, wider=JOIN.replace(", s", ", (SELECT id, ts, CAST(d AS DECIMAL(28,10)) AS wider FROM s) s")
+    )
     if reason is not None:
         how = explained(spark, tables, text)
         assert how.startswith("pairs leave the units")
@@ -214,6 +229,23 @@ def test_what_is_not_folded_is_aggregated_from_pairs(spark, tables, text, reason
     views, pairs = both(spark, tables, text, monkeypatch)
     found, wanted = (sorted(repr(rounded(row)) for row in frame.collect()) for frame in (views, pairs))
     assert found == wanted
+
+
+def test_result_time_is_the_results_whatever_columns_streams_have(spark, tables, monkeypatch):
+    named = {"r": tables["r"].withColumnRenamed("id", "result_time"), "s": tables["s"]}
+    text = """SELECT ONLINE max(result_time) AS latest, count(*) AS n FROM r, s
+              WHERE r.result_time = s.id WITHIN 1 minute GROUP BY window(result_time, '1 minute')"""
+    views, pairs = both(spark, named, text, monkeypatch)
+    assert sorted(map(repr, views.collect())) == sorted(map(repr, pairs.collect()))
+
+
+def test_results_without_a_time_are_in_no_window(spark, tables, monkeypatch):
+    unknown = tables["r"].withColumn("ts", F.when(F.col("id") % 3 > 0, F.col("ts")))
+    text = """SELECT ONLINE window.start, count(*) AS n FROM r, s
+              WHERE r.id >= s.id GROUP BY window(result_time, '1 minute')"""
+    streams = {"r": unknown, "s": tables["s"]}
+    views, pairs = both(spark, streams, text, monkeypatch, event_time={"r": "ts", "s": "ts"})
+    assert sorted(map(repr, views.collect())) == sorted(map(repr, pairs.collect()))
 
 
 def test_a_sum_of_integers_overflows_as_in_spark(spark, tables):
@@ -248,7 +280,12 @@ def test_aggregate_takes_what_join_takes(spark, tables):
 @pytest.mark.parametrize(
     ("changes", "condition"),
     [
-        ({"aggs": {}}, "NO_AGGREGATE"),
+        ({"aggs": {}}, "AGGREGATES"),
+        ({"aggs": ["count(*)"]}, "AGGREGATES"),
+        ({"aggs": {}, "having": "count(*) > 1"}, "AGGREGATES"),
+        ({"group_by": 7}, "AGGREGATES"),
+        ({"group_by": ["r.k", 7]}, "SYNTAX"),
+        ({"having": "count(*) > 1 WITHIN 5 minutes"}, "SYNTAX"),
         ({"aggs": {"n": "count("}}, "SYNTAX"),
         ({"aggs": {"n": 7}}, "SYNTAX"),
         ({"aggs": {"n": "count(*) FROM r"}}, "SYNTAX"),
@@ -269,7 +306,7 @@ def test_aggregate_refuses_by_name(tables, changes, condition):
 
 
 def latest(frame, mode, folder, keys):
-    """The last row of every group, over two starts on one checkpoint if there is more to read."""
+    """The last row of every group, of what there is to read."""
     groups = {}
 
     def keep(batch, _):
@@ -300,7 +337,8 @@ def test_streamed_views_survive_a_restart(spark, tables, tmp_path, units):
         frame = th.aggregate(streams, **query, model=th.Biclique(units=units))
         found.update(latest(frame, "update", tmp_path / "checkpoint", 2))
         for file in late:
-            file.with_name(f"_{file.name}").rename(file) if file.with_name(f"_{file.name}").exists() else None
+            if not file.exists():
+                file.with_name(f"_{file.name}").rename(file)
     wanted = th.join(tables, on=query["on"], within=query["within"], event_time={"r": "ts", "s": "ts"})
     time = "window(greatest(r.ts, s.ts), '1 minute')"
     aggregates = (f"{text} AS {name}" for name, text in query["aggs"].items())
@@ -319,8 +357,7 @@ def test_a_checkpoint_of_other_measures_is_refused(spark, tables, tmp_path):
         latest(frame, "update", tmp_path / "checkpoint", 0)
 
     start("sum(r.x)")
-    for alias in "rs":  # something for the units to do
-        folder = next(p for p in tmp_path.iterdir() if p.name.startswith("stream-") and alias)
+    for folder in tmp_path.glob("stream-*"):  # something for the units to do
         (folder / "later.csv").write_text("7\n")
     with pytest.raises(Exception, match="STATE_OF_ANOTHER_QUERY"):
         start("sum(s.x)")

@@ -79,7 +79,7 @@ class LocalView:
     >>> view = LocalView(Fold(((Side.LEFT, "k"),), (Measure("count"), Measure("sum", Side.RIGHT, "x"))))
     >>> left = pa.RecordBatch.from_pydict({"k": ["u", "v", "u"]})
     >>> view.add(Matches(left, pa.RecordBatch.from_pydict({"x": [1.0, 2.0, 3.0]})))
-    >>> view.rows().to_pylist()
+    >>> view.rows()[0].to_pylist()
     [{'g0': 'u', 'm0': 2, 'm1': 4.0}, {'g0': 'v', 'm0': 1, 'm1': 2.0}]
     """
 
@@ -87,6 +87,7 @@ class LocalView:
         self._fold = fold
         self._keys = [f"g{n}" for n in range(len(fold.groups))] + [_PANE] * (fold.pane is not None)
         self._held: list[pa.Table] = []
+        self._most_held = ROWS_HELD
         self._floats: dict[str, pa.DataType] = {}
 
     def add(self, matches: Matches) -> None:
@@ -99,19 +100,25 @@ class LocalView:
             ([], "count_all") if measure.column is None else (name, measure.function)
             for name, measure in zip(names, self._fold.measures, strict=True)
         ]
-        self._held.append(self._grouped(pa.table(columns), names, functions))
-        if sum(part.num_rows for part in self._held) > ROWS_HELD:
+        table = pa.table(columns)
+        if self._fold.pane is not None:  # no window holds a result without a time
+            table = table.filter(table.column(TIME).is_valid())
+        self._held.append(self._grouped(table, names, functions))
+        if sum(part.num_rows for part in self._held) > self._most_held:
             self._held = [self._merged()]
+            # A view that has grown is merged less often, so that the work stays linear.
+            self._most_held = max(ROWS_HELD, 2 * self._held[0].num_rows)
 
-    def rows(self) -> pa.RecordBatch | None:
-        """The view, or None if nothing matched."""
+    def rows(self) -> list[pa.RecordBatch]:
+        """The view; of one batch unless it holds more text than Arrow puts into one."""
         if not self._held:
-            return None
+            return []
         table = self._merged().drop_columns([_PANE] * (self._fold.pane is not None))
         for name, type_ in self._floats.items():
             position = table.schema.get_field_index(name)
             table = table.set_column(position, name, _as_floats(table.column(name), type_))
-        return table.combine_chunks().to_batches()[0]
+        batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+        return batches
 
     def _columns(self, matches: Matches) -> dict[str, Any]:
         fold, sides = self._fold, (matches.left, matches.right)
@@ -127,7 +134,7 @@ class LocalView:
             left, right = (batch.column(time) for batch, time in zip(sides, fold.times, strict=True))
             columns[TIME] = latest = pc.max_element_wise(left, right, skip_nulls=False)
             if fold.pane is not None:
-                micros = latest.cast(pa.int64()).to_numpy(zero_copy_only=False)
+                micros = latest.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
                 columns[_PANE] = (micros - fold.pane.offset_us) // fold.pane.span_us
         if not columns:  # matches are counted by rows, and a table of no columns has none
             columns["rows"] = np.zeros(matches.left.num_rows, dtype=np.int8)

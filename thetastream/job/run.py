@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import thetastream as th
-from thetastream.errors import SessionError, ThetastreamError
+from thetastream.errors import QueryError, SessionError, ThetastreamError
 from thetastream.job.files import read_file
 from thetastream.job.spec import REPLAY, Job, SourceSpec, is_local
 from thetastream.plan.domains import quoted
@@ -60,19 +60,15 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
     """The stream of a source."""
     if source.format == REPLAY:
         frame = replay(spark, source)
-        return _marked(frame, source)
-    reader = spark.readStream.format(source.format)
-    if source.schema is not None:
-        reader = reader.schema(source.schema)
-    for key, value in source.options.items():
-        reader = reader.option(key, _text(value))
-    return _marked(reader.load(source.path) if source.path is not None else reader.load(), source)
-
-
-def _marked(frame: DataFrame, source: SourceSpec) -> DataFrame:
-    """The stream's own columns, with its watermark."""
-    if source.select:
-        frame = frame.selectExpr(*source.select)
+    else:
+        reader = spark.readStream.format(source.format)
+        if source.schema is not None:
+            reader = reader.schema(source.schema)
+        for key, value in source.options.items():
+            reader = reader.option(key, _text(value))
+        frame = reader.load(source.path) if source.path is not None else reader.load()
+        if source.select:
+            frame = frame.selectExpr(*source.select)
     return frame if source.event_time is None else frame.withWatermark(source.event_time, source.delay)
 
 
@@ -82,7 +78,10 @@ def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
     Spark's rate source counts, and each number meets the row that has it; the file is kept in memory.
     """
     rows = read_file(spark, source.name, Path(source.path or ""), source.schema, source.options)
-    order = Window.orderBy(source.event_time or "")
+    if source.select:
+        rows = rows.selectExpr(*source.select)
+    # The whole row orders ties, so that a restarted job numbers them as before.
+    order = Window.orderBy(source.event_time or "", F.to_json(F.struct("*")))
     numbered = rows.select("*", (F.row_number().over(order) - 1).alias(_NUMBER)).persist()
     clock = spark.readStream.format("rate").option("rowsPerSecond", source.rate or 1).load()
     named = clock.select(F.col("value").alias(_NUMBER))
@@ -110,6 +109,12 @@ def run(
     StreamingQueryException
         If the query fails.
     """
+    endless = [source.name for source in job.sources if source.format == REPLAY]
+    if until_caught_up and endless:
+        raise QueryError(
+            "ENDLESS_SOURCE",
+            f"--until-caught-up never comes to the end of a replay ({', '.join(endless)}); use --for",
+        )
     # Polled so often that the last few reports suffice; each poll would read all of them.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
     with _stop_signals() as stop:
@@ -180,7 +185,8 @@ def _lag_seconds(began: str, latest: str | None) -> float | None:
     """How far the latest event time of an epoch was behind the clock when the epoch began."""
     if latest is None:
         return None
-    return round((datetime.fromisoformat(began) - datetime.fromisoformat(latest)).total_seconds(), 3)
+    behind = datetime.fromisoformat(began) - datetime.fromisoformat(latest)
+    return round(max(0.0, behind.total_seconds()), 3)
 
 
 def tell(epoch: dict[str, Any]) -> str:

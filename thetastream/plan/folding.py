@@ -1,13 +1,14 @@
 """A grouped select list as views of units and a query that merges them.
 
-    SELECT r.k, avg(s.x) FROM r, s GROUP BY r.k
+    SELECT r.k, 2 * avg(s.x) FROM r, s GROUP BY r.k
     units:  r.k AS g0, sum(s.x) AS m0, count(s.x) AS m1    per group and epoch
-    Spark:  SELECT g0, sum(m0) / nullif(sum(m1), 0) FROM views GROUP BY g0
+    merged: SELECT g0, sum(m0) / nullif(sum(m1), 0) AS a0 FROM views GROUP BY g0
+    answer: SELECT g0, 2 * a0 FROM merged
 
 Whatever this does not know to be right is left: then pairs leave the units and Spark aggregates them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd
@@ -17,7 +18,7 @@ from thetastream.errors import QueryError
 from thetastream.plan.domains import decimal_of, is_floating, is_integral
 from thetastream.plan.query import Resolver, Stream
 from thetastream.predicate import Phrase
-from thetastream.predicate.names import NON_DETERMINISTIC, TIME_DEPENDENT, qualify, references
+from thetastream.predicate.names import qualify, references, refuse
 from thetastream.predicate.tokens import Token, parse
 
 PREFIX = "__view_"
@@ -28,6 +29,16 @@ _GROUPED = {"tinyint", "smallint", "int", "bigint", "float", "double", "string",
 _DATETIMES = {"date", "timestamp", "timestamp_ntz"}
 _WIDEST_DECIMAL = 28
 """Precision to which the sums of an epoch surely fit 38 digits."""
+_WIDEST_MEAN = 24
+"""Precision to which decimal(p + 10, s) / decimal(20, 0) keeps the s + 4 digits of an avg."""
+_SAFE_CALLS = {
+    *("COALESCE", "IF", "NULLIF", "IFNULL", "NVL", "ISNULL", "ISNOTNULL", "ISNAN", "GREATEST", "LEAST"),
+    *("UPPER", "LOWER", "TRIM", "LENGTH", "CONCAT", "SUBSTRING", "SUBSTR", "LEFT", "RIGHT", "ABS", "ROUND"),
+    *("SQRT", "EXP", "LN", "DATE_TRUNC", "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"),
+    *("IN", "AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE"),
+}
+"""What may stand before a bracket: it does not raise in ANSI mode, but where numbers leave their type."""
+_WINDOW = "window"
 _SETS = {"ALL", "ROLLUP", "CUBE", "GROUPING"}
 
 
@@ -61,8 +72,12 @@ class Folding:
     """A group's name is its column's."""
     measures: list[Measured] = field(default_factory=list)
     pane: Pane | None = None
+    keys: list[tuple[str, str]] = field(default_factory=list)
+    """GROUP BY over the views: (SQL, name)."""
+    merges: dict[str, str] = field(default_factory=dict)
+    """SQL over the views -> name."""
     items: str = ""
-    group_by: str | None = None
+    """The select list over keys and merges; no aggregate is left in it."""
     having: str | None = None
 
     @property
@@ -119,7 +134,12 @@ def plan_folding(
 class _Planner:
     def __init__(self, streams: Sequence[Stream], resolver: Resolver, result_time: str | None) -> None:
         self._aliases = [stream.alias for stream in streams]
-        self._columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
+        self._fold: Callable[[str], str] = str if resolver.is_case_sensitive else str.casefold
+        self._columns = {
+            # A bare result_time is the result's, whatever columns streams have.
+            stream.alias: [name for name, _ in stream.types if name.casefold() != result_time]
+            for stream in streams
+        }
         self._resolver = resolver
         self._result_time = result_time
         self._folding = Folding()
@@ -129,11 +149,10 @@ class _Planner:
 
     def plan(self, items: Phrase, group_by: Phrase | None, having: Phrase | None) -> Folding:
         folding = self._folding
-        items = self._qualified(items)
         if group_by is not None:
-            found = [self._group(part) for part in at_commas(self._qualified(group_by))]
-            folding.group_by = ", ".join(found)
-        folding.items = self._over_views(items)
+            for part in self._qualified(group_by).at_commas():
+                folding.keys.append(self._group(part))
+        folding.items = self._over_views(self._qualified(items))
         if having is not None:
             folding.having = self._over_views(self._qualified(having))
         if not (folding.groups or folding.measures or folding.pane):
@@ -141,26 +160,31 @@ class _Planner:
         return folding
 
     def _qualified(self, phrase: Phrase) -> Phrase:
-        fold = (lambda name: name) if self._resolver.is_case_sensitive else str.casefold
-        return qualify(parse(phrase.text), self._columns, fold)
+        if any(token.keyword == "OVER" and token.kind != "FIELD" for token in phrase.tokens):
+            raise NotFoldable("a window function looks at rows")
+        return qualify(parse(phrase.text), self._columns, self._fold)
 
-    def _side(self, phrase: Phrase) -> str:
-        """The one stream that a phrase reads; the first one if it reads none."""
-        for n, token in enumerate(phrase.tokens):
-            if token.keyword in NON_DETERMINISTIC | TIME_DEPENDENT and token.kind != "FIELD":
-                raise NotFoldable(f"{phrase.text} gives another value each time")
-            is_time = self._result_time is not None and token.name.casefold() == self._result_time
-            if is_time and not (n and phrase.tokens[n - 1].text == "."):
-                raise NotFoldable(f"{phrase.text} reads the result time, which both streams make")
-        read = references(phrase, self._aliases)
+    def _side(self, *phrases: Phrase) -> str:
+        """The one stream that phrases read; the first one if they read none."""
+        read: dict[str, None] = {}
+        for phrase in phrases:
+            for problem in refuse(phrase):
+                raise NotFoldable(problem.message)
+            for n, token in enumerate(phrase.tokens):
+                is_field = n > 0 and phrase.tokens[n - 1].text == "."
+                if token.name.casefold() == self._result_time and not is_field:
+                    raise NotFoldable(f"{phrase.text} reads the result time, which both streams make")
+            if self._resolver.is_ansi and _may_raise(phrase):
+                raise NotFoldable(f"{phrase.text} may fail for a tuple that has no match")
+            read |= dict.fromkeys(references(phrase, self._aliases))
         if len(read) > 1:
-            raise NotFoldable(f"{phrase.text} reads both streams")
-        return read[0] if read else self._aliases[0]
+            raise NotFoldable(f"{' and '.join(phrase.text for phrase in phrases)} read both streams")
+        return next(iter(read), self._aliases[0])
 
     # GROUP BY
 
-    def _group(self, phrase: Phrase) -> str:
-        """The group over views."""
+    def _group(self, phrase: Phrase) -> tuple[str, str]:
+        """The group over views: SQL and name."""
         first = phrase.tokens[0]
         if first.keyword in _SETS or first.kind == "NUMBER":
             raise NotFoldable(f"GROUP BY {phrase.text} is not a plain expression")
@@ -174,8 +198,8 @@ class _Planner:
             raise NotFoldable(f"units do not group by {phrase.text} of type {type_}")
         name = f"{PREFIX}g{len(self._folding.groups)}"
         self._folding.groups.append(Computed(alias, phrase.text, name))
-        self._replaced.append((_words(phrase), _is_operand(phrase), name))
-        return name
+        self._replaced.append((self._words(phrase), _is_operand(phrase), name))
+        return name, name
 
     def _names_result_time(self, phrase: Phrase) -> bool:
         return (
@@ -184,9 +208,9 @@ class _Planner:
             and phrase.tokens[2].name.casefold() == self._result_time
         )
 
-    def _window(self, phrase: Phrase) -> str:
+    def _window(self, phrase: Phrase) -> tuple[str, str]:
         """A window, tumbling or sliding, as panes of the greatest span that divides its length and slide."""
-        arguments = at_commas(phrase.slice(2, -1)) if phrase.tokens[-1].text == ")" else []
+        arguments = phrase.slice(2, -1).at_commas() if phrase.tokens[-1].text == ")" else []
         spans = []
         for argument in arguments[1:]:
             token = argument.tokens[0] if argument else None
@@ -199,14 +223,14 @@ class _Planner:
             raise NotFoldable("there are two windows")
         span = gcd(*spans[:2])
         self._folding.pane = Pane(span, spans[2] % span if len(spans) == 3 else 0)
-        text = f"window({TIME}, {', '.join(argument.text for argument in arguments[1:])})"
-        self._replaced.append((_words(phrase), True, text))
-        return text
+        self._replaced.append((self._words(phrase), True, _WINDOW))
+        # Named as Spark names it, so that window.start is found.
+        return f"window({TIME}, {', '.join(argument.text for argument in arguments[1:])})", _WINDOW
 
     # SELECT, HAVING
 
     def _over_views(self, phrase: Phrase) -> str:
-        """The text with aggregates as merges of measures, and groups by their names."""
+        """The text with merges and groups by their names."""
         text, base = phrase.text, phrase.tokens[0].start
         splices: list[tuple[int, int, str]] = []
         n = 0
@@ -226,7 +250,7 @@ class _Planner:
         before = tokens[n - 1].text if n else "("
         for words, is_operand, name in self._replaced:
             end = n + len(words)
-            if _words(phrase.slice(n, end)) != words or before == ".":
+            if self._words(phrase.slice(n, end)) != words or before == ".":
                 continue
             after = tokens[end].keyword if end < len(tokens) else ")"
             if is_operand or (before in ("(", ",") and after in (")", ",", "AS")):
@@ -234,7 +258,7 @@ class _Planner:
         return None
 
     def _aggregate(self, phrase: Phrase, n: int) -> tuple[int, str] | None:
-        """An aggregate that begins at token ``n``: the token behind it, and its merge."""
+        """An aggregate that begins at token ``n``: the token behind it, and the name of its merge."""
         tokens = phrase.tokens
         token = tokens[n]
         is_call = n + 1 < len(tokens) and tokens[n + 1].text == "("
@@ -243,24 +267,19 @@ class _Planner:
         close = _closing(tokens, n + 1)
         argument, end = phrase.slice(n + 2, close), close + 1
         where: Phrase | None = None
-        if end < len(tokens) and tokens[end].keyword == "FILTER":
+        if end + 1 < len(tokens) and tokens[end].keyword == "FILTER" and tokens[end + 1].text == "(":
             shut = _closing(tokens, end + 1)
             where, end = phrase.slice(end + 3, shut), shut + 1
-        if not argument or argument.tokens[0].keyword in ("DISTINCT", "ALL") or len(at_commas(argument)) > 1:
+        if not argument or argument.tokens[0].keyword in ("DISTINCT", "ALL") or len(argument.at_commas()) > 1:
             raise NotFoldable(f"{phrase.slice(n, end).text} is not folded")
-        return end, self._merge(token.keyword, argument, where)
+        merge = self._merge(token.keyword, argument, where)
+        return end, self._folding.merges.setdefault(merge, f"{PREFIX}a{len(self._folding.merges)}")
 
     def _merge(self, function: str, argument: Phrase, where: Phrase | None) -> str:
         is_star = argument.text == "*"
         if is_star and where is None:
             return f"coalesce(sum({self._measure('count', None, None)}), 0)"
-        parts = [part for part in (None if is_star else argument, where) if part is not None]
-        sides = {self._side(part) for part in parts if references(part, self._aliases)}
-        if len(sides) > 1:
-            raise NotFoldable(f"{argument.text} and its FILTER read both streams")
-        for part in parts:
-            self._side(part)
-        alias = sides.pop() if sides else self._aliases[0]
+        alias = self._side(*(part for part in (None if is_star else argument, where) if part is not None))
         value = "1" if is_star else f"({argument.text})"
         if function == "COUNT":
             value = f"CASE WHEN {value} IS NOT NULL THEN 1 END"
@@ -282,11 +301,20 @@ class _Planner:
         typed = f"CAST({total} AS {self._resolver.type_of(f'sum({value})', [alias])})"
         if function == "SUM":
             return typed
+        if decimal and decimal[0] > _WIDEST_MEAN:
+            raise NotFoldable(f"a quotient of sums of {type_} has fewer digits than its avg")
         count = f"sum({self._measure('count', alias, f'CASE WHEN {value} IS NOT NULL THEN 1 END')})"
         if decimal is None:
             return f"(CAST({total} AS DOUBLE) / nullif({count}, 0))"
         mean = self._resolver.type_of(f"avg({value})", [alias])
         return f"CAST({typed} / nullif(CAST({count} AS DECIMAL(20,0)), 0) AS {mean})"
+
+    def _words(self, phrase: Phrase) -> tuple[str, ...]:
+        """Tokens as they are compared."""
+        return tuple(
+            token.text if token.kind in ("STRING", "RAW_STRING", "NUMBER") else self._fold(token.name)
+            for token in phrase.tokens
+        )
 
     def _measure(self, function: str, alias: str | None, text: str | None) -> str:
         """Name of the measure; asked twice, made once."""
@@ -311,26 +339,29 @@ def is_grouped(items: Phrase, group_by: Phrase | None) -> bool:
     return group_by is not None or any(name in FUNCTIONS for name in calls)
 
 
-def at_commas(phrase: Phrase) -> list[Phrase]:
-    """The parts of a list."""
-    commas = [n for n in phrase.top if phrase.tokens[n].text == ","]
-    starts = [0, *(n + 1 for n in commas)]
-    return [phrase.slice(start, stop) for start, stop in zip(starts, [*commas, None], strict=True)]
-
-
-def _words(phrase: Phrase) -> tuple[str, ...]:
-    return tuple(
-        token.text if token.kind in ("STRING", "RAW_STRING") else token.name.casefold()
-        for token in phrase.tokens
-    )
-
-
 def _is_operand(phrase: Phrase) -> bool:
     """Whether the phrase is a column or a call, which stays one whatever stands beside it."""
     tokens = phrase.tokens
     if all(token.text == "." or token.kind in ("VAR", "IDENTIFIER", "FIELD") for token in tokens):
         return True
-    return len(tokens) > 2 and tokens[1].text == "(" and _closing(tokens, 1) == len(tokens) - 1
+    is_named = tokens[0].kind == "IDENTIFIER" or (tokens[0].text[0].isalpha() and tokens[0].keyword != "NOT")
+    is_call = is_named and len(tokens) > 2 and tokens[1].text == "("
+    return is_call and _closing(tokens, 1) == len(tokens) - 1
+
+
+def _may_raise(phrase: Phrase) -> bool:
+    """Whether an expression may fail for some values: a division, a cast, a function not known to be safe."""
+    for token, after in zip(phrase.tokens, [*phrase.tokens[1:], None], strict=True):
+        if token.kind in ("DCOLON", "L_BRACKET"):
+            return True
+        if token.kind in ("SLASH", "MOD", "DIV"):
+            is_safe = after is not None and after.kind == "NUMBER" and bool(after.text.strip("0."))
+        else:
+            is_call = after is not None and after.text == "(" and token.text[0].isalpha()
+            is_safe = not is_call or token.keyword in _SAFE_CALLS
+        if not is_safe:
+            return True
+    return False
 
 
 def _closing(tokens: Sequence[Token], opening: int) -> int:

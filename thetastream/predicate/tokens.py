@@ -73,6 +73,16 @@ class Phrase:
         """Tokens ``[start, stop)`` as a phrase."""
         return Phrase(self.source, self.tokens[start:stop])
 
+    def at_commas(self) -> "list[Phrase]":
+        """The parts of a list.
+
+        >>> [part.text for part in parse("a.x, f(b.y, 1)").at_commas()]
+        ['a.x', 'f(b.y, 1)']
+        """
+        commas = [n for n in self.top if self.tokens[n].text == ","]
+        starts = [0, *(n + 1 for n in commas)]
+        return [self.slice(start, stop) for start, stop in zip(starts, [*commas, None], strict=True)]
+
     def __bool__(self) -> bool:
         return bool(self.tokens)
 

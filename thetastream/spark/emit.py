@@ -35,8 +35,7 @@ def outcome(fold: Fold | None, matches: Iterable[Matches]) -> Iterator[list[pa.A
         for piece in matches:
             yield [*piece.left.columns, *piece.right.columns]
         return
-    rows = view_of(fold, matches).rows()
-    if rows is not None:
+    for rows in view_of(fold, matches).rows():
         yield rows.columns
 
 

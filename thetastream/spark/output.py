@@ -72,14 +72,14 @@ def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) ->
         else:
             made = "bigint" if measure.function == "count" else _sum_type(type_)
             fields.append((measure.name, made, None))
-    times = [side.time for side in plan.condition.sides]
-    columns = None
-    if folding.pane is not None and times[0] is not None and times[1] is not None:
-        columns = (times[0].column, times[1].column)
-        time = next(c for c in plan.sides[0].carried if c.block_column == columns[0])
+    keys = [side.time for side in plan.condition.sides]
+    times = None
+    if folding.pane is not None and keys[0] is not None and keys[1] is not None:
+        times = (keys[0].column, keys[1].column)
+        time = next(c for c in plan.sides[0].carried if c.block_column == times[0])
         type_ = streams[0].schema[time.field].dataType
         fields.append((TIME, time.block_type, type_))
-    fold = Fold(tuple(groups), tuple(measures), columns, folding.pane)
+    fold = Fold(tuple(groups), tuple(measures), times, folding.pane)
     sides = tuple(
         replace(spec, columns=fold.columns(side))
         for side, spec in zip(Side, plan.condition.sides, strict=True)

@@ -72,28 +72,34 @@ def aggregate(
     Online aggregation, local views and their merger follow BiStream (SIGMOD 2015), section 3.4.2.
     """
     check_streams(streams)
-    groups = [group_by] if isinstance(group_by, str) else list(group_by)
-    texts = [*groups, *(aggs or {}).values(), *([having] if having is not None else [])]
+    groups = [group_by] if isinstance(group_by, str) else group_by
+    named = {} if aggs is None else aggs
+    if not isinstance(groups, Sequence) or not isinstance(named, Mapping):
+        what = 'group_by must be expressions and aggs map names to aggregates, as in {"n": "count(*)"}'
+        raise QueryError("AGGREGATES", f"{what}, not {group_by!r} and {aggs!r}")
     problems: list[ThetastreamError] = []
-    for text in texts:
+    for text in (*groups, *named.values(), *([] if having is None else [having])):
         try:
             if not isinstance(text, str):
                 raise QueryError("SYNTAX", f"groups and aggregates must be SQL expressions, not {text!r}")
             parse(text)
         except QueryError as problem:
             problems.append(problem)
-    if not texts:
+    if not groups and not named:
         problems.append(
-            QueryError("NO_AGGREGATE", 'aggs must name an aggregate at least, as in {"n": "count(*)"}')
+            QueryError("AGGREGATES", 'aggs must name an aggregate at least, as in {"n": "count(*)"}')
         )
     raise_problems(problems)
     # A newline ends a comment that a text may end with.
     keys = [f"{text}\n" for text in groups]
-    named = [f"{text}\n AS {quoted(name)}" for name, text in (aggs or {}).items()]
-    query = f"SELECT ONLINE {', '.join([*keys, *named])}\nFROM {', '.join(map(quoted, streams))}"
+    items = [f"{text}\n AS {quoted(str(name))}" for name, text in named.items()]
+    query = f"SELECT ONLINE {', '.join([*keys, *items])}\nFROM {', '.join(map(quoted, streams))}"
     if groups:
         query += f"\nGROUP BY {', '.join(keys)}"
     if having is not None:
         query += f"\nHAVING {having}"
-    question = Question(parse_statement(query), streams, on, within, model, settings)
+    statement = parse_statement(query)
+    if statement.within is not None:
+        raise QueryError("SYNTAX", f"WITHIN stands in an expression; it is an argument, within=: {query!r}")
+    question = Question(statement, streams, on, within, model, settings)
     return answer(next(iter(streams.values())).sparkSession, question, plan_join(question))

@@ -20,6 +20,9 @@ from thetastream.sql.projection import names_in, projected
 from thetastream.sql.question import Question
 from thetastream.sql.select import written_out
 
+_PLAIN = f"{PREFIX}plain"
+_HAVING = f"{PREFIX}having"
+
 
 class Folded(NamedTuple):
     """Merged views."""
@@ -50,6 +53,7 @@ def folded(
         raise NotFoldable(f"{planned.physical.residual[0]} is evaluated behind the units")
     if statement.is_distinct:
         raise NotFoldable("DISTINCT compares rows")
+    times = {frames[alias].schema[time].dataType for alias, time in planned.event_times.items()}
     # 1. What units fold.
     catalyst = Catalyst(spark, {alias: frame.schema for alias, frame in frames.items()})
     has_time = len(planned.event_times) == len(frames)
@@ -61,8 +65,14 @@ def folded(
         catalyst,
         RESULT_TIME if has_time else None,
     )
+    if folding.pane is not None and len(times) > 1:
+        raise NotFoldable("event times have two types")
     # 2. The join that folds it, over columns computed before.
-    streams = {alias: _computed(question, alias, frame, folding) for alias, frame in frames.items()}
+    try:
+        with unlogged():
+            streams = {alias: _computed(question, alias, frame, folding) for alias, frame in frames.items()}
+    except AnalysisException as error:
+        raise NotFoldable(f"units cannot compute it: {error.getCondition()}") from None
     settings = dict(question.settings)
     if not over_pairs.isStreaming:
         settings["event_time"] = planned.event_times
@@ -71,15 +81,10 @@ def folded(
     views = join.dataframe(folding)
     if folding.pane is not None:
         views = views.withColumn(TIME, F.col(TIME).alias(TIME, metadata={MARK: 0}))
-    # 3. The text over views.
-    query = f"SELECT {braced(folding.items)}\nFROM {{views}}"
-    if folding.group_by:
-        query += f"\nGROUP BY {braced(folding.group_by)}"
-    if folding.having:
-        query += f"\nHAVING {braced(folding.having)}"
+    # 3. The text over merged views.
     try:
         with unlogged():
-            rows = spark.sql(query, views=views)
+            rows = _answered(spark, folding, views)
             types = [field.dataType for field in rows.schema]
     except AnalysisException as error:
         names = (error.getMessageParameters() or {}).get("objectName", "")
@@ -90,6 +95,21 @@ def folded(
     return Folded(rows.toDF(*over_pairs.columns), join, how)
 
 
+def _answered(spark: SparkSession, folding: Folding, views: DataFrame) -> DataFrame:
+    """The select list and HAVING over the merged views."""
+    keys = [f"{sql} AS {quoted(name)}" for sql, name in folding.keys]
+    merges = [f"{sql} AS {quoted(name)}" for sql, name in folding.merges.items()]
+    # A column outside any aggregate: Spark then refuses a select list that holds one.
+    merged = f"SELECT {', '.join([*keys, *merges, f'1 AS {_PLAIN}'])}\nFROM {{views}}"
+    if keys:
+        merged += f"\nGROUP BY {', '.join(sql for sql, _ in folding.keys)}"
+    # HAVING may name what the select list names.
+    having = braced(folding.having) if folding.having else "true"
+    query = f"SELECT {_PLAIN}, {braced(folding.items)}, ({having}) AS {_HAVING}\nFROM {{merged}}"
+    rows = spark.sql(query, merged=spark.sql(merged, views=views))
+    return rows.where(F.col(_HAVING)).drop(_PLAIN, _HAVING)
+
+
 def _computed(question: Question, alias: str, frame: DataFrame, folding: Folding) -> DataFrame:
     """The columns that the condition reads, and those that units fold."""
     if any(name.startswith(PREFIX) for name in frame.columns):
@@ -97,7 +117,7 @@ def _computed(question: Question, alias: str, frame: DataFrame, folding: Folding
     narrow = projected(frame, names_in(question.on, alias)).columns
     # Any metadata takes the mark of the watermark off a copy of the event time.
     made = [
-        F.expr(column.text).alias(column.name, metadata={"folded": True})
+        F.expr(column.text).alias(column.name, metadata={"thetastream": "computed"})
         for column in folding.computed
         if column.alias == alias
     ]

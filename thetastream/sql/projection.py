@@ -12,7 +12,7 @@ from thetastream.predicate import Phrase, Predicate, tokenize
 
 
 def read_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
-    """Folded names that phrases hold; None if they read the stream as a whole."""
+    """Names, lower case, that phrases hold; None if they read the stream as a whole."""
     names = set()
     for phrase in phrases:
         for n, token in enumerate(phrase.tokens):
@@ -26,7 +26,7 @@ def read_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
 
 
 def names_in(on: On, alias: str) -> set[str] | None:
-    """Folded names that a condition may mean a column by; None if it reads the stream as a whole."""
+    """Names, lower case, that a condition may mean a column by; None if it reads the stream as a whole."""
     parts = [on] if isinstance(on, str | Predicate) else list(on)
     names = read_names([tokenize(part) for part in parts if isinstance(part, str)], alias)
     read = [part.columns for part in parts if isinstance(part, Predicate)]
@@ -35,7 +35,7 @@ def names_in(on: On, alias: str) -> set[str] | None:
 
 
 def projected(frame: DataFrame, names: Collection[str] | None) -> DataFrame:
-    """The columns of these folded names, and those that may be event time."""
+    """The columns of these lower-case names, and those that may be event time."""
     if names is None:
         return frame
     kept = [

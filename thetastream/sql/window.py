@@ -6,7 +6,7 @@ from thetastream.windows import Duration, Rows
 
 def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Duration | dict[str, Duration] | Rows:
     """The window of a WITHIN clause; ``aliases`` maps folded aliases to aliases."""
-    parts = _at_commas(phrase)
+    parts = phrase.at_commas()
     spans: dict[str, Duration] = {}
     for part in parts:
         if not part:
@@ -47,9 +47,3 @@ def _interval(span: Phrase) -> str:
     """``INTERVAL '10' MINUTES`` and ``10 minutes`` alike as what withWatermark reads."""
     words = span.tokens[1:] if span.tokens[0].keyword == "INTERVAL" else span.tokens
     return " ".join(token.text.strip("'\"") for token in words)
-
-
-def _at_commas(phrase: Phrase) -> list[Phrase]:
-    commas = [n for n in phrase.top if phrase.tokens[n].text == ","]
-    starts = [0, *(n + 1 for n in commas)]
-    return [phrase.slice(start, stop) for start, stop in zip(starts, [*commas, None], strict=True)]
