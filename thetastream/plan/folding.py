@@ -29,8 +29,9 @@ _GROUPED = {"tinyint", "smallint", "int", "bigint", "float", "double", "string",
 _DATETIMES = {"date", "timestamp", "timestamp_ntz"}
 _WIDEST_DECIMAL = 28
 """Precision to which the sums of an epoch surely fit 38 digits."""
-_WIDEST_MEAN = 24
-"""Precision to which decimal(p + 10, s) / decimal(20, 0) keeps the s + 4 digits of an avg."""
+_WIDEST_MEAN = 14
+"""Precision to which the quotient of sum and count has ten digits more than an avg's s + 4: rounded twice,
+it is still rounded right, for counts below 5e9."""
 _SAFE_CALLS = {
     *("COALESCE", "IF", "NULLIF", "IFNULL", "NVL", "ISNULL", "ISNOTNULL", "ISNAN", "GREATEST", "LEAST"),
     *("UPPER", "LOWER", "TRIM", "LENGTH", "CONCAT", "SUBSTRING", "SUBSTR", "LEFT", "RIGHT", "ABS", "ROUND"),
@@ -154,15 +155,28 @@ class _Planner:
                 folding.keys.append(self._group(part))
         folding.items = self._over_views(self._qualified(items))
         if having is not None:
+            self._refuse_shadowed(items, having)
             folding.having = self._over_views(self._qualified(having))
         if not (folding.groups or folding.measures or folding.pane):
             raise NotFoldable("there is nothing to fold")
         return folding
 
     def _qualified(self, phrase: Phrase) -> Phrase:
-        if any(token.keyword == "OVER" and token.kind != "FIELD" for token in phrase.tokens):
-            raise NotFoldable("a window function looks at rows")
+        for token in phrase.tokens:
+            if token.keyword == "OVER" and token.kind != "FIELD":
+                raise NotFoldable("a window function looks at rows")
+            if token.text == "->":
+                raise NotFoldable("a lambda binds names")
         return qualify(parse(phrase.text), self._columns, self._fold)
+
+    def _refuse_shadowed(self, items: Phrase, having: Phrase) -> None:
+        """In HAVING a name of the select list comes before a column."""
+        named = {self._fold(part.tokens[-1].name) for part in items.at_commas() if len(part.tokens) > 1}
+        columns = {self._fold(name) for names in self._columns.values() for name in names}
+        for n, token in enumerate(having.tokens):
+            is_bare = token.kind != "FIELD" and having.slice(n + 1, n + 2).text != "."
+            if is_bare and self._fold(token.name) in named & columns:
+                raise NotFoldable(f"{token.text} in HAVING is a column and a name of the select list")
 
     def _side(self, *phrases: Phrase) -> str:
         """The one stream that phrases read; the first one if they read none."""

@@ -40,7 +40,8 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         One entry per epoch and join that Spark still remembers
         (``spark.sql.streaming.numRecentProgressUpdates``), oldest first: ``epoch``, ``join``, the
         sums over units of ``stored``, ``probed``, ``matched``, ``late``, ``expired``,
-        ``candidates``, ``segments`` (all counts), ``mlv_bytes``, ``state_bytes`` (bytes), and
+        ``candidates``, ``segments`` (all counts), ``mlv_bytes``, ``state_bytes``,
+        ``emitted_bytes`` (bytes), and
         ``units``, the same counters unit by unit.
     """
     epochs = []

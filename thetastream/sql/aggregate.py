@@ -82,7 +82,10 @@ def aggregate(
         try:
             if not isinstance(text, str):
                 raise QueryError("SYNTAX", f"groups and aggregates must be SQL expressions, not {text!r}")
-            parse(text)
+            if not text.strip() or len(parse(text).at_commas()) > 1:
+                raise QueryError(
+                    "SYNTAX", f"each group and aggregate must be one SQL expression, not {text!r}"
+                )
         except QueryError as problem:
             problems.append(problem)
     if not groups and not named:

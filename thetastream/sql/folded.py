@@ -114,7 +114,10 @@ def _computed(question: Question, alias: str, frame: DataFrame, folding: Folding
     """The columns that the condition reads, and those that units fold."""
     if any(name.startswith(PREFIX) for name in frame.columns):
         raise NotFoldable(f"{alias} has columns that start with {PREFIX}")
-    narrow = projected(frame, names_in(question.on, alias)).columns
+    names = names_in(question.on, alias)
+    if names is None:
+        raise NotFoldable(f"the condition reads all columns of {alias}")
+    narrow = projected(frame, names).columns
     # Any metadata takes the mark of the watermark off a copy of the event time.
     made = [
         F.expr(column.text).alias(column.name, metadata={"thetastream": "computed"})
