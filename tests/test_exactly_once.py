@@ -68,6 +68,7 @@ def test_tasks_that_fail_are_run_again(folder: Path) -> None:
     assert_exact(job)
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_too_often_names_the_predicate(tmp_path: Path) -> None:
     faults.write_streams(tmp_path, 3, 2 * ROWS)
     job = Job(str(tmp_path), faults={"3": "raise"})

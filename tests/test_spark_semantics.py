@@ -558,6 +558,7 @@ def test_windows_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_index_shapes_agree_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     on = "a.k = b.k AND abs(a.v - b.v) <= 3 AND a.v BETWEEN b.v - 2 AND b.v + 4"
     text = f"{on} AND {window('-10 MINUTES', '10 MINUTES')}"
@@ -641,7 +642,7 @@ def condition(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(condition(), min_size=8, max_size=8, unique=True), units=st.sampled_from([1, (2, 3)]))
 def test_random_conditions(spark: SparkSession, texts: list[str], units: Any) -> None:
     with configured(spark, {"spark.sql.session.timeZone": ZONE}):
