@@ -216,6 +216,12 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
         ("SELECT ONLINE r.k, count(s) {join} GROUP BY r.k", "cannot compute"),
         ("SELECT ONLINE r.k, count(*) AS wide {join} GROUP BY r.k, r.wide HAVING wide > 3", "in HAVING"),
         ("SELECT ONLINE transform(array(1), r -> r + 1) AS z, r.n {join} GROUP BY r.n", "lambda"),
+        ("SELECT ONLINE r.k, (SELECT max(id) FROM range(9)) AS z {join} GROUP BY r.k", "subquery"),
+        ("SELECT ONLINE to_json(struct(r.k, count(*) AS n)) AS z {join} GROUP BY r.k", "names fields"),
+        ("SELECT ONLINE to_json((r.k, count(*))) AS z {join} GROUP BY r.k", "names fields"),
+        ("SELECT ONLINE sum(r.id) FILTER (WHERE r.k > 5) AS z {join}", "may fail"),
+        ("SELECT ONLINE max(`element_at`(r.a, 1)) AS z {join}", "may fail"),
+        ("SELECT ONLINE max(r.id / 0e1) AS z {join}", "may fail"),
         ("SELECT ONLINE 5 -(r.n), count(*) {join} GROUP BY -(r.n), r.n", None),
         ("SELECT ONLINE r.id + 1 * 2 AS z, count(*) {join} GROUP BY r.id, r.id + 1", None),
         ("SELECT ONLINE k1, count(*) AS n FROM (SELECT k AS k1, id, ts FROM r) r, s, s AS t "

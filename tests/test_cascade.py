@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 import thetastream as th
+from thetastream.plan.order import join_order
 from thetastream.testing.streams import outcome, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
@@ -64,13 +65,22 @@ def test_batch(spark, tables, on):
     assert plan.dataframe().schema["a"].dataType == tables["a"].schema
 
 
-def test_the_next_stream_is_one_that_is_tied():
-    from thetastream.cascade import _order
-    from thetastream.plan.query import Stream
-
-    streams = [Stream(alias, ()) for alias in "abcd"]
-    ordered = _order(streams, [{"a", "c"}, {"c", "d"}, {"b", "d"}])
-    assert [stream.alias for stream in ordered] == ["a", "c", "d", "b"]
+@pytest.mark.parametrize(
+    ("sizes", "ties", "order"),
+    [
+        ({}, {"ac": 0.3, "cd": 0.3, "bd": 0.3}, "acdb"),  # no cross join while something ties
+        ({}, {"ab": 0.3, "bc": 0.1, "cd": 0.3}, "bcad"),  # the equality first
+        ({"a": 600.0}, {"ab": 0.3, "bc": 0.3, "cd": 0.3}, "bcda"),  # the long window last
+        ({"a": 600.0}, {"a": 0.1, "ab": 0.01, "bc": 0.3, "cd": 0.3}, "abcd"),  # a filter shortens it
+        ({}, {}, "abcd"),
+        ({}, {"abcd": 0.1, "cd": 0.3}, "cdab"),
+    ],
+)
+def test_pipelines_begin_with_the_smallest_results(sizes, ties, order):
+    found = join_order(
+        {alias: sizes.get(alias, 60.0) for alias in "abcd"}, [(frozenset(t), n) for t, n in ties.items()]
+    )
+    assert "".join(found) == order
 
 
 def test_a_predicate_over_all_streams(spark, tables):

@@ -13,7 +13,9 @@ from thetastream.types import Role, Side
 
 N = 4000
 CHANCE = np.random.default_rng(1)
-HASHES = Hashes(CHANCE.integers(0, 2**62, N), CHANCE.integers(0, 2**62, N))
+KEYS = CHANCE.integers(0, 2**62, N)
+HASHES = {side: Hashes(CHANCE.integers(0, 2**62, N), KEYS) for side in Side}
+"""Equal keys, different tuples."""
 MODELS = [
     Biclique(1),
     Biclique((3, 2)),
@@ -27,7 +29,7 @@ MODELS = [
 def destinations(model, side, part):
     """Per row, the units that take it in a role."""
     found = [set() for _ in range(N)]
-    for unit, role, rows in model.route(side, N, HASHES):
+    for unit, role, rows in model.route(side, N, HASHES[side]):
         if part in role.parts:
             for row in range(N) if rows is None else rows:
                 assert unit not in found[row]

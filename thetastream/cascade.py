@@ -24,6 +24,7 @@ from thetastream.frontend.streams import MARK, read_streams
 from thetastream.frontend.window import read_window
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
+from thetastream.plan.order import OTHER, join_order, selectivity
 from thetastream.plan.query import Stream
 from thetastream.predicate import Phrase, Predicate
 from thetastream.predicate.names import references, relocate
@@ -75,12 +76,14 @@ def plan_cascade(
     raise_problems(problems)
     reads = [(phrase, set(references(phrase, list(streams)))) for phrase in phrases]
     calls = [(predicate, _aliases_of(predicate, inputs)) for predicate in predicates]
-    order = _order(inputs, [aliases for _, aliases in [*reads, *calls]])
     windows = None if spans is None else dict(zip(streams, spans, strict=True))
+    ties = [(frozenset(aliases), selectivity(phrase)) for phrase, aliases in reads]
+    ties += [(frozenset(aliases), OTHER) for _, aliases in calls]
+    sizes = {alias: 1.0 if windows is None else 1 + windows[alias] / 1e6 for alias in streams}
+    by_alias = {stream.alias: stream for stream in inputs}
+    order = [by_alias[alias] for alias in join_order(sizes, ties)]
     event_times = {stream.alias: stream.event_time for stream in inputs if stream.event_time}
-    work = _Cascade(
-        streams, {stream.alias: stream for stream in inputs}, windows, event_times, order[0].alias
-    )
+    work = _Cascade(streams, by_alias, windows, event_times, order[0].alias)
     steps = []
     for stream in order[1:]:
         arrived = {*work.joined, stream.alias}
@@ -89,25 +92,8 @@ def plan_cascade(
         reads = [(phrase, aliases) for phrase, aliases in reads if not aliases <= arrived]
         calls = [(predicate, aliases) for predicate, aliases in calls if not aliases <= arrived]
         steps.append(work.step(stream, [*texts, *functions] or ["true"], model, settings))
-    reason = "each next stream is the first that a conjunct ties to those before it"
+    reason = "the smallest results first, as estimated from windows and kinds of conjuncts"
     return CascadePlan(tuple(streams), tuple(steps), event_times, reason, work.result(list(streams)))
-
-
-def _order(streams: Sequence[Stream], ties: Sequence[set[str]]) -> list[Stream]:
-    """The first stream, then again and again the first one that a conjunct ties to those taken."""
-    rest = list(streams)
-    taken = [rest.pop(0)]
-    while rest:
-        known = {stream.alias for stream in taken}
-        tied = (
-            s
-            for s in rest
-            if any(s.alias in tie and tie & known and tie <= known | {s.alias} for tie in ties)
-        )
-        chosen = next(tied, rest[0])
-        rest.remove(chosen)
-        taken.append(chosen)
-    return taken
 
 
 def _aliases_of(predicate: Predicate, streams: Sequence[Stream]) -> set[str]:

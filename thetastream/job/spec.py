@@ -248,7 +248,7 @@ def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model 
     if not table:
         return None
     name = table.get("name", "biclique")
-    if name not in REGISTRY:
+    if not isinstance(name, str) or name not in REGISTRY:
         problems.append(
             QueryError("BAD_VALUE", f"model.name ({name!r}) must be one of {', '.join(REGISTRY)}")
         )

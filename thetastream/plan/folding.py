@@ -17,6 +17,7 @@ from thetastream.aggregate.view import Pane
 from thetastream.errors import QueryError
 from thetastream.plan.domains import decimal_of, is_floating, is_integral
 from thetastream.plan.query import Resolver, Stream
+from thetastream.plan.total import is_total
 from thetastream.predicate import Phrase
 from thetastream.predicate.names import qualify, references, refuse
 from thetastream.predicate.tokens import Token, parse
@@ -32,13 +33,9 @@ _WIDEST_DECIMAL = 28
 _WIDEST_MEAN = 14
 """Precision to which the quotient of sum and count has ten digits more than an avg's s + 4: rounded twice,
 it is still rounded right, for counts below 5e9."""
-_SAFE_CALLS = {
-    *("COALESCE", "IF", "NULLIF", "IFNULL", "NVL", "ISNULL", "ISNOTNULL", "ISNAN", "GREATEST", "LEAST"),
-    *("UPPER", "LOWER", "TRIM", "LENGTH", "CONCAT", "SUBSTRING", "SUBSTR", "LEFT", "RIGHT", "ABS", "ROUND"),
-    *("SQRT", "EXP", "LN", "DATE_TRUNC", "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"),
-    *("IN", "AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE"),
-}
-"""What may stand before a bracket: it does not raise in ANSI mode, but where numbers leave their type."""
+_SUBQUERIES = {"SELECT", "WITH", "VALUES", "TABLE", "FROM"}
+_NAMING = {"STRUCT", ",", "(", "AS", "SELECT"}
+"""Before a bracket that makes a struct, perhaps, of unnamed fields: struct(a, b), (a, b)."""
 _WINDOW = "window"
 _SETS = {"ALL", "ROLLUP", "CUBE", "GROUPING"}
 
@@ -141,6 +138,11 @@ class _Planner:
             stream.alias: [name for name, _ in stream.types if name.casefold() != result_time]
             for stream in streams
         }
+        self._types = {
+            (self._fold(stream.alias), self._fold(name)): type_
+            for stream in streams
+            for name, type_ in stream.types
+        }
         self._resolver = resolver
         self._result_time = result_time
         self._folding = Folding()
@@ -167,6 +169,11 @@ class _Planner:
                 raise NotFoldable("a window function looks at rows")
             if token.text == "->":
                 raise NotFoldable("a lambda binds names")
+        for token, after in pairwise(phrase.tokens):
+            if token.text == "(" and after.keyword in _SUBQUERIES:
+                raise NotFoldable("a subquery has names of its own")
+            if token.keyword in _NAMING and after.text == "(":
+                raise NotFoldable(f"{token.text} names fields by its arguments")
         return qualify(parse(phrase.text), self._columns, self._fold)
 
     def _refuse_shadowed(self, items: Phrase, having: Phrase) -> None:
@@ -188,7 +195,7 @@ class _Planner:
                 is_field = n > 0 and phrase.tokens[n - 1].text == "."
                 if token.name.casefold() == self._result_time and not is_field:
                     raise NotFoldable(f"{phrase.text} reads the result time, which both streams make")
-            if self._resolver.is_ansi and _may_raise(phrase):
+            if not is_total(phrase, self._types, self._resolver.is_ansi):
                 raise NotFoldable(f"{phrase.text} may fail for a tuple that has no match")
             read |= dict.fromkeys(references(phrase, self._aliases))
         if len(read) > 1:
@@ -361,21 +368,6 @@ def _is_operand(phrase: Phrase) -> bool:
     is_named = tokens[0].kind == "IDENTIFIER" or (tokens[0].text[0].isalpha() and tokens[0].keyword != "NOT")
     is_call = is_named and len(tokens) > 2 and tokens[1].text == "("
     return is_call and _closing(tokens, 1) == len(tokens) - 1
-
-
-def _may_raise(phrase: Phrase) -> bool:
-    """Whether an expression may fail for some values: a division, a cast, a function not known to be safe."""
-    for token, after in zip(phrase.tokens, [*phrase.tokens[1:], None], strict=True):
-        if token.kind in ("DCOLON", "L_BRACKET"):
-            return True
-        if token.kind in ("SLASH", "MOD", "DIV"):
-            is_safe = after is not None and after.kind == "NUMBER" and bool(after.text.strip("0."))
-        else:
-            is_call = after is not None and after.text == "(" and token.text[0].isalpha()
-            is_safe = not is_call or token.keyword in _SAFE_CALLS
-        if not is_safe:
-            return True
-    return False
 
 
 def _closing(tokens: Sequence[Token], opening: int) -> int:
