@@ -98,7 +98,7 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
         ({"sink": {"format": "paper"}}, "BAD_VALUE", "'paper'"),
         ({"sink": {"mode": "upsert"}}, "BAD_VALUE", "'upsert'"),
-        ({"model": {"units": 1.5}}, "BAD_VALUE", "1.5"),
+        ({"model": {"units": 1.5}}, "BAD_UNITS", "1.5"),
         ({"spark": {"spark": {"sql": {"ansi": True}}}}, "BAD_VALUE", "quotes"),
         ({"sql": f"{SQL} GROUP BY a.value"}, "SINK_MODE", "update"),
         ({"sql": SQL.replace("a.value AS x, b.value AS y", "count(*)")}, "SINK_MODE", "update"),

@@ -169,11 +169,11 @@ class _Planner:
                 raise NotFoldable("a window function looks at rows")
             if token.text == "->":
                 raise NotFoldable("a lambda binds names")
-        for token, after in pairwise(phrase.tokens):
-            if token.text == "(" and after.keyword in _SUBQUERIES:
-                raise NotFoldable("a subquery has names of its own")
-            if token.keyword in _NAMING and after.text == "(":
-                raise NotFoldable(f"{token.text} names fields by its arguments")
+        pairs = list(pairwise(phrase.tokens))
+        if any(token.text == "(" and after.keyword in _SUBQUERIES for token, after in pairs):
+            raise NotFoldable("a subquery has names of its own")
+        if any(token.keyword in _NAMING and after.text == "(" for token, after in pairs):
+            raise NotFoldable("a struct names fields by the text of its arguments")
         return qualify(parse(phrase.text), self._columns, self._fold)
 
     def _refuse_shadowed(self, items: Phrase, having: Phrase) -> None:
