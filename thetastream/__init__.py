@@ -11,8 +11,10 @@ from thetastream.errors import (
     StateError,
     ThetastreamError,
 )
+from thetastream.frontend.statistics import statistics
 from thetastream.models import Biclique, Matrix
 from thetastream.plan.query import CrossJoinWarning
+from thetastream.plan.statistics import Statistics
 from thetastream.predicate import predicate
 from thetastream.spark.arrival import by_arrival
 from thetastream.spark.metrics import metrics
@@ -34,6 +36,7 @@ __all__ = [
     "Rows",
     "SessionError",
     "StateError",
+    "Statistics",
     "ThetastreamError",
     "aggregate",
     "by_arrival",
@@ -44,4 +47,5 @@ __all__ = [
     "plan",
     "predicate",
     "sql",
+    "statistics",
 ]

@@ -18,6 +18,7 @@ SETTINGS: dict[str, str] = {
     "archive_period": 'event time one subindex spans, as in "1 minute"; by default a tenth of the window',
     "event_time": "event-time column per alias, for batch DataFrames, which cannot carry a watermark",
     "cache_folder": "host-local folder for mapped segments; Spark's local directory by default",
+    "statistics": "th.Statistics to estimate costs from, and to choose the model by; assumed by default",
 }
 """Keyword arguments of join and plan; the session-wide default of each is ``spark.thetastream.<name>``."""
 
@@ -26,7 +27,7 @@ def join(
     streams: Mapping[str, DataFrame],
     on: On,
     within: Within = None,
-    model: Model | None = None,
+    model: Model | str | None = None,
     **settings: Any,
 ) -> DataFrame:
     """Join streams on any condition.
@@ -42,10 +43,11 @@ def join(
     within : str, timedelta, mapping of alias to those, or None
         Time window: for the latest event time T of a pair, T - t_i <= W_i for each stream i, inclusive.
         None keeps the full history, unless ``on`` bounds event times.
-    model : Model, optional
-        Who stores and who probes; chosen when left out.
+    model : Model or "auto", optional
+        Who stores and who probes; "auto", or left out: chosen by ``thetastream.plan.choose``.
     **settings
-        ``index``, ``archive_period``, ``event_time``, ``cache_folder``: see ``thetastream.api.SETTINGS``.
+        ``index``, ``archive_period``, ``event_time``, ``cache_folder``, ``statistics``: see
+        ``thetastream.api.SETTINGS``.
 
     Returns
     -------
@@ -77,7 +79,7 @@ def plan(
     streams: Mapping[str, DataFrame],
     on: On,
     within: Within = None,
-    model: Model | None = None,
+    model: Model | str | None = None,
     **settings: Any,
 ) -> JoinPlan | CascadePlan:
     """Check and plan a join without starting it; parameters and errors are those of ``join``.

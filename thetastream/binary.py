@@ -11,18 +11,19 @@ from pyspark.sql import DataFrame
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
+from thetastream.frontend.statistics import read_model, read_statistics
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import read_window
 from thetastream.models.base import Model
-from thetastream.models.biclique import Biclique
+from thetastream.plan.choose import choose, refusal, units_of
 from thetastream.plan.explain import explain
 from thetastream.plan.folding import Folding
 from thetastream.plan.lower import Lowered, lower
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.query import Query
+from thetastream.plan.statistics import Statistics
+from thetastream.plan.workload import workload
 from thetastream.windows import Within
-
-_MOST_DEFAULT_UNITS = 16
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class JoinPlan:
     model_reason: str
     streams: tuple[DataFrame, DataFrame]
     cache_folder: str | None = None
+    partitions: int = 2
+    """Of the session the model was chosen for."""
+    statistics: Statistics | None = None
+    """What costs are estimated from; None: what is assumed of any stream."""
 
     @property
     def physical(self) -> PhysicalPlan:
@@ -48,7 +53,9 @@ class JoinPlan:
 
     def explain(self) -> str:
         """Every stage as text: parsed, rewritten, shaped, physical, cost."""
-        return explain(self.query, self.lowered, self.model, self.model_reason)
+        return explain(
+            self.query, self.lowered, self.model, self.model_reason, self.partitions, self.statistics
+        )
 
     def dataframe(self, folding: Folding | None = None) -> DataFrame:
         """The joined DataFrame: one struct column per alias; streaming if the inputs are.
@@ -64,7 +71,7 @@ def plan_binary(
     streams: Mapping[str, DataFrame],
     on: On,
     within: Within,
-    model: Model | None,
+    model: Model | str | None,
     settings: Mapping[str, Any],
     problems: Sequence[ThetastreamError] = (),
 ) -> JoinPlan:
@@ -84,25 +91,24 @@ def plan_binary(
             problems.append(problem)
     # 4. Model and session.
     left, right = streams.values()
-    model, model_reason = (model, "as asked for") if model is not None else _default_model(left.sparkSession)
+    statistics = read_statistics(settings.get("statistics"), problems)
+    named = read_model(model, problems)
+    partitions = int(left.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2")
     if inputs[0].is_streaming:
         from thetastream.spark.session import check_session
 
-        problems += check_session(left.sparkSession, model.n_units)
+        n_units = units_of(partitions) if named is None else named.n_units
+        problems += check_session(left.sparkSession, n_units)
     raise_problems(problems)
     # 5. Strategy.
     spans = None if within_us is None else (within_us[0], within_us[1])
     query = Query((inputs[0], inputs[1]), tuple(texts), tuple(phrases), tuple(predicates), spans)
     lowered = lower(query, catalyst, {**settings, "archive_period_us": archive_period_us})
-    if model.needs_keys and not lowered.physical.condition.equalities:
-        raise QueryError(
-            "SUBGROUPS_NEED_EQUALITY",
-            f"{model!r} routes by the keys of an equality, and the condition has none; leave subgroups out",
-        )
-    return JoinPlan(query, lowered, model, model_reason, (left, right), settings["cache_folder"])
-
-
-def _default_model(spark: Any) -> tuple[Model, str]:
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
-    per_side = max(1, min(partitions // 2, _MOST_DEFAULT_UNITS))
-    return Biclique(units=per_side), f"chosen: any condition, {partitions} shuffle partitions"
+    if named is None:
+        work = workload(query, lowered, statistics or Statistics())
+        named, reason = choose(work, partitions, lambda model: refusal(model, lowered) is None)
+    else:
+        reason = "as asked for"
+        raise_problems([problem for problem in [refusal(named, lowered)] if problem is not None])
+    folder = settings["cache_folder"]
+    return JoinPlan(query, lowered, named, reason, (left, right), folder, partitions, statistics)

@@ -63,7 +63,7 @@ def plan_cascade(
     streams: Mapping[str, DataFrame],
     on: On,
     within: Within,
-    model: Model | None,
+    model: Model | str | None,
     settings: Mapping[str, Any],
     problems: Sequence[ThetastreamError] = (),
 ) -> CascadePlan:
@@ -178,7 +178,11 @@ class _Cascade:
         return Predicate(function, ((self._alias, together), *kept))
 
     def step(
-        self, stream: Stream, on: list[str | Predicate], model: Model | None, settings: Mapping[str, Any]
+        self,
+        stream: Stream,
+        on: list[str | Predicate],
+        model: Model | str | None,
+        settings: Mapping[str, Any],
     ) -> JoinPlan:
         """Join with one more stream."""
         alias, left = stream.alias, self._alias

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -128,7 +129,9 @@ def _with_event_time(
     if column is not None and within is None and stream.type_of(column) not in ("timestamp", "timestamp_ntz"):
         # The mark is on a struct behind Spark's window(): no instant, and none is asked for.
         column = None
-    return Stream(stream.alias, stream.types, stream.carried, column, stream.is_streaming, origin)
+    delay_ms = (schema[column].metadata or {}).get(MARK) if column is not None else None
+    delay_us = None if delay_ms is None else int(delay_ms) * 1000
+    return replace(stream, event_time=column, event_time_origin=origin, watermark_delay_us=delay_us)
 
 
 def _bad_event_time(stream: Stream, wanted: str, column: str | None) -> QueryError:

@@ -1,26 +1,33 @@
 """explain(): every stage of a plan as text: parsed, rewritten, shaped, physical, cost."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
-
-import numpy as np
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, IndexSpec, SideSpec
-from thetastream.models.base import Hashes, Model
+from thetastream.models.base import Model
+from thetastream.plan.explain_cost import average, cost_lines
 from thetastream.plan.lower import Lowered, lifetimes
 from thetastream.plan.query import Query
-from thetastream.types import Role, Side
+from thetastream.plan.spread import spread
+from thetastream.plan.statistics import Statistics
+from thetastream.types import Side
 from thetastream.windows import spell
 
 
-def explain(query: Query, lowered: Lowered, model: Model, model_reason: str) -> str:
+def explain(
+    query: Query,
+    lowered: Lowered,
+    model: Model,
+    model_reason: str,
+    partitions: int = 2,
+    statistics: Statistics | None = None,
+) -> str:
     """The plan, stage by stage, one fact per line."""
     stages = (
         ("Parsed", _parsed(query)),
         ("Rewritten", _rewritten(query, lowered)),
         ("Shaped", _shaped(lowered)),
         ("Physical", _physical(lowered, model, model_reason)),
-        ("Cost", _cost(query, lowered, model)),
+        ("Cost", cost_lines(query, lowered, model, model_reason, partitions, statistics)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
 
@@ -88,52 +95,10 @@ def _physical(lowered: Lowered, model: Model, model_reason: str) -> Iterator[str
         yield f"state     of {spec.alias}: kept {bound}"
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
-    sends = _sends(model)
-    copies = f"{sends[0].blocks}, {sends[1].blocks}"
+    copies = ", ".join(average(stream.sends) for stream in spread(model))
     yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}"
     flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
     yield f"output    {'columns' if flat else 'Arrow blocks (nested types), unpacked behind the units'}"
-
-
-def _cost(query: Query, lowered: Lowered, model: Model) -> Iterator[str]:
-    a, b = query.aliases
-    probes = _sends(model)
-    for alias, sends, other in ((a, probes[0], b), (b, probes[1], a)):
-        what = f"{sends.stored} stored, {sends.probing} probing {other}"
-        yield f"tuple of {alias}: {sends.blocks} sends ({what})"
-    for alias, life in zip(query.aliases, lifetimes(lowered.physical.condition.window), strict=True):
-        span = "all tuples so far" if life is None else f"rate({alias}) x ({spell(life)} + watermark delay)"
-        yield f"state of {alias}: {span}"
-    kind = lowered.physical.indexes[0].kind
-    yield f"probe: {_PROBE_COST[kind]} per unit, n tuples stored there"
-
-
-_PROBE_COST = {
-    "scan": "n comparisons",
-    "sorted": "log n + tuples in the interval",
-    "hash": "log n + tuples of the bucket",
-    "hash_sorted": "log n + tuples of the bucket in the interval",
-    "grid": "sqrt n cells touched at most + tuples in the box",
-}
-
-
-class Sends(NamedTuple):
-    """Copies of a tuple that cross the exchange; one may be stored and probe."""
-
-    blocks: int
-    stored: int
-    probing: int
-
-
-def _sends(model: Model) -> tuple[Sends, Sends]:
-    """What becomes of a left and of a right tuple."""
-    zero = np.zeros(1, dtype=np.int64)
-    counts = []
-    for side in Side:
-        roles = [route.role for route in model.route(side, 1, Hashes(zero, zero))]
-        parts = [part for role in roles for part in role.parts]
-        counts.append(Sends(len(roles), parts.count(Role.STORE), parts.count(Role.PROBE)))
-    return counts[0], counts[1]
 
 
 def _interval(condition: Condition, dimension: Dimension) -> str:

@@ -28,6 +28,8 @@ class Stream:
     is_streaming: bool = True
     event_time_origin: str = "watermark"
     """How the event-time column was found: ``watermark``, ``event_time=``, ``only timestamp``."""
+    watermark_delay_us: int | None = None
+    """Of ``withWatermark``."""
 
     def type_of(self, column: str) -> str:
         """Spark type of a column, by its exact name."""

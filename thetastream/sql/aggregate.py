@@ -24,7 +24,7 @@ def aggregate(
     group_by: str | Sequence[str] = (),
     aggs: Mapping[str, str] | None = None,
     having: str | None = None,
-    model: Model | None = None,
+    model: Model | str | None = None,
     **settings: Any,
 ) -> DataFrame:
     """Aggregate over a join, group by group, as its results come.

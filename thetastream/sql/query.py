@@ -25,7 +25,7 @@ def sql(
     spark: SparkSession,
     text: str,
     streams: Mapping[str, DataFrame] | None = None,
-    model: Model | None = None,
+    model: Model | str | None = None,
     **settings: Any,
 ) -> DataFrame:
     """Run a streaming SQL statement.

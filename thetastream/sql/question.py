@@ -21,5 +21,5 @@ class Question:
     frames: Mapping[str, DataFrame]
     on: On
     within: Within
-    model: Model | None
+    model: Model | str | None
     settings: Mapping[str, Any]

@@ -1,0 +1,79 @@
+"""Statistics and models as the user gives them: read off a query, or checked."""
+
+import json
+from typing import Any
+
+from thetastream.errors import QueryError, ThetastreamError
+from thetastream.models import REGISTRY
+from thetastream.models.base import Model
+from thetastream.plan.measured import measured
+from thetastream.plan.statistics import Statistics
+from thetastream.spark.metrics import metrics
+
+AUTO = "auto"
+
+
+def statistics(query: Any, join: str | None = None) -> Statistics:
+    """What a join's streams are like, measured while it runs or after it.
+
+    Parameters
+    ----------
+    query : pyspark.sql.streaming.StreamingQuery
+        What ``writeStream...start()`` returned.
+    join : str, optional
+        Which join, as ``join`` in ``th.metrics`` names it; needed if the query has several.
+
+    Returns
+    -------
+    Statistics
+        Of the epochs Spark remembers, for ``th.plan(..., statistics=)`` of the same streams, left and right.
+
+    Raises
+    ------
+    QueryError
+        NOTHING_MEASURED if no epoch has brought a tuple, SEVERAL_JOINS if ``join`` does not name one.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> print(th.plan(streams, on, within, statistics=th.statistics(query)).explain())  # doctest: +SKIP
+    """
+    epochs = metrics(query)
+    joins = list(dict.fromkeys(epoch["join"] for epoch in epochs))
+    if join not in joins and (join is not None or len(joins) > 1):
+        raise QueryError(
+            "SEVERAL_JOINS",
+            f"join ({join!r}) must be one of the query's: {', '.join(joins)}, as th.metrics names them",
+        )
+    mine = [epoch for epoch in epochs if join in (None, epoch["join"])]
+    numbers = {epoch["epoch"] for epoch in mine}
+    reports = [
+        report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress
+    ]
+    return measured(mine, [report for report in reports if report["batchId"] in numbers])
+
+
+def read_statistics(given: object, problems: list[ThetastreamError]) -> Statistics | None:
+    """What ``statistics=`` says, if it can be read."""
+    if given is None or isinstance(given, Statistics):
+        return given
+    problems.append(
+        QueryError("STATISTICS", f"statistics must be th.Statistics or th.statistics(query), not {given!r}")
+    )
+    return None
+
+
+def read_model(given: object, problems: list[ThetastreamError]) -> Model | None:
+    """The model that ``model=`` names; None: one is to be chosen."""
+    if given is None or given == AUTO:
+        return None
+    if isinstance(given, str) or not hasattr(given, "route"):
+        problems.append(
+            QueryError(
+                "UNKNOWN_MODEL",
+                f'model must be "auto" or one of {", ".join(kind.__name__ for kind in REGISTRY.values())} '
+                f"with its units, not {given!r}",
+            )
+        )
+        return None
+    return given  # type: ignore[return-value]

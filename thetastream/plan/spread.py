@@ -1,0 +1,84 @@
+"""Where a model sends tuples, on average: its own routes, asked for hashes that lie evenly.
+
+share(u) = tuples that unit u receives, stores, probes with / all tuples of the stream
+
+Nothing here knows a model by name, so a new one is costed before anyone writes a line about it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thetastream.models.base import Hashes, Model
+from thetastream.types import Role, Side
+
+Shares = npt.NDArray[np.float64]
+"""One share per unit."""
+_N = 5_040
+"""Divided by all numbers up to 10, and by 12, 14, 15, 16, 18, 20."""
+_GOLDEN = (1 + 5**0.5) / 2
+
+
+class Spread(NamedTuple):
+    """One stream's tuples over the units of a model."""
+
+    received: Shares
+    """Copies that cross the exchange: one may be stored and probe."""
+    stored: Shares
+    probing: Shares
+
+    @property
+    def sends(self) -> float:
+        """Copies of a tuple that cross the exchange."""
+        return float(self.received.sum())
+
+    @property
+    def copies(self) -> float:
+        """Copies of a tuple that are stored."""
+        return float(self.stored.sum())
+
+    @property
+    def probes(self) -> float:
+        """Units at which a tuple looks for partners."""
+        return float(self.probing.sum())
+
+
+def spread(model: Model, has_one_key: bool = False) -> tuple[Spread, Spread]:
+    """Shares of left and of right tuples by unit.
+
+    Parameters
+    ----------
+    model : Model
+        The router.
+    has_one_key : bool
+        Whether all tuples have the same equality key, the worst that skew can do.
+
+    Examples
+    --------
+    >>> from thetastream.models import Biclique
+    >>> left, right = spread(Biclique((1, 2)))
+    >>> left.sends, right.sends, right.stored.tolist()
+    (3.0, 2.0, [0.0, 0.5, 0.5])
+    """
+    # n and floor(n * golden ratio) are even together: every remainder of one meets all of the other.
+    numbers = np.arange(_N, dtype=np.int64)
+    tuples = np.floor(numbers * _GOLDEN).astype(np.int64)
+    hashes = Hashes(tuples, np.zeros_like(numbers) if has_one_key else numbers)
+    left, right = (_spread(model, side, hashes, numbers) for side in Side)
+    return left, right
+
+
+def _spread(model: Model, side: Side, hashes: Hashes, numbers: npt.NDArray[np.int64]) -> Spread:
+    # Units that see every tuple choose by its number in the stream which of them they keep.
+    keeps = getattr(model, "keeps", None) if getattr(model, "sees_all", False) else None
+    counts = np.zeros((3, model.n_units))
+    received, stored, probing = counts
+    for unit, role, rows in model.route(side, _N, hashes):
+        n_rows = _N if rows is None else len(rows)
+        received[unit] += n_rows
+        if Role.PROBE in role.parts:
+            probing[unit] += n_rows
+        if Role.STORE in role.parts:
+            stored[unit] += n_rows if keeps is None else int(keeps(unit, numbers).sum())
+    return Spread(*(counts / _N))
