@@ -46,11 +46,10 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
             f"join ({join!r}) must be one of the query's: {', '.join(joins)}, as th.metrics names them",
         )
     mine = [epoch for epoch in epochs if join in (None, epoch["join"])]
-    numbers = {epoch["epoch"] for epoch in mine}
     reports = [
         report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress
     ]
-    return measured(mine, [report for report in reports if report["batchId"] in numbers])
+    return measured(mine, reports)
 
 
 def read_statistics(given: object, problems: list[ThetastreamError]) -> Statistics | None:

@@ -90,7 +90,7 @@ def _table(work: Workload, lowered: Lowered, model: Model, partitions: int) -> I
     mine = estimate(model, work, partitions)
     if mine not in compared:
         compared = sorted([*compared, mine], key=lambda found: found.cost)
-    yield f"models with {units_of(partitions)} units, one a shuffle partition, and the one that runs (*):"
+    yield f"models of {units_of(partitions)} units on {partitions} shuffle partitions, * the one that runs:"
     rows = [_HEAD, *(_row(found, work, mine) for found in compared)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(_HEAD))]
     for marked, row in zip([" ", *("*" if found == mine else " " for found in compared)], rows, strict=True):

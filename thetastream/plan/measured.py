@@ -25,13 +25,13 @@ def measured(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mapping[str
     epochs : sequence of mapping
         Of ``th.metrics``, oldest first.
     progress : sequence of mapping
-        Of ``StreamingQuery.recentProgress``, as JSON has it, for the same epochs.
+        Of ``StreamingQuery.recentProgress``, as JSON has it: the same epochs, and those without counters.
 
     Returns
     -------
     Statistics
-        Of origin ``measured``. Bytes are left out unless the first epoch is there: state from before is
-        not counted otherwise.
+        Of origin ``measured``. Bytes are left out unless Spark remembers the first epoch: tuples from
+        before would not be counted.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def measured(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mapping[str
             "NOTHING_MEASURED", "statistics need an epoch with tuples, and the query has none yet"
         )
     clock = _clock(progress)
-    is_whole = epochs[0]["epoch"] == 0
+    is_whole = progress[0]["batchId"] == 0
     return Statistics(
         tuples_per_second=(n[0] / clock.span_s, n[1] / clock.span_s),
         bytes_per_tuple=_bytes_per_tuple(epochs) if is_whole else None,
