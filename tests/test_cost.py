@@ -367,12 +367,12 @@ def test_statistics_are_read_off_counters_and_progress():
 
 # On Spark
 
-FILE_S, ROWS, FILES = 5, 1500, 16
+FILE_S, ROWS, FILES = 8, 2400, 10
 
 
 @pytest.fixture(scope="module")
 def streams(spark, tmp_path_factory):
-    """Two streams of 16 files, an epoch each: 5 s of event time, 300 and 200 tuples a second."""
+    """Two streams of 10 files, an epoch each: 8 s of event time, 300 and 200 tuples a second."""
     folder = tmp_path_factory.mktemp("cost")
     for alias, n_rows in (("a", ROWS), ("b", ROWS * 2 // 3)):
         (folder / alias).mkdir()
@@ -409,14 +409,14 @@ def test_a_stream_holds_what_explain_says(streams, tmp_path):
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     query.awaitTermination()
     epochs = [epoch for epoch in th.metrics(query) if epoch["stored"]]
-    held = np.mean([epoch["mlv_bytes"] for epoch in epochs[6:]])
-    assert len(epochs[6:]) >= 5
+    held = np.mean([epoch["mlv_bytes"] for epoch in epochs[4:]])
+    assert len(epochs[4:]) >= 5
 
     def predicted(statistics):
         return estimate(plan.model, workload(plan.query, plan.lowered, statistics), 2).memory_bytes
 
     assert predicted(GIVEN) == pytest.approx(held, rel=0.2)
-    if not epochs[0]["left"]:
+    if not epochs[0].get("left"):
         pytest.skip("units do not count left and right tuples yet")
     known = th.statistics(query)
     rates = known.tuples_per_second
@@ -432,7 +432,7 @@ def test_explain_compares_every_model_that_can_run(streams):
     rows = [line for line in text.splitlines() if line.startswith(("* ", "  ")) and "kB/s" in line]
     assert {row[2:].split("(")[0].lower() for row in rows} == set(REGISTRY)
     assert next(row for row in rows if row.startswith("*")).startswith("* Matrix(rows=1, columns=2)")
-    assert "Matrix(rows=1, columns=2) is as asked for" in text
+    assert "choice: Matrix(rows=1, columns=2), as asked for" in text
     assert "statistics: assumed, as given; watermark 3 s behind" in text
     assert "300 tuples/s" in text
     history = th.plan(streams, on="a.k < b.k").explain()

@@ -121,18 +121,18 @@ def choose(
     compared = compare(work, partitions, can_run)
     cheapest, model = compared[0], usual(partitions)
     if not can_run(model):
-        return cheapest.model, f"chosen: the cheapest that can run this, {_at(partitions)}"
+        return cheapest.model, f"chosen: the cheapest that can run this {_at(partitions)}"
     cost = estimate(model, work, partitions).cost
     if cheapest.cost < MARGIN * cost:
         part = _percent(cheapest.cost, cost)
-        return cheapest.model, f"chosen: costs {part} of {model!r}, {_at(partitions)}"
+        return cheapest.model, f"chosen: costs {part} of {model!r} {_at(partitions)}"
     if cheapest.model != model and cheapest.cost < ALIKE * cost:
         part = _percent(cheapest.cost, cost)
         return model, (
             f"chosen: runs any condition and stores tuples once; {cheapest.model!r} would cost {part} of it, "
-            f"and the margin is {MARGIN:.0%}, {_at(partitions)}"
+            f"and the margin is {MARGIN:.0%} {_at(partitions)}"
         )
-    return model, f"chosen: the cheapest, {_at(partitions)}"
+    return model, f"chosen: the cheapest {_at(partitions)}"
 
 
 def _cost(estimated: Estimate) -> float:
@@ -144,4 +144,4 @@ def _percent(cost: float, whole: float) -> str:
 
 
 def _at(partitions: int) -> str:
-    return f"{partitions} shuffle partition{'s' * (partitions != 1)}"
+    return f"on {partitions} shuffle partition{'s' * (partitions != 1)}"

@@ -48,7 +48,7 @@ def cost_lines(
     yield from _table(work, lowered, model, partitions)
     if not work.is_bounded:
         yield "Full history: state grows for as long as the query runs."
-    yield f"{model!r} is {reason}"
+    yield f"choice: {model!r}, {reason.removeprefix('chosen: ')}"
 
 
 def average(n: float) -> str:
