@@ -174,8 +174,6 @@ class Estimate:
     sent_bytes_per_s: float
     comparisons: tuple[float, float]
     """Of a left and of a right tuple: bisections, and candidates where they are known."""
-    busy_cores: float
-    """Cores that do nothing but this join, if none waits for another."""
     cost: float
     """In cores; see ``estimate``."""
 
@@ -224,7 +222,6 @@ def estimate(model: Model, work: Workload, partitions: int) -> Estimate:
         sent_per_s=sends[0] * left.rate + sends[1] * right.rate,
         sent_bytes_per_s=sent_bytes,
         comparisons=(_compared(spreads[0], searches[0], work), _compared(spreads[1], searches[1], work)),
-        busy_cores=float(load.sum()) + packing,
         cost=partitions * float(tasks.max()) + packing + replicas / BYTES_PER_CORE,
     )
 
