@@ -12,16 +12,18 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.aggregate import Fold
-from thetastream.blocks import HASH_COLUMN, concat, gather, nullable, pack, route, unpack
+from thetastream.blocks import HASH_COLUMN, gather, nullable, pack, route, unpack
 from thetastream.condition import Condition
 from thetastream.joiner.segment import MemoryStore
-from thetastream.joiner.unit import Inbox, Unit, UnitSpec, places
+from thetastream.joiner.inbox import Inbox
+from thetastream.joiner.unit import Unit, UnitSpec, UnitState
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
 from thetastream.plan.folding import Folding
@@ -41,9 +43,9 @@ from thetastream.spark.output import pairs, views
 from thetastream.spark.placement import unit_keys
 from thetastream.spark.processor import JoinProcessor, ProcessorSpec
 from thetastream.spark.worker import settle
-from thetastream.types import Role, Side
+from thetastream.types import Side
 
-_BLOCKS = "unit int, side byte, role byte, block binary"
+_BLOCKS = "unit int, side byte, role byte, origin long, block binary"
 _UNHASHED = ("map<", "variant", "geometry", "geography")
 """Types xxhash64 refuses, wherever in a column they are."""
 Batches = Iterator[pa.RecordBatch]
@@ -91,11 +93,8 @@ def build(
             query["folded"] = repr([folding.computed, folding.measures, folding.pane])
         spec = ProcessorSpec(
             unit,
-            {key: number for number, key in enumerate(unit_keys(model.n_units))},
-            tuple(
-                (model.is_home(unit, Side.LEFT), model.is_home(unit, Side.RIGHT))
-                for unit in range(model.n_units)
-            ),
+            model,
+            slots(model),
             query,
             FlatEmitter(arrow) if output.is_flat else BlockEmitter(arrow),
             cache_folder,
@@ -110,7 +109,7 @@ def build(
             results = results.mapInArrow(unpack_blocks, schema)
         results = metrics.observe(results, digest(query), join_id)
     else:
-        step = _batch_units(unit, output.fold, to_arrow_schema(output.columns, timezone=zone))
+        step = _batch_units(unit, model, output.fold, to_arrow_schema(output.columns, timezone=zone))
         results = together.repartition(F.col("unit")).mapInArrow(step, output.columns)
     joined = results.select(*output.restored)
     for conjunct in output.residual:
@@ -170,7 +169,9 @@ def _router(side: Side, model: Model, condition: Condition, join_id: str) -> Cal
 
     def to_blocks(batches: Batches, _join_id: str = join_id) -> Batches:
         settle()
-        for batch in gather(batches):
+        # Of the blocks of a stream, in the order of its partitions.
+        origin = _partition() << 32
+        for number, batch in enumerate(gather(batches)):
             packed: dict[int, bytes] = {}
             # A list keeps every block alive, so that id() names it.
             routes = list(route(model, condition, side, nullable(batch)))
@@ -185,26 +186,41 @@ def _router(side: Side, model: Model, condition: Condition, join_id: str) -> Cal
                         pa.array([keys[unit]], pa.int32()),
                         pa.array([int(side)], pa.int8()),
                         pa.array([int(role)], pa.int8()),
+                        pa.array([origin + number], pa.int64()),
                         pa.array([data], pa.binary()),
                     ],
-                    names=["unit", "side", "role", "block"],
+                    names=["unit", "side", "role", "origin", "block"],
                 )
 
     return to_blocks
 
 
-def _batch_units(spec: UnitSpec, fold: Fold | None, schema: pa.Schema) -> Callable[[Batches], Batches]:
+def slots(model: Model) -> dict[int, int]:
+    """Grouping key -> slot of the model."""
+    return {key: slot for slot, key in enumerate(unit_keys(model.n_units))}
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _batch_units(
+    spec: UnitSpec, model: Model, fold: Fold | None, schema: pa.Schema
+) -> Callable[[Batches], Batches]:
+    by_key = slots(model)
+
     def join(batches: Batches) -> Batches:
-        parts: dict[int, dict[tuple[Side, Role], list[pa.RecordBatch]]] = {}
+        inboxes: dict[int, Inbox] = {}
         for batch in batches:
-            for key, side, role, data in zip(*(column for column in batch.columns), strict=True):
-                block = unpack(data.as_buffer())
-                for at in places(side.as_py(), role.as_py()):
-                    parts.setdefault(key.as_py(), {}).setdefault(at, []).append(block)
-        for inbox in parts.values():
-            unit = Unit(spec, [], MemoryStore())
-            matches = unit.epoch(Inbox({at: concat(blocks) for at, blocks in inbox.items()}), None)
-            for columns in outcome(fold, matches):
+            *columns, blocks = batch.columns
+            headers = [column.to_pylist() for column in columns]
+            for key, side, role, origin, data in zip(*headers, blocks, strict=True):
+                buffer = data.as_buffer()
+                inboxes.setdefault(key, Inbox()).add(side, role, origin, unpack(buffer), buffer.size)
+        for key, inbox in inboxes.items():
+            unit = Unit(spec, model, by_key[key], UnitState(), MemoryStore())
+            for columns in outcome(fold, unit.epoch(inbox, None)):
                 yield result_batch(columns, schema)
 
     return join
