@@ -153,7 +153,11 @@ def test_manifest_round_trip() -> None:
         ("", "MANIFEST_DAMAGED", "cannot be read"),
         ("[]", "MANIFEST_DAMAGED", "cannot be read"),
         (json.dumps({"format": FORMAT, "query": QUERY}), "MANIFEST_DAMAGED", "cannot be read"),
-        (json.dumps({"format": FORMAT, "query": 1, "arrived": [0, 0], "segments": []}), "MANIFEST_DAMAGED", "cannot be read"),
+        (
+            json.dumps({"format": FORMAT, "query": 1, "arrived": [0, 0], "segments": []}),
+            "MANIFEST_DAMAGED",
+            "cannot be read",
+        ),
         (
             json.dumps({"format": FORMAT, "query": QUERY, "arrived": [0, 0], "segments": [{"id": "0a"}]}),
             "MANIFEST_DAMAGED",

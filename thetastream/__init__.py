@@ -11,7 +11,7 @@ from thetastream.errors import (
     StateError,
     ThetastreamError,
 )
-from thetastream.models import Biclique, Matrix
+from thetastream.models import Biclique, Matrix, Split
 from thetastream.plan.query import CrossJoinWarning
 from thetastream.predicate import predicate
 from thetastream.spark.arrival import by_arrival
@@ -33,6 +33,7 @@ __all__ = [
     "QueryError",
     "Rows",
     "SessionError",
+    "Split",
     "StateError",
     "ThetastreamError",
     "aggregate",

@@ -1,9 +1,9 @@
 """SplitJoin (Najafi, Sadoghi and Jacobsen, USENIX ATC 2016).
 
-Every tuple goes to all cores. Each core looks for its partners among the tuples that it stores (the processing
-step), and one core stores it (the storing step): the core that the tuple's number in its stream names,
-round robin, which every core works out alone. No tuple is stored twice, none is handed on, and as every core
-sees the whole order of arrival, windows may count tuples and results may be ordered.
+Every tuple goes to all cores. Each core looks for its partners among the tuples that it stores (the
+processing step), and one core stores it (the storing step): the core that the tuple's number in its stream
+names, round robin, which every core works out alone. No tuple is stored twice, none is handed on, and as
+every core sees the whole order of arrival, windows may count tuples and results may be ordered.
 """
 
 from collections.abc import Iterator

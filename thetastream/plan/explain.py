@@ -7,19 +7,22 @@ import numpy as np
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, IndexSpec, SideSpec
 from thetastream.models.base import Hashes, Model
+from thetastream.order import Order
 from thetastream.plan.lower import Lowered, lifetimes
 from thetastream.plan.query import Query
 from thetastream.types import Role, Side
 from thetastream.windows import spell
 
 
-def explain(query: Query, lowered: Lowered, model: Model, model_reason: str) -> str:
+def explain(
+    query: Query, lowered: Lowered, model: Model, model_reason: str, order: Order | None = None
+) -> str:
     """The plan, stage by stage, one fact per line."""
     stages = (
         ("Parsed", _parsed(query)),
         ("Rewritten", _rewritten(query, lowered)),
         ("Shaped", _shaped(lowered)),
-        ("Physical", _physical(lowered, model, model_reason)),
+        ("Physical", _physical(lowered, model, model_reason, order)),
         ("Cost", _cost(query, lowered, model)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
@@ -38,6 +41,11 @@ def _parsed(query: Query) -> Iterator[str]:
     if query.within_us is not None:
         windows = ", ".join(
             f"{alias} {spell(us)}" for alias, us in zip(query.aliases, query.within_us, strict=True)
+        )
+        yield f"within {windows}"
+    if query.counts is not None:
+        windows = ", ".join(
+            f"{alias} {n} tuples" for alias, n in zip(query.aliases, query.counts, strict=True)
         )
         yield f"within {windows}"
 
@@ -74,17 +82,18 @@ def _shaped(lowered: Lowered) -> Iterator[str]:
         yield "nothing the index can use"
 
 
-def _physical(lowered: Lowered, model: Model, model_reason: str) -> Iterator[str]:
+def _physical(lowered: Lowered, model: Model, model_reason: str, order: Order | None) -> Iterator[str]:
     physical = lowered.physical
     yield f"model     {model.describe()}   ({model_reason})"
     for spec, index in zip(physical.condition.sides, physical.indexes, strict=True):
         yield f"index     of stored {spec.alias}: {_index(index)}   ({lowered.shape_reason})"
-    for spec, life in zip(physical.condition.sides, lifetimes(physical.condition.window), strict=True):
-        bound = (
-            "for ever: nothing bounds its partners"
-            if life is None
-            else f"until the watermark is {spell(life)} past"
-        )
+    lives = zip(lifetimes(physical.condition.window), physical.counts or (None, None), strict=True)
+    for spec, (life, count) in zip(physical.condition.sides, lives, strict=True):
+        bound = "for ever: nothing bounds its partners"
+        if life is not None:
+            bound = f"until the watermark is {spell(life)} past"
+        if count is not None:
+            bound = f"until {count} later ones have arrived"
         yield f"state     of {spec.alias}: kept {bound}"
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
@@ -92,6 +101,8 @@ def _physical(lowered: Lowered, model: Model, model_reason: str) -> Iterator[str
     copies = f"{sends[0].blocks}, {sends[1].blocks}"
     yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}"
     flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
+    if order is not None:
+        yield f"order     {order}; one task gathers the results of an epoch"
     yield f"output    {'columns' if flat else 'Arrow blocks (nested types), unpacked behind the units'}"
 
 

@@ -17,8 +17,10 @@ from thetastream.blocks import unpack
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.unit import Unit, UnitSpec
 from thetastream.models.base import Model
+from thetastream.order import Order
 from thetastream.spark.emit import Emitter, outcome
 from thetastream.spark.manifest import Fingerprint, decode, encode
+from thetastream.spark.ordered import punctuations
 from thetastream.spark.segments import DurableStore, cache_root, sweep
 from thetastream.spark.worker import settle
 from thetastream.types import Side
@@ -40,6 +42,8 @@ class ProcessorSpec:
     emitter: Emitter
     cache_folder: str | None
     fold: Fold | None = None
+    punctuated: Order | None = None
+    """The order whose punctuations are rows of the output."""
 
 
 class JoinProcessor(StatefulProcessor):
@@ -70,6 +74,9 @@ class JoinProcessor(StatefulProcessor):
         for columns in outcome(spec.fold, matches):
             unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
             yield spec.emitter.results(columns)
+        if spec.punctuated is not None and slot == 0:
+            numbers = spec.punctuated.punctuations(sum(state.arrived), sum(unit.state.arrived))
+            yield spec.emitter.results(punctuations(numbers, spec.emitter.columns))
         # 3. State for the next one.
         self._manifest.update((encode(spec.fingerprint, unit.state),))
         yield spec.emitter.counters(slot, unit.counters)

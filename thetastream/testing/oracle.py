@@ -84,14 +84,14 @@ class Meeting(NamedTuple):
 
 
 def replay(
-    condition: Condition,
-    epochs: Iterable[tuple[Sequence[Row], Sequence[Row]]],
+    matches: Callable[[Row, Row], bool],
+    epochs: Iterable[Sequence[Sequence[Row]]],
     counts: tuple[int | None, int | None],
     time: str | None,
 ) -> Iterator[Meeting]:
     """The pairs one after the other, as each arriving row meets the last ``counts`` rows of the other stream.
 
-    Inside an epoch rows come by their time stamps, of equal ones left before right, then as listed; a NULL
+    ``epochs`` are rows of left and of right, ``matches`` is asked of a left and a right one. Inside an epoch rows come by their time stamps, of equal ones left before right, then as listed; a NULL
     time stamp comes last. A count of None keeps every row.
     """
     arrival = 0
@@ -103,7 +103,7 @@ def replay(
         for side, row in rows:
             for stored, other in kept[side.other]:
                 left, right = (row, other) if side is Side.LEFT else (other, row)
-                if holds(condition, left, right):
+                if matches(left, right):
                     yield Meeting(left["id"], right["id"], arrival, stored)
             kept[side].append((arrival, row))
             arrival += 1
