@@ -33,7 +33,7 @@ class Rows:
 Duration: TypeAlias = str | timedelta
 """``"10 minutes"``, read as ``withWatermark`` reads it, or a ``datetime.timedelta``."""
 
-Within: TypeAlias = Duration | Rows | Mapping[str, Duration] | Mapping[str, Rows] | None
+Within: TypeAlias = Duration | Rows | Mapping[str, Duration | Rows] | None
 """One window for all streams or one per alias, of event time or of tuples; None is the full history."""
 
 
