@@ -2,6 +2,8 @@
 
 import itertools
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -20,9 +22,10 @@ from thetastream.condition import (
     SideSpec,
 )
 from thetastream.joiner import chain
+from thetastream.joiner.arrival import ARRIVAL
 from thetastream.joiner.unit import UnitSpec
 from thetastream.local import LocalJoin
-from thetastream.models import Biclique, Matrix
+from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
 from thetastream.testing import oracle
 from thetastream.testing.strategies import Case, cases
@@ -35,6 +38,7 @@ MODELS = st.one_of(
         lambda n: Biclique((n[0] + n[1] - 1, n[2] + n[3] - 1), (n[0], n[2]))
     ),
     st.builds(Matrix, UNITS, UNITS),
+    st.builds(Split, UNITS),
 )
 """ContRand needs an equality: without one, its units are used with random routing."""
 
@@ -83,6 +87,44 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
         patch.setattr(chain, "PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "SHARED_PERIODS", 1)
         assert run(case, model) == expected(case)
+
+
+@settings(
+    max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(cases(), UNITS, st.tuples(st.integers(1, 6), st.integers(1, 6)), st.booleans())
+def test_count_windows_are_a_sequential_replay(
+    case: Case, cores: int, counts: tuple[int, int], is_tiny: bool
+) -> None:
+    condition = replace(case.condition, window=None)
+    spec = UnitSpec(condition, _without_window(case), None, counts, is_ordered=True)
+    join = LocalJoin(spec, Split(cores))
+    found: Counter = Counter()
+    with pytest.MonkeyPatch.context() as patch:
+        if is_tiny:
+            patch.setattr(chain, "FAN_IN", 2)
+            patch.setattr(chain, "SHARED_PERIODS", 1)
+        for left, right, watermark in case.epochs:
+            for a, b in join.epoch(case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right), watermark):
+                places = zip(a[ARRIVAL].to_pylist(), b[ARRIVAL].to_pylist(), strict=True)
+                ids = zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True)
+                found.update(
+                    oracle.Meeting(*pair, max(place), min(place))
+                    for pair, place in zip(ids, places, strict=True)
+                )
+    has_time = condition.sides[0].time is not None
+    timely = [
+        tuple(oracle.timely(rows, watermark, "t") if has_time else rows for rows in (left, right))
+        for left, right, watermark in case.epochs
+    ]
+    assert found == Counter(
+        oracle.replay(partial(oracle.holds, condition), timely, counts, "t" if has_time else None)
+    )
+
+
+def _without_window(case: Case) -> tuple[IndexSpec, IndexSpec]:
+    left, right = (IndexSpec("scan") if TIME in index.dimensions else index for index in case.indexes)
+    return left, right
 
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

@@ -74,7 +74,7 @@ def test_conditions(streams, on, condition, words):
         ("'; DROP", "INVALID_DURATION", ""),
         ({"a": "1 minute"}, "WINDOW_MISSING", "'b'"),
         ({"a": "1 minute", "b": "1 minute", "c": "1 minute"}, "UNKNOWN_ALIAS", "'c'"),
-        (th.Rows(10), "COUNT_WINDOW_NEEDS_SPLIT", "n=10"),
+        ({"a": th.Rows(10), "b": "1 minute"}, "MIXED_WINDOWS", "'b'"),
     ],
 )
 def test_windows(streams, within, condition, words):

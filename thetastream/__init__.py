@@ -12,7 +12,7 @@ from thetastream.errors import (
     ThetastreamError,
 )
 from thetastream.frontend.statistics import statistics
-from thetastream.models import Biclique, Matrix
+from thetastream.models import Biclique, Matrix, Split
 from thetastream.plan.query import CrossJoinWarning
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import predicate
@@ -35,6 +35,7 @@ __all__ = [
     "QueryError",
     "Rows",
     "SessionError",
+    "Split",
     "StateError",
     "Statistics",
     "ThetastreamError",

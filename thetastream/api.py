@@ -16,6 +16,8 @@ from thetastream.windows import Within
 SETTINGS: dict[str, str] = {
     "index": "force an index shape: scan, sorted, hash, hash_sorted, grid",
     "archive_period": 'event time one subindex spans, as in "1 minute"; by default a tenth of the window',
+    "order": 'order of results, with th.Split: "outer", "strict", or a punctuation interval in arrivals',
+    "punctuations": "whether punctuations are rows of ordered results: true or false",
     "event_time": "event-time column per alias, for batch DataFrames, which cannot carry a watermark",
     "cache_folder": "host-local folder for mapped segments; Spark's local directory by default",
     "statistics": "th.Statistics to estimate costs from, and to choose the model by; assumed by default",
@@ -40,19 +42,23 @@ def join(
     on : str, Predicate, or a list of them
         A Spark SQL condition over the aliases, a ``@th.predicate`` function, or a conjunction of both.
         Column names that only one stream has need no alias.
-    within : str, timedelta, mapping of alias to those, or None
+    within : str, timedelta, th.Rows, mapping of alias to those, or None
         Time window: for the latest event time T of a pair, T - t_i <= W_i for each stream i, inclusive.
+        Count window, ``th.Rows(n)``: an arriving tuple meets the last n tuples of the other stream.
         None keeps the full history, unless ``on`` bounds event times.
     model : Model or "auto", optional
         Who stores and who probes; "auto", or left out: chosen by ``thetastream.plan.choose``.
     **settings
-        ``index``, ``archive_period``, ``event_time``, ``cache_folder``, ``statistics``: see
+        ``index``, ``archive_period``, ``order``, ``punctuations``, ``event_time``, ``cache_folder``,
+        ``statistics``: see
         ``thetastream.api.SETTINGS``.
 
     Returns
     -------
     DataFrame
-        One struct column per alias.
+        One struct column per alias; with ``order``, a column ``arrival`` too: struct of ``number``, the place
+        in the arrivals of both streams at which the pair was found, ``alias``, the stream whose tuple
+        arrived then, and ``stored``, the number of the tuple that it met.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """The join of two streams: read, checked, planned.
 
-{ (l, r) : l in LEFT, r in RIGHT, condition(l, r) is TRUE, event times inside the window }
+{ (l, r) : l in LEFT, r in RIGHT, condition(l, r) is TRUE, both inside the window }
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,10 @@ from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
 from thetastream.frontend.statistics import read_model, read_statistics
 from thetastream.frontend.streams import read_streams
-from thetastream.frontend.window import read_window
+from thetastream.frontend.window import is_counted, read_counts, read_window
 from thetastream.models.base import Model
-from thetastream.plan.choose import choose, refusal, units_of
+from thetastream.order import Order, read_order
+from thetastream.plan.choose import arrival_problem, choose, refusal, units_of
 from thetastream.plan.explain import explain
 from thetastream.plan.folding import Folding
 from thetastream.plan.lower import Lowered, lower
@@ -23,6 +24,7 @@ from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import workload
+from thetastream.spark.ordered import ARRIVAL
 from thetastream.windows import Within
 
 
@@ -36,6 +38,7 @@ class JoinPlan:
     model_reason: str
     streams: tuple[DataFrame, DataFrame]
     cache_folder: str | None = None
+    order: Order | None = None
     partitions: int = 2
     """Of the session the model was chosen for."""
     statistics: Statistics | None = None
@@ -54,7 +57,13 @@ class JoinPlan:
     def explain(self) -> str:
         """Every stage as text: parsed, rewritten, shaped, physical, cost."""
         return explain(
-            self.query, self.lowered, self.model, self.model_reason, self.partitions, self.statistics
+            self.query,
+            self.lowered,
+            self.model,
+            self.model_reason,
+            self.order,
+            self.partitions,
+            self.statistics,
         )
 
     def dataframe(self, folding: Folding | None = None) -> DataFrame:
@@ -64,7 +73,8 @@ class JoinPlan:
         """
         from thetastream.spark.dataflow import build
 
-        return build(self.physical, self.model, self.streams, self.cache_folder, folding)
+        order = self.order if folding is None else None
+        return build(self.physical, self.model, self.streams, self.cache_folder, folding, order)
 
 
 def plan_binary(
@@ -82,18 +92,32 @@ def plan_binary(
     # 2. Condition.
     texts, phrases, predicates = read_condition(on, catalyst, inputs, problems)
     # 3. Window and settings.
-    within_us = read_window(within, inputs, catalyst, problems)
-    archive_period_us = None
-    if settings["archive_period"] is not None:
-        try:
+    counts = read_counts(within, inputs, problems) if is_counted(within) else None
+    within_us = None if is_counted(within) else read_window(within, inputs, catalyst, problems)
+    archive_period_us, order = None, None
+    try:
+        if settings["archive_period"] is not None:
             archive_period_us = catalyst.duration(settings["archive_period"], "archive_period")
-        except QueryError as problem:
-            problems.append(problem)
+        order = read_order(settings["order"], settings["punctuations"])
+    except QueryError as problem:
+        problems.append(problem)
     # 4. Model and session.
     left, right = streams.values()
     statistics = read_statistics(settings.get("statistics"), problems)
     named = read_model(model, problems)
     partitions = int(left.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2")
+    unordered = None if named is None else arrival_problem(named, is_counted(within), order is not None)
+    if unordered is not None:
+        problems.append(unordered)
+    if counts is not None and archive_period_us is not None:
+        what = "archive_period is a span of event time, and a count window has none; leave it out"
+        problems.append(QueryError("ARCHIVE_PERIOD", what))
+    if order is not None and ARRIVAL in map(str.casefold, streams):
+        problems.append(
+            QueryError(
+                "INVALID_ALIAS", f"ordered results have a column {ARRIVAL!r}; name the stream otherwise"
+            )
+        )
     if inputs[0].is_streaming:
         from thetastream.spark.session import check_session
 
@@ -102,13 +126,15 @@ def plan_binary(
     raise_problems(problems)
     # 5. Strategy.
     spans = None if within_us is None else (within_us[0], within_us[1])
-    query = Query((inputs[0], inputs[1]), tuple(texts), tuple(phrases), tuple(predicates), spans)
+    query = Query((inputs[0], inputs[1]), tuple(texts), tuple(phrases), tuple(predicates), spans, counts)
     lowered = lower(query, catalyst, {**settings, "archive_period_us": archive_period_us})
     if named is None:
         work = workload(query, lowered, statistics or Statistics())
-        named, reason = choose(work, partitions, lambda model: refusal(model, lowered) is None)
+        named, reason = choose(
+            work, partitions, lambda model: refusal(model, lowered, order is not None) is None
+        )
     else:
         reason = "as asked for"
         raise_problems([problem for problem in [refusal(named, lowered)] if problem is not None])
     folder = settings["cache_folder"]
-    return JoinPlan(query, lowered, named, reason, (left, right), folder, partitions, statistics)
+    return JoinPlan(query, lowered, named, reason, (left, right), folder, order, partitions, statistics)

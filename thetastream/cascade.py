@@ -21,7 +21,7 @@ from thetastream.binary import JoinPlan, plan_binary
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
 from thetastream.frontend.streams import MARK, read_streams
-from thetastream.frontend.window import read_window
+from thetastream.frontend.window import is_counted, read_window
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
 from thetastream.plan.order import OTHER, join_order, selectivity
@@ -71,7 +71,13 @@ def plan_cascade(
     catalyst, inputs, found = read_streams(streams, within, settings["event_time"])
     problems = [*problems, *found]
     _, phrases, predicates = read_condition(on, catalyst, inputs, problems)
-    spans = read_window(within, inputs, catalyst, problems)
+    if is_counted(within):
+        what = "a count window is of two streams, whose order of arrival is known; use a time window"
+        problems.append(QueryError("COUNT_WINDOW", what))
+    if settings["order"] is not None:
+        what = "results of three streams and more have no one order of arrival; leave order out"
+        problems.append(QueryError("ORDER", what))
+    spans = None if is_counted(within) else read_window(within, inputs, catalyst, problems)
     problems += [problem for predicate in predicates for problem in _unknown_columns(predicate, inputs)]
     raise_problems(problems)
     reads = [(phrase, set(references(phrase, list(streams)))) for phrase in phrases]

@@ -10,7 +10,7 @@ from thetastream.errors import QueryError
 
 @dataclass(frozen=True)
 class Rows:
-    """Count window: the last ``n`` tuples of each stream at arrival.
+    """Count window: an arriving tuple meets the last ``n`` tuples of the other stream.
 
     Raises
     ------
@@ -33,8 +33,8 @@ class Rows:
 Duration: TypeAlias = str | timedelta
 """``"10 minutes"``, read as ``withWatermark`` reads it, or a ``datetime.timedelta``."""
 
-Within: TypeAlias = Duration | Mapping[str, Duration] | Rows | None
-"""One window for all streams, one per alias, a count window, or none (full history)."""
+Within: TypeAlias = Duration | Rows | Mapping[str, Duration | Rows] | None
+"""One window for all streams or one per alias, of event time or of tuples; None is the full history."""
 
 
 def micros(duration: timedelta) -> int:

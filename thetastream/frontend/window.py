@@ -1,4 +1,4 @@
-"""The window of a join: one duration, or one per alias."""
+"""The window of a join: of event time or of tuples, one for all streams or one per alias."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,18 +15,47 @@ def read_window(
     """``within`` in microseconds, stream by stream; None for the full history."""
     if within is None:
         return None
-    if isinstance(within, Rows):
-        problems.append(
-            QueryError(
-                "COUNT_WINDOW_NEEDS_SPLIT",
-                f"a count window ({within}) needs one order of arrival, which the biclique does not keep; "
-                "use a time window",
+    durations = _by_alias(within, streams, problems)
+    problems += window_problems(streams)
+    spans = []
+    for alias, duration in durations.items():
+        what = f"within of {alias!r}" if isinstance(within, Mapping) else "within"
+        try:
+            spans.append(catalyst.duration(duration, what))
+        except QueryError as problem:
+            if str(problem) not in map(str, problems):
+                problems.append(problem)
+    return tuple(spans) if len(spans) == len(streams) else None
+
+
+def is_counted(within: Within) -> bool:
+    """Whether some window counts tuples."""
+    windows = within.values() if isinstance(within, Mapping) else (within,)
+    return any(isinstance(window, Rows) for window in windows)
+
+
+def read_counts(
+    within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]
+) -> tuple[int, int] | None:
+    """Count windows of two streams, in tuples."""
+    windows = _by_alias(within, streams, problems)
+    for alias, window in windows.items():
+        if not isinstance(window, Rows):
+            problems.append(
+                QueryError(
+                    "MIXED_WINDOWS",
+                    f"within of {alias!r} must count tuples as the other one does, th.Rows(n), "
+                    f"not {window!r}",
+                )
             )
-        )
-        return None
-    durations: dict[str, Any]
+    counts = [window.n for window in windows.values() if isinstance(window, Rows)]
+    return (counts[0], counts[1]) if len(counts) == 2 else None
+
+
+def _by_alias(within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]) -> dict[str, Any]:
+    """The window of each stream, in the order of the streams."""
     if isinstance(within, Mapping):
-        given = {str(alias).casefold(): duration for alias, duration in within.items()}
+        given = {str(alias).casefold(): window for alias, window in within.items()}
         aliases = {stream.alias.casefold() for stream in streams}
         listed = ", ".join(stream.alias for stream in streams)
         problems += [
@@ -41,16 +70,5 @@ def read_window(
             for alias in (stream.alias for stream in streams)
             if alias.casefold() not in given
         ]
-        durations = {s.alias: given[s.alias.casefold()] for s in streams if s.alias.casefold() in given}
-    else:
-        durations = {stream.alias: within for stream in streams}
-    problems += window_problems(streams)
-    spans = []
-    for alias, duration in durations.items():
-        what = f"within of {alias!r}" if isinstance(within, Mapping) else "within"
-        try:
-            spans.append(catalyst.duration(duration, what))
-        except QueryError as problem:
-            if str(problem) not in map(str, problems):
-                problems.append(problem)
-    return tuple(spans) if len(spans) == len(streams) else None
+        return {s.alias: given[s.alias.casefold()] for s in streams if s.alias.casefold() in given}
+    return {stream.alias: within for stream in streams}

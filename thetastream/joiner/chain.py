@@ -197,12 +197,12 @@ def joinable_us(window: Dimension | None, side: Side) -> int | None:
     """How long after its event time a stored tuple of ``side`` may still find a partner, or None.
 
     low <= left.ts - right.ts <= high: a left tuple waits for right ones up to t - low, a right
-    tuple for left ones up to t + high.
+    tuple for left ones up to t + high. In a count window times are numbers of tuples.
     """
     if window is None:
         return None
-    bound = window.low if side is Side.LEFT else window.high
+    bound = window.low if window.point is side else window.high
     if bound is None:
         return None
     delta = int(bound.delta)
-    return -delta if side is Side.LEFT else delta
+    return -delta if window.point is side else delta

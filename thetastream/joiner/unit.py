@@ -9,6 +9,9 @@ by the other.
 Pairs inside one epoch, most of all pairs when epochs are long, would all meet at the units that
 store R if R came first. R is therefore cut by event time, in stretches of ``SHARED_PERIODS`` archive
 periods, by default half a window: R1 meets S at the units of R, R2 at those of S.
+
+In a count window the order is finer, tuple by tuple (``thetastream.joiner.arrival``), and part of the
+condition: a stored tuple meets only what came after it.
 """
 
 from collections.abc import Iterator
@@ -19,19 +22,33 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.condition import Condition, IndexSpec
+from thetastream.condition import Condition, IndexSpec, Key
+from thetastream.joiner.arrival import ARRIVAL, SEEN, SEQUENCE, Numbers, counted, number
 from thetastream.joiner.box import Plan, key_rows
 from thetastream.joiner.chain import SHARED_PERIODS, ChainedIndex, joinable_us
+from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import SegmentMeta, SegmentStore
-from thetastream.keys import Int64s
+from thetastream.keys import Int64s, encode
+from thetastream.models.base import Model
 from thetastream.types import Role, Side
+
+PASSES = "p"
+"""Block column of tuples that are numbered before they are filtered: whether they pass."""
+SUBINDEXES_PER_WINDOW = 10
+"""Archive periods per count window: state outlives its window by a tenth."""
 
 
 @dataclass
 class Counters:
     """What one unit did in one epoch."""
 
+    left: int = 0
+    right: int = 0
+    """Tuples of each stream that were not late; over all units each is counted once."""
+    received: int = 0
+    received_bytes: int = 0
+    """What the exchange brought: tuples, copies included, and bytes of their blocks."""
     stored: int = 0
     probed: int = 0
     matched: int = 0
@@ -45,11 +62,6 @@ class Counters:
     """Bytes of the stored tuples as the durable store holds them."""
     emitted_bytes: int = 0
     """Bytes of the rows that leave the unit, as Arrow."""
-
-
-def places(side: int, role: int) -> list[tuple[Side, Role]]:
-    """Where in an inbox a block goes, by the numbers it travels with."""
-    return [(Side(side), part) for part in Role(role).parts]
 
 
 class Matches(NamedTuple):
@@ -66,25 +78,51 @@ class UnitSpec:
     condition: Condition
     indexes: tuple[IndexSpec, IndexSpec]
     archive_period_us: int | None
+    counts: tuple[int, int] | None = None
+    """Count windows: how many tuples of left and right stay joinable."""
+    is_ordered: bool = False
+    """Whether matches carry the places of both tuples in the order of arrival."""
+
+    def plan(self, stored: Side) -> Plan:
+        """How stored tuples of a side are indexed and checked."""
+        condition = self.condition if self.counts is None else counted(self.condition, self.counts)[stored]
+        return Plan(condition, stored, self.indexes[stored])
+
+    def archive_period(self, stored: Side) -> int | None:
+        """The span of a subindex: microseconds of event time, or a number of tuples."""
+        if self.counts is not None:
+            return -(-self.counts[stored] // SUBINDEXES_PER_WINDOW)
+        # What never expires is merged without regard to time.
+        is_bounded = joinable_us(self.condition.window, stored) is not None
+        return self.archive_period_us if is_bounded else None
 
 
-class Admitted(NamedTuple):
+@dataclass
+class UnitState:
+    """What a unit remembers from epoch to epoch."""
+
+    segments: list[SegmentMeta] = field(default_factory=list)
+    arrived: tuple[int, int] = (0, 0)
+    """Tuples of left and right so far, at units that see all."""
+
+
+class Tuples(NamedTuple):
     """Tuples that take part in an epoch, with their key rows."""
 
     payload: pa.RecordBatch
     rows: Int64s
 
-    def take(self, mask: npt.NDArray[np.bool_]) -> "Admitted":
+    def take(self, mask: npt.NDArray[np.bool_]) -> "Tuples":
         """Those where ``mask`` is true."""
         kept = np.flatnonzero(mask)
-        return Admitted(self.payload.take(kept), self.rows[kept])
+        return Tuples(self.payload.take(kept), self.rows[kept])
 
 
-@dataclass
-class Inbox:
-    """An epoch's blocks for one unit, one batch per side and role."""
+class Arrivals(NamedTuple):
+    """What one stream brings a unit in an epoch."""
 
-    batches: dict[tuple[Side, Role], pa.RecordBatch] = field(default_factory=dict)
+    probing: Tuples | None
+    storing: Tuples | None
 
 
 class Unit:
@@ -94,47 +132,44 @@ class Unit:
     ----------
     spec : UnitSpec
         The query.
-    segments : list of SegmentMeta
-        What the manifest names: the state before this epoch.
+    model : Model
+        What this unit is a slot of.
+    slot : int
+        Which.
+    state : UnitState
+        From the manifest: the state before this epoch.
     store : SegmentStore
         Where runs live.
-    is_home : (bool, bool)
-        Whether left and right tuples stored here are counted if they are late; copies are not.
     """
 
     def __init__(
-        self,
-        spec: UnitSpec,
-        segments: list[SegmentMeta],
-        store: SegmentStore,
-        is_home: tuple[bool, bool] = (True, True),
+        self, spec: UnitSpec, model: Model, slot: int, state: UnitState, store: SegmentStore
     ) -> None:
         self._spec = spec
-        self._is_home = is_home
+        self._model = model
+        self._slot = slot
+        self._arrived = state.arrived
         self._residual = Residual(spec.condition)
+        plans = {side: spec.plan(side) for side in Side}
+        self._keyed_by = plans[Side.LEFT].condition
         self._chains = {
             side: ChainedIndex(
-                Plan(spec.condition, side, spec.indexes[side]),
-                [meta for meta in segments if meta.side is side],
+                plans[side],
+                [meta for meta in state.segments if meta.side is side],
                 store,
-                self._archive_period(side),
+                spec.archive_period(side),
             )
             for side in Side
         }
         self.counters = Counters()
 
-    def _archive_period(self, side: Side) -> int | None:
-        # What never expires is merged without regard to time.
-        is_bounded = joinable_us(self._spec.condition.window, side) is not None
-        return self._spec.archive_period_us if is_bounded else None
-
     @property
-    def segments(self) -> list[SegmentMeta]:
-        """The manifest after what has been done so far."""
-        return [meta for chain in self._chains.values() for meta in chain.segments]
+    def state(self) -> UnitState:
+        """State after what has been done so far."""
+        return UnitState([meta for chain in self._chains.values() for meta in chain.segments], self._arrived)
 
     def epoch(self, inbox: Inbox, watermark_us: int | None) -> Iterator[Matches]:
-        """Run one epoch; exhaust the iterator, then read ``segments`` and ``counters``.
+        """Run one epoch; exhaust the iterator, then read ``state`` and ``counters``.
 
         Parameters
         ----------
@@ -143,55 +178,137 @@ class Unit:
         watermark_us : int or None
             Spark's watermark of the epoch in microseconds; None while there is none.
         """
-        for chain in self._chains.values():
-            self.counters.expired += chain.expire(watermark_us)
-            chain.archive(watermark_us)
-        admitted = {
-            (side, role): self._admit(inbox, side, role, watermark_us) for side in Side for role in Role
+        # 1. Forget what nothing can join any more.
+        for side, chain in self._chains.items():
+            clock = watermark_us if self._spec.counts is None else self._arrived[side] - 1
+            self.counters.expired += chain.expire(clock)
+            chain.archive(clock)
+        # 2. Admit what is not late.
+        timely = {
+            (side, role): self._timely(inbox, side, role, watermark_us) for side in Side for role in Role
         }
-        left = {role: self._halves(admitted[Side.LEFT, role]) for role in Role}
-        yield from self._turn(Side.LEFT, left[Role.PROBE][0], left[Role.STORE][0])
-        yield from self._turn(Side.RIGHT, admitted[Side.RIGHT, Role.PROBE], admitted[Side.RIGHT, Role.STORE])
-        yield from self._turn(Side.LEFT, left[Role.PROBE][1], left[Role.STORE][1])
-        self.counters.segments = len(self.segments)
-        self.counters.mlv_bytes = sum(meta.nbytes for meta in self.segments)
-        self.counters.state_bytes = sum(meta.durable_bytes for meta in self.segments)
+        arrivals = self._numbered(timely) if self._model.sees_all else self._placed(timely)
+        # 3. Join.
+        turns = self._turns if self._spec.counts is None else self._turns_by_number
+        yield from turns(*arrivals)
+        self._count(inbox)
 
-    def _admit(self, inbox: Inbox, side: Side, role: Role, watermark_us: int | None) -> "Admitted | None":
-        """The block's tuples that are not late."""
-        batch = inbox.batches.get((side, role))
+    def _count(self, inbox: Inbox) -> None:
+        segments = self.state.segments
+        self.counters.received = inbox.received
+        self.counters.received_bytes = inbox.received_bytes
+        self.counters.segments = len(segments)
+        self.counters.mlv_bytes = sum(meta.nbytes for meta in segments)
+        self.counters.state_bytes = sum(meta.durable_bytes for meta in segments)
+
+    # Admission
+
+    def _timely(
+        self, inbox: Inbox, side: Side, role: Role, watermark_us: int | None
+    ) -> pa.RecordBatch | None:
+        """The tuples that are not late."""
+        batch = inbox.batch(side, role)
+        time = self._spec.condition.sides[side].time
+        if batch is None:
+            return None
+        n_rows = batch.num_rows
+        if watermark_us is not None and time is not None:
+            timely = _times(batch, time) > watermark_us
+            if not timely.all():
+                batch = batch.take(np.flatnonzero(timely))
+        if role is not Role.PROBE and self._model.is_home(self._slot, side):  # so each is counted once
+            self.counters.late += n_rows - batch.num_rows
+            self.counters.left += batch.num_rows if side is Side.LEFT else 0
+            self.counters.right += batch.num_rows if side is Side.RIGHT else 0
+        return batch if batch.num_rows else None
+
+    def _placed(self, timely: dict[tuple[Side, Role], pa.RecordBatch | None]) -> list[Arrivals]:
+        """Tuples in the roles they were sent in."""
+        arrivals = []
+        for side in Side:
+            tuples = {role: self._keyed(side, timely[side, role]) for role in Role}
+            both = tuples[Role.BOTH]
+            arrivals.append(Arrivals(both or tuples[Role.PROBE], both or tuples[Role.STORE]))
+        return arrivals
+
+    def _numbered(self, timely: dict[tuple[Side, Role], pa.RecordBatch | None]) -> list[Arrivals]:
+        """Tuples in the order of arrival; the model says from their numbers which of them are stored here."""
+        batches = [timely[side, Role.BOTH] for side in Side]
+        keys = [side.time for side in self._spec.condition.sides]
+        left, right = (
+            np.zeros(0, dtype=np.int64) if batch is None else _times(batch, key)
+            for batch, key in zip(batches, keys, strict=True)
+        )
+        numbers = number((left, right), self._arrived)
+        self._arrived = self._arrived[0] + len(left), self._arrived[1] + len(right)
+        arrivals = []
+        for side, batch, mine in zip(Side, batches, numbers, strict=True):
+            passing, sequence = (None, None) if batch is None else self._passing(batch, mine)
+            probing = self._keyed(side, passing)
+            storing = None
+            if probing is not None and sequence is not None:
+                storing = probing.take(self._model.keeps(self._slot, sequence))
+            arrivals.append(Arrivals(probing, storing))
+        return arrivals
+
+    def _passing(self, batch: pa.RecordBatch, numbers: Numbers) -> tuple[pa.RecordBatch, Int64s]:
+        """In order of arrival the tuples that pass the filters, with their numbers as columns."""
+        order, sequence, seen = numbers
+        if PASSES in batch.schema.names:
+            passes = batch.column(PASSES).to_numpy(zero_copy_only=False)[order]
+            order, sequence, seen = (array[passes] for array in numbers)
+            batch = batch.drop_columns([PASSES])
+        batch = batch.take(order)
+        if self._spec.counts is not None:
+            batch = batch.append_column(SEQUENCE, pa.array(sequence))
+            batch = batch.append_column(SEEN, pa.array(seen))
+        if self._spec.is_ordered:
+            batch = batch.append_column(ARRIVAL, pa.array(sequence + seen))
+        return batch, sequence
+
+    def _keyed(self, side: Side, batch: pa.RecordBatch | None) -> Tuples | None:
         if batch is None or not batch.num_rows:
             return None
-        rows = key_rows(side, self._spec.condition, batch)
-        if watermark_us is None or self._spec.condition.sides[side].time is None:
-            return Admitted(batch, rows)
-        timely = rows[:, 0] > watermark_us
-        if timely.all():
-            return Admitted(batch, rows)
-        if role is Role.STORE and self._is_home[side]:  # so each tuple is counted once
-            self.counters.late += int(len(rows) - timely.sum())
-        return Admitted(batch, rows).take(timely)
+        return Tuples(batch, key_rows(side, self._keyed_by, batch))
 
-    def _halves(self, admitted: "Admitted | None") -> tuple["Admitted | None", "Admitted | None"]:
+    # Turns
+
+    def _turns(self, left: Arrivals, right: Arrivals) -> Iterator[Matches]:
+        first, second = self._halves(left)
+        yield from self._turn(Side.LEFT, first)
+        yield from self._turn(Side.RIGHT, right)
+        yield from self._turn(Side.LEFT, second)
+
+    def _turns_by_number(self, left: Arrivals, right: Arrivals) -> Iterator[Matches]:
+        for side, arrivals in ((Side.LEFT, left), (Side.RIGHT, right)):
+            self._store(side, arrivals.storing)
+        for side, arrivals in ((Side.LEFT, left), (Side.RIGHT, right)):
+            yield from self._probe(side, arrivals.probing)
+
+    def _turn(self, side: Side, arrivals: Arrivals) -> Iterator[Matches]:
+        yield from self._probe(side, arrivals.probing)
+        self._store(side, arrivals.storing)
+
+    def _halves(self, arrivals: Arrivals) -> tuple[Arrivals, Arrivals]:
         """R1 and R2: stretches of event time in turn, the same for every unit that sees a tuple."""
-        if admitted is None or self._spec.archive_period_us is None:
-            return admitted, None
+        if self._spec.archive_period_us is None:
+            return arrivals, Arrivals(None, None)
         stretch = self._spec.archive_period_us * SHARED_PERIODS
-        second = (admitted.rows[:, 0] // stretch) % 2 == 1
-        if not second.any():
-            return admitted, None
-        return (None, admitted) if second.all() else (admitted.take(~second), admitted.take(second))
+        halves = [_halves(tuples, stretch) for tuples in arrivals]
+        first, second = (Arrivals(*half) for half in zip(*halves, strict=True))
+        return first, second
 
-    def _turn(self, side: Side, probing: "Admitted | None", storing: "Admitted | None") -> Iterator[Matches]:
-        if probing is not None:
-            yield from self._probe(side, probing.payload, probing.rows)
-        if storing is not None:
-            self._chains[side].insert(storing.payload, storing.rows)
-            self.counters.stored += len(storing.rows)
+    def _store(self, side: Side, tuples: Tuples | None) -> None:
+        if tuples is not None:
+            self._chains[side].insert(tuples.payload, tuples.rows)
+            self.counters.stored += len(tuples.rows)
 
-    def _probe(self, side: Side, payload: pa.RecordBatch, rows: Int64s) -> Iterator[Matches]:
+    def _probe(self, side: Side, tuples: Tuples | None) -> Iterator[Matches]:
+        if tuples is None:
+            return
+        payload, rows = tuples
         self.counters.probed += len(rows)
-        width = payload.nbytes / len(rows) if len(rows) else 0.0
+        width = payload.nbytes / len(rows)
         for found, partner, stored, candidates in self._chains[side.other].probe(rows, width):
             self.counters.candidates += candidates
             found, stored = self._residual.keep(side, payload, found, partner, stored)
@@ -204,4 +321,21 @@ class Unit:
 
     def _gather(self, side: Side, batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
         columns = list(self._spec.condition.sides[side].columns)
+        if self._spec.is_ordered:
+            columns.append(ARRIVAL)
         return batch.select(columns).take(rows)
+
+
+def _times(batch: pa.RecordBatch, time: Key | None) -> Int64s:
+    if time is None:
+        return np.zeros(batch.num_rows, dtype=np.int64)
+    return encode(batch.column(time.column), time.domain)
+
+
+def _halves(tuples: Tuples | None, stretch: int) -> tuple[Tuples | None, Tuples | None]:
+    if tuples is None:
+        return None, None
+    second = (tuples.rows[:, 0] // stretch) % 2 == 1
+    if not second.any():
+        return tuples, None
+    return (None, tuples) if second.all() else (tuples.take(~second), tuples.take(second))

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from thetastream.blocks import HASH_COLUMN, concat, route
-from thetastream.joiner.segment import MemoryStore, SegmentMeta
-from thetastream.joiner.unit import Counters, Inbox, Matches, Unit, UnitSpec
+from thetastream.blocks import HASH_COLUMN, route
+from thetastream.joiner.inbox import Inbox
+from thetastream.joiner.segment import MemoryStore
+from thetastream.joiner.unit import Counters, Matches, Unit, UnitSpec, UnitState
 from thetastream.models.base import Model
-from thetastream.types import Role, Side
+from thetastream.types import Side
 
 
 class LocalJoin:
@@ -43,7 +44,7 @@ class LocalJoin:
         self._spec = spec
         self._model = model
         self._stores = [MemoryStore() for _ in range(model.n_units)]
-        self._manifests: list[list[SegmentMeta]] = [[] for _ in range(model.n_units)]
+        self._states = [UnitState() for _ in range(model.n_units)]
         self.counters: list[Counters] = [Counters() for _ in range(model.n_units)]
         """Per unit, of the last epoch."""
 
@@ -60,21 +61,16 @@ class LocalJoin:
             Watermark of the epoch in microseconds.
         """
         inboxes = [Inbox() for _ in range(self._model.n_units)]
-        parts: dict[tuple[int, Side, Role], list[pa.RecordBatch]] = {}
         for side, batch in zip(Side, (left, right), strict=True):
             if batch is None or not batch.num_rows:
                 continue
             if self._model.needs_hash:
-                hashes = np.array([hash(tuple(row.values())) for row in batch.to_pylist()], dtype=np.int64)
+                hashes = np.array([hash(repr(row)) for row in batch.to_pylist()], dtype=np.int64)
                 batch = batch.append_column(HASH_COLUMN, pa.array(hashes))
             for number, role, block in route(self._model, self._spec.condition, side, batch):
-                for part in role.parts:
-                    parts.setdefault((number, side, part), []).append(block)
-        for (number, side, role), blocks in parts.items():
-            inboxes[number].batches[side, role] = concat(blocks)
+                inboxes[number].add(side, role, 0, block, block.nbytes)
         for number, inbox in enumerate(inboxes):
-            is_home = self._model.is_home(number, Side.LEFT), self._model.is_home(number, Side.RIGHT)
-            unit = Unit(self._spec, self._manifests[number], self._stores[number], is_home)
+            unit = Unit(self._spec, self._model, number, self._states[number], self._stores[number])
             yield from unit.epoch(inbox, watermark_us)
-            self._manifests[number] = unit.segments
+            self._states[number] = unit.state
             self.counters[number] = unit.counters

@@ -4,12 +4,14 @@ Routers see hashes, never tuples, clocks or Spark. All units run the same code
 (``thetastream.joiner.unit``); nothing but the routes differs between models.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.keys import Int64s
 from thetastream.types import Role, Side
 
 
@@ -18,49 +20,63 @@ class Route(NamedTuple):
 
     unit: int
     role: Role
-    rows: npt.NDArray[np.int64] | None
+    rows: Int64s | None
     """Positions in the block; None means all of them."""
 
 
 class Hashes(NamedTuple):
     """What routers know of the rows of a block, one int64 per row."""
 
-    tuples: npt.NDArray[np.int64] | None = None
+    tuples: Int64s | None = None
     """Of the whole tuple: spreads tuples evenly, and the same way when a task is run again."""
-    keys: npt.NDArray[np.int64] | None = None
+    keys: Int64s | None = None
     """Of the values that the condition's equalities compare: equal for tuples that may join."""
 
 
-class Model(Protocol):
+class Model(ABC):
     """What a user passes as ``model=``: frozen, printable, picklable."""
 
-    @property
-    def name(self) -> str:
-        """Registry name."""
+    name: ClassVar[str]
+    """In the registry."""
 
     @property
+    @abstractmethod
     def n_units(self) -> int:
         """Units, numbered from 0."""
 
     @property
     def needs_hash(self) -> bool:
         """Whether ``route`` looks at the hashes of tuples."""
+        return False
 
     @property
     def needs_keys(self) -> bool:
         """Whether ``route`` looks at the hashes of equality keys."""
+        return False
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether every unit gets every tuple, and so can number them as they arrive."""
+        return False
+
+    @abstractmethod
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         """Where the rows of one block go."""
 
     def is_home(self, unit: int, side: Side) -> bool:
-        """Whether of a tuple's stored copies the one at this unit is the one that counts as the tuple."""
+        """Whether a tuple that this unit gets to store is counted here; its copies are not."""
+        return True
 
+    def keeps(self, unit: int, sequence: Int64s) -> npt.NDArray[np.bool_]:
+        """Which tuples a unit stores, by their numbers in their stream; asked if it ``sees_all``."""
+        raise NotImplementedError
+
+    @abstractmethod
     def describe(self) -> str:
         """One line for ``explain``."""
 
 
-def split(targets: npt.NDArray[np.int64], n_targets: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+def split(targets: Int64s, n_targets: int) -> Iterator[tuple[int, Int64s]]:
     """(target, positions) for every target that has any, positions in order of the rows.
 
     >>> [(target, rows.tolist()) for target, rows in split(np.array([2, 0, 2]), 3)]

@@ -7,18 +7,19 @@ task repeats itself.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from thetastream.errors import QueryError
 from thetastream.keys import Int64s
-from thetastream.models.base import Hashes, Route, positive_pair, split
+from thetastream.models.base import Hashes, Model, Route, positive_pair, split
 from thetastream.types import Role, Side
 
 
 @dataclass(frozen=True)
-class Biclique:
+class Biclique(Model):
     """m units for the left stream, n for the right; any condition.
 
     Parameters
@@ -46,7 +47,7 @@ class Biclique:
 
     units: tuple[int, int] | int = (1, 1)
     subgroups: tuple[int, int] | int = (1, 1)
-    name: str = field(default="biclique", init=False, repr=False)
+    name: ClassVar[str] = "biclique"
 
     def __post_init__(self) -> None:
         units, subgroups = positive_pair(self.units), positive_pair(self.subgroups)
@@ -110,9 +111,6 @@ class Biclique:
         for number, probing in found:
             for k in range(sizes[number]):
                 yield Route(start[side.other] + number + e * k, Role.PROBE, probing)
-
-    def is_home(self, unit: int, side: Side) -> bool:
-        return True
 
     def describe(self) -> str:
         m, n = self.per_side

@@ -6,17 +6,17 @@ is a copy of every tuple per column, or row.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass
+from typing import ClassVar
 
 from thetastream.errors import QueryError
-from thetastream.models.base import Hashes, Route, positive_pair, split
+from thetastream.keys import Int64s
+from thetastream.models.base import Hashes, Model, Route, positive_pair, split
 from thetastream.types import Role, Side
 
 
 @dataclass(frozen=True)
-class Matrix:
+class Matrix(Model):
     """Rows of units that share left tuples, columns that share right ones; any condition.
 
     Parameters
@@ -37,7 +37,7 @@ class Matrix:
 
     rows: int = 1
     columns: int = 1
-    name: str = field(default="matrix", init=False, repr=False)
+    name: ClassVar[str] = "matrix"
 
     def __post_init__(self) -> None:
         if positive_pair((self.rows, self.columns)) is None:
@@ -54,13 +54,9 @@ class Matrix:
     def needs_hash(self) -> bool:
         return self.n_units > 1
 
-    @property
-    def needs_keys(self) -> bool:
-        return False
-
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         n = (self.rows, self.columns)[side]
-        found: Iterator[tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]] | None]] = iter([(0, None)])
+        found: Iterator[tuple[int, Int64s | None]] = iter([(0, None)])
         if n > 1:
             assert hashes.tuples is not None
             found = split(hashes.tuples % n, n)

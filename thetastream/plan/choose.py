@@ -56,8 +56,20 @@ def subgroups(units: int, work: Workload) -> int:
     return max(1, min(most, even))
 
 
-def refusal(model: Model, lowered: Lowered) -> QueryError | None:
+def arrival_problem(model: Model, is_counted: bool, is_ordered: bool) -> QueryError | None:
+    """What a model that does not see all tuples cannot do; None if nothing of it is asked for."""
+    needs = " and ".join(["count windows"] * is_counted + ["ordered results"] * is_ordered)
+    if not needs or model.sees_all:
+        return None
+    what = f"{needs} need the order of arrival, which {model!r} does not keep"
+    return QueryError("SPLIT_NEEDED", f"{what}; use th.Split(cores), or leave model out")
+
+
+def refusal(model: Model, lowered: Lowered, is_ordered: bool = False) -> QueryError | None:
     """Why a model cannot run a query; None if it can."""
+    problem = arrival_problem(model, lowered.physical.counts is not None, is_ordered)
+    if problem is not None:
+        return problem
     if model.needs_keys and not lowered.physical.condition.equalities:
         return QueryError(
             "SUBGROUPS_NEED_EQUALITY",

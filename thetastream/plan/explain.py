@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, IndexSpec, SideSpec
 from thetastream.models.base import Model
+from thetastream.order import Order
 from thetastream.plan.explain_cost import average, cost_lines
 from thetastream.plan.lower import Lowered, lifetimes
 from thetastream.plan.query import Query
@@ -18,6 +19,7 @@ def explain(
     lowered: Lowered,
     model: Model,
     model_reason: str,
+    order: Order | None = None,
     partitions: int = 2,
     statistics: Statistics | None = None,
 ) -> str:
@@ -26,8 +28,8 @@ def explain(
         ("Parsed", _parsed(query)),
         ("Rewritten", _rewritten(query, lowered)),
         ("Shaped", _shaped(lowered)),
-        ("Physical", _physical(lowered, model, model_reason)),
-        ("Cost", cost_lines(query, lowered, model, model_reason, partitions, statistics)),
+        ("Physical", _physical(lowered, model, model_reason, order)),
+        ("Cost", cost_lines(query, lowered, model, model_reason, order, partitions, statistics)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
 
@@ -45,6 +47,11 @@ def _parsed(query: Query) -> Iterator[str]:
     if query.within_us is not None:
         windows = ", ".join(
             f"{alias} {spell(us)}" for alias, us in zip(query.aliases, query.within_us, strict=True)
+        )
+        yield f"within {windows}"
+    if query.counts is not None:
+        windows = ", ".join(
+            f"{alias} {n} tuples" for alias, n in zip(query.aliases, query.counts, strict=True)
         )
         yield f"within {windows}"
 
@@ -81,23 +88,26 @@ def _shaped(lowered: Lowered) -> Iterator[str]:
         yield "nothing the index can use"
 
 
-def _physical(lowered: Lowered, model: Model, model_reason: str) -> Iterator[str]:
+def _physical(lowered: Lowered, model: Model, model_reason: str, order: Order | None) -> Iterator[str]:
     physical = lowered.physical
     yield f"model     {model.describe()}   ({model_reason})"
     for spec, index in zip(physical.condition.sides, physical.indexes, strict=True):
         yield f"index     of stored {spec.alias}: {_index(index)}   ({lowered.shape_reason})"
-    for spec, life in zip(physical.condition.sides, lifetimes(physical.condition.window), strict=True):
-        bound = (
-            "for ever: nothing bounds its partners"
-            if life is None
-            else f"until the watermark is {spell(life)} past"
-        )
+    lives = zip(lifetimes(physical.condition.window), physical.counts or (None, None), strict=True)
+    for spec, (life, count) in zip(physical.condition.sides, lives, strict=True):
+        bound = "for ever: nothing bounds its partners"
+        if life is not None:
+            bound = f"until the watermark is {spell(life)} past"
+        if count is not None:
+            bound = f"until {count} later ones have arrived"
         yield f"state     of {spec.alias}: kept {bound}"
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
     copies = ", ".join(average(stream.sends) for stream in spread(model))
     yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}"
     flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
+    if order is not None:
+        yield f"order     {order}; one task gathers the results of an epoch"
     yield f"output    {'columns' if flat else 'Arrow blocks (nested types), unpacked behind the units'}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from thetastream.models.base import Model
+from thetastream.order import Order
 from thetastream.plan.choose import compare, refusal, units_of
 from thetastream.plan.cost import Estimate, estimate
 from thetastream.plan.lower import Lowered, lifetimes
@@ -27,6 +28,7 @@ def cost_lines(
     lowered: Lowered,
     model: Model,
     reason: str,
+    order: Order | None,
     partitions: int,
     statistics: Statistics | None,
 ) -> Iterator[str]:
@@ -37,15 +39,17 @@ def cost_lines(
     a, b = query.aliases
     for alias, other, mine in zip((a, b), (b, a), spread(model), strict=True):
         yield f"tuple of {alias}: {average(mine.sends)} sends ({_parts(mine, other)})"
-    for alias, life in zip(query.aliases, lifetimes(lowered.physical.condition.window), strict=True):
+    lives = zip(lifetimes(lowered.physical.condition.window), query.counts or (None, None), strict=True)
+    for alias, (life, count) in zip(query.aliases, lives, strict=True):
         span = "all tuples so far" if life is None else f"rate({alias}) x ({spell(life)} + watermark delay)"
-        yield f"state of {alias}: {span}"
+        yield f"state of {alias}: {span if count is None else f'the last {count:,} tuples'}"
     yield f"probe: {_PROBE[work.index]} per unit and subindex, n tuples stored there"
     # 2. In figures.
     yield _origin(query, statistics, known)
     for flow in work.inflows:
         yield _inflow(flow)
-    yield from _table(work, lowered, model, partitions)
+    compared = compare(work, partitions, lambda other: refusal(other, lowered, order is not None) is None)
+    yield from _table(work, compared, model, partitions)
     if not work.is_bounded:
         yield "Full history: state grows for as long as the query runs."
     yield f"choice: {model!r}, {reason.removeprefix('chosen: ')}"
@@ -84,9 +88,8 @@ def _inflow(flow: Inflow) -> str:
 _HEAD = ("model", "state", "busiest unit", "sends a tuple", "exchange", "comparisons a tuple", "cost")
 
 
-def _table(work: Workload, lowered: Lowered, model: Model, partitions: int) -> Iterator[str]:
+def _table(work: Workload, compared: list[Estimate], model: Model, partitions: int) -> Iterator[str]:
     """Every model at its cheapest on the session's partitions, and the one that runs, cheapest first."""
-    compared = compare(work, partitions, lambda other: refusal(other, lowered) is None)
     mine = estimate(model, work, partitions)
     if mine not in compared:
         compared = sorted([*compared, mine], key=lambda found: found.cost)

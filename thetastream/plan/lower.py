@@ -8,7 +8,7 @@ a window alone                -> sorted by time   nothing                  -> sc
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from thetastream.condition import (
@@ -26,6 +26,7 @@ from thetastream.condition import (
 from thetastream.errors import QueryError, raise_problems
 from thetastream.index import REGISTRY
 from thetastream.joiner.chain import joinable_us
+from thetastream.joiner.unit import PASSES
 from thetastream.plan.domains import quoted
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.query import CrossJoinWarning, Query, Resolver, Stream
@@ -69,11 +70,11 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         INDEX_NOT_APPLICABLE, ARCHIVE_PERIOD, UNKNOWN_COLUMN (of a Python predicate).
     """
     # 1. Conjuncts to keys and bounds.
-    rewritten = rewrite(query, resolver)
+    rewritten = rewrite(_untimed(query) if query.counts else query, resolver)
     if not rewritten.ties and not query.predicates:
         warnings.warn(
             f"no conjunct ties {query.aliases[0]} and {query.aliases[1]}: every pair "
-            + ("inside the window" if query.within_us else "of tuples")
+            + ("inside the window" if query.within_us or query.counts else "of tuples")
             + " is a result",
             CrossJoinWarning,
             stacklevel=4,
@@ -99,13 +100,23 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
     # 3. Shape.
     index, reason = choose_index(condition, settings.get("index"))
     physical = PhysicalPlan(
-        sides=(_side_plan(rewritten, Side.LEFT, window), _side_plan(rewritten, Side.RIGHT, window)),
+        sides=(
+            _side_plan(query, rewritten, Side.LEFT, window),
+            _side_plan(query, rewritten, Side.RIGHT, window),
+        ),
         condition=condition,
         indexes=(index, index),
         residual=tuple(rewritten.residual),
         archive_period_us=_archive_period(condition, settings.get("archive_period_us")),
+        counts=query.counts,
     )
     return Lowered(physical, tuple(rewritten.notes), reason)
+
+
+def _untimed(query: Query) -> Query:
+    """The query with event times as columns like any other: a count window does not bound them."""
+    left, right = (replace(stream, event_time=None) for stream in query.streams)
+    return replace(query, streams=(left, right))
 
 
 # Dimensions
@@ -211,18 +222,21 @@ def _side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
     )
 
 
-def _side_plan(rewritten: Rewritten, side: Side, window: Dimension | None) -> SidePlan:
+def _side_plan(query: Query, rewritten: Rewritten, side: Side, window: Dimension | None) -> SidePlan:
     keys = rewritten.keys[side]
     stream = keys.stream
     filters = [*rewritten.filters[side], *keys.not_null]
     if window is not None:
         filters.append(f"({quoted(stream.alias)}.{quoted(stream.event_time or '')}) IS NOT NULL")
-    return SidePlan(
-        alias=stream.alias,
-        filters=tuple(dict.fromkeys(filters)),
-        computed=tuple((column, text) for text, column in keys.computed.items()),
-        carried=stream.carried,
-    )
+    filters = list(dict.fromkeys(filters))
+    computed = [(column, text) for text, column in keys.computed.items()]
+    if query.counts and filters:
+        # A tuple that does not pass is one of the last n all the same: it is numbered, then dropped.
+        passes = " AND ".join(f"({text})" for text in filters)
+        computed = [(column, f"CASE WHEN {passes} THEN {text} END") for column, text in computed]
+        computed.append((PASSES, f"coalesce({passes}, false)"))
+        filters = []
+    return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried)
 
 
 def _predicates(query: Query, resolver: Resolver) -> tuple[PythonPredicate, ...]:

@@ -50,4 +50,6 @@ class PhysicalPlan:
     residual: tuple[str, ...]
     """Conjuncts Catalyst evaluates behind the join."""
     archive_period_us: int | None
-    """Span of event time of one subindex, in microseconds; None for full history."""
+    """Span of event time of one subindex, in microseconds; None for full history and count windows."""
+    counts: tuple[int, int] | None = None
+    """How many tuples of left and right stay joinable, in a count window."""

@@ -54,6 +54,8 @@ class Query:
     predicates: tuple[Predicate, ...] = ()
     within_us: tuple[int, int] | None = None
     """How long left and right tuples stay joinable."""
+    counts: tuple[int, int] | None = None
+    """How many left and right tuples stay joinable, in a count window."""
 
     @property
     def aliases(self) -> tuple[str, str]:

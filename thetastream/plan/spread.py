@@ -71,7 +71,7 @@ def spread(model: Model, has_one_key: bool = False) -> tuple[Spread, Spread]:
 
 def _spread(model: Model, side: Side, hashes: Hashes, numbers: npt.NDArray[np.int64]) -> Spread:
     # Units that see every tuple choose by its number in the stream which of them they keep.
-    keeps = getattr(model, "keeps", None) if getattr(model, "sees_all", False) else None
+    keeps = model.keeps if model.sees_all else None
     counts = np.zeros((3, model.n_units))
     received, stored, probing = counts
     for unit, role, rows in model.route(side, _N, hashes):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from thetastream.condition import Domain
 from thetastream.joiner.chain import SHARED_PERIODS, SHARED_ROWS
-from thetastream.plan.lower import Lowered, lifetimes
+from thetastream.plan.lower import SUBINDEXES_PER_WINDOW, Lowered, lifetimes
 from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
 from thetastream.types import Side
@@ -19,6 +19,8 @@ from thetastream.types import Side
 HOUR_S = 3_600.0
 _DIRECTORY = 16
 """Bytes of an edge and an offset."""
+_NUMBERS = 24
+"""Bytes that count windows add to a stored tuple: its two numbers, one of them a key too."""
 _FIXED = {
     "boolean": 0.125,
     "tinyint": 1,
@@ -108,6 +110,12 @@ def _inflow(side: Side, query: Query, lowered: Lowered, statistics: Statistics) 
     rate = statistics.rate(side, alias)
     sent, stored = _nbytes(side, lowered)
     flow = Inflow(alias, rate, None, statistics.nbytes(side, alias) or stored, sent, 1.0)
+    if lowered.physical.counts is not None:
+        # The last n, those of an epoch that came too late to drop others, and half a subindex.
+        n = lowered.physical.counts[side] * (1 + 0.5 / SUBINDEXES_PER_WINDOW)
+        return replace(
+            flow, span_s=n / max(rate, 1e-9) + statistics.epoch_s, n_segments=SUBINDEXES_PER_WINDOW
+        )
     life_us = lifetimes(lowered.physical.condition.window)[side]
     if life_us is None or lowered.physical.archive_period_us is None:
         return flow
@@ -130,8 +138,11 @@ def _nbytes(side: Side, lowered: Lowered) -> tuple[float, float]:
     computed = sum(_KEY_WIDTH.get(domains.get(column, Domain.INT), 8) for column in spec.computed)
     sent = carried + computed
     kind = lowered.physical.indexes[side].kind
+    numbers = 0 if lowered.physical.counts is None else _NUMBERS
     # At most one entry per tuple: as if every tuple had a key of its own.
-    return sent, sent + 8 * (1 + len(spec.keys)) + (_DIRECTORY if kind in ("hash", "hash_sorted") else 0)
+    return sent, sent + numbers + 8 * (1 + len(spec.keys)) + (
+        _DIRECTORY if kind in ("hash", "hash_sorted") else 0
+    )
 
 
 _KEY_WIDTH = {Domain.DECIMAL: 16, Domain.WIDE_DECIMAL: 16, Domain.TEXT: 20}

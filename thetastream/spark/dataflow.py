@@ -12,17 +12,20 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.aggregate import Fold
-from thetastream.blocks import HASH_COLUMN, concat, gather, nullable, pack, route, unpack
+from thetastream.blocks import HASH_COLUMN, gather, nullable, pack, route, unpack
 from thetastream.condition import Condition
+from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.segment import MemoryStore
-from thetastream.joiner.unit import Inbox, Unit, UnitSpec, places
+from thetastream.joiner.unit import Unit, UnitSpec, UnitState
 from thetastream.models.base import Model
+from thetastream.order import Order
 from thetastream.plan.domains import quoted
 from thetastream.plan.folding import Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan
@@ -37,13 +40,14 @@ from thetastream.spark.emit import (
     unpack_blocks,
 )
 from thetastream.spark.manifest import digest
+from thetastream.spark.ordered import gathered, punctuations
 from thetastream.spark.output import pairs, views
 from thetastream.spark.placement import unit_keys
 from thetastream.spark.processor import JoinProcessor, ProcessorSpec
 from thetastream.spark.worker import settle
-from thetastream.types import Role, Side
+from thetastream.types import Side
 
-_BLOCKS = "unit int, side byte, role byte, block binary"
+_BLOCKS = "unit int, side byte, role byte, origin long, block binary"
 _UNHASHED = ("map<", "variant", "geometry", "geography")
 """Types xxhash64 refuses, wherever in a column they are."""
 Batches = Iterator[pa.RecordBatch]
@@ -55,6 +59,7 @@ def build(
     streams: tuple[DataFrame, DataFrame],
     cache_folder: str | None = None,
     folding: Folding | None = None,
+    order: Order | None = None,
 ) -> DataFrame:
     """The joined DataFrame: one struct column per alias; or the units' views of it.
 
@@ -70,36 +75,36 @@ def build(
         Host-local folder for mapped segments; Spark's local directory when left out.
     folding : Folding, optional
         What units fold their matches into.
+    order : Order, optional
+        How results are ordered; they then have one column more, ``arrival``.
     """
     spark = streams[0].sparkSession
     # Two joins of one query may have equal exchanges. Spark would run one for both, and its watermark,
     # which it follows from node to node of the plan, would end at the place of the other.
     join_id = uuid.uuid4().hex
-    output = pairs(spark, plan) if folding is None else views(streams, plan, folding)
+    output = pairs(spark, plan, order) if folding is None else views(streams, plan, folding)
     blocks = [
         _blocks(plan.sides[side], stream, model.needs_hash, _router(side, model, output.condition, join_id))
         for side, stream in zip(Side, streams, strict=True)
     ]
     zone = spark.conf.get("spark.sql.session.timeZone")
-    unit = UnitSpec(output.condition, plan.indexes, plan.archive_period_us)
+    unit = UnitSpec(output.condition, plan.indexes, plan.archive_period_us, plan.counts, order is not None)
     together = blocks[0].unionByName(blocks[1])
     if any(stream.isStreaming for stream in streams):
         schema = StructType([*output.columns, StructField(COUNTERS, StringType())])
         arrow = to_arrow_schema(schema, timezone=zone)
-        query = fingerprint(plan, model)
+        query = fingerprint(plan, model, order)
         if folding is not None:  # stored columns are computed, so their names do not say what they are
             query["folded"] = repr([folding.computed, folding.measures, folding.pane])
         spec = ProcessorSpec(
             unit,
-            {key: number for number, key in enumerate(unit_keys(model.n_units))},
-            tuple(
-                (model.is_home(unit, Side.LEFT), model.is_home(unit, Side.RIGHT))
-                for unit in range(model.n_units)
-            ),
+            model,
+            slots(model),
             query,
             FlatEmitter(arrow) if output.is_flat else BlockEmitter(arrow),
             cache_folder,
             output.fold,
+            order if order is not None and order.is_punctuated else None,
         )
         out = schema if output.is_flat else StructType([StructField(BLOCK, BinaryType())])
         has_watermark = any(side.time is not None for side in plan.condition.sides)
@@ -110,15 +115,17 @@ def build(
             results = results.mapInArrow(unpack_blocks, schema)
         results = metrics.observe(results, digest(query), join_id)
     else:
-        step = _batch_units(unit, output.fold, to_arrow_schema(output.columns, timezone=zone))
+        step = _batch_units(unit, model, output.fold, order, to_arrow_schema(output.columns, timezone=zone))
         results = together.repartition(F.col("unit")).mapInArrow(step, output.columns)
+    if order is not None:
+        results = gathered(results, output.columns, order)
     joined = results.select(*output.restored)
     for conjunct in output.residual:
         joined = joined.where(F.expr(conjunct))
     return joined
 
 
-def fingerprint(plan: PhysicalPlan, model: Model) -> dict[str, str]:
+def fingerprint(plan: PhysicalPlan, model: Model, order: Order | None = None) -> dict[str, str]:
     """What must stay the same for a checkpoint to be continued."""
     condition = plan.condition
     sides = {
@@ -135,7 +142,8 @@ def fingerprint(plan: PhysicalPlan, model: Model) -> dict[str, str]:
         **{f"stream {alias}": text for alias, text in sides.items()},
         "keys": repr([side.keys for side in condition.sides]),
         "condition": repr((condition.equalities, condition.dimensions)),
-        "window": repr(condition.window),
+        "window": repr(condition.window or plan.counts),
+        "ordered": repr(order is not None),
         "same": repr(condition.same),
         "predicates": repr([predicate.name for predicate in condition.predicates]),
         "residual": repr(plan.residual),
@@ -170,7 +178,9 @@ def _router(side: Side, model: Model, condition: Condition, join_id: str) -> Cal
 
     def to_blocks(batches: Batches, _join_id: str = join_id) -> Batches:
         settle()
-        for batch in gather(batches):
+        # Of the blocks of a stream, in the order of its partitions.
+        origin = _partition() << 32
+        for number, batch in enumerate(gather(batches)):
             packed: dict[int, bytes] = {}
             # A list keeps every block alive, so that id() names it.
             routes = list(route(model, condition, side, nullable(batch)))
@@ -185,26 +195,44 @@ def _router(side: Side, model: Model, condition: Condition, join_id: str) -> Cal
                         pa.array([keys[unit]], pa.int32()),
                         pa.array([int(side)], pa.int8()),
                         pa.array([int(role)], pa.int8()),
+                        pa.array([origin + number], pa.int64()),
                         pa.array([data], pa.binary()),
                     ],
-                    names=["unit", "side", "role", "block"],
+                    names=["unit", "side", "role", "origin", "block"],
                 )
 
     return to_blocks
 
 
-def _batch_units(spec: UnitSpec, fold: Fold | None, schema: pa.Schema) -> Callable[[Batches], Batches]:
+def slots(model: Model) -> dict[int, int]:
+    """Grouping key -> slot of the model."""
+    return {key: slot for slot, key in enumerate(unit_keys(model.n_units))}
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _batch_units(
+    spec: UnitSpec, model: Model, fold: Fold | None, order: Order | None, schema: pa.Schema
+) -> Callable[[Batches], Batches]:
+    by_key = slots(model)
+
     def join(batches: Batches) -> Batches:
-        parts: dict[int, dict[tuple[Side, Role], list[pa.RecordBatch]]] = {}
+        inboxes: dict[int, Inbox] = {}
         for batch in batches:
-            for key, side, role, data in zip(*(column for column in batch.columns), strict=True):
-                block = unpack(data.as_buffer())
-                for at in places(side.as_py(), role.as_py()):
-                    parts.setdefault(key.as_py(), {}).setdefault(at, []).append(block)
-        for inbox in parts.values():
-            unit = Unit(spec, [], MemoryStore())
-            matches = unit.epoch(Inbox({at: concat(blocks) for at, blocks in inbox.items()}), None)
-            for columns in outcome(fold, matches):
+            *columns, blocks = batch.columns
+            headers = [column.to_pylist() for column in columns]
+            for key, side, role, origin, data in zip(*headers, blocks, strict=True):
+                buffer = data.as_buffer()
+                inboxes.setdefault(key, Inbox()).add(side, role, origin, unpack(buffer), buffer.size)
+        for key, inbox in inboxes.items():
+            unit = Unit(spec, model, by_key[key], UnitState(), MemoryStore())
+            for columns in outcome(fold, unit.epoch(inbox, None)):
                 yield result_batch(columns, schema)
+            if order is not None and order.is_punctuated and by_key[key] == 0:
+                numbers = order.punctuations(0, sum(unit.state.arrived))
+                yield result_batch(punctuations(numbers, schema), schema)
 
     return join

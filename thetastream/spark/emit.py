@@ -25,6 +25,8 @@ BLOCK = "block"
 class Emitter(Protocol):
     """Turns columns of results and counters into frames of the operator's output schema."""
 
+    @property
+    def columns(self) -> pa.Schema: ...
     def results(self, columns: Sequence[pa.Array]) -> Any: ...
     def counters(self, unit: int, counters: Counters) -> Any: ...
 
@@ -71,11 +73,20 @@ def _frame(batch: pa.RecordBatch) -> pd.DataFrame:
     return pd.DataFrame(columns, copy=False)
 
 
-class FlatEmitter:
-    """One pandas column per result column; ``schema`` in Arrow, counters last."""
+class _Emitter:
+    """``schema`` in Arrow, counters last."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of results."""
+        return self._schema.remove(len(self._schema) - 1)
+
+
+class FlatEmitter(_Emitter):
+    """One pandas column per result column."""
 
     def results(self, columns: Sequence[pa.Array]) -> pd.DataFrame:
         return _frame(result_batch(columns, self._schema))
@@ -84,11 +95,8 @@ class FlatEmitter:
         return _frame(counters_batch(unit, counters, self._schema))
 
 
-class BlockEmitter:
+class BlockEmitter(_Emitter):
     """One binary column of packed result batches."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
 
     def _packed(self, batch: pa.RecordBatch) -> pd.DataFrame:
         data = pa.array([pack(batch)], type=pa.binary())

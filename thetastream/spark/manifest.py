@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 from thetastream.errors import StateError
 from thetastream.joiner.segment import SegmentMeta
+from thetastream.joiner.unit import UnitState
 
-FORMAT = 1
+FORMAT = 2
 """Version of manifest and segment layout."""
 
 Fingerprint = Mapping[str, str]
@@ -23,19 +24,20 @@ def digest(fingerprint: Fingerprint) -> str:
     return hashlib.sha256(json.dumps(dict(fingerprint), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def encode(fingerprint: Fingerprint, segments: list[SegmentMeta]) -> str:
+def encode(fingerprint: Fingerprint, state: UnitState) -> str:
     """The manifest as text."""
     return json.dumps(
         {
             "format": FORMAT,
             "query": dict(fingerprint),
-            "segments": [meta.as_json() for meta in segments],
+            "arrived": state.arrived,
+            "segments": [meta.as_json() for meta in state.segments],
         }
     )
 
 
-def decode(text: str | None, fingerprint: Fingerprint) -> list[SegmentMeta]:
-    """The live segments; none for a unit without state.
+def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
+    """What the unit remembers; nothing if there is no text.
 
     Raises
     ------
@@ -43,12 +45,13 @@ def decode(text: str | None, fingerprint: Fingerprint) -> list[SegmentMeta]:
         MANIFEST_DAMAGED, STATE_FORMAT or STATE_OF_ANOTHER_QUERY.
     """
     if text is None:
-        return []
+        return UnitState()
     try:
         manifest = json.loads(text)
         version = manifest["format"]
         if version == FORMAT:
             query = dict(manifest["query"])
+            left, right = manifest["arrived"]
             segments = [SegmentMeta.from_json(values) for values in manifest["segments"]]
     except (ValueError, KeyError, TypeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
@@ -65,4 +68,4 @@ def decode(text: str | None, fingerprint: Fingerprint) -> list[SegmentMeta]:
             f"a checkpoint belongs to one query; since it was written this changed: {details}. "
             "Start with a new checkpointLocation, or undo the change",
         )
-    return segments
+    return UnitState(segments, (left, right))

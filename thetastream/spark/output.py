@@ -10,10 +10,12 @@ from pyspark.sql.types import DataType, DecimalType, StructType
 
 from thetastream.aggregate import Fold, Measure
 from thetastream.condition import Condition
+from thetastream.order import Order
 from thetastream.plan.domains import is_floating, quoted
 from thetastream.plan.folding import TIME, Computed, Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.spark.carriers import carrier_of
+from thetastream.spark.ordered import ARRIVAL, LEFT, RIGHT, arrival
 from thetastream.types import Side
 
 
@@ -35,11 +37,20 @@ class Output(NamedTuple):
         return all(carrier is not None and carrier.is_flat for carrier in carriers)
 
 
-def pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
-    """One struct column per alias."""
-    names = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
-    restored = [_struct(side).alias(side.alias) for side in plan.sides]
-    return Output(plan.condition, None, _schema(spark, names), restored, plan.residual)
+def pairs(spark: SparkSession, plan: PhysicalPlan, order: Order | None) -> Output:
+    """One struct column per alias, and ``arrival`` if they are ordered."""
+    fields = [[f"{c.block_column} {c.block_type}" for c in side.carried] for side in plan.sides]
+    structs, residual = [_struct(side) for side in plan.sides], plan.residual
+    if order is not None:
+        for own, column in zip(fields, (LEFT, RIGHT), strict=True):
+            own.append(f"{column} bigint")
+        # A punctuation has no tuples, and no condition takes it away.
+        structs = [F.when(F.col(RIGHT).isNotNull(), struct) for struct in structs]
+        residual = tuple(f"{ARRIVAL}.alias IS NULL OR ({text})" for text in residual)
+    restored = [struct.alias(side.alias) for struct, side in zip(structs, plan.sides, strict=True)]
+    if order is not None:
+        restored.append(arrival(plan))
+    return Output(plan.condition, None, _schema(spark, [*fields[0], *fields[1]]), restored, residual)
 
 
 def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) -> Output:

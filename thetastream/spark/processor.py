@@ -9,19 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from thetastream.aggregate import Fold
-from thetastream.blocks import concat, unpack
-from thetastream.joiner.box import Plan
-from thetastream.joiner.unit import Inbox, Unit, UnitSpec, places
+from thetastream.blocks import unpack
+from thetastream.joiner.inbox import Inbox
+from thetastream.joiner.unit import Unit, UnitSpec
+from thetastream.models.base import Model
+from thetastream.order import Order
 from thetastream.spark.emit import Emitter, outcome
 from thetastream.spark.manifest import Fingerprint, decode, encode
+from thetastream.spark.ordered import punctuations
 from thetastream.spark.segments import DurableStore, cache_root, sweep
 from thetastream.spark.worker import settle
-from thetastream.types import Role, Side
+from thetastream.types import Side
 
 _MANIFEST = StructType([StructField("manifest", StringType())])
 _PART_KEY = StructType([StructField("id", StringType()), StructField("part", IntegerType())])
@@ -33,14 +35,15 @@ class ProcessorSpec:
     """What travels to the workers."""
 
     unit: UnitSpec
-    units: dict[int, int] = field(hash=False)
-    """Grouping key -> unit."""
-    homes: tuple[tuple[bool, bool], ...]
-    """By unit: ``Model.is_home`` of left and right tuples."""
+    model: Model
+    slots: dict[int, int] = field(hash=False)
+    """Grouping key -> slot of the model."""
     fingerprint: Fingerprint = field(hash=False)
     emitter: Emitter
     cache_folder: str | None
     fold: Fold | None = None
+    punctuated: Order | None = None
+    """The order whose punctuations are rows of the output."""
 
 
 class JoinProcessor(StatefulProcessor):
@@ -60,35 +63,36 @@ class JoinProcessor(StatefulProcessor):
         spec = self._spec
         # 1. State as committed by the epoch before.
         value = self._manifest.get() if self._manifest.exists() else None
-        segments = decode(None if value is None else value[0], spec.fingerprint)
-        plans = {side: Plan(spec.unit.condition, side, spec.unit.indexes[side]) for side in Side}
+        state = decode(None if value is None else value[0], spec.fingerprint)
         root = cache_root(spec.cache_folder)
         sweep(root)
-        store = DurableStore(self._parts, plans, root)
-        number = spec.units[int(key[0])]
-        unit = Unit(spec.unit, segments, store, spec.homes[number])
+        store = DurableStore(self._parts, {side: spec.unit.plan(side) for side in Side}, root)
+        slot = spec.slots[int(key[0])]
+        unit = Unit(spec.unit, spec.model, slot, state, store)
         # 2. The epoch.
         matches = unit.epoch(read_inbox(rows), watermark_us(timerValues))
         for columns in outcome(spec.fold, matches):
             unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
             yield spec.emitter.results(columns)
+        if spec.punctuated is not None and slot == 0:
+            numbers = spec.punctuated.punctuations(sum(state.arrived), sum(unit.state.arrived))
+            yield spec.emitter.results(punctuations(numbers, spec.emitter.columns))
         # 3. State for the next one.
-        self._manifest.update((encode(spec.fingerprint, unit.segments),))
-        yield spec.emitter.counters(number, unit.counters)
+        self._manifest.update((encode(spec.fingerprint, unit.state),))
+        yield spec.emitter.counters(slot, unit.counters)
 
     def close(self) -> None:
         pass
 
 
 def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:
-    """This epoch's blocks by side and role."""
-    parts: dict[tuple[Side, Role], list[pa.RecordBatch]] = {}
+    """This epoch's blocks."""
+    inbox = Inbox()
     for frame in frames:
-        for side, role, data in zip(frame["side"], frame["role"], frame["block"], strict=True):
-            block = unpack(data)
-            for at in places(side, role):
-                parts.setdefault(at, []).append(block)
-    return Inbox({at: concat(batches) for at, batches in parts.items()})
+        headers = (frame[name] for name in ("side", "role", "origin", "block"))
+        for side, role, origin, data in zip(*headers, strict=True):
+            inbox.add(side, role, origin, unpack(data), len(data))
+    return inbox
 
 
 def watermark_us(timers: Any) -> int | None:

@@ -4,7 +4,8 @@
                 [WHERE condition] [WITHIN window] [GROUP BY keys] [HAVING condition]
     sources   = source { "," source | [INNER | CROSS] JOIN source [ON condition] }
     source    = name [[AS] alias] | "(" SELECT items FROM name [[AS] alias] [WHERE condition] ")" [AS] alias
-    window    = interval | number ROWS | alias interval { "," alias interval }
+    window    = span | alias span { "," alias span }
+    span      = interval | number ROWS
 
 The dialect is Spark SQL plus the words ONLINE and WITHIN. It is read over sqlglot's tokens, not its
 syntax tree: a tree would have to be written as SQL again, and Catalyst must get what the user wrote.

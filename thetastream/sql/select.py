@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from thetastream.binary import JoinPlan
 from thetastream.cascade import TIME, CascadePlan, result_time
+from thetastream.frontend.window import is_counted
 from thetastream.plan.domains import quoted
 from thetastream.predicate import Phrase, pointed
 from thetastream.spark.catalyst import braced, unlogged
@@ -36,11 +37,11 @@ def selected(
     if statement.is_distinct and not is_bounded:
         query = query.replace("SELECT", "SELECT DISTINCT", 1)
     elif is_bounded:
-        if DISTINCT_TIME not in rows.columns or statement.within is None:
+        if DISTINCT_TIME not in rows.columns or statement.within is None or is_counted(statement.within):
             raise pointed(
                 statement.text,
                 statement.items.tokens[0].start,
-                "DISTINCT over streams needs WITHIN: without a window it would remember every row for ever",
+                "DISTINCT over streams needs WITHIN a time: otherwise it would remember every row for ever",
                 "UNBOUNDED_DISTINCT",
             )
         query = query.replace("SELECT ", f"SELECT {DISTINCT_TIME}, ", 1)
@@ -74,8 +75,8 @@ def _with_names(
     for alias, frame in frames.items():
         for name in frame.columns:
             owners.setdefault(name.casefold(), []).append((alias, name))
-    taken = {alias.casefold() for alias in frames}
-    columns = [F.col(quoted(alias)) for alias in frames]
+    taken = {name.casefold() for name in pairs.columns}
+    columns = [F.col(quoted(name)) for name in pairs.columns]
     has_time = len(planned.event_times) == len(frames)
     if has_time:
         taken.add(TIME)

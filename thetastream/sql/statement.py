@@ -6,7 +6,7 @@ SELECT ONLINE items FROM sources WHERE condition WITHIN window GROUP BY keys HAV
 from dataclasses import dataclass
 
 from thetastream.predicate import Phrase
-from thetastream.windows import Duration, Rows
+from thetastream.sql.window import Window
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Statement:
     sources: tuple[Source, ...]
     conditions: tuple[Phrase, ...]
     """ON of every join, then WHERE: a conjunction."""
-    within: Duration | dict[str, Duration] | Rows | None = None
+    within: Window | dict[str, Window] | None = None
     group_by: Phrase | None = None
     having: Phrase | None = None
     is_distinct: bool = False

@@ -1,13 +1,17 @@
-"""WITHIN: one interval, one per alias, or a number of rows."""
+"""WITHIN: an interval or a number of rows, one for all streams or one per alias."""
+
+from typing import TypeAlias
 
 from thetastream.predicate import Phrase, pointed
 from thetastream.windows import Duration, Rows
 
+Window: TypeAlias = Duration | Rows
 
-def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Duration | dict[str, Duration] | Rows:
+
+def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Window | dict[str, Window]:
     """The window of a WITHIN clause; ``aliases`` maps folded aliases to aliases."""
     parts = phrase.at_commas()
-    spans: dict[str, Duration] = {}
+    spans: dict[str, Window] = {}
     for part in parts:
         if not part:
             raise pointed(text, phrase.tokens[0].start, "an interval is missing between commas")
@@ -23,23 +27,21 @@ def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Duration 
         span = part.slice(1) if is_named else part
         if not span:
             raise pointed(text, first.start, f"an interval must follow {first.text!r}")
-        if span.tokens[-1].keyword == "ROWS":
-            return _rows(text, phrase, span)
         if not is_named and len(parts) > 1:
             raise pointed(text, first.start, "several windows need the name of a stream each")
         if is_named and aliases[first.name.casefold()] in spans:
             raise pointed(text, first.start, f"{first.text!r} has two windows")
-        duration = _interval(span)
+        window = _rows(text, span) if span.tokens[-1].keyword == "ROWS" else _interval(span)
         if not is_named:
-            return duration
-        spans[aliases[first.name.casefold()]] = duration
+            return window
+        spans[aliases[first.name.casefold()]] = window
     return spans
 
 
-def _rows(text: str, phrase: Phrase, span: Phrase) -> Rows:
+def _rows(text: str, span: Phrase) -> Rows:
     count = span.tokens[0]
-    if len(span.tokens) != 2 or not count.text.isdecimal() or span.tokens != phrase.tokens:
-        raise pointed(text, phrase.tokens[0].start, "a count window is a number and ROWS, as in 1000 ROWS")
+    if len(span.tokens) != 2 or not count.text.isdecimal() or not int(count.text):
+        raise pointed(text, count.start, "a count window is a number from 1 on and ROWS, as in 1000 ROWS")
     return Rows(int(count.text))
 
 

@@ -5,9 +5,9 @@ follows Spark SQL (NULL never joins, NaN = NaN and NaN is largest).
 """
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from thetastream.condition import Bound, Condition, Dimension
 from thetastream.types import Side
@@ -72,3 +72,38 @@ def join(condition: Condition, left: Iterable[Row], right: Iterable[Row]) -> Cou
 def timely(rows: Iterable[Row], watermark_us: int | None, time: str) -> list[Row]:
     """The rows of one epoch that are not late: event time after the epoch's watermark."""
     return [row for row in rows if watermark_us is None or row[time] is None or row[time] > watermark_us]
+
+
+class Meeting(NamedTuple):
+    """A pair of a sequential replay, by the ids of its rows and their places in the order of arrival."""
+
+    left: Any
+    right: Any
+    arrival: int
+    stored: int
+
+
+def replay(
+    matches: Callable[[Row, Row], bool],
+    epochs: Iterable[Sequence[Sequence[Row]]],
+    counts: tuple[int | None, int | None],
+    time: str | None,
+) -> Iterator[Meeting]:
+    """The pairs one after the other, as each arriving row meets the last ``counts`` rows of the other stream.
+
+    ``epochs`` are rows of left and of right, ``matches`` is asked of a left and a right one. Inside an epoch rows come by their time stamps, of equal ones left before right, then as listed; a NULL
+    time stamp comes last. A count of None keeps every row.
+    """
+    arrival = 0
+    kept: tuple[deque[tuple[int, Row]], ...] = (deque(maxlen=counts[0]), deque(maxlen=counts[1]))
+    for streams in epochs:
+        rows = [(side, row) for side in Side for row in streams[side]]
+        if time is not None:
+            rows.sort(key=lambda entry: (entry[1][time] is None, entry[1][time] or 0, entry[0]))
+        for side, row in rows:
+            for stored, other in kept[side.other]:
+                left, right = (row, other) if side is Side.LEFT else (other, row)
+                if matches(left, right):
+                    yield Meeting(left["id"], right["id"], arrival, stored)
+            kept[side].append((arrival, row))
+            arrival += 1

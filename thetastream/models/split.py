@@ -1,0 +1,69 @@
+"""SplitJoin (Najafi, Sadoghi and Jacobsen, USENIX ATC 2016).
+
+Every tuple goes to all cores. Each core looks for its partners among the tuples that it stores (the
+processing step), and one core stores it (the storing step): the core that the tuple's number in its stream
+names, round robin, which every core works out alone. No tuple is stored twice, none is handed on, and as
+every core sees the whole order of arrival, windows may count tuples and results may be ordered.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from thetastream.errors import QueryError
+from thetastream.keys import Int64s
+from thetastream.models.base import Hashes, Model, Route, positive_pair
+from thetastream.types import Role, Side
+
+
+@dataclass(frozen=True)
+class Split(Model):
+    """k cores, each with a k-th of both windows; any condition, count windows, ordered output.
+
+    Parameters
+    ----------
+    cores : int
+        Join cores: units that get every tuple.
+
+    Raises
+    ------
+    QueryError
+        BAD_UNITS if the count is not a positive integer.
+
+    Examples
+    --------
+    >>> Split(cores=4).n_units
+    4
+    """
+
+    cores: int = 1
+    name: ClassVar[str] = "split"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.cores, tuple | list) or positive_pair(self.cores) is None:
+            raise QueryError("BAD_UNITS", f"cores must be a positive integer, not {self.cores!r}")
+
+    @property
+    def n_units(self) -> int:
+        return self.cores
+
+    @property
+    def sees_all(self) -> bool:
+        return True
+
+    def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
+        for core in range(self.cores):
+            yield Route(core, Role.BOTH, None)
+
+    def is_home(self, unit: int, side: Side) -> bool:
+        return unit == 0
+
+    def keeps(self, unit: int, sequence: Int64s) -> npt.NDArray[np.bool_]:
+        mine: npt.NDArray[np.bool_] = sequence % self.cores == unit
+        return mine
+
+    def describe(self) -> str:
+        return f"split: {self.cores} core(s) get every tuple, one of them stores it, round robin"

@@ -1,0 +1,74 @@
+"""Relaxed adjustable punctuation, RAP (SplitJoin, ATC 2016, section 5).
+
+After every ``interval`` arrivals stands a punctuation: no result of an earlier arrival follows. Between two
+punctuations results come in any order, so an interval of 1 is strict outer order, a longer one is less order.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from thetastream.errors import QueryError
+from thetastream.keys import Int64s
+
+Asked: TypeAlias = str | int | None
+"""``None``, ``"outer"``, ``"strict"``, or the punctuation interval."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """How results are ordered."""
+
+    interval: int = 1
+    """Arrivals from one punctuation to the next."""
+    is_strict: bool = False
+    """Whether results of one arriving tuple are ordered by the age of the stored ones."""
+    is_punctuated: bool = False
+    """Whether punctuations are rows of the output."""
+
+    def punctuations(self, first: int, end: int) -> Int64s:
+        """The last arrivals of intervals that end in [first, end).
+
+        >>> Order(interval=10).punctuations(5, 40).tolist()
+        [9, 19, 29, 39]
+        """
+        return np.arange(first // self.interval + 1, end // self.interval + 1) * self.interval - 1
+
+    def __str__(self) -> str:
+        if self.is_strict:
+            return "by arrival, then by age of the stored tuple"
+        if self.interval == 1:
+            return "by arrival"
+        return f"by arrival, any order inside {self.interval} arrivals"
+
+
+def read_order(asked: Asked, punctuations: object) -> Order | None:
+    """The settings ``order`` and ``punctuations``, checked.
+
+    Raises
+    ------
+    QueryError
+        BAD_ORDER.
+
+    Examples
+    --------
+    >>> read_order("outer", False)
+    Order(interval=1, is_strict=False, is_punctuated=False)
+    """
+    is_punctuated = str(punctuations).lower() == "true"
+    if not is_punctuated and str(punctuations).lower() not in ("false", "none"):
+        raise QueryError("BAD_ORDER", f"punctuations must be true or false, not {punctuations!r}")
+    if asked is None:
+        if is_punctuated:
+            raise QueryError("BAD_ORDER", 'punctuations stand in an order; add order="outer" or an interval')
+        return None
+    if asked in ("outer", "strict"):
+        return Order(is_strict=asked == "strict", is_punctuated=is_punctuated)
+    interval = int(asked) if isinstance(asked, str) and asked.isdecimal() else asked
+    if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+        raise QueryError(
+            "BAD_ORDER",
+            f'order must be "outer", "strict" or a punctuation interval of 1 or more arrivals, not {asked!r}',
+        )
+    return Order(interval, is_punctuated=is_punctuated)
