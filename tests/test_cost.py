@@ -251,6 +251,7 @@ CHOICES = {
     "an equality: subgroups": (work(index="hash", has_keys=True), 8, Biclique(4, subgroups=2)),
     "an equality, even keys": (work(index="hash", has_keys=True, skew=0.01), 8, Biclique(4, subgroups=4)),
     "an equality, one key": (work(index="hash", has_keys=True, skew=0.5), 8, usual(8)),
+    "an equality, many results": (work(index="hash", has_keys=True, candidates=1000), 8, usual(8)),
     "a band": (work(), 8, usual(8)),
     "a band, many partitions, a long window": (work(spans=(3600, 3600)), 32, usual(32)),
     "a nested loop on three": (work(index="scan"), 3, Split(3)),
