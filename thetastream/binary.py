@@ -13,6 +13,7 @@ from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import is_counted, read_counts, read_window
+from thetastream.joiner.placing import placing
 from thetastream.models.base import Model
 from thetastream.models.biclique import Biclique
 from thetastream.models.split import Split
@@ -116,11 +117,7 @@ def plan_binary(
     spans = None if within_us is None else (within_us[0], within_us[1])
     query = Query((inputs[0], inputs[1]), tuple(texts), tuple(phrases), tuple(predicates), spans, counts)
     lowered = lower(query, catalyst, {**settings, "archive_period_us": archive_period_us})
-    if model.needs_keys and not lowered.physical.condition.equalities:
-        raise QueryError(
-            "SUBGROUPS_NEED_EQUALITY",
-            f"{model!r} routes by the keys of an equality, and the condition has none; leave subgroups out",
-        )
+    placing(model, lowered.physical.condition)  # or it is refused
     return JoinPlan(query, lowered, model, model_reason, (left, right), settings["cache_folder"], order)
 
 

@@ -20,9 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.condition import Condition, Dimension, Domain, IndexSpec
+from thetastream.errors import QueryError
 from thetastream.joiner.box import Plan, box, key_rows, row_column
 from thetastream.keys import Int64s, decode_floats, encode, fold, scramble
-from thetastream.models.base import Places
+from thetastream.models.base import Model, Places
 from thetastream.types import Side
 
 CELL_BANDS = 8
@@ -34,6 +35,7 @@ class Placing(Protocol):
     """Places of the tuples of a block; picklable."""
 
     def places(self, side: Side, batch: pa.RecordBatch) -> Places: ...
+    def __str__(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class ByHash:
         columns = [encode(batch.column(key.column), key.domain, key.offset) for key in chosen]
         hashes = scramble(fold(columns))
         return Places(hashes, hashes, hashes)
+
+    def __str__(self) -> str:
+        return f"hash of {', '.join(equality.text for equality in self.condition.equalities)}"
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,9 @@ class ByRange:
         own = np.ascontiguousarray(rows[:, self._column(side)])
         return Places(*(self._cells(keys) for keys in (own, reach.low, reach.high)))
 
+    def __str__(self) -> str:
+        return f"range of {self.band.text}, in cells of {CELL_BANDS} bands"
+
     def _column(self, side: Side) -> int:
         bound = self.band.low
         assert bound is not None  # a band has both ends, on one key
@@ -86,7 +94,8 @@ class ByRange:
         with np.errstate(invalid="ignore", over="ignore"):
             cells = np.floor(decode_floats(keys) / self.width)
         # NaN is the largest value; whatever is beyond the integers shares the last cells.
-        return np.clip(np.nan_to_num(cells, nan=np.inf), -_LARGEST, _LARGEST).astype(np.int64)
+        inside = np.clip(np.nan_to_num(cells, nan=np.inf), -_LARGEST, _LARGEST)
+        return np.asarray(inside, dtype=np.int64)
 
 
 def span(band: Dimension) -> int | float:
@@ -107,3 +116,27 @@ def band_to_route_by(condition: Condition) -> int | None:
         if span(dimension) and domain is not Domain.TEXT:
             return position
     return None
+
+
+def placing(model: Model, condition: Condition) -> Placing | None:
+    """How a model's subgroups are named, under this condition; None if it does not ask.
+
+    Raises
+    ------
+    QueryError
+        NOT_ROUTABLE if the condition has nothing of that kind.
+    """
+    if not model.needs_places:
+        return None
+    by_hash, band = ByHash(condition) if condition.equalities else None, band_to_route_by(condition)
+    by_range = None if band is None else ByRange(condition, band)
+    found = {"hash": by_hash, "range": by_range, "auto": by_hash or by_range}[model.routing]
+    if found is None:
+        needs = {"hash": "an equality", "range": "a band between two constants"}
+        needs["auto"] = " or ".join(needs.values())
+        raise QueryError(
+            "NOT_ROUTABLE",
+            f"{model!r} routes by what the condition compares, and needs {needs[model.routing]}; "
+            "the condition has none, so leave subgroups out",
+        )
+    return found

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, IndexSpec, SideSpec
-from thetastream.models.base import Hashes, Model
+from thetastream.joiner.placing import placing
+from thetastream.models.base import Hashes, Model, Places
 from thetastream.order import Order
 from thetastream.plan.lower import Lowered, lifetimes
 from thetastream.plan.query import Query
@@ -85,6 +86,9 @@ def _shaped(lowered: Lowered) -> Iterator[str]:
 def _physical(lowered: Lowered, model: Model, model_reason: str, order: Order | None) -> Iterator[str]:
     physical = lowered.physical
     yield f"model     {model.describe()}   ({model_reason})"
+    found = placing(model, physical.condition)
+    if found is not None:
+        yield f"routing   by {found}"
     for spec, index in zip(physical.condition.sides, physical.indexes, strict=True):
         yield f"index     of stored {spec.alias}: {_index(index)}   ({lowered.shape_reason})"
     lives = zip(lifetimes(physical.condition.window), physical.counts or (None, None), strict=True)
@@ -141,7 +145,7 @@ def _sends(model: Model) -> tuple[Sends, Sends]:
     zero = np.zeros(1, dtype=np.int64)
     counts = []
     for side in Side:
-        roles = [route.role for route in model.route(side, 1, Hashes(zero, zero))]
+        roles = [route.role for route in model.route(side, 1, Hashes(zero, Places(zero, zero, zero)))]
         parts = [part for role in roles for part in role.parts]
         counts.append(Sends(len(roles), parts.count(Role.STORE), parts.count(Role.PROBE)))
     return counts[0], counts[1]
