@@ -25,6 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_speculative_attempts(cluster: StandaloneCluster, folder: Path) -> None:
     """Two attempts of one task side by side, on two hosts; the first to finish is the one that counts."""
     (folder / "events").mkdir()

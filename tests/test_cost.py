@@ -22,6 +22,7 @@ from thetastream.condition import (
     SideSpec,
 )
 from thetastream.errors import QueryError
+from thetastream.joiner.placing import CELL_BANDS
 from thetastream.joiner.unit import UnitSpec
 from thetastream.local.runner import LocalJoin
 from thetastream.models import REGISTRY, Biclique, Matrix, Split
@@ -46,7 +47,7 @@ def work(
     rates=(1000, 1000),
     spans=(640, 640),
     index="sorted",
-    has_keys=False,
+    content=None,
     candidates=None,
     skew=None,
     nbytes=60,
@@ -56,8 +57,8 @@ def work(
         Inflow(alias, rate, span, nbytes, 40, 10)
         for alias, rate, span in zip("ab", rates, spans, strict=True)
     )
-    heaviest = 0.0 if not has_keys else 0.15 if skew is None else skew
-    return Workload((left, right), index, candidates, heaviest, has_keys, skew is not None)
+    heaviest = 0.0 if content is None else 0.15 if skew is None else skew
+    return Workload((left, right), index, candidates, heaviest, content, skew is not None)
 
 
 # Closed forms
@@ -71,7 +72,7 @@ def bicliques():
 
 @pytest.mark.parametrize(("units", "groups"), [*bicliques(), ((4, 2), (1, 1)), ((6, 4), (6, 4))], ids=str)
 def test_a_biclique_routes_as_its_closed_forms_say(units, groups):
-    model, inflows = Biclique(units, groups), work((700, 200), (60, 30), has_keys=True, skew=0.0)
+    model, inflows = Biclique(units, groups), work((700, 200), (60, 30), content="hash", skew=0.0)
     found = estimate(model, inflows, sum(units))
     r, s = 700 * 60, 200 * 30
     assert [stream.copies for stream in spread(model)] == pytest.approx([1, 1])
@@ -127,11 +128,21 @@ def test_latencies_follow_cores():
     assert cost.visiting_latency_chain(64, 1.0) == 64
 
 
+def test_ranges_reach_into_a_second_cell():
+    left, right = spread(Biclique((4, 8), subgroups=4), is_ranged=True)
+    assert left.sends == pytest.approx(1 + (1 + 1 / CELL_BANDS) * 8 / 4, rel=0.01)
+    assert right.sends == pytest.approx(1 + (1 + 1 / CELL_BANDS) * 4 / 4, rel=0.01)
+    ranged = estimate(Biclique(4, subgroups=4), work(content="range", skew=0.0), 8)
+    hashed = estimate(Biclique(4, subgroups=4), work(content="hash", skew=0.0), 8)
+    assert ranged.sends > hashed.sends
+    assert ranged.memory_bytes == hashed.memory_bytes
+
+
 def test_one_key_for_all_tuples_is_one_subgroup():
     left, _ = spread(Biclique(4, subgroups=2), has_one_key=True)
     assert left.stored[:4] == pytest.approx([0.5, 0, 0.5, 0], rel=0.01)
-    found = estimate(Biclique(4, subgroups=2), work(has_keys=True, skew=0.2), 8)
-    even = estimate(Biclique(4), work(has_keys=True, skew=0.2), 8)
+    found = estimate(Biclique(4, subgroups=2), work(content="hash", skew=0.2), 8)
+    even = estimate(Biclique(4), work(content="hash", skew=0.2), 8)
     assert found.mlv_bytes / even.mlv_bytes == pytest.approx(1 + 0.2, rel=0.01)
 
 
@@ -140,7 +151,7 @@ def test_subgroups_keep_zipf_keys_even(keys):
     weights = np.arange(1, keys + 1) ** -1.1
     weights /= weights.sum()
     for units in (4, 8, 16):
-        d = subgroups(units, work(has_keys=True))
+        d = subgroups(units, work(content="hash"))
         most = [np.bincount(CHANCE.integers(0, d, keys), weights).max() * d for _ in range(50)]
         assert d > 1
         assert np.mean(most) <= MOST_UNEVEN
@@ -246,13 +257,14 @@ CHOICES = {
     "two cores": (work(), 2, usual(2)),
     "one partition": (work(), 1, usual(1)),
     "nothing indexable, two cores": (work(index="scan"), 2, usual(2)),
-    "an equality, two cores": (work(index="hash", has_keys=True), 2, usual(2)),
-    "an equality: no key waits for one unit": (work(index="hash", has_keys=True), 4, usual(4)),
-    "an equality: subgroups": (work(index="hash", has_keys=True), 8, Biclique(4, subgroups=2)),
-    "an equality, even keys": (work(index="hash", has_keys=True, skew=0.01), 8, Biclique(4, subgroups=4)),
-    "an equality, one key": (work(index="hash", has_keys=True, skew=0.5), 8, usual(8)),
-    "an equality, many results": (work(index="hash", has_keys=True, candidates=1000), 8, usual(8)),
-    "a band": (work(), 8, usual(8)),
+    "an equality, two cores": (work(index="hash", content="hash"), 2, usual(2)),
+    "an equality: no key waits for one unit": (work(index="hash", content="hash"), 4, usual(4)),
+    "an equality: subgroups": (work(index="hash", content="hash"), 8, Biclique(4, subgroups=2)),
+    "an equality, even keys": (work(index="hash", content="hash", skew=0.01), 8, Biclique(4, subgroups=4)),
+    "an equality, one key": (work(index="hash", content="hash", skew=0.5), 8, usual(8)),
+    "an equality, many results": (work(index="hash", content="hash", candidates=1000), 8, usual(8)),
+    "a band": (work(content="range"), 8, usual(8)),
+    "a band whose keys are spread": (work(content="range", skew=0.01), 8, Biclique(4, subgroups=4)),
     "a band, many partitions, a long window": (work(spans=(3600, 3600)), 32, usual(32)),
     "a nested loop on three": (work(index="scan"), 3, Split(3)),
     "a small stream to all": (work(rates=(20_000, 1000)), 8, Matrix(8, 1)),
@@ -278,7 +290,7 @@ def test_only_models_that_can_run_are_compared():
     model, reason = choose(work(), 4, lambda model: model.name == "matrix")
     assert model == Matrix(2, 2)
     assert "can run" in reason
-    assert not any(model.needs_keys for model in candidates("biclique", 8, work()))
+    assert not any(model.needs_places for model in candidates("biclique", 8, work()))
 
 
 def test_the_usual_model_is_what_it_was():

@@ -21,8 +21,10 @@ from thetastream.condition import (
     Key,
     SideSpec,
 )
+from thetastream.errors import QueryError
 from thetastream.joiner import chain
 from thetastream.joiner.arrival import ARRIVAL
+from thetastream.joiner.placing import placing
 from thetastream.joiner.unit import UnitSpec
 from thetastream.local import LocalJoin
 from thetastream.models import Biclique, Matrix, Split
@@ -34,17 +36,21 @@ from thetastream.types import Side
 UNITS = st.integers(1, 3)
 MODELS = st.one_of(
     st.builds(Biclique, st.tuples(UNITS, UNITS)),
-    st.tuples(UNITS, UNITS, UNITS, UNITS).map(
-        lambda n: Biclique((n[0] + n[1] - 1, n[2] + n[3] - 1), (n[0], n[2]))
+    st.tuples(UNITS, UNITS, UNITS, UNITS, st.sampled_from(["auto", "hash", "range"])).map(
+        lambda n: Biclique(
+            (n[0] + n[1] - 1, n[2] + n[3] - 1), (n[0], n[2]), n[4] if n[0] + n[2] > 2 else "auto"
+        )
     ),
     st.builds(Matrix, UNITS, UNITS),
     st.builds(Split, UNITS),
 )
-"""ContRand needs an equality: without one, its units are used with random routing."""
+"""Routing by content needs an equality or a band: without, its units are used with random routing."""
 
 
 def run(case: Case, model: Model) -> tuple[Counter, int]:
-    if model.needs_keys and not case.condition.equalities:
+    try:
+        placing(model, case.condition)
+    except QueryError:
         model = Biclique(model.units)
     join = LocalJoin(UnitSpec(case.condition, case.indexes, case.archive_period_us), model)
     found: Counter = Counter()

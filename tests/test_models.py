@@ -7,14 +7,14 @@ import pytest
 
 import thetastream as th
 from thetastream.errors import QueryError
-from thetastream.models import Biclique, Hashes, Matrix
+from thetastream.models import Biclique, Hashes, Matrix, Places, Split
 from thetastream.testing.streams import outcome, replay
 from thetastream.types import Role, Side
 
 N = 4000
 CHANCE = np.random.default_rng(1)
 KEYS = CHANCE.integers(0, 2**62, N)
-HASHES = {side: Hashes(CHANCE.integers(0, 2**62, N), KEYS) for side in Side}
+HASHES = {side: Hashes(CHANCE.integers(0, 2**62, N), Places(KEYS, KEYS, KEYS)) for side in Side}
 """Equal keys, different tuples."""
 MODELS = [
     Biclique(1),
@@ -44,7 +44,7 @@ def test_every_pair_that_may_join_meets_where_one_is_stored_and_the_other_probes
     rows = range(0, N, 97)
     for r in rows:
         # With routing by keys only equal keys may join: the row and itself have them.
-        for s in [r] if model.needs_keys else rows:
+        for s in [r] if model.needs_places else rows:
             if isinstance(model, Matrix):
                 assert len(stored[Side.LEFT][r] & stored[Side.RIGHT][s]) == 1
                 assert stored[Side.LEFT][r] == probed[Side.LEFT][r]
@@ -72,6 +72,11 @@ def test_units_are_filled_evenly(model):
         (lambda: Biclique(0), "BAD_UNITS"),
         (lambda: Biclique(2, subgroups=3), "BAD_SUBGROUPS"),
         (lambda: Biclique((3, 2), subgroups=(3, 0)), "BAD_SUBGROUPS"),
+        (lambda: Biclique(2, subgroups=2, routing="random"), "BAD_ROUTING"),
+        (lambda: Biclique(2, routing="range"), "BAD_ROUTING"),
+        (lambda: Biclique(2, routing="list"), "BAD_ROUTING"),
+        (lambda: Split(0), "BAD_UNITS"),
+        (lambda: Split((1, 2)), "BAD_UNITS"),
         (lambda: Matrix(2, 0), "BAD_UNITS"),
         (lambda: Matrix(True, 1), "BAD_UNITS"),
     ],
@@ -82,9 +87,9 @@ def test_bad_counts_are_refused_by_name(build, condition):
     assert refused.value.condition == condition
 
 
-def test_subgroups_need_an_equality(spark):
+def test_subgroups_need_an_equality_or_a_band(spark):
     frame = spark.range(3)
-    with pytest.raises(QueryError, match="SUBGROUPS_NEED_EQUALITY"):
+    with pytest.raises(QueryError, match="NOT_ROUTABLE"):
         th.plan({"a": frame, "b": frame}, on="a.id < b.id", model=Biclique(2, subgroups=2))
 
 

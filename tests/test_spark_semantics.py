@@ -570,6 +570,7 @@ def test_index_shapes_agree_on_streams(spark: SparkSession, tmp_path: Path) -> N
     stream_truth(spark, joins, tmp_path)
 
 
+@pytest.mark.slow
 def test_days_of_23_hours(spark: SparkSession, tmp_path: Path) -> None:
     """Day-long bounds on event time where the clock changes."""
     with configured(spark, {"spark.sql.session.timeZone": ZONE}):

@@ -111,7 +111,9 @@ class Crash(Exception):
 
 
 @pytest.mark.parametrize(
-    ("order", "within"), [("strict", th.Rows(30)), (10, "20 seconds")], ids=["rows", "time"]
+    ("order", "within"),
+    [("strict", th.Rows(30)), pytest.param(10, "20 seconds", marks=pytest.mark.slow)],
+    ids=["rows", "time"],
 )
 def test_order_is_kept_over_crashes_and_restarts(spark, tmp_path, order, within):
     rng = random.Random(4)

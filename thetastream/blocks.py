@@ -4,13 +4,11 @@ Block columns: the payload ``c0, c1, ...``, the computed keys ``k0, k1, ...``; f
 route by hash a tuple hash, which is dropped before the block is packed. ESJ calls it TUPLE_BLK.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from thetastream.condition import Condition
-from thetastream.keys import Int64s, encode, fold, scramble
-from thetastream.models.base import Hashes, Model
+from thetastream.models.base import Hashes, Model, Places
 from thetastream.types import Role, Side
 
 HASH_COLUMN = "h"
@@ -63,27 +61,25 @@ def unpack(data: bytes | pa.Buffer) -> pa.RecordBatch:
 
 
 def route(
-    model: Model, condition: Condition, side: Side, batch: pa.RecordBatch
+    model: Model,
+    side: Side,
+    batch: pa.RecordBatch,
+    places: Callable[[Side, pa.RecordBatch], Places] | None = None,
 ) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
-    """(unit, role, block) for every destination of the rows of ``batch``; equal blocks are one object."""
+    """(unit, role, block) for every destination of the rows of ``batch``; equal blocks are one object.
+
+    ``places`` says where the rows lie, for a model that asks for it.
+    """
     tuples = None
     if HASH_COLUMN in batch.schema.names:
         tuples = batch.column(HASH_COLUMN).to_numpy(zero_copy_only=False)
         batch = batch.drop_columns([HASH_COLUMN])
-    keys = key_hashes(condition, side, batch) if model.needs_keys else None
+    found = places(side, batch) if places is not None else None
     taken: tuple[object, pa.RecordBatch] = (None, batch)
-    for unit, role, rows in model.route(side, batch.num_rows, Hashes(tuples, keys)):
+    for unit, role, rows in model.route(side, batch.num_rows, Hashes(tuples, found)):
         if rows is None:
             yield unit, role, batch
             continue
         if taken[0] is not rows:
             taken = rows, batch.take(rows)
         yield unit, role, taken[1]
-
-
-def key_hashes(condition: Condition, side: Side, batch: pa.RecordBatch) -> Int64s:
-    """A hash of the equality keys of each row; equal on both sides where the equalities hold."""
-    spec = condition.sides[side]
-    chosen = [spec.key((equality.left, equality.right)[side]) for equality in condition.equalities]
-    columns = [encode(batch.column(key.column), key.domain, key.offset) for key in chosen]
-    return scramble(fold(columns))

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from thetastream.blocks import HASH_COLUMN, route
 from thetastream.joiner.inbox import Inbox
+from thetastream.joiner.placing import placing
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.unit import Counters, Matches, Unit, UnitSpec, UnitState
 from thetastream.models.base import Model
@@ -43,6 +44,8 @@ class LocalJoin:
     def __init__(self, spec: UnitSpec, model: Model) -> None:
         self._spec = spec
         self._model = model
+        found = placing(model, spec.condition)
+        self._places = None if found is None else found.places
         self._stores = [MemoryStore() for _ in range(model.n_units)]
         self._states = [UnitState() for _ in range(model.n_units)]
         self.counters: list[Counters] = [Counters() for _ in range(model.n_units)]
@@ -67,7 +70,7 @@ class LocalJoin:
             if self._model.needs_hash:
                 hashes = np.array([hash(repr(row)) for row in batch.to_pylist()], dtype=np.int64)
                 batch = batch.append_column(HASH_COLUMN, pa.array(hashes))
-            for number, role, block in route(self._model, self._spec.condition, side, batch):
+            for number, role, block in route(self._model, side, batch, self._places):
                 inboxes[number].add(side, role, 0, block, block.nbytes)
         for number, inbox in enumerate(inboxes):
             unit = Unit(self._spec, self._model, number, self._states[number], self._stores[number])

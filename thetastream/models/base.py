@@ -24,13 +24,24 @@ class Route(NamedTuple):
     """Positions in the block; None means all of them."""
 
 
+class Places(NamedTuple):
+    """Where on a line tuples lie, and on which stretch of it their partners do; int64 per row.
+
+    A tuple meets only what lies from ``low`` to ``high``, both included.
+    """
+
+    own: Int64s
+    low: Int64s
+    high: Int64s
+
+
 class Hashes(NamedTuple):
-    """What routers know of the rows of a block, one int64 per row."""
+    """What routers know of the rows of a block."""
 
     tuples: Int64s | None = None
-    """Of the whole tuple: spreads tuples evenly, and the same way when a task is run again."""
-    keys: Int64s | None = None
-    """Of the values that the condition's equalities compare: equal for tuples that may join."""
+    """int64 of the whole tuple: spreads tuples evenly, and the same way when a task is run again."""
+    places: Places | None = None
+    """By what the condition compares, for routing by content."""
 
 
 class Model(ABC):
@@ -38,6 +49,8 @@ class Model(ABC):
 
     name: ClassVar[str]
     """In the registry."""
+    routing: str = "auto"
+    """What names subgroups, at models that have some: hash, range, or what the condition allows."""
 
     @property
     @abstractmethod
@@ -50,8 +63,8 @@ class Model(ABC):
         return False
 
     @property
-    def needs_keys(self) -> bool:
-        """Whether ``route`` looks at the hashes of equality keys."""
+    def needs_places(self) -> bool:
+        """Whether ``route`` looks at the places of tuples."""
         return False
 
     @property

@@ -7,6 +7,7 @@ started again finds its checkpoint's model. Statistics of a running query change
 from collections.abc import Callable, Iterator
 
 from thetastream.errors import QueryError
+from thetastream.joiner.placing import placing
 from thetastream.models import REGISTRY
 from thetastream.models.base import Model
 from thetastream.models.biclique import Biclique
@@ -42,14 +43,15 @@ def subgroups(units: int, work: Workload) -> int:
 
     Of m units in d subgroups those of the heaviest key's, m / d, store its share p and (1 - p) / d of the
     rest: 1 + p (d - 1) times the mean each. So d = 1 + (MOST_UNEVEN - 1) / p at most. Every subgroup more
-    saves probes. Where p was not given, a subgroup has two units or more: one key never waits for one unit.
+    saves probes. Where p was not given, a subgroup has two units or more: one key never waits for one unit;
+    and bands are not routed by range, since their keys may all lie within few of them.
 
     >>> from thetastream.plan.workload import Inflow
     >>> flow = Inflow("a", 1000, 60, 50, 40, 10)
-    >>> [subgroups(m, Workload((flow, flow), "hash", None, 0.15, True)) for m in (1, 2, 4, 16)]
+    >>> [subgroups(m, Workload((flow, flow), "hash", None, 0.15, "hash")) for m in (1, 2, 4, 16)]
     [1, 1, 2, 2]
     """
-    if not work.has_keys:
+    if work.content is None or (work.content == "range" and not work.skew_is_known):
         return 1
     most = units if work.skew_is_known else units // 2
     even = units if not work.heaviest_key else 1 + int((MOST_UNEVEN - 1) / work.heaviest_key + 1e-9)
@@ -70,11 +72,10 @@ def refusal(model: Model, lowered: Lowered, is_ordered: bool = False) -> QueryEr
     problem = arrival_problem(model, lowered.physical.counts is not None, is_ordered)
     if problem is not None:
         return problem
-    if model.needs_keys and not lowered.physical.condition.equalities:
-        return QueryError(
-            "SUBGROUPS_NEED_EQUALITY",
-            f"{model!r} routes by the keys of an equality, and the condition has none; leave subgroups out",
-        )
+    try:
+        placing(model, lowered.physical.condition)
+    except QueryError as refused:
+        return refused
     return None
 
 
@@ -83,7 +84,7 @@ def candidates(name: str, units: int, work: Workload) -> Iterator[Model]:
 
     >>> from thetastream.plan.workload import Inflow
     >>> flow = Inflow("a", 1000, 60, 50, 40, 10)
-    >>> list(candidates("matrix", 4, Workload((flow, flow), "scan", None, 0, False)))
+    >>> list(candidates("matrix", 4, Workload((flow, flow), "scan", None, 0)))
     [Matrix(rows=1, columns=4), Matrix(rows=2, columns=2), Matrix(rows=4, columns=1)]
     """
     if name == Biclique.name:

@@ -198,7 +198,8 @@ def estimate(model: Model, work: Workload, partitions: int) -> Estimate:
     partitions : int
         Tasks that units are spread over.
     """
-    even, one_key = spread(model), spread(model, has_one_key=True)
+    is_ranged = work.is_ranged(model)
+    even, one_key = spread(model, False, is_ranged), spread(model, True, is_ranged)
     skew = work.heaviest_key
     spreads = (_mixed(even[0], one_key[0], skew), _mixed(even[1], one_key[1], skew))
     left, right = work.inflows

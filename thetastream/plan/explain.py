@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, IndexSpec, SideSpec
+from thetastream.joiner.placing import ByRange, placing
 from thetastream.models.base import Model
 from thetastream.order import Order
 from thetastream.plan.explain_cost import average, cost_lines
@@ -91,6 +92,9 @@ def _shaped(lowered: Lowered) -> Iterator[str]:
 def _physical(lowered: Lowered, model: Model, model_reason: str, order: Order | None) -> Iterator[str]:
     physical = lowered.physical
     yield f"model     {model.describe()}   ({model_reason})"
+    found = placing(model, physical.condition)
+    if found is not None:
+        yield f"routing   by {found}"
     for spec, index in zip(physical.condition.sides, physical.indexes, strict=True):
         yield f"index     of stored {spec.alias}: {_index(index)}   ({lowered.shape_reason})"
     lives = zip(lifetimes(physical.condition.window), physical.counts or (None, None), strict=True)
@@ -103,7 +107,9 @@ def _physical(lowered: Lowered, model: Model, model_reason: str, order: Order | 
         yield f"state     of {spec.alias}: kept {bound}"
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
-    copies = ", ".join(average(stream.sends) for stream in spread(model))
+    copies = ", ".join(
+        average(stream.sends) for stream in spread(model, is_ranged=isinstance(found, ByRange))
+    )
     yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}"
     flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
     if order is not None:

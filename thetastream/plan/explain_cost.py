@@ -37,7 +37,9 @@ def cost_lines(
     work = workload(query, lowered, known)
     # 1. By formula.
     a, b = query.aliases
-    for alias, other, mine in zip((a, b), (b, a), spread(model), strict=True):
+    for alias, other, mine in zip(
+        (a, b), (b, a), spread(model, is_ranged=work.is_ranged(model)), strict=True
+    ):
         yield f"tuple of {alias}: {average(mine.sends)} sends ({_parts(mine, other)})"
     lives = zip(lifetimes(lowered.physical.condition.window), query.counts or (None, None), strict=True)
     for alias, (life, count) in zip(query.aliases, lives, strict=True):

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thetastream.models.base import Hashes, Model
+from thetastream.joiner.placing import CELL_BANDS
+from thetastream.models.base import Hashes, Model, Places
 from thetastream.types import Role, Side
 
 Shares = npt.NDArray[np.float64]
@@ -44,7 +45,7 @@ class Spread(NamedTuple):
         return float(self.probing.sum())
 
 
-def spread(model: Model, has_one_key: bool = False) -> tuple[Spread, Spread]:
+def spread(model: Model, has_one_key: bool = False, is_ranged: bool = False) -> tuple[Spread, Spread]:
     """Shares of left and of right tuples by unit.
 
     Parameters
@@ -52,7 +53,9 @@ def spread(model: Model, has_one_key: bool = False) -> tuple[Spread, Spread]:
     model : Model
         The router.
     has_one_key : bool
-        Whether all tuples have the same equality key, the worst that skew can do.
+        Whether all tuples have the same key, the worst that skew can do.
+    is_ranged : bool
+        Whether keys are cells of a band: of ``CELL_BANDS`` probes one reaches into a second cell.
 
     Examples
     --------
@@ -64,7 +67,9 @@ def spread(model: Model, has_one_key: bool = False) -> tuple[Spread, Spread]:
     # n and floor(n * golden ratio) are even together: every remainder of one meets all of the other.
     numbers = np.arange(_N, dtype=np.int64)
     tuples = np.floor(numbers * _GOLDEN).astype(np.int64)
-    hashes = Hashes(tuples, np.zeros_like(numbers) if has_one_key else numbers)
+    keys = np.zeros_like(numbers) if has_one_key else numbers
+    reach = keys + (tuples % CELL_BANDS == 0) if is_ranged else keys
+    hashes = Hashes(tuples, Places(keys, keys, reach))
     left, right = (_spread(model, side, hashes, numbers) for side in Side)
     return left, right
 

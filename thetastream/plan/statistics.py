@@ -37,7 +37,8 @@ class Statistics:
     candidates_per_tuple : float, optional
         Pairs that the index offers per arriving tuple.
     heaviest_key : float, optional
-        Share of tuples that have the most frequent equality key, 0.15 when left out.
+        Share of tuples that have the most frequent equality key, 0.15 when left out; for a band, share in
+        the fullest stretch of eight bands: given, it lets ranges route.
     origin : str
         ``measured`` or ``assumed``.
 

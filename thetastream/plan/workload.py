@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 from thetastream.condition import Domain
 from thetastream.joiner.chain import SHARED_PERIODS, SHARED_ROWS
+from thetastream.joiner.placing import band_to_route_by
+from thetastream.models.base import Model
 from thetastream.plan.lower import SUBINDEXES_PER_WINDOW, Lowered, lifetimes
 from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
@@ -73,10 +75,14 @@ class Workload:
     candidates: float | None
     """Pairs the index offers per tuple; None: not known."""
     heaviest_key: float
-    """Share of tuples with the most frequent equality key; 0 without an equality."""
-    has_keys: bool
-    """Whether the condition has an equality to route by."""
+    """Share of tuples with the most frequent key, or in the fullest cell of a band; 0 without both."""
+    content: str | None = None
+    """What tuples can be routed by: ``hash`` of an equality's keys, ``range`` of a band's, or nothing."""
     skew_is_known: bool = False
+
+    def is_ranged(self, model: Model) -> bool:
+        """Whether a model routes by cells of a band here."""
+        return (self.content if model.routing == "auto" else model.routing) == "range"
 
     @property
     def is_bounded(self) -> bool:
@@ -86,14 +92,15 @@ class Workload:
 
 def workload(query: Query, lowered: Lowered, statistics: Statistics) -> Workload:
     """The figures of a planned join."""
-    has_keys = bool(lowered.physical.condition.equalities)
+    condition = lowered.physical.condition
+    content = "hash" if condition.equalities else None if band_to_route_by(condition) is None else "range"
     inflows = [_inflow(side, query, lowered, statistics) for side in Side]
     return Workload(
         inflows=(inflows[0], inflows[1]),
         index=lowered.physical.indexes[0].kind,
         candidates=statistics.candidates_per_tuple,
-        heaviest_key=statistics.skew if has_keys else 0.0,
-        has_keys=has_keys,
+        heaviest_key=0.0 if content is None else statistics.skew,
+        content=content,
         skew_is_known=statistics.heaviest_key is not None,
     )
 

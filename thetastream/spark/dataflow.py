@@ -20,8 +20,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.aggregate import Fold
 from thetastream.blocks import HASH_COLUMN, gather, nullable, pack, route, unpack
-from thetastream.condition import Condition
 from thetastream.joiner.inbox import Inbox
+from thetastream.joiner.placing import Placing, placing
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.unit import Unit, UnitSpec, UnitState
 from thetastream.models.base import Model
@@ -83,8 +83,9 @@ def build(
     # which it follows from node to node of the plan, would end at the place of the other.
     join_id = uuid.uuid4().hex
     output = pairs(spark, plan, order) if folding is None else views(streams, plan, folding)
+    found = placing(model, output.condition)
     blocks = [
-        _blocks(plan.sides[side], stream, model.needs_hash, _router(side, model, output.condition, join_id))
+        _blocks(plan.sides[side], stream, model.needs_hash, _router(side, model, found, join_id))
         for side, stream in zip(Side, streams, strict=True)
     ]
     zone = spark.conf.get("spark.sql.session.timeZone")
@@ -172,7 +173,7 @@ def _blocks(
     return flat.mapInArrow(router, _BLOCKS)
 
 
-def _router(side: Side, model: Model, condition: Condition, join_id: str) -> Callable[[Batches], Batches]:
+def _router(side: Side, model: Model, placing: Placing | None, join_id: str) -> Callable[[Batches], Batches]:
     """The step that makes blocks; ``join_id`` makes it a function of one join."""
     keys = unit_keys(model.n_units)
 
@@ -183,7 +184,8 @@ def _router(side: Side, model: Model, condition: Condition, join_id: str) -> Cal
         for number, batch in enumerate(gather(batches)):
             packed: dict[int, bytes] = {}
             # A list keeps every block alive, so that id() names it.
-            routes = list(route(model, condition, side, nullable(batch)))
+            places = None if placing is None else placing.places
+            routes = list(route(model, side, nullable(batch), places))
             for unit, role, block in routes:
                 # A block that goes to several units is packed once.
                 data = packed.get(id(block))

@@ -39,11 +39,10 @@ def metrics(query: Any) -> list[dict[str, Any]]:
     list of dict
         One entry per epoch and join that Spark still remembers
         (``spark.sql.streaming.numRecentProgressUpdates``), oldest first: ``epoch``, ``join``, the
-        sums over units of ``left``, ``right`` (timely tuples of each stream, each counted once), ``received``
-        (by units, copies included), ``received_bytes``, ``stored``, ``probed``, ``matched``, ``late``, ``expired``,
-        ``candidates``, ``segments`` (all counts), ``mlv_bytes``, ``state_bytes``,
-        ``emitted_bytes`` (bytes), and
-        ``units``, the same counters unit by unit.
+        sums over units of ``left`` and ``right`` (timely tuples of each stream, each counted once),
+        ``received`` (tuples that reached units, copies included), ``stored``, ``probed``, ``matched``,
+        ``late``, ``expired``, ``candidates``, ``segments`` (all counts), ``received_bytes``, ``mlv_bytes``,
+        ``state_bytes``, ``emitted_bytes`` (bytes), and ``units``, the same counters unit by unit.
     """
     epochs = []
     for progress in query.recentProgress:

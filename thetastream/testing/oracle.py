@@ -91,8 +91,9 @@ def replay(
 ) -> Iterator[Meeting]:
     """The pairs one after the other, as each arriving row meets the last ``counts`` rows of the other stream.
 
-    ``epochs`` are rows of left and of right, ``matches`` is asked of a left and a right one. Inside an epoch rows come by their time stamps, of equal ones left before right, then as listed; a NULL
-    time stamp comes last. A count of None keeps every row.
+    ``epochs`` are rows of left and of right, ``matches`` is asked of a left and a right one. Inside an epoch
+    rows come by their time stamps, of equal ones left before right, then as listed; a NULL time stamp comes
+    last. A count of None keeps every row.
     """
     arrival = 0
     kept: tuple[deque[tuple[int, Row]], ...] = (deque(maxlen=counts[0]), deque(maxlen=counts[1]))
