@@ -20,6 +20,7 @@ MOST_UNITS = 32
 MARGIN = 0.8
 """Another model must cost less than this part of the usual one: estimates are not better than that."""
 ALIKE = 0.95
+"""Costs that differ by less are called equal in the reason."""
 MOST_UNEVEN = 1.25
 """How much more than the mean the most loaded unit of a side may store, for the heaviest key's sake."""
 
