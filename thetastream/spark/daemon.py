@@ -23,7 +23,7 @@ if __name__ == "__main__":
     prefer_installed_pyspark()
     from pyspark.daemon import manager
 
-    import thetastream.spark.processor  # noqa: F401
+    import thetastream.spark.epoch  # noqa: F401
 
     gc.collect()
     gc.freeze()

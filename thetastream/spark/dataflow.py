@@ -39,11 +39,12 @@ from thetastream.spark.emit import (
     result_batch,
     unpack_blocks,
 )
+from thetastream.spark.epoch import EpochSpec
 from thetastream.spark.manifest import digest
 from thetastream.spark.ordered import gathered, punctuations
 from thetastream.spark.output import pairs, views
 from thetastream.spark.placement import unit_keys
-from thetastream.spark.processor import JoinProcessor, ProcessorSpec
+from thetastream.spark.processor import JoinProcessor
 from thetastream.spark.worker import settle
 from thetastream.types import Side
 
@@ -97,7 +98,7 @@ def build(
         query = fingerprint(plan, model, order)
         if folding is not None:  # stored columns are computed, so their names do not say what they are
             query["folded"] = repr([folding.computed, folding.measures, folding.pane])
-        spec = ProcessorSpec(
+        spec = EpochSpec(
             unit,
             model,
             slots(model),

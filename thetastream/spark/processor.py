@@ -1,101 +1,50 @@
 """The unit inside Spark: one grouping key is one unit, one call is one epoch.
 
-Spark's state store is the only recovery log: manifest and segments are written within the epoch
-and committed with it, so a retried, speculative or restarted task begins from the last commit.
+Before a query starts Spark runs ``init`` in a Python process of its own, made for that alone, to learn what
+state there is. The class is therefore pickled by value and its spec as bytes: that process loads neither
+this package nor NumPy, Arrow, pandas and Numba, which would take it a second or two.
 """
 
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
-from thetastream.aggregate import Fold
-from thetastream.blocks import unpack
-from thetastream.joiner.inbox import Inbox
-from thetastream.joiner.unit import Unit, UnitSpec
-from thetastream.models.base import Model
-from thetastream.order import Order
-from thetastream.spark.emit import Emitter, outcome
-from thetastream.spark.manifest import Fingerprint, decode, encode
-from thetastream.spark.ordered import punctuations
-from thetastream.spark.segments import DurableStore, cache_root, sweep
-from thetastream.spark.worker import settle
-from thetastream.types import Side
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from thetastream.spark.epoch import EpochSpec
 
 _MANIFEST = StructType([StructField("manifest", StringType())])
 _PART_KEY = StructType([StructField("id", StringType()), StructField("part", IntegerType())])
 _PART = StructType([StructField("data", BinaryType())])
 
 
-@dataclass(frozen=True)
-class ProcessorSpec:
-    """What travels to the workers."""
-
-    unit: UnitSpec
-    model: Model
-    slots: dict[int, int] = field(hash=False)
-    """Grouping key -> slot of the model."""
-    fingerprint: Fingerprint = field(hash=False)
-    emitter: Emitter
-    cache_folder: str | None
-    fold: Fold | None = None
-    punctuated: Order | None = None
-    """The order whose punctuations are rows of the output."""
-
-
 class JoinProcessor(StatefulProcessor):
-    """Spark's stateful processor around ``Unit``."""
+    """Spark's stateful processor around ``thetastream.spark.epoch.run``."""
 
-    def __init__(self, spec: ProcessorSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: "EpochSpec") -> None:
+        self._packed: bytes = cloudpickle.dumps(spec)  # type: ignore[no-untyped-call]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._manifest = handle.getValueState("manifest", _MANIFEST)
         self._parts = handle.getMapState("segments", _PART_KEY, _PART)
+        self._spec: Any = None
 
     def handleInputRows(  # type: ignore[override]
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
-        settle()
-        spec = self._spec
-        # 1. State as committed by the epoch before.
-        value = self._manifest.get() if self._manifest.exists() else None
-        state = decode(None if value is None else value[0], spec.fingerprint)
-        root = cache_root(spec.cache_folder)
-        sweep(root)
-        store = DurableStore(self._parts, {side: spec.unit.plan(side) for side in Side}, root)
-        slot = spec.slots[int(key[0])]
-        unit = Unit(spec.unit, spec.model, slot, state, store)
-        # 2. The epoch.
-        matches = unit.epoch(read_inbox(rows), watermark_us(timerValues))
-        for columns in outcome(spec.fold, matches):
-            unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
-            yield spec.emitter.results(columns)
-        if spec.punctuated is not None and slot == 0:
-            numbers = spec.punctuated.punctuations(sum(state.arrived), sum(unit.state.arrived))
-            yield spec.emitter.results(punctuations(numbers, spec.emitter.columns))
-        # 3. State for the next one.
-        self._manifest.update((encode(spec.fingerprint, unit.state),))
-        yield spec.emitter.counters(slot, unit.counters)
+        self, key: Any, rows: "Iterator[pd.DataFrame]", timerValues: Any
+    ) -> "Iterator[pd.DataFrame]":
+        from thetastream.spark.epoch import run
+
+        if self._spec is None:
+            self._spec = cloudpickle.loads(self._packed)
+        yield from run(self._spec, int(key[0]), rows, timerValues, self._manifest, self._parts)
 
     def close(self) -> None:
         pass
 
 
-def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:
-    """This epoch's blocks."""
-    inbox = Inbox()
-    for frame in frames:
-        headers = (frame[name] for name in ("side", "role", "origin", "block"))
-        for side, role, origin, data in zip(*headers, strict=True):
-            inbox.add(side, role, origin, unpack(data), len(data))
-    return inbox
-
-
-def watermark_us(timers: Any) -> int | None:
-    """Spark's watermark of this epoch in microseconds; 0 or -1 ms mean that there is none yet."""
-    watermark_ms = timers.getCurrentWatermarkInMs()
-    return None if watermark_ms is None or watermark_ms <= 0 else int(watermark_ms) * 1000
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

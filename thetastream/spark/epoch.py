@@ -1,0 +1,99 @@
+"""A unit's epoch inside Spark.
+
+Spark's state store is the only recovery log: manifest and segments are written within the epoch
+and committed with it, so a retried, speculative or restarted task begins from the last commit.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from thetastream.aggregate import Fold
+from thetastream.blocks import unpack
+from thetastream.joiner.inbox import Inbox
+from thetastream.joiner.unit import Unit, UnitSpec
+from thetastream.models.base import Model
+from thetastream.order import Order
+from thetastream.spark.emit import Emitter, outcome
+from thetastream.spark.manifest import Fingerprint, decode, encode
+from thetastream.spark.ordered import punctuations
+from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
+from thetastream.spark.worker import settle
+from thetastream.types import Side
+
+
+@dataclass(frozen=True)
+class EpochSpec:
+    """What travels to the workers."""
+
+    unit: UnitSpec
+    model: Model
+    slots: dict[int, int] = field(hash=False)
+    """Grouping key -> slot of the model."""
+    fingerprint: Fingerprint = field(hash=False)
+    emitter: Emitter
+    cache_folder: str | None
+    fold: Fold | None = None
+    punctuated: Order | None = None
+    """The order whose punctuations are rows of the output."""
+
+
+def run(
+    spec: EpochSpec,
+    key: int,
+    rows: Iterator[pd.DataFrame],
+    timers: Any,
+    manifest: Any,
+    parts: PartMap,
+) -> Iterator[pd.DataFrame]:
+    """One unit's epoch: results, and a row of counters.
+
+    Parameters
+    ----------
+    spec : EpochSpec
+    key : int
+        The grouping key that stands for the unit.
+    rows, timers
+        As Spark hands them to a stateful processor.
+    manifest : ValueState
+    parts : MapState
+        What the epoch before committed.
+    """
+    settle()
+    # 1. State as committed by the epoch before.
+    value = manifest.get() if manifest.exists() else None
+    state = decode(None if value is None else value[0], spec.fingerprint)
+    root = cache_root(spec.cache_folder)
+    sweep(root)
+    store = DurableStore(parts, {side: spec.unit.plan(side) for side in Side}, root)
+    slot = spec.slots[key]
+    unit = Unit(spec.unit, spec.model, slot, state, store)
+    # 2. The epoch.
+    matches = unit.epoch(read_inbox(rows), watermark_us(timers))
+    for columns in outcome(spec.fold, matches):
+        unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
+        yield spec.emitter.results(columns)
+    if spec.punctuated is not None and slot == 0:
+        numbers = spec.punctuated.punctuations(sum(state.arrived), sum(unit.state.arrived))
+        yield spec.emitter.results(punctuations(numbers, spec.emitter.columns))
+    # 3. State for the next one.
+    manifest.update((encode(spec.fingerprint, unit.state),))
+    yield spec.emitter.counters(slot, unit.counters)
+
+
+def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:
+    """This epoch's blocks."""
+    inbox = Inbox()
+    for frame in frames:
+        headers = (frame[name] for name in ("side", "role", "origin", "block"))
+        for side, role, origin, data in zip(*headers, strict=True):
+            inbox.add(side, role, origin, unpack(data), len(data))
+    return inbox
+
+
+def watermark_us(timers: Any) -> int | None:
+    """Spark's watermark of this epoch in microseconds; 0 or -1 ms mean that there is none yet."""
+    watermark_ms = timers.getCurrentWatermarkInMs()
+    return None if watermark_ms is None or watermark_ms <= 0 else int(watermark_ms) * 1000
