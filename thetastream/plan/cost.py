@@ -4,8 +4,8 @@
     B_bi  = r (1 + n / e) + s (1 + m / d)    B_mat = columns r + rows s               sent, tuples a second
 
 BiStream (SIGMOD 2015) section 4, with |R|, |S| tuples in the windows, r, s arrivals a second, m and n units
-that store R and S in d and e subgroups. SplitJoin (ATC 2016) section 6 for latencies. The papers' texts are
-not at hand: each form is derived where it stands, and tests hold it against what models route.
+that store R and S in d and e subgroups. SplitJoin (ATC 2016) section 6 for latencies. Each form is derived
+where it stands, and tests hold it against what models route.
 """
 
 from dataclasses import dataclass
