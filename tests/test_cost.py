@@ -472,6 +472,7 @@ def test_auto_is_what_none_means(streams):
     [
         ({"model": "fastest"}, "UNKNOWN_MODEL"),
         ({"model": 4}, "UNKNOWN_MODEL"),
+        ({"model": th.Split(5000)}, "BAD_UNITS"),
         ({"statistics": {"a": 3}}, "STATISTICS"),
         ({"statistics": "measured"}, "STATISTICS"),
     ],

@@ -107,7 +107,7 @@ def test_models_agree_on_streams_and_store_what_they_should(spark, tmp_path):
         if ak == bk and av >= bv and abs(at - bt) <= 60
     )
     for model, copies in (
-        (Biclique(2, 2), (1, 1)),
+        (Split(2), (1, 1)),
         (Biclique((2, 3), (2, 2)), (1, 1)),
         (Matrix(1, 3), (3, 1)),
     ):

@@ -11,6 +11,7 @@ from thetastream.plan.statistics import Statistics
 from thetastream.spark.metrics import metrics
 
 AUTO = "auto"
+MOST_UNITS = 4096
 
 
 def statistics(query: Any, join: str | None = None) -> Statistics:
@@ -62,7 +63,7 @@ def read_statistics(given: object, problems: list[ThetastreamError]) -> Statisti
     return None
 
 
-def read_model(given: object, problems: list[ThetastreamError]) -> Model | None:
+def read_model(given: Any, problems: list[ThetastreamError]) -> Model | None:
     """The model that ``model=`` names; None: one is to be chosen."""
     if given is None or given == AUTO:
         return None
@@ -75,4 +76,12 @@ def read_model(given: object, problems: list[ThetastreamError]) -> Model | None:
             )
         )
         return None
-    return given  # type: ignore[return-value]
+    model: Model = given
+    if model.n_units > MOST_UNITS:
+        problems.append(
+            QueryError(
+                "BAD_UNITS", f"{model!r} has {model.n_units} units, and at most {MOST_UNITS} are spread"
+            )
+        )
+        return None
+    return model
