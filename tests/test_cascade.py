@@ -166,7 +166,10 @@ def test_refusals(tables):
     assert {"UNKNOWN_SETTING", "WINDOW_MISSING"} <= conditions
 
 
-@pytest.mark.parametrize(("on", "seed"), [(on, seed) for seed, on in enumerate(CONDITIONS)][:2])
+@pytest.mark.parametrize(
+    ("on", "seed"),
+    [pytest.param(on, seed, marks=[pytest.mark.slow] * (seed != 1)) for seed, on in enumerate(CONDITIONS)],
+)
 def test_streams_with_disorder_and_late_tuples(spark, tables, tmp_path, on, seed):
     chance = random.Random(seed)
     epochs, frames = {}, {}

@@ -417,6 +417,7 @@ def streams(spark, tmp_path_factory):
 GIVEN = Statistics(tuples_per_second={"a": ROWS / FILE_S, "b": ROWS * 2 / 3 / FILE_S}, epoch_s=FILE_S)
 
 
+@pytest.mark.slow
 def test_a_stream_holds_what_explain_says(streams, tmp_path):
     on, within = "a.k = b.k", "12 seconds"
     plan = th.plan(streams, on=on, within=within, statistics=GIVEN)

@@ -74,7 +74,7 @@ def expected(case: Case) -> tuple[Counter, int]:
 
 
 @settings(
-    max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=800, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: Case, model: Model) -> None:

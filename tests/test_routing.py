@@ -98,6 +98,9 @@ def test_what_cannot_be_routed_is_refused_by_name():
             placing(Biclique(2, 2, routing), less)
     both = Condition(sides(2), equalities=(Equality(0, 0),), dimensions=(band(1, 5),))
     assert placing(Biclique(2), both) is None
+    endless = Condition(sides(1), dimensions=(band(0, 10**40),))
+    with pytest.raises(QueryError, match="NOT_ROUTABLE"):
+        placing(Biclique(2, 2), endless)
     assert isinstance(placing(Biclique(2, 2, "range"), both), ByRange)
     assert not isinstance(placing(Biclique(2, 2), both), ByRange)
 

@@ -36,7 +36,7 @@ from thetastream.testing.streams import outcome, replay
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
 
 
-@pytest.fixture(params=["ansi", "legacy"])
+@pytest.fixture(params=["ansi", pytest.param("legacy", marks=pytest.mark.slow)])
 def mode(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     with configured(
         spark, {"spark.sql.ansi.enabled": request.param == "ansi", "spark.sql.session.timeZone": ZONE}

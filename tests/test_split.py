@@ -225,6 +225,8 @@ def test_sql_counts_rows(spark):
         ({"within": {"a": th.Rows(3), "b": "5 seconds"}}, "MIXED_WINDOWS"),
         ({"within": {"a": th.Rows(3)}}, "WINDOW_MISSING"),
         ({"within": th.Rows(3), "archive_period": "1 second"}, "ARCHIVE_PERIOD"),
+        ({"order": 2**63}, "BAD_ORDER"),
+        ({"within": th.Rows(3), "event_time": {"a": "nowhere"}}, "UNKNOWN_COLUMN"),
     ],
 )
 def test_mistakes_are_named(spark, settings, condition):
@@ -232,6 +234,59 @@ def test_mistakes_are_named(spark, settings, condition):
     with pytest.raises(QueryError) as refused:
         th.plan({"a": frame, "b": frame}, on="a.v < b.v", **settings)
     assert refused.value.condition == condition
+
+
+def made(spark, *selects):
+    return spark.sql(" UNION ALL ".join(f"SELECT {select}" for select in selects))
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        "a.y <> 0 AND a.x / a.y > 1 AND a.x / a.y < b.z",
+        "a.y <> 0 AND abs(a.x / a.y - b.z) <= 5 AND a.x / a.y >= 1",
+        "a.s RLIKE '^[0-9]+$' AND CAST(a.s AS INT) > 1 AND CAST(a.s AS INT) < b.z",
+    ],
+)
+def test_a_filter_guards_the_ones_behind_it(spark, on):
+    """What they have in common may raise where the guard is not true."""
+    a = made(
+        spark, "1 id, 10 x, 2 y, '5' s, timestamp_seconds(1) ts", "2, 1, 0, 'none', timestamp_seconds(2)"
+    )
+    b = made(spark, "7 id, 6 z, timestamp_seconds(3) ts")
+    found = th.join({"a": a, "b": b}, on=on, within=th.Rows(5)).select("a.id", "b.id").collect()
+    assert [tuple(row) for row in found] == [(1, 7)]
+
+
+def test_an_epoch_is_replayed_by_both_event_times_or_by_none(spark):
+    spaced = "SELECT id, timestamp_seconds(id * 10 + {}) AS ts FROM range(3)"
+    a, b = (spark.sql(spaced.format(offset)) for offset in (0, 5))
+    two_stamps = a.selectExpr("*", "timestamp_seconds(0) AS made")
+    without = a.drop("ts")
+
+    def ids(first, **settings):
+        joined = th.join({"a": first, "b": b}, on="true", within=th.Rows(1), **settings)
+        return sorted(tuple(row) for row in joined.select("a.id", "b.id").collect())
+
+    in_turn = [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)]
+    assert ids(a) == ids(two_stamps, event_time="ts") == in_turn
+    for first in (two_stamps, without):
+        with pytest.raises(QueryError, match=r"NO_WATERMARK.*order of arrival"):
+            ids(first)
+    with pytest.raises(QueryError, match="EVENT_TIME_TYPES"):
+        ids(a.selectExpr("id", "CAST(ts AS TIMESTAMP_NTZ) AS ts"))
+    neither = th.join({"a": without, "b": without}, on="true", within=th.Rows(1))
+    assert sorted(tuple(row) for row in neither.select("a.id", "b.id").collect()) == [(2, 0), (2, 1), (2, 2)]
+    ordered = th.join({"a": a, "b": b}, on="a.id = b.id", order="strict").select("arrival.number")
+    assert [row.number for row in ordered.collect()] == [1, 3, 5]
+
+
+def test_a_select_list_does_not_count_punctuations(spark):
+    a = spark.range(6).selectExpr("id", "timestamp_seconds(id) AS ts")
+    join = {"on": "a.id <= b.id AND a.id * b.id >= 0", "within": "2 seconds", "aggs": {"n": "count(*)"}}
+    assert th.aggregate({"a": a, "b": a}, order="outer", **join).collect() == [(15,)]
+    with pytest.raises(QueryError, match=r"BAD_ORDER.*punctuations"):
+        th.aggregate({"a": a, "b": a}, order="outer", punctuations=True, **join)
 
 
 def test_more_streams_have_no_order_of_arrival(spark):

@@ -13,7 +13,7 @@ from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
 from thetastream.frontend.statistics import read_model, read_statistics
 from thetastream.frontend.streams import read_streams
-from thetastream.frontend.window import is_counted, read_counts, read_window
+from thetastream.frontend.window import arrival_problems, is_counted, read_counts, read_window
 from thetastream.models.base import Model
 from thetastream.order import Order, read_order
 from thetastream.plan.choose import arrival_problem, choose, refusal, units_of
@@ -87,7 +87,8 @@ def plan_binary(
 ) -> JoinPlan:
     """``th.plan`` for two streams; ``settings`` are complete, ``problems`` are raised too."""
     # 1. Streams.
-    catalyst, inputs, found = read_streams(streams, within, settings["event_time"])
+    needs_time = within is not None or settings["order"] is not None
+    catalyst, inputs, found = read_streams(streams, needs_time, settings["event_time"])
     problems = [*problems, *found]
     # 2. Condition.
     texts, phrases, predicates = read_condition(on, catalyst, inputs, problems)
@@ -118,6 +119,8 @@ def plan_binary(
                 "INVALID_ALIAS", f"ordered results have a column {ARRIVAL!r}; name the stream otherwise"
             )
         )
+    if counts is not None or order is not None:
+        problems += [found for found in arrival_problems(inputs) if str(found) not in map(str, problems)]
     if inputs[0].is_streaming:
         from thetastream.spark.session import check_session
 

@@ -68,7 +68,7 @@ def plan_cascade(
     problems: Sequence[ThetastreamError] = (),
 ) -> CascadePlan:
     """``th.plan`` for three streams and more; ``settings`` are complete, ``problems`` are raised too."""
-    catalyst, inputs, found = read_streams(streams, within, settings["event_time"])
+    catalyst, inputs, found = read_streams(streams, within is not None, settings["event_time"])
     problems = [*problems, *found]
     _, phrases, predicates = read_condition(on, catalyst, inputs, problems)
     if is_counted(within):

@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 from thetastream.errors import QueryError
 
+MOST_ROWS = 1 << 48
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -15,7 +17,7 @@ class Rows:
     Raises
     ------
     QueryError
-        INVALID_WINDOW if ``n`` is not a positive integer.
+        INVALID_WINDOW if ``n`` is not an integer from 1 to 2**48.
 
     Examples
     --------
@@ -26,8 +28,10 @@ class Rows:
     n: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 1:
-            raise QueryError("INVALID_WINDOW", f"th.Rows(n) needs a positive integer, not {self.n!r}")
+        if isinstance(self.n, bool) or not isinstance(self.n, int) or not 1 <= self.n <= MOST_ROWS:
+            raise QueryError(
+                "INVALID_WINDOW", f"th.Rows(n) needs an integer from 1 to {MOST_ROWS}, not {self.n!r}"
+            )
 
 
 Duration: TypeAlias = str | timedelta

@@ -11,7 +11,6 @@ from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.plan.query import Stream
 from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
-from thetastream.windows import Within
 
 MARK = "spark.watermarkDelayMs"
 
@@ -56,7 +55,7 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
 
 
 def read_streams(
-    streams: Mapping[str, DataFrame], within: Within, event_time: str | Mapping[str, str] | None
+    streams: Mapping[str, DataFrame], needs_time: bool, event_time: str | Mapping[str, str] | None
 ) -> tuple[Catalyst, list[Stream], list[ThetastreamError]]:
     """The streams, their resolver, and what is wrong with them but lets the rest be read."""
     check_streams(streams)
@@ -75,7 +74,7 @@ def read_streams(
         problems += unsupported
         types = tuple((field.name, field.dataType.simpleString()) for field in schemas[alias].fields)
         stream = Stream(alias, types, carried, is_streaming=frame.isStreaming)
-        inputs.append(_with_event_time(stream, schemas[alias], event_time, within, catalyst, problems))
+        inputs.append(_with_event_time(stream, schemas[alias], event_time, needs_time, catalyst, problems))
     return catalyst, inputs, problems
 
 
@@ -100,7 +99,7 @@ def _with_event_time(
     stream: Stream,
     schema: StructType,
     asked: str | Mapping[str, str] | None,
-    within: Within,
+    needs_time: bool,
     catalyst: Catalyst,
     problems: list[ThetastreamError],
 ) -> Stream:
@@ -121,12 +120,12 @@ def _with_event_time(
             problems.append(_bad_event_time(stream, wanted, column))
     elif wanted is not None and stream.find(wanted, catalyst.is_case_sensitive) != column:
         problems.append(_bad_event_time(stream, wanted, column))
-    if column is None and not stream.is_streaming and within is not None:
+    if column is None and not stream.is_streaming and needs_time:
         # Spark takes the mark of withWatermark off a batch DataFrame; one timestamp column says as much.
         stamps = [name for name, type_ in stream.types if type_ in ("timestamp", "timestamp_ntz")]
         if len(stamps) == 1:
             column, origin = stamps[0], "only timestamp"
-    if column is not None and within is None and stream.type_of(column) not in ("timestamp", "timestamp_ntz"):
+    if column is not None and not needs_time and stream.type_of(column) not in ("timestamp", "timestamp_ntz"):
         # The mark is on a struct behind Spark's window(): no instant, and none is asked for.
         column = None
     delay_ms = (schema[column].metadata or {}).get(MARK) if column is not None else None

@@ -28,6 +28,16 @@ def read_window(
     return tuple(spans) if len(spans) == len(streams) else None
 
 
+def arrival_problems(streams: Sequence[Stream]) -> list[QueryError]:
+    """What keeps an epoch from being replayed: event times of one stream only, or of two types.
+
+    Without any, tuples are replayed left before right, as the sources have them.
+    """
+    if all(stream.event_time is None for stream in streams):
+        return []
+    return window_problems(streams, "the order of arrival")
+
+
 def is_counted(within: Within) -> bool:
     """Whether some window counts tuples."""
     windows = within.values() if isinstance(within, Mapping) else (within,)

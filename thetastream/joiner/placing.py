@@ -106,7 +106,7 @@ def span(band: Dimension) -> int | float:
     if band.low is None or band.high is None or band.low.key != band.high.key:
         return 0
     distance = band.high.delta - band.low.delta
-    return distance if np.isfinite(distance) and 0 < distance * CELL_BANDS < 2**62 else 0
+    return distance if 0 < distance * CELL_BANDS < 2**62 else 0
 
 
 def band_to_route_by(condition: Condition) -> int | None:
@@ -132,7 +132,7 @@ def placing(model: Model, condition: Condition) -> Placing | None:
     by_range = None if band is None else ByRange(condition, band)
     found = {"hash": by_hash, "range": by_range, "auto": by_hash or by_range}[model.routing]
     if found is None:
-        needs = {"hash": "an equality", "range": "a band between two constants"}
+        needs = {"hash": "an equality", "range": "a band of one width on one key, as in abs(a.x - b.x) <= 3"}
         needs["auto"] = " or ".join(needs.values())
         raise QueryError(
             "NOT_ROUTABLE",

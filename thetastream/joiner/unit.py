@@ -16,6 +16,7 @@ condition: a stored tuple meets only what came after it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -28,15 +29,17 @@ from thetastream.joiner.box import Plan, key_rows
 from thetastream.joiner.chain import SHARED_PERIODS, ChainedIndex, joinable_us
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.residual import Residual
-from thetastream.joiner.segment import SegmentMeta, SegmentStore
+from thetastream.joiner.segment import MemoryStore, SegmentMeta, SegmentStore
 from thetastream.keys import Int64s, encode
 from thetastream.models.base import Model
 from thetastream.types import Role, Side
 
 PASSES = "p"
-"""Block column of tuples that are numbered before they are filtered: whether they pass."""
+"""Block column of tuples that are numbered before they are filtered: NULL for those that do not pass."""
 SUBINDEXES_PER_WINDOW = 10
 """Archive periods per count window: state outlives its window by a tenth."""
+FRESH_PERIOD = 1 << 12
+"""Tuples of a subindex of what came in the epoch, if that is more: short ones cost each probe a search."""
 
 
 @dataclass
@@ -166,7 +169,7 @@ class Unit:
     @property
     def state(self) -> UnitState:
         """State after what has been done so far."""
-        return UnitState([meta for chain in self._chains.values() for meta in chain.segments], self._arrived)
+        return UnitState([meta for index in self._chains.values() for meta in index.segments], self._arrived)
 
     def epoch(self, inbox: Inbox, watermark_us: int | None) -> Iterator[Matches]:
         """Run one epoch; exhaust the iterator, then read ``state`` and ``counters``.
@@ -179,10 +182,10 @@ class Unit:
             Spark's watermark of the epoch in microseconds; None while there is none.
         """
         # 1. Forget what nothing can join any more.
-        for side, chain in self._chains.items():
+        for side, index in self._chains.items():
             clock = watermark_us if self._spec.counts is None else self._arrived[side] - 1
-            self.counters.expired += chain.expire(clock)
-            chain.archive(clock)
+            self.counters.expired += index.expire(clock)
+            index.archive(clock)
         # 2. Admit what is not late.
         timely = {
             (side, role): self._timely(inbox, side, role, watermark_us) for side in Side for role in Role
@@ -255,7 +258,7 @@ class Unit:
         """In order of arrival the tuples that pass the filters, with their numbers as columns."""
         order, sequence, seen = numbers
         if PASSES in batch.schema.names:
-            passes = batch.column(PASSES).to_numpy(zero_copy_only=False)[order]
+            passes = batch.column(PASSES).is_valid().to_numpy(zero_copy_only=False)[order]
             order, sequence, seen = (array[passes] for array in numbers)
             batch = batch.drop_columns([PASSES])
         batch = batch.take(order)
@@ -280,10 +283,25 @@ class Unit:
         yield from self._turn(Side.LEFT, second)
 
     def _turns_by_number(self, left: Arrivals, right: Arrivals) -> Iterator[Matches]:
-        for side, arrivals in ((Side.LEFT, left), (Side.RIGHT, right)):
-            self._store(side, arrivals.storing)
-        for side, arrivals in ((Side.LEFT, left), (Side.RIGHT, right)):
-            yield from self._probe(side, arrivals.probing)
+        # Windows say which of two tuples came first, so all may probe all. Only what the epoch leaves in its
+        # window is kept.
+        assert self._spec.counts is not None
+        both = ((Side.LEFT, left), (Side.RIGHT, right))
+        fresh = {side: self._index_of(side, arrivals.storing) for side, arrivals in both}
+        for side, arrivals in both:
+            yield from self._probe(side, arrivals.probing, fresh[side.other])
+        for side, arrivals in both:
+            oldest = self._arrived[side] - self._spec.counts[side]
+            if arrivals.storing is not None:
+                self._store(side, arrivals.storing.take(arrivals.storing.rows[:, 0] >= oldest))
+
+    def _index_of(self, side: Side, tuples: Tuples | None) -> ChainedIndex:
+        """An epoch's tuples, in memory."""
+        period = max(self._spec.archive_period(side) or 0, FRESH_PERIOD)
+        index = ChainedIndex(self._spec.plan(side), [], MemoryStore(), period)
+        if tuples is not None:
+            index.insert(tuples.payload, tuples.rows)
+        return index
 
     def _turn(self, side: Side, arrivals: Arrivals) -> Iterator[Matches]:
         yield from self._probe(side, arrivals.probing)
@@ -303,13 +321,15 @@ class Unit:
             self._chains[side].insert(tuples.payload, tuples.rows)
             self.counters.stored += len(tuples.rows)
 
-    def _probe(self, side: Side, tuples: Tuples | None) -> Iterator[Matches]:
+    def _probe(self, side: Side, tuples: Tuples | None, *fresh: ChainedIndex) -> Iterator[Matches]:
+        """Partners among the stored tuples of the other side, and among ``fresh`` ones."""
         if tuples is None:
             return
         payload, rows = tuples
         self.counters.probed += len(rows)
         width = payload.nbytes / len(rows)
-        for found, partner, stored, candidates in self._chains[side.other].probe(rows, width):
+        probed = (index.probe(rows, width) for index in (self._chains[side.other], *fresh))
+        for found, partner, stored, candidates in chain.from_iterable(probed):
             self.counters.candidates += candidates
             found, stored = self._residual.keep(side, payload, found, partner, stored)
             if not len(found):

@@ -12,6 +12,7 @@ import numpy as np
 from thetastream.errors import QueryError
 from thetastream.keys import Int64s
 
+MOST_ARRIVALS = 1 << 48
 Asked: TypeAlias = str | int | None
 """``None``, ``"outer"``, ``"strict"``, or the punctuation interval."""
 
@@ -66,9 +67,10 @@ def read_order(asked: Asked, punctuations: object) -> Order | None:
     if asked in ("outer", "strict"):
         return Order(is_strict=asked == "strict", is_punctuated=is_punctuated)
     interval = int(asked) if isinstance(asked, str) and asked.isdecimal() else asked
-    if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+    if isinstance(interval, bool) or not isinstance(interval, int) or not 1 <= interval <= MOST_ARRIVALS:
         raise QueryError(
             "BAD_ORDER",
-            f'order must be "outer", "strict" or a punctuation interval of 1 or more arrivals, not {asked!r}',
+            f'order must be "outer", "strict" or a punctuation interval of 1 to {MOST_ARRIVALS} arrivals, '
+            f"not {asked!r}",
         )
     return Order(interval, is_punctuated=is_punctuated)

@@ -55,7 +55,8 @@ def subgroups(units: int, work: Workload) -> int:
     if work.content is None or (work.content == "range" and not work.skew_is_known):
         return 1
     most = units if work.skew_is_known else units // 2
-    even = units if not work.heaviest_key else 1 + int((MOST_UNEVEN - 1) / work.heaviest_key + 1e-9)
+    more = (MOST_UNEVEN - 1) / work.heaviest_key + 1e-9 if work.heaviest_key else units
+    even = 1 + int(min(units, more))
     return max(1, min(most, even))
 
 

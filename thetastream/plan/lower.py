@@ -7,7 +7,7 @@ a window alone                -> sorted by time   nothing                  -> sc
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -232,11 +232,22 @@ def _side_plan(query: Query, rewritten: Rewritten, side: Side, window: Dimension
     computed = [(column, text) for text, column in keys.computed.items()]
     if query.counts and filters:
         # A tuple that does not pass is one of the last n all the same: it is numbered, then dropped.
-        passes = " AND ".join(f"({text})" for text in filters)
-        computed = [(column, f"CASE WHEN {passes} THEN {text} END") for column, text in computed]
-        computed.append((PASSES, f"coalesce({passes}, false)"))
+        computed = [(column, _guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
         filters = []
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried)
+
+
+def _guarded(filters: Sequence[str], text: str) -> str:
+    """An expression that is NULL unless all filters are true, each looked at only if those before it are.
+
+    Nested, because Spark computes what operands of an AND have in common before any, whatever it raises.
+
+    >>> _guarded(["x > 0", "10 / x > 2"], "y")
+    'CASE WHEN x > 0 THEN CASE WHEN 10 / x > 2 THEN y END END'
+    """
+    for condition in reversed(filters):
+        text = f"CASE WHEN {condition} THEN {text} END"
+    return text
 
 
 def _predicates(query: Query, resolver: Resolver) -> tuple[PythonPredicate, ...]:

@@ -96,12 +96,12 @@ class Resolver(Protocol):
         """Microseconds of an interval; raises QueryError INVALID_DURATION."""
 
 
-def window_problems(streams: Sequence[Stream]) -> list[QueryError]:
-    """What keeps a time window from being judged on these streams."""
+def window_problems(streams: Sequence[Stream], what: str = "a time window") -> list[QueryError]:
+    """What keeps event times of these streams from being compared, for the sake of ``what``."""
     problems = [
         QueryError(
             "NO_WATERMARK",
-            f"a time window needs the event time of stream {stream.alias!r}, but no column is marked; "
+            f"{what} needs the event time of stream {stream.alias!r}, but no column is marked; "
             + (
                 f'call .withWatermark("column", "delay") on it, or th.by_arrival({stream.alias})'
                 if stream.is_streaming

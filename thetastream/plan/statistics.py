@@ -5,7 +5,6 @@ A join runs before anyone has counted its tuples, so every figure has a default,
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import TypeAlias
 
 from thetastream.errors import QueryError
@@ -13,6 +12,7 @@ from thetastream.types import Side
 
 TUPLES_PER_SECOND = 1_000.0
 """Assumed of every stream. A model's cost is close to linear in it, so comparisons hold at any equal rate."""
+LARGEST = 1e15
 HEAVIEST_KEY = 0.15
 """Assumed share of tuples that have the most frequent equality key: Zipf 1.1 over 10,000 keys gives 0.15."""
 
@@ -45,7 +45,7 @@ class Statistics:
     Raises
     ------
     QueryError
-        STATISTICS if a figure is negative, not finite, or not a number.
+        STATISTICS if a figure is negative, above 1e15, or not a number.
 
     Examples
     --------
@@ -105,8 +105,10 @@ def _of(given: PerStream | None, side: Side, alias: str) -> float | None:
 
 
 def _is_figure(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
 
 
 def _refused(name: str, value: object, what: str) -> QueryError:
-    return QueryError("STATISTICS", f"{name} ({value!r}) must be {what}, not negative: costs follow from it")
+    return QueryError(
+        "STATISTICS", f"{name} ({value!r}) must be {what}, from 0 to {LARGEST:g}: costs follow from it"
+    )

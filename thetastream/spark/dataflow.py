@@ -142,6 +142,7 @@ def fingerprint(plan: PhysicalPlan, model: Model, order: Order | None = None) ->
     }
     return {
         **{f"stream {alias}": text for alias, text in sides.items()},
+        "event times": repr([side.time for side in condition.sides]),
         "keys": repr([side.keys for side in condition.sides]),
         "condition": repr((condition.equalities, condition.dimensions)),
         "window": repr(condition.window or plan.counts),

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from thetastream.binary import JoinPlan
 from thetastream.cascade import TIME, CascadePlan, result_time
+from thetastream.errors import QueryError
 from thetastream.frontend.window import is_counted
 from thetastream.plan.domains import quoted
 from thetastream.predicate import Phrase, pointed
@@ -70,6 +71,9 @@ def _with_names(
 
     The mark of the watermark is put back on: a result is later than the watermark it is found under.
     """
+    if isinstance(planned, JoinPlan) and planned.order is not None and planned.order.is_punctuated:
+        what = "punctuations are rows without tuples, and a select list takes them for results"
+        raise QueryError("BAD_ORDER", f"{what}; leave punctuations out, or use th.join")
     pairs = planned.dataframe()
     owners: dict[str, list[tuple[str, str]]] = {}
     for alias, frame in frames.items():
