@@ -1,4 +1,7 @@
-"""``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band|figures``; exit code 1 on a wrong count."""
+"""``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band``; exit code 1 on a wrong count.
+
+``python -m bench figures`` has options of its own: ``bench.figures``.
+"""
 
 import argparse
 import json

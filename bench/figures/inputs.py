@@ -1,7 +1,7 @@
 """Where the tables come from: TPC-H by tpchgen-cli, the handshake workload, keys with skew.
 
 Band   BiStream's band query: lineitem with itself, |orderkey - orderkey| <= 1 (``bench.tpch``).
-Q5     the last and most expensive join of TPC-H Q5: (region join nation join supplier) with lineitem on suppkey.
+Q5     the most expensive join of TPC-H Q5: (region join nation join supplier) with lineitem on suppkey.
 Q7     the same of Q7: (nation join supplier) with lineitem of two years on suppkey.
 
 As in the papers that set these queries, what stands before the most expensive join is computed first and
@@ -58,8 +58,11 @@ def _select(scale_factor: float, sql: str) -> pa.Table:
 
 
 def band(scale: float) -> Query:
-    """lineitem by truck, of large quantity, with lineitem that needs no instruction, of neighbouring orders."""
-    columns = "l_orderkey AS orderkey, l_linenumber AS linenumber, l_quantity::DOUBLE AS quantity, l_shipdate AS day"
+    """lineitem by truck, of large quantity, with lineitem that needs no instruction, of neighbouring"
+    " orders."""
+    columns = (
+        "l_orderkey AS orderkey, l_linenumber AS line, l_quantity::DOUBLE AS quantity, l_shipdate AS day"
+    )
     select = f"SELECT {columns} FROM lineitem WHERE"
     scale_factor = SCALE_FACTOR * scale
     return Query(
@@ -157,7 +160,9 @@ def zipf(n: int, exponent: float, seed: int, keys: int = 10_000, results: float 
         names = np.random.default_rng(seed).permutation(keys)
         key = names[random.choice(keys, n, p=weights)]
         value = random.uniform(0, 1_000_000, n)
-        tables.append(stamped(pa.table({"k": pa.array(key), "v": pa.array(np.floor(value).astype(np.int64))})))
+        tables.append(
+            stamped(pa.table({"k": pa.array(key), "v": pa.array(np.floor(value).astype(np.int64))}))
+        )
     delta = round(reach * 1_000_000)
     by_key = (Key("k", Domain.INT), Key("v", Domain.INT))
     return Query(

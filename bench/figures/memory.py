@@ -87,8 +87,8 @@ def by_volume(setup: Setup) -> Measured:
     best = ", ".join(f"{last[name, 'JM, best shape']:.2f} ({name})" for name in names)
     ratio = min(square)
     text = (
-        f"with {UNITS} units a square matrix holds {ratio:.2f} to {max(square):.2f} times the bytes of the biclique"
-        f" per unit, sqrt({UNITS}) = 4 by the formula; a matrix of the best shape for"
+        f"with {UNITS} units a square matrix holds {ratio:.2f} to {max(square):.2f} times the bytes of the"
+        f" biclique per unit, sqrt({UNITS}) = 4 by the formula; a matrix of the best shape for"
         f" streams whose sizes are known beforehand holds {best} times as much"
     )
     parameters = {"units": UNITS, "epochs": EPOCHS, "scale_factor": inputs.SCALE_FACTOR * setup.scale}
@@ -137,8 +137,8 @@ def by_window(setup: Setup) -> Measured:
     ratio = peaks["JM", SHARES[0]] / peaks["JB", SHARES[0]]
     text = (
         f"once the window is full, memory grows by at most {(growth - 1) * 100:.0f} % until the end; a window"
-        f" {SHARES[0] // SHARES[-1]} times as long holds {spread:.2f} times the bytes; the square matrix holds"
-        f" {ratio:.2f} times what the biclique holds"
+        f" {SHARES[0] // SHARES[-1]} times as long holds {spread:.2f} times the bytes; the square matrix"
+        f" holds {ratio:.2f} times what the biclique holds"
     )
     parameters = {"units": UNITS, "epochs": WINDOW_EPOCHS, "query": whole.name, "volume": whole.volume}
     holds = growth < 1.25 and 0.75 < spread / (SHARES[0] / SHARES[-1]) < 1.25
@@ -152,8 +152,8 @@ FIGURES = (
         name="memory-by-volume",
         title="Memory per unit against processed volume",
         source="BiStream, figure 6a",
-        claim="With full history, memory per unit grows with the volume, and the join-matrix needs a multiple of"
-        " the join-biclique's because it stores copies.",
+        claim="With full history, memory per unit grows with the volume, and the join-matrix needs a"
+        " multiple of the join-biclique's because it stores copies.",
         panels=tuple(
             Panel(name, "volume", "mb_per_unit", "setting", VOLUME, {"query": name})
             for name in ("Q5", "Q7", "Band", "handshake")
@@ -175,8 +175,8 @@ FIGURES = (
         name="memory-by-window",
         title="Memory per unit with sliding windows",
         source="BiStream, figure 6b",
-        claim="With a sliding window memory stops growing when the window is full; how much it is depends on the"
-        " window's length.",
+        claim="With a sliding window memory stops growing when the window is full; how much it is depends on"
+        " the window's length.",
         panels=(Panel("Band, windows as shares of the stream", "volume", "mb_per_unit", "name", VOLUME),),
         columns=(
             Column("setting", "setting"),

@@ -8,24 +8,25 @@ from bench.figures.figure import Column, Figure, Row
 HEAD = """# The papers' figures, drawn again
 
 `python -m bench figures` measures the figures of BiStream (Lin, Ooi, Wang and Yu, SIGMOD 2015) and SplitJoin
-(Najafi, Sadoghi and Jacobsen, USENIX ATC 2016) anew, with Thetastream's models, and writes this page. Shapes and
-ratios are what can be compared: the papers had clusters and many cores, this is one machine of two. Claims are in our
-words and say the shape only.
+(Najafi, Sadoghi and Jacobsen, USENIX ATC 2016) anew, with Thetastream's models, and writes this page. Shapes
+and ratios are what can be compared: the papers had clusters and many cores, this is one machine of two.
+Claims are in our words and say the shape only.
 
-JM is `Matrix`, JB is `Biclique` with random routing, JB-CRy is `Biclique` with ContRand routing and y subgroups a
-side; "pure hash" has as many subgroups as units. Every measurement's number of results equals DuckDB's.
+JM is `Matrix`, JB is `Biclique` with random routing, JB-CRy is `Biclique` with ContRand routing and y
+subgroups a side; "pure hash" has as many subgroups as units. The number of results of every measurement is
+compared with DuckDB's.
 
-Q5 and Q7 are the most expensive join of those TPC-H queries: suppliers of a region (Q5) or of two nations (Q7) with
-lineitem on suppkey, what stands before it computed first. Band is lineitem by truck with quantity above 48 against
-lineitem without shipping instructions, orderkeys at most 1 apart. Conditions on one table filter first, so the two
-streams of each are far from equally long. handshake is the two-dimensional band of SplitJoin's evaluation, with
-streams of equal length.
+Q5 and Q7 are the most expensive join of those TPC-H queries: suppliers of a region (Q5) or of two nations
+(Q7) with lineitem on suppkey, what stands before it computed first. Band is lineitem by truck with quantity
+above 48 against lineitem without shipping instructions, orderkeys at most 1 apart. Conditions on one table
+filter first, so the two streams of each are far from equally long. handshake is the two-dimensional band of
+SplitJoin's evaluation, with streams of equal length.
 
-Memory, bandwidth and load are counters of units run in one process, exact and repeatable. Throughput and latency
-are those of whole queries in Spark, from files to the noop sink, medians of interleaved runs. **Two cores cannot show a
-speed-up by more than two units**, so figures against cores also show CPU time per tuple, and what the busiest unit
-would allow if each unit had a core: tuples divided by the CPU seconds of that unit, in one process, without
-Spark.
+Memory, bandwidth and load are counters of units run in one process, exact and repeatable. Throughput and
+latency are those of whole queries in Spark, from files to the noop sink, medians of interleaved runs. **Two
+cores cannot show a speed-up by more than two units**, so figures against cores also show CPU time per tuple,
+and what the busiest unit would allow if each unit had a core: tuples divided by the CPU seconds of that unit,
+in one process, without Spark.
 """
 
 
@@ -49,9 +50,8 @@ def _cell(column: Column, row: Row) -> str:
 def sentence(found: dict[str, Any]) -> str:
     """The claim, whether ours agrees, and the ratio."""
     verdict = found["verdict"]
-    return (
-        f"The paper: {found['claim']} Ours **{verdict['agrees']}** (ratio {verdict['ratio']:.2f}): {verdict['text']}."
-    )
+    return f"The paper: {found['claim']} Ours **{verdict['agrees']}** (ratio {verdict['ratio']:.2f}):"
+    f" {verdict['text']}."
 
 
 def conditions(found: dict[str, Any]) -> str:

@@ -3,20 +3,32 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from thetastream.blocks import HASH_COLUMN
-from thetastream.condition import TIME, Bound, Condition, Dimension, Domain, Equality, IndexSpec, Key, SideSpec
+from thetastream.condition import (
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    IndexSpec,
+    Key,
+    SideSpec,
+)
 from thetastream.joiner.unit import UnitSpec
 from thetastream.keys import scramble
 from thetastream.plan.lower import choose_index
 from thetastream.types import Side
 
 TICKS_US = 1_000_000_000
-"""Event time from a stream's first tuple to its last: both streams are in step, however many tuples each has."""
+"""Event time from a stream's first tuple to its last: both streams are in step, however many tuples each"
+" has."""
 START_US = 1_700_000_000_000_000
 SUBINDEXES = 10
 
@@ -43,10 +55,20 @@ class Query:
         """The same join inside a window that is a share of the whole stream."""
         return replace(self, window_us=max(1, round(share * TICKS_US)))
 
+    def scanned(self) -> "Query":
+        """The same join by nested loop."""
+        return replace(self, is_scanned=True)
+
     def part(self, share: float) -> "Query":
         """The first part of both streams; event times stay as they are."""
-        left, right = (table.slice(0, round(table.num_rows * share)) for table in self.tables)
-        return replace(self, tables=(left, right))
+        return self._until(*(round(table.num_rows * share) for table in self.tables))
+
+    def first(self, n: int, epochs: int) -> "Query":
+        """The first ``n`` of ``epochs`` parts."""
+        return self._until(*(self.bounds(side, epochs)[n - 1][1] for side in Side))
+
+    def _until(self, left: int, right: int) -> "Query":
+        return replace(self, tables=(self.tables[0].slice(0, left), self.tables[1].slice(0, right)))
 
     @property
     def volume(self) -> int:
@@ -90,7 +112,7 @@ class Query:
     def bounds(self, side: Side, epochs: int) -> list[tuple[int, int]]:
         """First row and end of each part of a stream."""
         cuts = [int(cut) for cut in np.linspace(0, self.tables[side].num_rows, epochs + 1)]
-        return list(zip(cuts, cuts[1:], strict=False))
+        return list(pairwise(cuts))
 
     def watermark_us(self, left: pa.RecordBatch, right: pa.RecordBatch, before: int | None) -> int | None:
         """The watermark behind an epoch, as Spark has it: the older of the streams' newest event times."""

@@ -4,8 +4,8 @@ The CPU time of the busiest unit bounds what units on cores of their own could d
 
     tuples/s <= tuples / max over units of its CPU seconds
 
-It is a bound, not a throughput: no exchange, no state store, no Spark. Its worth is that it does not depend on
-how many cores this machine has.
+It is a bound, not a throughput: no exchange, no state store, no Spark. Its worth is that it does not depend
+on how many cores this machine has.
 """
 
 import time
@@ -52,6 +52,15 @@ def replay(query: Query, model: Model, epochs: int, counts: tuple[int, int] | No
         volume += left.num_rows + right.num_rows
         watermark = query.watermark_us(left, right, watermark)
         yield Step(volume, results, list(join.counters), cpu_s)
+
+
+def cpu_of_units(replays: list[list[Step]], epochs: range) -> list[float]:
+    """CPU seconds of each unit in some epochs; of several replays the least, because what disturbs only"
+    " adds."""
+    n_units = len(replays[0][0].units)
+    return [
+        sum(min(steps[epoch].cpu_s[unit] for steps in replays) for epoch in epochs) for unit in range(n_units)
+    ]
 
 
 def held(steps: list[Step]) -> list[int]:

@@ -1,8 +1,8 @@
 """Whole queries in Spark, many of them in one session, in turn; medians.
 
 A query reads one file of each stream per epoch and hands all columns of both sides to the noop sink, as the
-other benchmarks do (``bench.spark_run``). The first epochs fill the window and are not measured. One session serves
-all queries, so the JVM compiles once; two queries that nobody counts come first.
+other benchmarks do (``bench.spark_run``). The first epochs fill the window and are not measured. One
+session serves all queries, so the JVM compiles once; two queries that nobody counts come first.
 """
 
 import os
@@ -24,6 +24,7 @@ from bench.steady import steady
 from bench.task import Task
 from thetastream.blocks import HASH_COLUMN
 from thetastream.models.base import Model
+from thetastream.spark.session import stderr_into
 from thetastream.types import Side
 
 MEDIANS = ("tuples_per_s", "cpu_us_per_tuple", "epoch_ms_p50", "results_per_tuple")
@@ -144,9 +145,7 @@ class Clock:
         found = spark_run.epochs(running, made)[:n]
         counted = [epoch for epoch in th.metrics(running) if epoch["units"]]
         shutil.rmtree(checkpoint, ignore_errors=True)
-        tuples = sum(
-            end - start for side in Side for start, end in query.bounds(side, n)[since:]
-        )
+        tuples = sum(end - start for side in Side for start, end in query.bounds(side, n)[since:])
         figures = steady(found, since, tuples // max(1, len(found) - since))
         admitted = sum(epoch["left"] + epoch["right"] for epoch in counted)
         return {
@@ -166,7 +165,9 @@ class Clock:
 
         if self._spark is None:
             conf = {**spark_run.CONF, "spark.driver.memory": "3g"}
-            self._spark = th.local_session(2, "bench-figures", **conf)
+            # Spark's workers say what they do; the progress of the benchmark would be lost in it.
+            with stderr_into(self._folder / "spark.log"):
+                self._spark = th.local_session(2, "bench-figures", **conf)
         return self._spark
 
     def _files(self, query: Query, epochs: int) -> Path:
