@@ -29,7 +29,7 @@ def test_a_figure_is_a_picture_a_table_and_numbers(folder: Path, name: str) -> N
     assert all(check["is_equal"] for check in found["checks"])
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     text = (folder / f"{name}.md").read_text()
-    assert f"(ratio {found['verdict']['ratio']:.2f})" in text
+    assert f": {found['verdict']['ratio']:.2f}): {found['verdict']['text']}" in text
     assert f"{found['verdict']['ratio']:.2f}" in found["verdict"]["text"]
     assert text in (folder / "figures.md").read_text()
 

@@ -125,6 +125,7 @@ COPIES: tuple[Column, ...] = (
 FIGURES = (
     Figure(
         name="bandwidth-by-rate",
+        ratio_of="random routing / ContRand, bytes",
         title="Bandwidth against input rate",
         source="BiStream, figure 11",
         claim="Bandwidth grows in proportion to the input rate, and ContRand routing keeps the biclique's"
@@ -152,6 +153,7 @@ FIGURES = (
     ),
     Figure(
         name="bandwidth-by-units",
+        ratio_of="random routing / ContRand, copies",
         title="Bandwidth against units",
         source="BiStream, figures 18 and 19",
         claim="What is sent grows with the units, fastest for random routing and with the square root for"

@@ -141,6 +141,7 @@ def longest_window(setup: Setup) -> Measured:
 FIGURES = (
     Figure(
         name="capacity-by-units",
+        ratio_of="biclique / square matrix, volume at 64 units",
         title="Largest volume against units, with the same memory for each unit",
         source="BiStream, figures 10, 15 and 16",
         claim="The volume that the biclique can hold grows in proportion to the units, the matrix's far more"
@@ -156,6 +157,7 @@ FIGURES = (
     ),
     Figure(
         name="longest-window",
+        ratio_of="biclique / square matrix, window",
         title="Longest window, with the same memory for each unit",
         source="BiStream, table 4",
         claim="With the same memory the biclique supports a several times longer window than the matrix.",

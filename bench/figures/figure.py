@@ -106,6 +106,8 @@ class Figure:
     """Paper and figure numbers."""
     claim: str
     """What the paper says, as a sentence."""
+    ratio_of: str
+    """What the verdict's ratio compares."""
     panels: tuple[Panel, ...]
     columns: tuple[Column, ...]
     measure: Callable[[Setup], Measured]

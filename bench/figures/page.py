@@ -50,8 +50,8 @@ def _cell(column: Column, row: Row) -> str:
 def sentence(found: dict[str, Any]) -> str:
     """The claim, whether ours agrees, and the ratio."""
     verdict = found["verdict"]
-    return f"The paper: {found['claim']} Ours **{verdict['agrees']}** (ratio {verdict['ratio']:.2f}):"
-    f" {verdict['text']}."
+    ratio = f"{found['ratio_of']}: {verdict['ratio']:.2f}"
+    return f"The paper: {found['claim']} Ours **{verdict['agrees']}** ({ratio}): {verdict['text']}."
 
 
 def conditions(found: dict[str, Any]) -> str:
@@ -88,11 +88,12 @@ def section(figure: Figure, found: dict[str, Any], pictures: str) -> str:
 def page(figures: Iterable[tuple[Figure, dict[str, Any]]], pictures: str) -> str:
     """The whole page; ``pictures`` leads from it to the folder with the PNGs."""
     sections = [section(figure, found, pictures) for figure, found in figures]
-    summary = ["| figure | source | ours | ratio |", "|---|---|---|---|"]
+    summary = ["| figure | source | ours | ratio | of |", "|---|---|---|---|---|"]
     machine = ""
     for figure, found in figures:
         verdict = found["verdict"]
-        summary.append(f"| {figure.title} | {figure.source} | {verdict['agrees']} | {verdict['ratio']:.2f} |")
+        cells = (figure.title, figure.source, verdict["agrees"], f"{verdict['ratio']:.2f}", figure.ratio_of)
+        summary.append(f"| {' | '.join(cells)} |")
         cpu = found["machine"]
         machine = (
             f"{cpu['cpu']}, {cpu['cores']} cores, PySpark {cpu['packages']['pyspark']},"

@@ -66,6 +66,7 @@ def _panel(axis: Axes, panel: Panel, rows: list[Row]) -> None:
     axis.set_ylabel(panel.labels[1], fontsize=9)
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.25)
+    axis.set_axisbelow(True)
     for edge in ("top", "right"):
         axis.spines[edge].set_visible(False)
     if len(names) > 1:

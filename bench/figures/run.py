@@ -54,6 +54,7 @@ def write(figure: Figure, measured: Measured, setup: Setup, folder: Path) -> dic
         "title": figure.title,
         "source": figure.source,
         "claim": figure.claim,
+        "ratio_of": figure.ratio_of,
         "verdict": asdict(measured.verdict),
         "scale": setup.scale,
         "seed": setup.seed,

@@ -121,6 +121,7 @@ def throughput(setup: Setup) -> Measured:
 FIGURES = (
     Figure(
         name="skew-load",
+        ratio_of="pure hash / ContRand, load of the most loaded unit",
         title="Load of the most loaded unit under skew",
         source="BiStream, section 3.2.2 and its experiments with skew",
         claim="Under skew, hash routing overloads single units; ContRand spreads the heavy keys over a"
@@ -156,6 +157,7 @@ FIGURES = (
     ),
     Figure(
         name="skew-throughput",
+        ratio_of="ContRand / pure hash, tuples/s",
         title="Throughput under skew",
         source="BiStream, section 3.2.2 and its experiments with skew",
         claim="With skewed keys ContRand routing sustains more throughput than pure hash.",

@@ -313,6 +313,7 @@ SCALING: dict[str, Any] = {
 FIGURES = (
     Figure(
         name="splitjoin-cores-bound",
+        ratio_of="8 cores / 1, nested loop",
         title="SplitJoin: what cores of their own would allow",
         panels=tuple(
             Panel(
@@ -341,6 +342,7 @@ FIGURES = (
     ),
     Figure(
         name="splitjoin-throughput",
+        ratio_of="2 join cores / 1, nested loop, tuples/s",
         title="SplitJoin: throughput of whole queries against cores and window",
         panels=tuple(
             Panel(title, "cores", "tuples_per_s", "name", ("join cores", "tuples/s"), {"kind": name})
@@ -356,6 +358,7 @@ FIGURES = (
     ),
     Figure(
         name="splitjoin-selectivity",
+        ratio_of="most / least selective, nested loop, tuples/s",
         title="SplitJoin: throughput against selectivity",
         source="SplitJoin, figure 17",
         claim="Throughput hardly depends on selectivity while comparisons are most of the work, and falls"
@@ -381,6 +384,7 @@ FIGURES = (
     ),
     Figure(
         name="splitjoin-ordering",
+        ratio_of="outer order / unordered, tuples/s",
         title="SplitJoin: throughput against ordering precision",
         source="SplitJoin, figure 19",
         claim="Order costs throughput, the more the more precise it is: relaxed punctuation lies between"
@@ -399,6 +403,7 @@ FIGURES = (
     ),
     Figure(
         name="splitjoin-latency",
+        ratio_of="window of 16,384 / 2,048, nested loop, median latency",
         title="SplitJoin: latency against cores and window",
         source="SplitJoin, figure 18",
         claim="Latency grows with the window and falls with the join cores.",

@@ -146,6 +146,7 @@ def latencies_ms(timed: Timed) -> np.ndarray:
 FIGURES = (
     Figure(
         name="throughput-by-setting",
+        ratio_of="best biclique / square matrix, tuples/s, median of the queries",
         title="Throughput by setting and volume",
         source="BiStream, figures 7 and 8",
         claim="The biclique sustains more throughput than the matrix, most of all with ContRand routing"
@@ -178,6 +179,7 @@ FIGURES = (
     ),
     Figure(
         name="latency-distribution",
+        ratio_of="JB-CR4 / square matrix, median latency",
         title="Distribution of latency",
         source="BiStream, figure 9",
         claim="Most tuples have a small latency, and the biclique's is below the matrix's.",
