@@ -108,9 +108,9 @@ def by_volume(setup: Setup) -> Measured:
         f"with {UNITS} units a square matrix holds {ratio:.2f} to {max(square):.2f} times the bytes of the"
         f" biclique per unit, sqrt({UNITS}) = 4 by the formula; if the sizes of the streams are known"
         f" beforehand, a matrix of the best shape holds {best} times as much, and a biclique whose units are"
-        f" allotted in proportion has a largest unit up to {split:.2f} times smaller than one with as many units"
-        f" a side; best against best, the matrix's largest unit holds {min(shaped):.2f} to {max(shaped):.2f} times the"
-        " biclique's"
+        f" allotted in proportion has a largest unit up to {split:.2f} times smaller than one with as many"
+        f" units a side; best against best, the matrix's largest unit holds {min(shaped):.2f} to"
+        f" {max(shaped):.2f} times the biclique's"
     )
     parameters = {"units": UNITS, "epochs": EPOCHS, "scale_factor": inputs.SCALE_FACTOR * setup.scale}
     return Measured(rows, Verdict(yes_or_no(ratio > 3), ratio, text), checks, parameters)
