@@ -58,6 +58,10 @@ def conditions(found: dict[str, Any]) -> str:
     """What a figure was measured on, in one line."""
     parts = [f"{name.replace('_', ' ')} {_plain(value)}" for name, value in found["parameters"].items()]
     parts += [f"scale {found['scale']:g}", f"seed {found['seed']}"]
+    if found["runs"]:
+        loads = [run["load_before"] for run in found["runs"]]
+        spread = f"{min(loads):.1f} to {max(loads):.1f}"
+        parts.append(f"medians of {found['repeat']} runs, load average before them {spread}")
     checks = found["checks"]
     wrong = sum(not check["is_equal"] for check in checks)
     parts.append(

@@ -10,7 +10,6 @@ part of the window, so that the work of a tuple falls with k:
 cores share only the storing and the results.
 """
 
-from itertools import pairwise
 from typing import Any
 
 from bench.figures import inputs
@@ -33,9 +32,11 @@ SPARK_TUPLES = {True: 98_304, False: 393_216}
 ORDERED_WINDOW = 16_384
 REACHES = (10, 40, 160, 480)
 ORDERS: tuple[str | int | None, ...] = (None, 1000, 100, 10, "outer", "strict")
-EPOCHS, WARMUP = 8, 3
-SHORT = 1024
-"""Tuples of a stream in an epoch where latency is measured."""
+EPOCHS, WARMUP = 8, 4
+"""Parts of a stream, and those in which the window fills and nothing is measured."""
+SHORT, SHORT_EPOCHS, SHORT_WARMUP = 1_024, 18, 11
+"""Where latency is measured: tuples of a stream in an epoch, epochs, those not measured."""
+SHORT_WINDOWS = (1_024, 8_192)
 
 
 def windowed(query: Query, window: int, is_scanned: bool = False) -> Query:
@@ -62,8 +63,8 @@ def bounds_against_cores(setup: Setup) -> Measured:
                 setup.announce(f"splitjoin: {kind(query)}, window {window}, {cores} cores")
                 replays = [list(replay(query, Split(cores), EPOCHS)) for _ in range(REPLAYS)]
                 steps = replays[0]
-                measured = range(WARMUP + 1, EPOCHS)
-                tuples = steps[-1].volume - steps[WARMUP].volume
+                measured = range(WARMUP, EPOCHS)
+                tuples = steps[-1].volume - steps[WARMUP - 1].volume
                 per_unit = cpu_of_units(replays, measured)
                 rows.append(
                     {
@@ -124,7 +125,7 @@ def throughput(setup: Setup) -> Measured:
             query = windowed(whole, setup.sized(window), is_scanned)
             for cores in SPARK_CORES:
                 name = f"{kind(query)}, window {setup.sized(window):,}, {cores} cores"
-                settings.append(Setting(name, query, Split(cores), EPOCHS, WARMUP + 1))
+                settings.append(Setting(name, query, Split(cores), EPOCHS, WARMUP))
                 described[name] = {
                     "kind": kind(query),
                     "window": setup.sized(window),
@@ -156,7 +157,7 @@ def throughput(setup: Setup) -> Measured:
             "tuples_per_stream": f"{setup.sized(SPARK_TUPLES[True])} (nested loop),"
             f" {setup.sized(SPARK_TUPLES[False])} (index)",
             "epochs": EPOCHS,
-            "measured_epochs": EPOCHS - WARMUP - 1,
+            "measured_epochs": EPOCHS - WARMUP,
         },
         runs_of(timed),
     )
@@ -171,7 +172,7 @@ def selectivity(setup: Setup) -> Measured:
             whole = inputs.handshake(setup.sized(SPARK_TUPLES[True]), setup.seed, reach)
             query = windowed(whole, window, is_scanned)
             name = f"{kind(query)}, reach {reach}"
-            settings.append(Setting(name, query, Split(2), EPOCHS // 2 + WARMUP - 1, WARMUP))
+            settings.append(Setting(name, query, Split(2), EPOCHS - 1, WARMUP))
             described[name] = {
                 "kind": kind(query),
                 "reach": reach,
@@ -209,7 +210,7 @@ def ordering(setup: Setup) -> Measured:
     settings, described = [], {}
     for order in ORDERS:
         name = "none" if order is None else str(order)
-        settings.append(Setting(f"order {name}", query, Split(2), EPOCHS, WARMUP + 1, order))
+        settings.append(Setting(f"order {name}", query, Split(2), EPOCHS, WARMUP, order))
         described[f"order {name}"] = {"order": name, "series": "index, 2 cores"}
     timed = setup.clock.compare(settings, setup.repeat, setup.announce)
     rows = timed_rows(timed, described)
@@ -235,15 +236,14 @@ def ordering(setup: Setup) -> Measured:
 
 def latency(setup: Setup) -> Measured:
     """Figure 18."""
-    epochs = 24
-    whole = inputs.handshake(SHORT * epochs, setup.seed)
+    whole = inputs.handshake(SHORT * SHORT_EPOCHS, setup.seed)
     settings, described = [], {}
-    for is_scanned in (True, False):
-        for window in (2_048, 16_384):
+    for is_scanned, windows in ((True, SHORT_WINDOWS), (False, SHORT_WINDOWS[-1:])):
+        for window in windows:
             query = windowed(whole, window, is_scanned)
             for cores in (1, 4):
                 name = f"{kind(query)}, window {window:,}, {cores} cores, short epochs"
-                settings.append(Setting(name, query, Split(cores), epochs, 17))
+                settings.append(Setting(name, query, Split(cores), SHORT_EPOCHS, SHORT_WARMUP))
                 described[name] = {
                     "kind": kind(query),
                     "window": window,
@@ -253,34 +253,29 @@ def latency(setup: Setup) -> Measured:
     timed = setup.clock.compare(settings, setup.repeat, setup.announce)
     rows = timed_rows(timed, described)
     for row, one in zip(rows, timed.values(), strict=True):
-        row["latency_ms_p50"] = typical_wait_ms(one)
+        row["latency_ms_p50"] = one.latency_ms(50)
+    least, most = SHORT_WINDOWS
     low, high = (f(row["latency_ms_p50"] for row in rows) for f in (min, max))
     longer = (
-        _row(rows, "nested loop", 16_384, 1)["latency_ms_p50"]
-        / _row(rows, "nested loop", 2_048, 1)["latency_ms_p50"]
+        _row(rows, "nested loop", most, 1)["latency_ms_p50"]
+        / _row(rows, "nested loop", least, 1)["latency_ms_p50"]
     )
     more = (
-        _row(rows, "nested loop", 16_384, 4)["latency_ms_p50"]
-        / _row(rows, "nested loop", 16_384, 1)["latency_ms_p50"]
+        _row(rows, "nested loop", most, 4)["latency_ms_p50"]
+        / _row(rows, "nested loop", most, 1)["latency_ms_p50"]
     )
     text = (
         f"median latencies lie between {low:,.0f} and {high:,.0f} ms, the floor of a micro-batch, where the"
-        f" paper's are those of single tuples; a window 8 times as long takes {longer:.2f} times as long"
-        f" (nested loop, one join core), 4 join cores {more:.2f} times as long as one"
+        f" paper's are those of single tuples; a window {most // least} times as long takes {longer:.2f} times"
+        f" as long (nested loop, one join core), 4 join cores {more:.2f} times as long as one"
     )
     return Measured(
         rows,
         Verdict(yes_or_no(longer > 2 and more < 0.8, more < 0.95 and longer > 1.1), longer, text),
         [one.check for one in timed.values()],
-        {"tuples_per_stream_and_epoch": SHORT, "measured_epochs": epochs - 17},
+        {"tuples_per_stream_and_epoch": SHORT, "measured_epochs": SHORT_EPOCHS - SHORT_WARMUP},
         runs_of(timed),
     )
-
-
-def typical_wait_ms(timed: Timed) -> float:
-    """Median latency: half of the epoch that runs when a tuple comes, and all of its own."""
-    waits = sorted(before / 2 + own for run in timed.runs for before, own in pairwise(run["ms_by_epoch"]))
-    return float(waits[len(waits) // 2])
 
 
 def timed_rows(timed: dict[str, Timed], described: dict[str, Row]) -> list[Row]:
@@ -403,7 +398,7 @@ FIGURES = (
     ),
     Figure(
         name="splitjoin-latency",
-        ratio_of="window of 16,384 / 2,048, nested loop, median latency",
+        ratio_of="window of 8,192 / 1,024, nested loop, median latency",
         title="SplitJoin: latency against cores and window",
         source="SplitJoin, figure 18",
         claim="Latency grows with the window and falls with the join cores.",

@@ -4,8 +4,6 @@ Full history, 16 units: JM as a square and in the best shape for the sizes of th
 routing, JB-CRy where the query has an equality.
 """
 
-from itertools import pairwise
-
 import numpy as np
 
 from bench.figures import inputs
@@ -107,13 +105,12 @@ def latency(setup: Setup) -> Measured:
     )
     rows = []
     for name, one in timed.items():
-        waits = latencies_ms(one)
         for percentile in PERCENTILES:
             rows.append(
                 {
                     "setting": name,
                     "percentile": percentile,
-                    "latency_ms": float(np.percentile(waits, percentile)),
+                    "latency_ms": one.latency_ms(percentile),
                     **one.median,
                 }
             )
@@ -132,15 +129,6 @@ def latency(setup: Setup) -> Measured:
         {"query": query.name, "units": UNITS, "tuples_per_epoch": round(query.volume / SHORT_EPOCHS)},
         runs_of(timed),
     )
-
-
-def latencies_ms(timed: Timed) -> np.ndarray:
-    """Latencies of tuples that come evenly: what is left of the running epoch, and all of their own."""
-    waits = []
-    for run in timed.runs:
-        for before, own in pairwise(run["ms_by_epoch"]):
-            waits.append(own + before * np.linspace(0, 1, 21))
-    return np.concatenate(waits)
 
 
 FIGURES = (

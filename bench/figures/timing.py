@@ -10,9 +10,11 @@ import shutil
 import statistics
 import tempfile
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -52,10 +54,11 @@ class Timed:
     runs: list[Row]
     check: Check
 
-    @property
-    def epochs_ms(self) -> list[int]:
-        """Times of the measured epochs of all runs."""
-        return [ms for run in self.runs for ms in run["ms_by_epoch"]]
+    def latency_ms(self, percentile: float) -> float:
+        """Of tuples that come evenly: what is left of the running epoch, and all of their own."""
+        left = np.linspace(0, 1, 21)
+        waits = [own + before * left for run in self.runs for before, own in pairwise(run["ms_by_epoch"])]
+        return float(np.percentile(waits, percentile))
 
 
 class Clock:
