@@ -118,6 +118,7 @@ def _by_supplier(name: str, scale: float, suppliers: str, where: str) -> Query:
 TPCH: tuple[Callable[[float], Query], ...] = (q5, q7, band)
 
 
+@lru_cache
 def handshake(n: int, seed: int, reach: int = 10) -> Query:
     """The two-dimensional band of SplitJoin's evaluation, ``n`` tuples a stream, both as long.
 

@@ -23,7 +23,7 @@ SUBGROUPS = {"pure hash": 8, "ContRand, 4 subgroups": 4, "ContRand, 2 subgroups"
 EPOCHS, REPLAYS = 4, 3
 TUPLES = 120_000
 """Of a stream."""
-SPARK_TUPLES = 160_000
+SPARK_TUPLES = 240_000
 
 
 def imbalance(loads: list[int]) -> float:
@@ -90,7 +90,7 @@ def throughput(setup: Setup) -> Measured:
     """Whole queries in Spark with such keys."""
     query = inputs.zipf(setup.sized(SPARK_TUPLES), ZIPF, setup.seed).within(1 / 4)
     settings = [
-        Setting(name, query, Biclique(SIDE, subgroups=subgroups), 8, 4)
+        Setting(name, query, Biclique(SIDE, subgroups=subgroups), 7, 4)
         for name, subgroups in SUBGROUPS.items()
     ]
     timed = setup.clock.compare(settings, setup.repeat, setup.announce)
