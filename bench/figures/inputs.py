@@ -164,7 +164,7 @@ def zipf(n: int, exponent: float, seed: int, keys: int = 10_000, results: float 
         tables.append(
             stamped(pa.table({"k": pa.array(key), "v": pa.array(np.floor(value).astype(np.int64))}))
         )
-    delta = round(reach * 1_000_000)
+    delta = max(1, round(reach * 1_000_000))
     by_key = (Key("k", Domain.INT), Key("v", Domain.INT))
     return Query(
         f"Zipf {exponent:g}",

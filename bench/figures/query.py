@@ -46,6 +46,7 @@ class Query:
     equalities: tuple[Equality, ...] = ()
     dimensions: tuple[Dimension, ...] = ()
     duckdb_on: str = ""
+    """Where DuckDB's arithmetic needs other words."""
     window_us: int | None = None
     is_scanned: bool = False
     """Whether every tuple is compared with the whole window, as the papers' nested loops do."""
@@ -129,16 +130,32 @@ class Query:
     def expected(self) -> int:
         """The number of results, from DuckDB."""
         connection = duckdb.connect(config={"threads": 2})
+        connection.execute("SET enable_progress_bar = false")
         for alias, table in zip(self.aliases, self.tables, strict=True):
             connection.register(f"{alias}_rows", table)
-        left, right = self.aliases
-        condition = self.duckdb_on or self.on
-        if self.window_us is not None:
-            condition += f" AND abs(epoch_us({left}.ts) - epoch_us({right}.ts)) <= {self.window_us}"
-        sql = f"SELECT count(*) FROM {left}_rows {left} JOIN {right}_rows {right} ON {condition}"
-        row = connection.execute(sql).fetchone()
+        row = connection.execute(self._sql()).fetchone()
         assert row is not None
         return int(row[0])
+
+    def _sql(self) -> str:
+        """A band is an equality of cells first, which DuckDB hashes: right tuples stand in all they touch."""
+        left, right = self.aliases
+        rows = [f"{alias}_rows" for alias in self.aliases]
+        conditions = [self.duckdb_on or self.on]
+        for number, dimension in enumerate(self.dimensions):
+            assert dimension.high is not None
+            mine, reach = self.keys[0][dimension.key].column, dimension.high.delta
+            other = self.keys[1][dimension.high.key].column
+            low, high = (f"floor(({other}::DOUBLE {sign} {reach}) / {2 * reach})::INT" for sign in "-+")
+            cell = f"cell_{number}"
+            rows[0] = f"(SELECT *, floor({mine}::DOUBLE / {2 * reach})::INT AS {cell} FROM {rows[0]})"
+            rows[1] = f"(SELECT *, unnest(range({low}, {high} + 1)) AS {cell} FROM {rows[1]})"
+            conditions.append(f"{left}.{cell} = {right}.{cell}")
+        if self.window_us is not None:
+            times = [f"epoch_us({alias}.ts)" for alias in self.aliases]
+            ends = f"{times[1]} - {self.window_us} AND {times[1]} + {self.window_us}"
+            conditions.append(f"{times[0]} BETWEEN {ends}")
+        return f"SELECT count(*) FROM {rows[0]} {left} JOIN {rows[1]} {right} ON {' AND '.join(conditions)}"
 
 
 def stamped(table: pa.Table) -> pa.Table:
