@@ -164,11 +164,11 @@ def throughput_verdict(rows: list[Row]) -> Verdict:
     longer = loop[1] / rate["nested loop", short, 1]
     text = (
         f"in whole queries on two cores, nested loop and window {long:,}, 2 join cores reach {ratio:.2f} and"
-        f" {most} join cores {loop[most] / loop[1]:.2f} times the throughput of one (more than 2 cannot speed"
-        f" up here); with the index 2 join cores reach {index[2] / index[1]:.2f} times, and one join core with"
-        f" the index {index[1] / loop[2]:.1f} times what 2 with the nested loop reach; from window {short:,} to"
-        f" {long:,} the throughput of one core changes by a factor of {longer:.2f}, because an epoch holds many"
-        " short windows and each is cut into subindexes of its own"
+        f" {most} join cores {loop[most] / loop[1]:.2f} times the throughput of one (more than 2 cannot"
+        f" speed up here); with the index 2 join cores reach {index[2] / index[1]:.2f} times, and one join"
+        f" core with the index {index[1] / loop[2]:.1f} times what 2 with the nested loop reach; from window"
+        f" {short:,} to {long:,} the throughput of one core changes by a factor of {longer:.2f}, because an"
+        " epoch holds many short windows and each is cut into subindexes of its own"
     )
     grows, falls = ratio > 1.5, longer < 0.8
     return Verdict(yes_or_no(grows and falls, ratio > 1.1 or falls), ratio, text)
