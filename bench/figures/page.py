@@ -23,7 +23,7 @@ filter first, so the two streams of each are far from equally long. handshake is
 SplitJoin's evaluation, with streams of equal length.
 
 Memory, bandwidth and load are counters of units run in one process, exact and repeatable. Throughput and
-latency are those of whole queries in Spark, from files to the noop sink, medians of interleaved runs. **Two
+latency are those of whole queries in Spark, from files to the noop sink, settings in turn. **Two
 cores cannot show a speed-up by more than two units**, so figures against cores also show CPU time per tuple,
 and what the busiest unit would allow if each unit had a core: tuples divided by the CPU seconds of that unit,
 in one process, without Spark.
@@ -65,7 +65,8 @@ def conditions(found: dict[str, Any]) -> str:
     if found["runs"]:
         loads = [run["load_before"] for run in found["runs"]]
         spread = f"{min(loads):.1f} to {max(loads):.1f}"
-        parts.append(f"medians of {found['repeat']} runs, load average before them {spread}")
+        runs = "single runs" if found["repeat"] == 1 else f"medians of {found['repeat']} runs"
+        parts.append(f"{runs}, load average before them {spread}")
     checks = found["checks"]
     wrong = sum(not check["is_equal"] for check in checks)
     parts.append(
