@@ -23,10 +23,10 @@ filter first, so the two streams of each are far from equally long. handshake is
 SplitJoin's evaluation, with streams of equal length.
 
 Memory, bandwidth and load are counters of units run in one process, exact and repeatable. Throughput and
-latency are those of whole queries in Spark, from files to the noop sink, settings in turn. **Two
-cores cannot show a speed-up by more than two units**, so figures against cores also show CPU time per tuple,
-and what the busiest unit would allow if each unit had a core: tuples divided by the CPU seconds of that unit,
-in one process, without Spark.
+latency are those of whole queries in Spark, from files to the noop sink, settings in turn. **On two cores
+more than two units cannot be faster than two**, so figures against cores also show CPU time per tuple, and
+what the busiest unit would allow if each unit had a core: tuples divided by the CPU seconds of that unit, in
+one process, without Spark.
 
 The machine is shared. The load average before the runs is given with each figure (the runs themselves make it
 about 2); where it is higher, other work took its part of the two cores, rates are too low and noisy, and CPU
