@@ -274,7 +274,7 @@ def latency(setup: Setup) -> Measured:
     )
     text = (
         f"median latencies lie between {low:,.0f} and {high:,.0f} ms, the floor of a micro-batch, where the"
-        f" paper's are those of single tuples; a {most // least} times longer window takes {longer:.2f} times"
+        f" paper's are those of single tuples; the longer window takes {longer:.2f} times"
         f" as long (nested loop, one join core), 4 join cores {more:.2f} times as long as one"
     )
     return Measured(
