@@ -94,7 +94,7 @@ def section(figure: Figure, found: dict[str, Any], pictures: str) -> str:
     )
 
 
-def page(figures: Iterable[tuple[Figure, dict[str, Any]]], pictures: str) -> str:
+def page(figures: list[tuple[Figure, dict[str, Any]]], missing: list[Figure], pictures: str) -> str:
     """The whole page; ``pictures`` leads from it to the folder with the PNGs."""
     sections = [section(figure, found, pictures) for figure, found in figures]
     summary = ["| figure | source | ours | ratio | of |", "|---|---|---|---|---|"]
@@ -109,4 +109,7 @@ def page(figures: Iterable[tuple[Figure, dict[str, Any]]], pictures: str) -> str
             f" DuckDB {cpu['packages']['duckdb']}, Python {cpu['python']}. Runs and machine are in the JSON"
             " beside each picture."
         )
+    if missing:
+        left = ", ".join(f"{figure.title} ({figure.source})" for figure in missing)
+        machine += f" Not measured yet: {left}."
     return "\n\n".join((HEAD.strip(), machine, "\n".join(summary), *sections)) + "\n"

@@ -85,6 +85,9 @@ def write_page(folder: Path) -> None:
         for figure in FIGURES
         if (path := folder / f"{figure.name}.json").exists()
     ]
+    missing = [figure for figure in FIGURES if not (folder / f"{figure.name}.json").exists()]
     is_committed = folder.resolve() == FOLDER.resolve()
     pictures = "../bench/results/figures/" if is_committed else ""
-    (PAGE if is_committed else folder / "figures.md").write_text(page.page(known, pictures))
+    (PAGE if is_committed else folder / "figures.md").write_text(
+        page.page(known, missing if is_committed else [], pictures)
+    )
