@@ -1,4 +1,4 @@
 """Benchmarks: the same join, the same files, several engines, one machine.
 
-``python -m bench handshake|equi|stock|inequality`` and ``python -m bench tpch-band``.
+``python -m bench handshake|equi|stock|inequality``, ``tpch-band`` and ``figures``.
 """

@@ -1,4 +1,7 @@
-"""``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band``; exit code 1 on a wrong count."""
+"""``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band``; exit code 1 on a wrong count.
+
+``python -m bench figures`` has options of its own: ``bench.figures``.
+"""
 
 import argparse
 import json
@@ -95,6 +98,10 @@ def announce(text: str) -> None:
 
 def main() -> int:
     """Run, print, write; 1 when a count is wrong or an engine fails."""
+    if sys.argv[1:2] == ["figures"]:
+        from bench.figures.__main__ import main as figures
+
+        return figures(sys.argv[2:])
     arguments = parse()
     # A terminated benchmark ends its engines too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

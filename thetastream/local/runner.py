@@ -63,17 +63,29 @@ class LocalJoin:
         watermark_us : int, optional
             Watermark of the epoch in microseconds.
         """
+        for number, inbox in enumerate(self.deliver(left, right)):
+            yield from self.run(number, inbox, watermark_us)
+
+    def deliver(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None) -> list[Inbox]:
+        """What the exchange brings each unit of an epoch's tuples.
+
+        A column ``h`` of a batch, int64 and not negative, is the hash of its tuples; without one, and if the
+        model needs it, every tuple is hashed here, slowly.
+        """
         inboxes = [Inbox() for _ in range(self._model.n_units)]
         for side, batch in zip(Side, (left, right), strict=True):
             if batch is None or not batch.num_rows:
                 continue
-            if self._model.needs_hash:
+            if self._model.needs_hash and HASH_COLUMN not in batch.schema.names:
                 hashes = np.array([hash(repr(row)) for row in batch.to_pylist()], dtype=np.int64)
                 batch = batch.append_column(HASH_COLUMN, pa.array(hashes))
             for number, role, block in route(self._model, side, batch, self._places):
                 inboxes[number].add(side, role, 0, block, block.nbytes)
-        for number, inbox in enumerate(inboxes):
-            unit = Unit(self._spec, self._model, number, self._states[number], self._stores[number])
-            yield from unit.epoch(inbox, watermark_us)
-            self._states[number] = unit.state
-            self.counters[number] = unit.counters
+        return inboxes
+
+    def run(self, number: int, inbox: Inbox, watermark_us: int | None = None) -> Iterator[Matches]:
+        """One unit's part of an epoch."""
+        unit = Unit(self._spec, self._model, number, self._states[number], self._stores[number])
+        yield from unit.epoch(inbox, watermark_us)
+        self._states[number] = unit.state
+        self.counters[number] = unit.counters

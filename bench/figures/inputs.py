@@ -1,0 +1,186 @@
+"""Where the tables come from: TPC-H by tpchgen-cli, the handshake workload, keys with skew.
+
+Band   BiStream's band query: lineitem with itself, |orderkey - orderkey| <= 1 (``bench.tpch``).
+Q5     the most expensive join of TPC-H Q5: (region join nation join supplier) with lineitem on suppkey.
+Q7     the same of Q7: (nation join supplier) with lineitem of two years on suppkey.
+
+As in the papers that set these queries, what stands before the most expensive join is computed first and
+streamed in, and conditions on one table filter before the join. The generator's order of rows is the order
+of the stream.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from bench import data
+from bench.figures.query import Query, stamped
+from bench.workloads import WORKLOADS
+from thetastream.condition import Bound, Dimension, Domain, Equality, Key
+from thetastream.types import Side
+
+SCALE_FACTOR = 0.1
+"""Of TPC-H at ``--scale 1``: 600,000 tuples of lineitem."""
+TABLES = "region,nation,supplier,lineitem"
+
+
+def tpch(scale_factor: float) -> Path:
+    """Folder with the TPC-H tables that the queries read, made once and kept."""
+    folder = data.ROOT / f"tpch-figures-sf{scale_factor:g}"
+    if not folder.exists():
+        beside = Path(sys.executable).with_name("tpchgen-cli")
+        program = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
+        if program is None:
+            raise FileNotFoundError("tpchgen-cli is not installed: pip install 'thetastream[bench]'")
+        data.ROOT.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=data.ROOT))
+        options = ["-s", f"{scale_factor:g}", f"--tables={TABLES}", f"--output-dir={draft}"]
+        subprocess.run([program, "parquet", *options], check=True, capture_output=True)
+        draft.rename(folder)
+    return folder
+
+
+@lru_cache
+def _select(scale_factor: float, sql: str) -> pa.Table:
+    folder = tpch(scale_factor)
+    connection = duckdb.connect(config={"threads": 2, "preserve_insertion_order": True})
+    for name in TABLES.split(","):
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{folder}/{name}.parquet')")
+    return stamped(connection.sql(sql).to_arrow_table().combine_chunks())
+
+
+def band(scale: float) -> Query:
+    """lineitem by truck, of large quantity, with lineitem that needs no instruction, of neighbouring"
+    " orders."""
+    columns = (
+        "l_orderkey AS orderkey, l_linenumber AS line, l_quantity::DOUBLE AS quantity, l_shipdate AS day"
+    )
+    select = f"SELECT {columns} FROM lineitem WHERE"
+    scale_factor = SCALE_FACTOR * scale
+    return Query(
+        "Band",
+        ("l", "r"),
+        (
+            _select(scale_factor, f"{select} l_shipmode = 'TRUCK' AND l_quantity > 48"),
+            _select(scale_factor, f"{select} l_shipinstruct = 'NONE'"),
+        ),
+        "abs(l.orderkey - r.orderkey) <= 1",
+        _keys("orderkey", Domain.INT),
+        dimensions=(_band(0, 1),),
+    )
+
+
+def q5(scale: float) -> Query:
+    """Suppliers of a region with lineitem."""
+    suppliers = (
+        "SELECT s_suppkey AS suppkey, n_name AS nation, s_acctbal::DOUBLE AS balance FROM supplier"
+        " JOIN nation ON s_nationkey = n_nationkey JOIN region ON n_regionkey = r_regionkey"
+        " WHERE r_name = 'ASIA' ORDER BY suppkey"
+    )
+    return _by_supplier("Q5", scale, suppliers, "")
+
+
+def q7(scale: float) -> Query:
+    """Suppliers of two nations with lineitem of two years."""
+    suppliers = (
+        "SELECT s_suppkey AS suppkey, n_name AS nation, s_acctbal::DOUBLE AS balance FROM supplier"
+        " JOIN nation ON s_nationkey = n_nationkey WHERE n_name IN ('FRANCE', 'GERMANY') ORDER BY suppkey"
+    )
+    return _by_supplier(
+        "Q7", scale, suppliers, "WHERE l_shipdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31'"
+    )
+
+
+def _by_supplier(name: str, scale: float, suppliers: str, where: str) -> Query:
+    lines = (
+        "SELECT l_suppkey AS suppkey, l_orderkey AS orderkey, l_extendedprice::DOUBLE AS price,"
+        f" l_discount::DOUBLE AS discount, l_shipdate AS day FROM lineitem {where}"
+    )
+    scale_factor = SCALE_FACTOR * scale
+    return Query(
+        name,
+        ("s", "l"),
+        (_select(scale_factor, suppliers), _select(scale_factor, lines)),
+        "s.suppkey = l.suppkey",
+        _keys("suppkey", Domain.INT),
+        equalities=(Equality(0, 0),),
+    )
+
+
+TPCH: tuple[Callable[[float], Query], ...] = (q5, q7, band)
+
+
+@lru_cache
+def handshake(n: int, seed: int, reach: int = 10) -> Query:
+    """The two-dimensional band of SplitJoin's evaluation, ``n`` tuples a stream, both as long.
+
+    A pair matches with probability (2 * reach + 1) / 9999 * 2 * reach / 9999.
+    """
+    spec = WORKLOADS["handshake"]
+    tables = [
+        stamped(pa.table(spec.draw[side](np.random.default_rng([seed, side]), n, n))) for side in (0, 1)
+    ]
+    keys = [(Key(x, Domain.INT), Key(y, Domain.FLOAT)) for x, y in (("x", "y"), ("a", "b"))]
+    on, duckdb_on = (
+        text.replace("-10", f"-{reach}").replace("+10", f"+{reach}") for text in (spec.on, spec.duckdb_on)
+    )
+    return Query(
+        "handshake",
+        spec.aliases,
+        (tables[0], tables[1]),
+        on,
+        (keys[0], keys[1]),
+        dimensions=(_band(0, reach), _band(1, float(reach))),
+        duckdb_on=duckdb_on,
+        seed=seed,
+    )
+
+
+def zipf(n: int, exponent: float, seed: int, keys: int = 10_000, results: float = 2.0) -> Query:
+    """Keys by Zipf's law on both sides, and a band on a value that keeps about ``results`` results a tuple.
+
+    Without the band the heavy keys would give most of the output, and the load would be output.
+    """
+    weights = np.arange(1, keys + 1, dtype=float) ** -exponent
+    weights /= weights.sum()
+    # Of two random tuples the keys are equal with this probability; |u - v| <= d holds with 2d - d².
+    meets = float((weights**2).sum())
+    reach = 1 - max(0.0, 1 - min(1.0, results / (n * meets))) ** 0.5
+    tables = []
+    for side in (0, 1):
+        random = np.random.default_rng([seed, side, 7])
+        # Heavy keys are not the small ones: key k is a shuffled number.
+        names = np.random.default_rng(seed).permutation(keys)
+        key = names[random.choice(keys, n, p=weights)]
+        value = random.uniform(0, 1_000_000, n)
+        tables.append(
+            stamped(pa.table({"k": pa.array(key), "v": pa.array(np.floor(value).astype(np.int64))}))
+        )
+    delta = max(1, round(reach * 1_000_000))
+    by_key = (Key("k", Domain.INT), Key("v", Domain.INT))
+    return Query(
+        f"Zipf {exponent:g}",
+        ("l", "r"),
+        (tables[0], tables[1]),
+        f"l.k = r.k AND abs(l.v - r.v) <= {delta}",
+        (by_key, by_key),
+        equalities=(Equality(0, 0),),
+        dimensions=(Dimension(Side.LEFT, 1, Bound(1, -delta), Bound(1, delta)),),
+        seed=seed,
+    )
+
+
+def _keys(column: str, domain: Domain) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
+    return (Key(column, domain),), (Key(column, domain),)
+
+
+def _band(key: int, reach: int | float) -> Dimension:
+    return Dimension(Side.LEFT, key, Bound(key, -reach), Bound(key, reach))
