@@ -2,7 +2,8 @@
 
 An epoch is when all units have reached the same punctuation, so the gathering waits for its end, and never
 longer. A result has two arrivals, its left and its right tuple's: the later one is the arrival that made it,
-the earlier one the stored tuple's. A punctuation is a row whose right arrival is NULL.
+the earlier one the stored tuple's. A punctuation is a row whose right arrival is NULL; rows with neither,
+which are no results, come first.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +35,7 @@ def gather(batches: Iterable[pa.RecordBatch], order: Order, places: tuple[int, i
     table = pa.Table.from_batches(held)
     left, right = (table.column(place) for place in places)
     is_punctuation = right.is_null().to_numpy()
-    sorted_rows = ranked(left.to_numpy(), right.fill_null(-1).to_numpy(), is_punctuation, order)
+    sorted_rows = ranked(left.fill_null(-1).to_numpy(), right.fill_null(-1).to_numpy(), is_punctuation, order)
     for start in range(0, len(sorted_rows), ROWS_AT_ONCE):
         yield table.take(sorted_rows[start : start + ROWS_AT_ONCE])
 

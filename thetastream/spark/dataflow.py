@@ -95,6 +95,8 @@ def build(
     if any(stream.isStreaming for stream in streams):
         schema = StructType([*output.columns, StructField(COUNTERS, StringType())])
         arrow = to_arrow_schema(schema, timezone=zone)
+        # What is to be ordered crosses one exchange more, as blocks.
+        is_flat = output.is_flat and order is None
         query = fingerprint(plan, model, order)
         if folding is not None:  # stored columns are computed, so their names do not say what they are
             query["folded"] = repr([folding.computed, folding.measures, folding.pane])
@@ -103,24 +105,26 @@ def build(
             model,
             slots(model),
             query,
-            FlatEmitter(arrow) if output.is_flat else BlockEmitter(arrow),
+            FlatEmitter(arrow) if is_flat else BlockEmitter(arrow),
             cache_folder,
             output.fold,
             order if order is not None and order.is_punctuated else None,
         )
-        out = schema if output.is_flat else StructType([StructField(BLOCK, BinaryType())])
+        out = schema if is_flat else StructType([StructField(BLOCK, BinaryType())])
         has_watermark = any(side.time is not None for side in plan.condition.sides)
         results = together.groupBy("unit").transformWithStateInPandas(
             JoinProcessor(spec), out, "Append", "EventTime" if has_watermark else "None"
         )
-        if not output.is_flat:
+        if order is not None:
+            results = gathered(results, schema, order)
+        elif not is_flat:
             results = results.mapInArrow(unpack_blocks, schema)
         results = metrics.observe(results, digest(query), join_id)
     else:
         step = _batch_units(unit, model, output.fold, order, to_arrow_schema(output.columns, timezone=zone))
         results = together.repartition(F.col("unit")).mapInArrow(step, output.columns)
-    if order is not None:
-        results = gathered(results, output.columns, order)
+        if order is not None:
+            results = gathered(results, output.columns, order)
     joined = results.select(*output.restored)
     for conjunct in output.residual:
         joined = joined.where(F.expr(conjunct))

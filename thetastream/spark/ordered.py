@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from thetastream.keys import Int64s
 from thetastream.order import Order, gather
 from thetastream.plan.physical import PhysicalPlan
+from thetastream.spark.emit import BLOCK, unpack_blocks
 
 ARRIVAL = "arrival"
 """The user's column: struct<number: bigint, alias: string, stored: bigint>."""
@@ -18,16 +19,17 @@ LEFT, RIGHT = "arrival_left", "arrival_right"
 
 
 def gathered(results: DataFrame, columns: StructType, order: Order) -> DataFrame:
-    """The rows of every epoch in order, in one partition."""
+    """The rows of every epoch in order, in one partition; ``results`` are rows, or blocks of them."""
     places = columns.names.index(LEFT), columns.names.index(RIGHT)
-    return results.select(*columns.names).repartition(1).mapInArrow(_gathering(order, places), columns)
+    step = _gathering(order, places, results.columns == [BLOCK])
+    return results.repartition(1).mapInArrow(step, columns)
 
 
 def _gathering(
-    order: Order, places: tuple[int, int]
+    order: Order, places: tuple[int, int], is_packed: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in gather(batches, order, places):
+        for piece in gather(unpack_blocks(batches) if is_packed else batches, order, places):
             yield from piece.to_batches()
 
     return step
