@@ -58,8 +58,8 @@ def _select(scale_factor: float, sql: str) -> pa.Table:
 
 
 def band(scale: float) -> Query:
-    """lineitem by truck, of large quantity, with lineitem that needs no instruction, of neighbouring"
-    " orders."""
+    """lineitem by truck, of large quantity, with lineitem that needs no instruction, of neighbouring
+    orders."""
     columns = (
         "l_orderkey AS orderkey, l_linenumber AS line, l_quantity::DOUBLE AS quantity, l_shipdate AS day"
     )

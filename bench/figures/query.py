@@ -21,16 +21,15 @@ from thetastream.condition import (
     Key,
     SideSpec,
 )
-from thetastream.joiner.unit import UnitSpec
+from thetastream.joiner.unit import SUBINDEXES_PER_WINDOW, UnitSpec
 from thetastream.keys import scramble
 from thetastream.plan.lower import choose_index
 from thetastream.types import Side
 
 TICKS_US = 1_000_000_000
-"""Event time from a stream's first tuple to its last: both streams are in step, however many tuples each"
-" has."""
+"""Event time from a stream's first tuple to its last: both streams are in step, however many tuples each
+has."""
 START_US = 1_700_000_000_000_000
-SUBINDEXES = 10
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Query:
 
     def unit_spec(self, counts: tuple[int, int] | None = None) -> UnitSpec:
         """What a unit is told."""
-        period = None if self.window_us is None else max(1, -(-self.window_us // SUBINDEXES))
+        period = None if self.window_us is None else max(1, -(-self.window_us // SUBINDEXES_PER_WINDOW))
         return UnitSpec(self.condition, (self.index, self.index), period, counts)
 
     def cut(self, side: Side, epochs: int) -> Iterator[pa.RecordBatch]:

@@ -55,8 +55,8 @@ def replay(query: Query, model: Model, epochs: int, counts: tuple[int, int] | No
 
 
 def cpu_of_units(replays: list[list[Step]], epochs: range) -> list[float]:
-    """CPU seconds of each unit in some epochs; of several replays the least, because what disturbs only"
-    " adds."""
+    """CPU seconds of each unit in some epochs; of several replays the least, because what disturbs only
+    adds."""
     n_units = len(replays[0][0].units)
     return [
         sum(min(steps[epoch].cpu_s[unit] for steps in replays) for epoch in epochs) for unit in range(n_units)

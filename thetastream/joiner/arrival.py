@@ -33,11 +33,6 @@ class Numbers(NamedTuple):
     sequence: Int64s
     seen: Int64s
 
-    @property
-    def arrival(self) -> Int64s:
-        """Their places among the tuples of both streams."""
-        return self.sequence + self.seen
-
 
 def number(times: tuple[Int64s, Int64s], arrived: Sequence[int]) -> tuple[Numbers, Numbers]:
     """Replay an epoch.

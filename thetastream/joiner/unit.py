@@ -16,6 +16,7 @@ condition: a stored tuple meets only what came after it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ from thetastream.types import Role, Side
 PASSES = "p"
 """Block column of tuples that are numbered before they are filtered: NULL for those that do not pass."""
 SUBINDEXES_PER_WINDOW = 10
-"""Archive periods per count window: state outlives its window by a tenth."""
+"""Archive periods per window by default: state outlives its window by a tenth."""
 FRESH_PERIOD = 1 << 12
 """Tuples of a subindex of what came in the epoch, if that is more: short ones cost each probe a search."""
 
@@ -86,10 +87,11 @@ class UnitSpec:
     is_ordered: bool = False
     """Whether matches carry the places of both tuples in the order of arrival."""
 
-    def plan(self, stored: Side) -> Plan:
-        """How stored tuples of a side are indexed and checked."""
-        condition = self.condition if self.counts is None else counted(self.condition, self.counts)[stored]
-        return Plan(condition, stored, self.indexes[stored])
+    @cached_property
+    def plans(self) -> dict[Side, Plan]:
+        """How stored tuples of each side are indexed and checked."""
+        conditions = [self.condition] * 2 if self.counts is None else counted(self.condition, self.counts)
+        return {side: Plan(conditions[side], side, self.indexes[side]) for side in Side}
 
     def archive_period(self, stored: Side) -> int | None:
         """The span of a subindex: microseconds of event time, or a number of tuples."""
@@ -153,11 +155,10 @@ class Unit:
         self._slot = slot
         self._arrived = state.arrived
         self._residual = Residual(spec.condition)
-        plans = {side: spec.plan(side) for side in Side}
-        self._keyed_by = plans[Side.LEFT].condition
+        self._keyed_by = spec.plans[Side.LEFT].condition
         self._chains = {
             side: ChainedIndex(
-                plans[side],
+                spec.plans[side],
                 [meta for meta in state.segments if meta.side is side],
                 store,
                 spec.archive_period(side),
@@ -298,7 +299,7 @@ class Unit:
     def _index_of(self, side: Side, tuples: Tuples | None) -> ChainedIndex:
         """An epoch's tuples, in memory."""
         period = max(self._spec.archive_period(side) or 0, FRESH_PERIOD)
-        index = ChainedIndex(self._spec.plan(side), [], MemoryStore(), period)
+        index = ChainedIndex(self._spec.plans[side], [], MemoryStore(), period)
         if tuples is not None:
             index.insert(tuples.payload, tuples.rows)
         return index

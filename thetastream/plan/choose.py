@@ -16,7 +16,7 @@ from thetastream.plan.cost import Estimate, estimate
 from thetastream.plan.lower import Lowered
 from thetastream.plan.workload import Workload
 
-MOST_UNITS = 32
+MOST_CHOSEN = 32
 MARGIN = 0.8
 """Another model must cost less than this part of the usual one: estimates are not better than that."""
 ALIKE = 0.95
@@ -27,7 +27,7 @@ MOST_UNEVEN = 1.25
 
 def units_of(partitions: int) -> int:
     """Units of a chosen model: one a partition, two at least."""
-    return max(2, min(partitions, MOST_UNITS))
+    return max(2, min(partitions, MOST_CHOSEN))
 
 
 def usual(partitions: int) -> Biclique:

@@ -26,7 +26,7 @@ from thetastream.condition import (
 from thetastream.errors import QueryError, raise_problems
 from thetastream.index import REGISTRY
 from thetastream.joiner.chain import joinable_us
-from thetastream.joiner.unit import PASSES
+from thetastream.joiner.unit import PASSES, SUBINDEXES_PER_WINDOW
 from thetastream.plan.domains import quoted
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.query import CrossJoinWarning, Query, Resolver, Stream
@@ -37,8 +37,6 @@ from thetastream.predicate import Predicate
 from thetastream.types import Side
 from thetastream.windows import spell
 
-SUBINDEXES_PER_WINDOW = 10
-"""Archive periods per window by default: state outlives its window by a tenth."""
 SHORTEST_PERIOD_US = 1_000_000
 """By default; windows of milliseconds would otherwise be cut into more subindexes than tuples."""
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from thetastream.condition import Domain
 from thetastream.joiner.chain import SHARED_PERIODS, SHARED_ROWS
 from thetastream.joiner.placing import band_to_route_by
+from thetastream.joiner.unit import SUBINDEXES_PER_WINDOW
 from thetastream.models.base import Model
-from thetastream.plan.lower import SUBINDEXES_PER_WINDOW, Lowered, lifetimes
+from thetastream.plan.lower import Lowered, lifetimes
 from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
 from thetastream.types import Side

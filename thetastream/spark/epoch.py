@@ -21,7 +21,6 @@ from thetastream.spark.manifest import Fingerprint, decode, encode
 from thetastream.spark.ordered import punctuations
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
 from thetastream.spark.worker import settle
-from thetastream.types import Side
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def run(
     state = decode(None if value is None else value[0], spec.fingerprint)
     root = cache_root(spec.cache_folder)
     sweep(root)
-    store = DurableStore(parts, {side: spec.unit.plan(side) for side in Side}, root)
+    store = DurableStore(parts, spec.unit.plans, root)
     slot = spec.slots[key]
     unit = Unit(spec.unit, spec.model, slot, state, store)
     # 2. The epoch.
