@@ -16,7 +16,6 @@ from thetastream.joiner.unit import UnitState
 from thetastream.spark.manifest import FORMAT, decode, encode
 from thetastream.testing import faults
 from thetastream.testing.faults import Job
-from thetastream.types import Side
 
 FILES, ROWS = 8, 150
 
@@ -137,7 +136,7 @@ def test_checkpoint_of_another_condition_is_refused_by_name(spark: SparkSession,
 
 
 QUERY = {"condition": "a.x < b.x", "window": "10 s"}
-META = SegmentMeta("0a", Side.RIGHT, 3, 10, 1000, 5, 7, 600)
+META = SegmentMeta("0a", 1, 3, 10, 1000, 5, 7, 600)
 STATE = UnitState([META], (7, 2**40))
 
 

@@ -12,7 +12,7 @@ from thetastream.errors import (
     ThetastreamError,
 )
 from thetastream.frontend.statistics import statistics
-from thetastream.models import Biclique, Matrix, Split
+from thetastream.models import Biclique, Matrix, Ring, Split
 from thetastream.plan.query import CrossJoinWarning
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import predicate
@@ -33,6 +33,7 @@ __all__ = [
     "Matrix",
     "PredicateError",
     "QueryError",
+    "Ring",
     "Rows",
     "SessionError",
     "Split",

@@ -1,6 +1,11 @@
-"""No order: every stored tuple is a candidate (nested loop in column blocks)."""
+"""No order: every stored tuple is a candidate (nested loop in column blocks).
 
-from thetastream.index.base import Access, Int64s, Layout, Span, all_probes, one_bucket
+Runs of every shape can be scanned, which a probe does that knows nothing of their keys.
+"""
+
+import numpy as np
+
+from thetastream.index.base import Access, Int64s, Layout, Span, one_bucket
 
 
 class Scan:
@@ -13,4 +18,4 @@ class Scan:
         return Layout(None, *one_bucket(len(rows)))
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
-        return all_probes(n_probes)
+        return Span(np.zeros(n_probes, dtype=np.int64), np.full(n_probes, len(edges), dtype=np.int64))

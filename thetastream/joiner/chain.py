@@ -6,7 +6,7 @@ so a period holds O(log epochs) of them and an archived one a single segment.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -35,28 +35,37 @@ PAIRS_AT_ONCE = 1 << 17
 BYTES_AT_ONCE = 1 << 25
 
 
+@dataclass(frozen=True)
+class ChainSpec:
+    """What is fixed of a stream's stored tuples; picklable. Event times in microseconds."""
+
+    stream: int
+    plan: Plan
+    """How they are indexed, and checked unless a probe says otherwise."""
+    archive_period_us: int | None
+    """Event time of one subindex; None keeps everything in one."""
+    lifetime_us: int | None
+    """How long after its event time a tuple may still find a partner; None: for ever."""
+
+
 class ChainedIndex:
-    """Stored tuples of one side of one unit.
+    """Stored tuples of one stream at one unit.
 
     Parameters
     ----------
-    plan : Plan
-        How this side is indexed and checked.
+    spec : ChainSpec
     segments : list of SegmentMeta
         From the manifest.
     store : SegmentStore
         Where runs live.
-    archive_period_us : int or None
-        Event time of one subindex; None keeps everything in one.
     """
 
-    def __init__(
-        self, plan: Plan, segments: list[SegmentMeta], store: SegmentStore, archive_period_us: int | None
-    ) -> None:
-        self._plan = plan
+    def __init__(self, spec: ChainSpec, segments: list[SegmentMeta], store: SegmentStore) -> None:
+        self._spec = spec
+        self._plan = spec.plan
         self.segments = segments
         self._store = store
-        self._period_us = archive_period_us
+        self._period_us = spec.archive_period_us
 
     def insert(self, payload: pa.RecordBatch, rows: Int64s) -> None:
         """Store tuples in new segments by archive period, then merge tiers."""
@@ -75,7 +84,7 @@ class ChainedIndex:
 
     def _append(self, period: int, payload: pa.RecordBatch, rows: Int64s) -> None:
         run = build(self._plan, payload, rows)
-        meta = describe(self._plan.stored, period, run)
+        meta = describe(self._spec.stream, period, run)
         self.segments.append(replace(meta, durable_bytes=self._store.put(meta, run)))
 
     def _merge(self) -> None:
@@ -117,7 +126,7 @@ class ChainedIndex:
 
     def expire(self, watermark_us: int | None) -> int:
         """Drop segments no future tuple can join: watermark >= max(t) + how long t stays joinable."""
-        keep = joinable_us(self._plan.condition.window, self._plan.stored)
+        keep = self._spec.lifetime_us
         if watermark_us is None or keep is None:
             return 0
         dead = [meta for meta in self.segments if watermark_us >= meta.max_ts + keep]
@@ -127,19 +136,20 @@ class ChainedIndex:
         return sum(meta.n_rows for meta in dead)
 
     def probe(
-        self, probes: Int64s, width_of_probe: float
+        self, probes: Int64s, width_of_probe: float, plan: Plan | None = None
     ) -> Iterator[tuple[Int64s, pa.RecordBatch, Int64s, int]]:
-        """Find partners for probing key rows.
+        """Find partners for probing key rows, by a plan of the same index or a scan.
 
         Yields (positions among the probes, stored payload, positions in it, candidates looked at).
         """
         if not len(probes) or not self.segments:
             return
-        query = box(self._plan, probes)
-        order = self._visiting_order(query)
+        plan = plan or self._plan
+        query = box(plan, probes)
+        order = _visiting_order(plan, query)
         if order is not None:
             query = query.reordered(order)
-        times = query.spans.get(row_column(TIME)) if self._plan.condition.window is not None else None
+        times = query.spans.get(row_column(TIME)) if plan.condition.window is not None else None
         for meta in self.segments:
             # 1. Only probes whose window touches the segment; no window check if it lies inside all.
             chosen, skip = None, frozenset[int]()
@@ -157,16 +167,17 @@ class ChainedIndex:
             run = self._store.get(meta)
             wide = width_of_probe + run.payload.nbytes / run.n_rows
             capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
-            for found, stored, candidates in search(self._plan, run, query, chosen, skip, capacity):
+            for found, stored, candidates in search(plan, run, query, chosen, skip, capacity):
                 yield found if order is None else order[found], run.payload, stored, candidates
 
-    def _visiting_order(self, query: Box) -> Int64s | None:
-        """Probes in the order of the index, so that neighbours touch the same cache lines."""
-        if query.group is not None:
-            return np.argsort(query.group)
-        if self._plan.access.ranges:
-            return np.argsort(query.spans[self._plan.access.ranges[0]].low)
-        return None
+
+def _visiting_order(plan: Plan, query: Box) -> Int64s | None:
+    """Probes in the order of the index, so that neighbours touch the same cache lines."""
+    if query.group is not None:
+        return np.argsort(query.group)
+    if plan.access.ranges:
+        return np.argsort(query.spans[plan.access.ranges[0]].low)
+    return None
 
 
 def _is_mergeable(segments: list[SegmentMeta]) -> bool:

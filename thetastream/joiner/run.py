@@ -88,7 +88,8 @@ def search(
     n_probes = box.n_probes if chosen is None else len(chosen)
     # 1. Intervals on the indexed columns, widened where intervals are stored.
     spans = []
-    for column, width, widest in zip(plan.access.ranges, plan.widths, run.widths, strict=True):
+    # A plan that scans a run of another index, or uses its buckets alone, has no ranges.
+    for column, width, widest in zip(plan.access.ranges, plan.widths, run.widths, strict=False):
         low, high = pick(box.spans[column].low), pick(box.spans[column].high)
         if width is not None:
             reach, _ = shift(pick(box.spans[width.upper].low), -widest, width.domain, -1)

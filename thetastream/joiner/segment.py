@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from thetastream.joiner.run import Run
-from thetastream.types import Side
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,8 @@ class SegmentMeta:
 
     id: str
     """Unique per attempt, so a retried task never meets a neighbour's half-written segment."""
-    side: Side
+    stream: int
+    """Whose tuples: the position of a stream among those that are joined."""
     period: int
     """Archive period: floor(event time / period length)."""
     n_rows: int
@@ -32,12 +32,12 @@ class SegmentMeta:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for the manifest."""
-        return asdict(self) | {"side": int(self.side)}
+        return asdict(self) | {"stream": int(self.stream)}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "SegmentMeta":
         """Inverse of ``as_json``."""
-        return cls(**values | {"side": Side(values["side"])})
+        return cls(**values)
 
 
 class SegmentStore(Protocol):
@@ -70,9 +70,9 @@ class MemoryStore:
         del self._runs[meta.id]
 
 
-def describe(side: Side, period: int, run: Run) -> SegmentMeta:
+def describe(stream: int, period: int, run: Run) -> SegmentMeta:
     """Name card for a new segment."""
     times = run.rows[:, 0]
     return SegmentMeta(
-        uuid.uuid4().hex, side, period, run.n_rows, run.nbytes, int(times.min()), int(times.max())
+        uuid.uuid4().hex, stream, period, run.n_rows, run.nbytes, int(times.min()), int(times.max())
     )

@@ -15,7 +15,7 @@ condition: a stored tuple meets only what came after it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
@@ -27,7 +27,7 @@ import pyarrow as pa
 from thetastream.condition import Condition, IndexSpec, Key
 from thetastream.joiner.arrival import ARRIVAL, SEEN, SEQUENCE, Numbers, counted, number
 from thetastream.joiner.box import Plan, key_rows
-from thetastream.joiner.chain import SHARED_PERIODS, ChainedIndex, joinable_us
+from thetastream.joiner.chain import SHARED_PERIODS, ChainedIndex, ChainSpec, joinable_us
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import MemoryStore, SegmentMeta, SegmentStore
@@ -56,6 +56,8 @@ class Counters:
     stored: int = 0
     probed: int = 0
     matched: int = 0
+    forwarded: int = 0
+    """Partial results of more than two streams that go on in the next epoch."""
     late: int = 0
     expired: int = 0
     candidates: int = 0
@@ -88,18 +90,20 @@ class UnitSpec:
     """Whether matches carry the places of both tuples in the order of arrival."""
 
     @cached_property
-    def plans(self) -> dict[Side, Plan]:
+    def plans(self) -> dict[int, Plan]:
         """How stored tuples of each side are indexed and checked."""
         conditions = [self.condition] * 2 if self.counts is None else counted(self.condition, self.counts)
         return {side: Plan(conditions[side], side, self.indexes[side]) for side in Side}
 
-    def archive_period(self, stored: Side) -> int | None:
-        """The span of a subindex: microseconds of event time, or a number of tuples."""
+    def chain(self, stored: Side) -> ChainSpec:
+        """What is fixed of the tuples stored of one side; in a count window times are numbers of tuples."""
+        plan = self.plans[stored]
+        lifetime = joinable_us(plan.condition.window, stored)
         if self.counts is not None:
-            return -(-self.counts[stored] // SUBINDEXES_PER_WINDOW)
+            period = -(-self.counts[stored] // SUBINDEXES_PER_WINDOW)
+            return ChainSpec(stored, plan, period, lifetime)
         # What never expires is merged without regard to time.
-        is_bounded = joinable_us(self.condition.window, stored) is not None
-        return self.archive_period_us if is_bounded else None
+        return ChainSpec(stored, plan, None if lifetime is None else self.archive_period_us, lifetime)
 
 
 @dataclass
@@ -107,8 +111,10 @@ class UnitState:
     """What a unit remembers from epoch to epoch."""
 
     segments: list[SegmentMeta] = field(default_factory=list)
-    arrived: tuple[int, int] = (0, 0)
-    """Tuples of left and right so far, at units that see all."""
+    arrived: tuple[int, ...] = ()
+    """Tuples of each stream so far, at units that see all."""
+    mailbox: str | None = None
+    """Which mailbox its messages are in, if it sends any."""
 
 
 class Tuples(NamedTuple):
@@ -153,15 +159,12 @@ class Unit:
         self._spec = spec
         self._model = model
         self._slot = slot
-        self._arrived = state.arrived
+        self._arrived = state.arrived or (0, 0)
         self._residual = Residual(spec.condition)
         self._keyed_by = spec.plans[Side.LEFT].condition
         self._chains = {
             side: ChainedIndex(
-                spec.plans[side],
-                [meta for meta in state.segments if meta.side is side],
-                store,
-                spec.archive_period(side),
+                spec.chain(side), [meta for meta in state.segments if meta.stream == side], store
             )
             for side in Side
         }
@@ -251,7 +254,7 @@ class Unit:
             probing = self._keyed(side, passing)
             storing = None
             if probing is not None and sequence is not None:
-                storing = probing.take(self._model.keeps(self._slot, sequence))
+                storing = probing.take(self._model.keeps(self._slot, sequence, probing.rows[:, 0]))
             arrivals.append(Arrivals(probing, storing))
         return arrivals
 
@@ -298,8 +301,9 @@ class Unit:
 
     def _index_of(self, side: Side, tuples: Tuples | None) -> ChainedIndex:
         """An epoch's tuples, in memory."""
-        period = max(self._spec.archive_period(side) or 0, FRESH_PERIOD)
-        index = ChainedIndex(self._spec.plans[side], [], MemoryStore(), period)
+        spec = self._spec.chain(side)
+        period = max(spec.archive_period_us or 0, FRESH_PERIOD)
+        index = ChainedIndex(replace(spec, archive_period_us=period), [], MemoryStore())
         if tuples is not None:
             index.insert(tuples.payload, tuples.rows)
         return index

@@ -80,8 +80,10 @@ class Model(ABC):
         """Whether a tuple that this unit gets to store is counted here; its copies are not."""
         return True
 
-    def keeps(self, unit: int, sequence: Int64s) -> npt.NDArray[np.bool_]:
-        """Which tuples a unit stores, by their numbers in their stream; asked if it ``sees_all``."""
+    def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
+        """Which tuples a unit stores, by their numbers in their stream and their event times in
+        microseconds; asked if it ``sees_all``.
+        """
         raise NotImplementedError
 
     @abstractmethod

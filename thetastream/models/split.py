@@ -61,7 +61,7 @@ class Split(Model):
     def is_home(self, unit: int, side: Side) -> bool:
         return unit == 0
 
-    def keeps(self, unit: int, sequence: Int64s) -> npt.NDArray[np.bool_]:
+    def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
         mine: npt.NDArray[np.bool_] = sequence % self.cores == unit
         return mine
 

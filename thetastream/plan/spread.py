@@ -85,5 +85,5 @@ def _spread(model: Model, side: Side, hashes: Hashes, numbers: npt.NDArray[np.in
         if Role.PROBE in role.parts:
             probing[unit] += n_rows
         if Role.STORE in role.parts:
-            stored[unit] += n_rows if keeps is None else int(keeps(unit, numbers).sum())
+            stored[unit] += n_rows if keeps is None else int(keeps(unit, numbers, numbers).sum())
     return Spread(*(counts / _N))

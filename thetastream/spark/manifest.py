@@ -12,7 +12,7 @@ from thetastream.errors import StateError
 from thetastream.joiner.segment import SegmentMeta
 from thetastream.joiner.unit import UnitState
 
-FORMAT = 2
+FORMAT = 3
 """Version of manifest and segment layout."""
 
 Fingerprint = Mapping[str, str]
@@ -31,6 +31,7 @@ def encode(fingerprint: Fingerprint, state: UnitState) -> str:
             "format": FORMAT,
             "query": dict(fingerprint),
             "arrived": state.arrived,
+            "mailbox": state.mailbox,
             "segments": [meta.as_json() for meta in state.segments],
         }
     )
@@ -51,7 +52,8 @@ def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
         version = manifest["format"]
         if version == FORMAT:
             query = dict(manifest["query"])
-            left, right = manifest["arrived"]
+            arrived = tuple(int(n) for n in manifest["arrived"])
+            mailbox = manifest["mailbox"]
             segments = [SegmentMeta.from_json(values) for values in manifest["segments"]]
     except (ValueError, KeyError, TypeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
@@ -68,4 +70,4 @@ def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
             f"a checkpoint belongs to one query; since it was written this changed: {details}. "
             "Start with a new checkpointLocation, or undo the change",
         )
-    return UnitState(segments, (left, right))
+    return UnitState(segments, arrived, mailbox)

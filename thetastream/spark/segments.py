@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +26,6 @@ from thetastream.joiner.box import Plan
 from thetastream.joiner.run import Run, build
 from thetastream.joiner.segment import SegmentMeta
 from thetastream.keys import Int64s
-from thetastream.types import Side
 
 PART_BYTES = 1 << 23
 """State store values are kept near this size."""
@@ -95,13 +95,13 @@ class DurableStore:
     ----------
     parts : PartMap
         Spark's MapState.
-    plans : dict of Side to Plan
-        To rebuild a segment's index.
+    plans : mapping of int to Plan
+        By stream: to rebuild a segment's index.
     root : Path
         Host-local cache.
     """
 
-    def __init__(self, parts: PartMap, plans: dict[Side, Plan], root: Path) -> None:
+    def __init__(self, parts: PartMap, plans: Mapping[int, Plan], root: Path) -> None:
         self._parts = parts
         self._plans = plans
         self._root = root
@@ -115,17 +115,17 @@ class DurableStore:
             self._parts.updateValue((meta.id, part), (piece.to_pybytes(),))
         self._parts.updateValue((meta.id, -1), (json.dumps({"parts": n_parts}).encode(),))
         self._open[meta.id] = run
-        save(self._root / meta.id, run, self._plans[meta.side])
+        save(self._root / meta.id, run, self._plans[meta.stream])
         return int(data.size)
 
     def get(self, meta: SegmentMeta) -> Run:
         if meta.id not in self._open:
             try:
-                run = load(self._root / meta.id, self._plans[meta.side])
+                run = load(self._root / meta.id, self._plans[meta.stream])
             except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
-                run = build(self._plans[meta.side], self._restore(meta))
+                run = build(self._plans[meta.stream], self._restore(meta))
                 shutil.rmtree(self._root / meta.id, ignore_errors=True)  # torn, it would block the rename
-                save(self._root / meta.id, run, self._plans[meta.side])
+                save(self._root / meta.id, run, self._plans[meta.stream])
             self._open[meta.id] = run
         return self._open[meta.id]
 

@@ -1,0 +1,220 @@
+"""One node of the ring: an epoch of an m-way join.
+
+What comes in are new tuples of all streams, which every node sees and one stores, and the partial results of
+the epoch before, from all nodes to all nodes. A node joins both with the slices it stores, hop by hop
+(``thetastream.joiner.hop``): complete results leave, partial ones are messages for the next epoch. So an
+m-way result takes m - 1 epochs from its last tuple on.
+
+*Purge.* A stored tuple goes when nothing that is still under way can need it: a partial result found its
+origin not late at the watermark of that epoch, so state expires by the earliest such watermark among what is
+in flight (PSP-I).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thetastream.blocks import gather
+from thetastream.joiner.box import key_rows
+from thetastream.joiner.chain import ChainedIndex, ChainSpec
+from thetastream.joiner.graph import JoinGraph
+from thetastream.joiner.hop import BORN, Hop, members_columns
+from thetastream.joiner.residual import Residual
+from thetastream.joiner.segment import SegmentStore
+from thetastream.joiner.unit import Counters, UnitState
+from thetastream.keys import encode
+from thetastream.models.base import Model
+from thetastream.types import Side
+
+
+@dataclass(frozen=True)
+class RingSpec:
+    """All that a node needs to know of the query; picklable."""
+
+    graph: JoinGraph
+    orders: tuple[tuple[int, ...], ...]
+    """Per stream the others, in the order in which a tuple of it looks for partners."""
+    hops: Mapping[tuple[tuple[int, ...], int], Hop]
+    """By members, ascending, and target."""
+    chains: tuple[ChainSpec, ...]
+    """How the tuples of each stream are stored."""
+    model: Model
+
+    @property
+    def n_streams(self) -> int:
+        """m."""
+        return len(self.orders)
+
+
+@dataclass(frozen=True)
+class Message:
+    """Partial results that began with tuples of one stream in one epoch."""
+
+    origin: int
+    n_members: int
+    since_us: int | None
+    """Watermark of the epoch in which the origins came."""
+    block: pa.RecordBatch
+
+
+@dataclass
+class RingInbox:
+    """What an epoch brings a node."""
+
+    tuples: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
+    """New tuples by stream, in the order of their source."""
+    messages: list[Message] = field(default_factory=list)
+    received_bytes: int = 0
+
+
+class RingNode:
+    """A slot of the ring with its own state.
+
+    Parameters
+    ----------
+    spec : RingSpec
+        The query.
+    slot : int
+        Which node this is.
+    state : UnitState
+        From the manifest: the state before this epoch.
+    store : SegmentStore
+        Where runs live.
+    """
+
+    def __init__(self, spec: RingSpec, slot: int, state: UnitState, store: SegmentStore) -> None:
+        self._spec = spec
+        self._slot = slot
+        self._arrived = list(state.arrived or (0,) * spec.n_streams)
+        self._mailbox = state.mailbox
+        self._chains = [
+            ChainedIndex(chain_, [meta for meta in state.segments if meta.stream == stream], store)
+            for stream, chain_ in enumerate(spec.chains)
+        ]
+        self._held: dict[tuple[int, int, int | None], list[pa.RecordBatch]] = defaultdict(list)
+        self.counters = Counters()
+
+    @property
+    def state(self) -> UnitState:
+        """State after what has been done so far."""
+        segments = [meta for index in self._chains for meta in index.segments]
+        return UnitState(segments, tuple(self._arrived), self._mailbox)
+
+    @property
+    def messages(self) -> list[Message]:
+        """Partial results for the next epoch, of all nodes."""
+        return [Message(*header, block) for header, blocks in self._held.items() for block in gather(blocks)]
+
+    def epoch(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> Iterator[list[pa.Array]]:
+        """Run one epoch; exhaust the iterator, then read ``messages``, ``state`` and ``counters``.
+
+        Parameters
+        ----------
+        inbox : RingInbox
+        epoch : int
+            Its number; numbers only rise.
+        watermark_us : int or None
+            Spark's watermark of the epoch in microseconds; None while there is none.
+
+        Yields
+        ------
+        list of pyarrow.Array
+            Payload columns of complete results, stream after stream.
+        """
+        # 1. Forget what nothing can join any more.
+        horizon = _earliest([watermark_us, *(message.since_us for message in inbox.messages)])
+        for index in self._chains:
+            self.counters.expired += index.expire(horizon)
+            index.archive(horizon)
+        # 2. Store what is mine of the new tuples. They are seen by those that come after them alone.
+        fresh = self._admitted(inbox, epoch, watermark_us)
+        # 3. Join them, and what is under way.
+        for stream, batch in fresh.items():
+            yield from self._hop(Message(stream, 1, watermark_us, batch))
+        for message in inbox.messages:
+            yield from self._hop(message)
+        self._count(inbox)
+
+    def _admitted(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> dict[int, pa.RecordBatch]:
+        """New tuples that are not late, each with its place in the global order."""
+        admitted = {}
+        for stream, batch in sorted(inbox.tuples.items()):
+            time = self._spec.graph.sides[stream].time
+            times = np.zeros(batch.num_rows, dtype=np.int64)
+            if time is not None:
+                times = encode(batch.column(time.column), time.domain)
+            if watermark_us is not None and time is not None and not (timely := times > watermark_us).all():
+                kept = np.flatnonzero(timely)
+                if self._spec.model.is_home(self._slot, Side.LEFT):
+                    self.counters.late += len(timely) - len(kept)
+                batch, times = batch.take(kept), times[kept]
+            n_rows = batch.num_rows
+            if not n_rows:
+                continue
+            born = np.full(n_rows, epoch * self._spec.n_streams + stream)
+            batch = batch.append_column(BORN, pa.array(born))
+            sequence = np.arange(self._arrived[stream], self._arrived[stream] + n_rows)
+            self._arrived[stream] += n_rows
+            self._store(stream, batch, self._spec.model.keeps(self._slot, sequence, times))
+            admitted[stream] = batch
+        return admitted
+
+    def _store(self, stream: int, batch: pa.RecordBatch, is_mine: npt.NDArray[np.bool_]) -> None:
+        mine = np.flatnonzero(is_mine)
+        if len(mine):
+            side = self._spec.chains[stream].plan
+            batch = batch.take(mine)
+            self._chains[stream].insert(batch, key_rows(Side.RIGHT, side.condition, batch))
+            self.counters.stored += len(mine)
+
+    def _hop(self, message: Message) -> Iterator[list[pa.Array]]:
+        """Partners of partial results among the slices that are here."""
+        order = self._spec.orders[message.origin]
+        members = tuple(sorted((message.origin, *order[: message.n_members - 1])))
+        hop = self._spec.hops[members, order[message.n_members - 1]]
+        everyone = tuple(sorted((*members, hop.target)))
+        is_last = message.n_members + 1 == self._spec.n_streams
+        residual = Residual(hop.plan.condition)
+        payload, rows = hop.probes(message.block)
+        self.counters.probed += len(rows)
+        width = message.block.nbytes / len(rows)
+        for found, partner, stored, candidates in self._chains[hop.target].probe(rows, width, hop.plan):
+            self.counters.candidates += candidates
+            found, stored = residual.keep(Side.LEFT, payload, found, partner, stored)
+            if not len(found):
+                continue
+            columns = self._joined(hop, payload.take(found), partner.take(stored))
+            if is_last:
+                self.counters.matched += len(found)
+                yield [columns[name] for side in self._spec.graph.sides for name in side.columns]
+                continue
+            names = [*members_columns(self._spec.graph, everyone), BORN]
+            partial = pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
+            self._held[message.origin, message.n_members + 1, message.since_us].append(partial)
+
+    def _joined(self, hop: Hop, members: pa.RecordBatch, target: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Block columns of joined tuples; ``born`` is that of the origin."""
+        theirs = members_columns(self._spec.graph, [hop.target])
+        return dict(zip(members.schema.names, members.columns, strict=True)) | {
+            name: target.column(name) for name in theirs
+        }
+
+    def _count(self, inbox: RingInbox) -> None:
+        segments = self.state.segments
+        counters = self.counters
+        counters.received = sum(batch.num_rows for batch in inbox.tuples.values())
+        counters.received += sum(message.block.num_rows for message in inbox.messages)
+        counters.received_bytes = inbox.received_bytes
+        counters.forwarded = sum(block.num_rows for blocks in self._held.values() for block in blocks)
+        counters.segments = len(segments)
+        counters.mlv_bytes = sum(meta.nbytes for meta in segments)
+        counters.state_bytes = sum(meta.durable_bytes for meta in segments)
+
+
+def _earliest(watermarks: list[int | None]) -> int | None:
+    known = [watermark for watermark in watermarks if watermark is not None]
+    return min(known) if len(known) == len(watermarks) else None

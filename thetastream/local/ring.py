@@ -1,0 +1,57 @@
+"""The ring run epoch by epoch in this process: the same nodes as on Spark, less exchange and mailbox."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from thetastream.joiner.ring import Message, RingInbox, RingNode, RingSpec
+from thetastream.joiner.segment import MemoryStore
+from thetastream.joiner.unit import Counters, UnitState
+
+
+class LocalRing:
+    """State of all nodes and the messages between them.
+
+    Parameters
+    ----------
+    spec : RingSpec
+        From ``thetastream.plan.ring``.
+    """
+
+    def __init__(self, spec: RingSpec) -> None:
+        self._spec = spec
+        n = spec.model.n_units
+        self._stores = [MemoryStore() for _ in range(n)]
+        self._states = [UnitState() for _ in range(n)]
+        self._epoch = 0
+        self.in_flight: list[Message] = []
+        self.counters: list[Counters] = [Counters() for _ in range(n)]
+        """Per node, of the last epoch."""
+
+    def epoch(
+        self, batches: Sequence[pa.RecordBatch | None], watermark_us: int | None = None
+    ) -> Iterator[list[pa.Array]]:
+        """Run one epoch over all nodes: new tuples of each stream, and what is in flight.
+
+        Parameters
+        ----------
+        batches : sequence of pyarrow.RecordBatch or None
+            The epoch's tuples by stream, with the columns its ``SideSpec`` names.
+        watermark_us : int, optional
+            Watermark of the epoch in microseconds.
+        """
+        tuples = {n: batch for n, batch in enumerate(batches) if batch is not None and batch.num_rows}
+        inbox = RingInbox(tuples, self.in_flight)
+        self.in_flight = []
+        for slot, state in enumerate(self._states):
+            node = RingNode(self._spec, slot, state, self._stores[slot])
+            yield from node.epoch(inbox, self._epoch, watermark_us)
+            self.in_flight += node.messages
+            self._states[slot] = node.state
+            self.counters[slot] = node.counters
+        self._epoch += 1
+
+    def drain(self, watermark_us: int | None = None) -> Iterator[list[pa.Array]]:
+        """Epochs without new tuples until nothing is in flight."""
+        while self.in_flight:
+            yield from self.epoch([None] * self._spec.n_streams, watermark_us)
