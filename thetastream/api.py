@@ -10,7 +10,9 @@ from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
+from thetastream.models import Ring
 from thetastream.models.base import Model
+from thetastream.multiway import RingPlan, plan_ring
 from thetastream.windows import Within
 
 SETTINGS: dict[str, str] = {
@@ -19,6 +21,7 @@ SETTINGS: dict[str, str] = {
     "order": 'order of results, with th.Split: "outer", "strict", or a punctuation interval in arrivals',
     "punctuations": "whether punctuations are rows of ordered results: true or false",
     "event_time": "event-time column per alias, for batch DataFrames, which cannot carry a watermark",
+    "mailbox": "folder, shared by driver and executors, for messages between the nodes of a ring",
     "cache_folder": "host-local folder for mapped segments; Spark's local directory by default",
     "statistics": "th.Statistics to estimate costs from, and to choose the model by; assumed by default",
 }
@@ -87,7 +90,7 @@ def plan(
     within: Within = None,
     model: Model | str | None = None,
     **settings: Any,
-) -> JoinPlan | CascadePlan:
+) -> JoinPlan | CascadePlan | RingPlan:
     """Check and plan a join without starting it; parameters and errors are those of ``join``.
 
     Examples
@@ -106,5 +109,7 @@ def plan(
         name: settings[name] if name in settings else spark.conf.get(f"spark.thetastream.{name}", None)
         for name in SETTINGS
     }
+    if len(streams) > 2 and isinstance(model, Ring):
+        return plan_ring(streams, on, within, model, chosen, unknown)
     planner = plan_binary if len(streams) == 2 else plan_cascade
     return planner(streams, on, within, model, chosen, unknown)

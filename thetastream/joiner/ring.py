@@ -65,7 +65,7 @@ class Message:
 class RingInbox:
     """What an epoch brings a node."""
 
-    tuples: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
+    tuples: dict[int, pa.RecordBatch] = field(default_factory=dict)
     """New tuples by stream, in the order of their source."""
     messages: list[Message] = field(default_factory=list)
     received_bytes: int = 0

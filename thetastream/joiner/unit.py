@@ -57,7 +57,8 @@ class Counters:
     probed: int = 0
     matched: int = 0
     forwarded: int = 0
-    """Partial results of more than two streams that go on in the next epoch."""
+    forwarded_bytes: int = 0
+    """Partial results of more than two streams that go on in the next epoch, and bytes of their messages."""
     late: int = 0
     expired: int = 0
     candidates: int = 0

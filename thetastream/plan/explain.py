@@ -59,14 +59,14 @@ def _parsed(query: Query) -> Iterator[str]:
 
 def _rewritten(query: Query, lowered: Lowered) -> Iterator[str]:
     for note in lowered.notes:
-        yield f"{note.became:8} {_one_line(note.text)}   ({note.why})"
+        yield f"{note.became:8} {one_line(note.text)}   ({note.why})"
     for predicate in query.predicates:
         yield f"python   {predicate.name}   (called on columns of candidates)"
     for side in lowered.physical.sides:
         for text in side.filters:
-            yield f"before   {side.alias}: {_one_line(text)}"
+            yield f"before   {side.alias}: {one_line(text)}"
         for column, text in side.computed:
-            yield f"before   {side.alias}: {column} = {_one_line(text)}"
+            yield f"before   {side.alias}: {column} = {one_line(text)}"
 
 
 def _shaped(lowered: Lowered) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _shaped(lowered: Lowered) -> Iterator[str]:
     for left, right in condition.same:
         yield f"same bytes:  {condition.sides[0].alias}.{left} = {condition.sides[1].alias}.{right}"
     for text in lowered.physical.residual:
-        yield f"residual:    {_one_line(text)}"
+        yield f"residual:    {one_line(text)}"
     if not (condition.equalities or condition.dimensions or condition.window):
         yield "nothing the index can use"
 
@@ -96,7 +96,7 @@ def _physical(lowered: Lowered, model: Model, model_reason: str, order: Order | 
     if found is not None:
         yield f"routing   by {found}"
     for spec, index in zip(physical.condition.sides, physical.indexes, strict=True):
-        yield f"index     of stored {spec.alias}: {_index(index)}   ({lowered.shape_reason})"
+        yield f"index     of stored {spec.alias}: {index_text(index)}   ({lowered.shape_reason})"
     lives = zip(lifetimes(physical.condition.window), physical.counts or (None, None), strict=True)
     for spec, (life, count) in zip(physical.condition.sides, lives, strict=True):
         bound = "for ever: nothing bounds its partners"
@@ -142,11 +142,13 @@ def _key(spec: SideSpec, position: int) -> str:
     return f"{spec.alias}.{key.column}:{key.domain.value}{offset}"
 
 
-def _index(index: IndexSpec) -> str:
+def index_text(index: IndexSpec) -> str:
+    """Kind of an index and what of the condition it answers."""
     parts = [f"equality {n}" for n in index.equalities]
     parts += ["window" if n == TIME else f"dimension {n}" for n in index.dimensions]
     return f"{index.kind} on {', '.join(parts)}" if parts else index.kind
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text without line breaks and runs of blanks."""
     return " ".join(text.split())

@@ -79,15 +79,15 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         )
     # 2. Bounds to dimensions and a window.
     window, is_empty = _window(query, rewritten)
-    dimensions = _dimensions(rewritten)
+    dimensions = dimensions_of(rewritten)
     equalities = tuple(Equality(left, right, text) for left, right, text in rewritten.equalities)
     if is_empty:
         for filters in rewritten.filters:
             filters.append("false")
     condition = Condition(
         sides=(
-            _side_spec(query.streams[0], rewritten.keys[0]),
-            _side_spec(query.streams[1], rewritten.keys[1]),
+            side_spec(query.streams[0], rewritten.keys[0]),
+            side_spec(query.streams[1], rewritten.keys[1]),
         ),
         equalities=equalities,
         dimensions=dimensions,
@@ -120,13 +120,19 @@ def _untimed(query: Query) -> Query:
 # Dimensions
 
 
-def _window(query: Query, rewritten: Rewritten) -> tuple[Dimension | None, bool]:
-    """The window as a dimension over event time, and whether it holds nothing."""
+def window_ends(query: Query, rewritten: Rewritten) -> tuple[int | None, int | None]:
+    """Bounds of left.ts - right.ts in microseconds, of ``within`` and of the condition."""
     low, high = rewritten.window
     if query.within_us is not None:
         left, right = query.within_us
         low = -left if low is None else max(low, -left)
         high = right if high is None else min(high, right)
+    return low, high
+
+
+def _window(query: Query, rewritten: Rewritten) -> tuple[Dimension | None, bool]:
+    """The window as a dimension over event time, and whether it holds nothing."""
+    low, high = window_ends(query, rewritten)
     if low is None and high is None:
         return None, False
     is_empty = low is not None and high is not None and low > high
@@ -146,7 +152,8 @@ def _window(query: Query, rewritten: Rewritten) -> tuple[Dimension | None, bool]
     return dimension, is_empty
 
 
-def _dimensions(rewritten: Rewritten) -> tuple[Dimension, ...]:
+def dimensions_of(rewritten: Rewritten) -> tuple[Dimension, ...]:
+    """Bands, and orderings two by two where they share a point."""
     found = [
         Dimension(
             Side.LEFT, band.left, Bound(band.right, -band.delta), Bound(band.right, band.delta), band.text
@@ -206,7 +213,8 @@ def _bound(ordering: Ordering, point: Side) -> Bound:
 # Sides
 
 
-def _side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
+def side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
+    """What the engine sees of a stream."""
     time = None
     if stream.event_time is not None:
         column = next(c.block_column for c in stream.carried if c.field == stream.event_time)

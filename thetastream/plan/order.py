@@ -52,13 +52,26 @@ def join_order(sizes: Mapping[str, float], ties: Sequence[Tie]) -> list[str]:
     ['b', 'c', 'd', 'a']
     """
 
-    def growth(taken: Sequence[str], alias: str) -> float:
-        known = {*taken, alias}
-        return sizes[alias] * prod(share for read, share in ties if alias in read and read <= known)
+    first = min(
+        combinations(sizes, 2),
+        key=lambda pair: _growth(sizes, ties, [], pair[0]) * _growth(sizes, ties, pair[:1], pair[1]),
+    )
+    return continued(first, sizes, ties)
 
-    first = min(combinations(sizes, 2), key=lambda pair: growth([], pair[0]) * growth(pair[:1], pair[1]))
+
+def continued(first: Sequence[str], sizes: Mapping[str, float], ties: Sequence[Tie]) -> list[str]:
+    """Aliases in the order they are joined if it begins with ``first``.
+
+    >>> continued(["c"], dict.fromkeys("abc", 60.0), [(frozenset("ab"), 0.1), (frozenset("bc"), 0.3)])
+    ['c', 'b', 'a']
+    """
     order, rest = list(first), [alias for alias in sizes if alias not in first]
     while rest:
-        order.append(min(rest, key=lambda alias: growth(order, alias)))
+        order.append(min(rest, key=lambda alias: _growth(sizes, ties, order, alias)))
         rest.remove(order[-1])
     return order
+
+
+def _growth(sizes: Mapping[str, float], ties: Sequence[Tie], taken: Sequence[str], alias: str) -> float:
+    known = {*taken, alias}
+    return sizes[alias] * prod(share for read, share in ties if alias in read and read <= known)

@@ -37,10 +37,11 @@ MAX_DOUBLE_INT = 1 << 24
 """Integers up to here are floats and doubles exactly, so a bound below compares exactly in any type."""
 
 
-def rewrite(query: Query, resolver: Resolver) -> Rewritten:
-    """Sort the conjuncts of a query."""
-    keys = tuple(SideKeys(stream, resolver) for stream in query.streams)
-    work = _Rewriter(query, resolver, Rewritten((keys[0], keys[1])))
+def rewrite(query: Query, resolver: Resolver, keys: tuple[SideKeys, SideKeys] | None = None) -> Rewritten:
+    """Sort the conjuncts of a query; keys are added to ``keys``, if there are some already."""
+    left, right = query.streams
+    keys = keys or (SideKeys(left, resolver), SideKeys(right, resolver))
+    work = _Rewriter(query, resolver, Rewritten(keys))
     for number, conjunct in enumerate(query.conjuncts):
         work.conjunct(number, conjunct)
     return work.out
@@ -61,7 +62,7 @@ class _Rewriter:
         alone = self.resolver.type_of(conjunct.text, named) if len(named) == 1 else None
         if alone is not None:
             side = Side(self.query.aliases.index(named[0]))
-            self.out.filters[side].append(_truth(conjunct.text, alone))
+            self.out.filters[side].append(truth(conjunct.text, alone))
             self._note("filter", f"reads {named[0]} alone, so it runs before routing")
         else:
             self.out.ties = True
@@ -89,7 +90,7 @@ class _Rewriter:
 
     def _residual(self, why: str) -> None:
         type_ = self.resolver.type_of(self._text, self.query.aliases) or "boolean"
-        self.out.residual.append(_truth(self._text, type_))
+        self.out.residual.append(truth(self._text, type_))
         self._note("residual", why)
 
     def _note(self, became: str, why: str) -> None:
@@ -321,7 +322,7 @@ class _Rewriter:
         self._note("key", f"a band of {delta} as {typed.common} ({domain.value} domain)")
 
 
-def _truth(text: str, type_: str) -> str:
+def truth(text: str, type_: str) -> str:
     """A conjunct as a filter: AND takes strings for booleans, a filter of its own does not."""
     return text if type_ == "boolean" else f"CAST(({text}) AS BOOLEAN)"
 

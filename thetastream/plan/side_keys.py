@@ -16,6 +16,8 @@ class SideKeys:
 
     stream: Stream
     resolver: Resolver
+    prefix: str = "k"
+    """Of the names of computed columns."""
     keys: list[Key] = field(default_factory=list)
     computed: dict[str, str] = field(default_factory=dict)
     """SQL -> block column."""
@@ -57,7 +59,7 @@ class SideKeys:
         return next(c.block_column for c in self.stream.carried if c.field == column)
 
     def _compute(self, text: str) -> str:
-        return self.computed.setdefault(text, f"k{len(self.computed)}")
+        return self.computed.setdefault(text, f"{self.prefix}{len(self.computed)}")
 
     def _shifted(self, phrase: Phrase, type_: str, common: str) -> Shifted | None:
         # The sum must be rounded as Spark rounds it: in the type that is compared.

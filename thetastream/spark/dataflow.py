@@ -163,12 +163,7 @@ def _blocks(
     plan: SidePlan, stream: DataFrame, needs_hash: bool, router: Callable[[Batches], Batches]
 ) -> DataFrame:
     """Filter, compute keys, route: one row per destination block."""
-    nested = stream.select(F.struct(*(F.col(quoted(name)) for name in stream.columns)).alias(plan.alias))
-    for text in plan.filters:
-        nested = nested.where(F.expr(text))
-    columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
-    columns += [F.expr(text).alias(name) for name, text in plan.computed]
-    flat = nested.select(*columns)
+    flat = block_columns(plan, stream)
     if needs_hash:
         hashable = [
             F.col(field.name)
@@ -179,6 +174,16 @@ def _blocks(
     return flat.mapInArrow(router, _BLOCKS)
 
 
+def block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
+    """The columns of a stream's blocks: payload and computed keys of the tuples that pass its filters."""
+    nested = stream.select(F.struct(*(F.col(quoted(name)) for name in stream.columns)).alias(plan.alias))
+    for text in plan.filters:
+        nested = nested.where(F.expr(text))
+    columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
+    columns += [F.expr(text).alias(name) for name, text in plan.computed]
+    return nested.select(*columns)
+
+
 def _router(side: Side, model: Model, placing: Placing | None, join_id: str) -> Callable[[Batches], Batches]:
     """The step that makes blocks; ``join_id`` makes it a function of one join."""
     keys = unit_keys(model.n_units)
@@ -186,7 +191,7 @@ def _router(side: Side, model: Model, placing: Placing | None, join_id: str) -> 
     def to_blocks(batches: Batches, _join_id: str = join_id) -> Batches:
         settle()
         # Of the blocks of a stream, in the order of its partitions.
-        origin = _partition() << 32
+        origin = partition() << 32
         for number, batch in enumerate(gather(batches)):
             packed: dict[int, bytes] = {}
             # A list keeps every block alive, so that id() names it.
@@ -217,7 +222,8 @@ def slots(model: Model) -> dict[int, int]:
     return {key: slot for slot, key in enumerate(unit_keys(model.n_units))}
 
 
-def _partition() -> int:
+def partition() -> int:
+    """Of the task this runs in."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 

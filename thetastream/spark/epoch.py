@@ -38,48 +38,41 @@ class EpochSpec:
     punctuated: Order | None = None
     """The order whose punctuations are rows of the output."""
 
+    def run(
+        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap
+    ) -> Iterator[pd.DataFrame]:
+        """One unit's epoch: results, and a row of counters.
 
-def run(
-    spec: EpochSpec,
-    key: int,
-    rows: Iterator[pd.DataFrame],
-    timers: Any,
-    manifest: Any,
-    parts: PartMap,
-) -> Iterator[pd.DataFrame]:
-    """One unit's epoch: results, and a row of counters.
-
-    Parameters
-    ----------
-    spec : EpochSpec
-    key : int
-        The grouping key that stands for the unit.
-    rows, timers
-        As Spark hands them to a stateful processor.
-    manifest : ValueState
-    parts : MapState
-        What the epoch before committed.
-    """
-    settle()
-    # 1. State as committed by the epoch before.
-    value = manifest.get() if manifest.exists() else None
-    state = decode(None if value is None else value[0], spec.fingerprint)
-    root = cache_root(spec.cache_folder)
-    sweep(root)
-    store = DurableStore(parts, spec.unit.plans, root)
-    slot = spec.slots[key]
-    unit = Unit(spec.unit, spec.model, slot, state, store)
-    # 2. The epoch.
-    matches = unit.epoch(read_inbox(rows), watermark_us(timers))
-    for columns in outcome(spec.fold, matches):
-        unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
-        yield spec.emitter.results(columns)
-    if spec.punctuated is not None and slot == 0:
-        numbers = spec.punctuated.punctuations(sum(state.arrived), sum(unit.state.arrived))
-        yield spec.emitter.results(punctuations(numbers, spec.emitter.columns))
-    # 3. State for the next one.
-    manifest.update((encode(spec.fingerprint, unit.state),))
-    yield spec.emitter.counters(slot, unit.counters)
+        Parameters
+        ----------
+        key : int
+            The grouping key that stands for the unit.
+        rows, timers
+            As Spark hands them to a stateful processor.
+        manifest : ValueState
+        parts : MapState
+            What the epoch before committed.
+        """
+        settle()
+        # 1. State as committed by the epoch before.
+        value = manifest.get() if manifest.exists() else None
+        state = decode(None if value is None else value[0], self.fingerprint)
+        root = cache_root(self.cache_folder)
+        sweep(root)
+        store = DurableStore(parts, self.unit.plans, root)
+        slot = self.slots[key]
+        unit = Unit(self.unit, self.model, slot, state, store)
+        # 2. The epoch.
+        matches = unit.epoch(read_inbox(rows), watermark_us(timers))
+        for columns in outcome(self.fold, matches):
+            unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
+            yield self.emitter.results(columns)
+        if self.punctuated is not None and slot == 0:
+            numbers = self.punctuated.punctuations(sum(state.arrived), sum(unit.state.arrived))
+            yield self.emitter.results(punctuations(numbers, self.emitter.columns))
+        # 3. State for the next one.
+        manifest.update((encode(self.fingerprint, unit.state),))
+        yield self.emitter.counters(slot, unit.counters)
 
 
 def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:

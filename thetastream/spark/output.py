@@ -40,7 +40,7 @@ class Output(NamedTuple):
 def pairs(spark: SparkSession, plan: PhysicalPlan, order: Order | None) -> Output:
     """One struct column per alias, and ``arrival`` if they are ordered."""
     fields = [[f"{c.block_column} {c.block_type}" for c in side.carried] for side in plan.sides]
-    structs, residual = [_struct(side) for side in plan.sides], plan.residual
+    structs, residual = [struct_of(side) for side in plan.sides], plan.residual
     if order is not None:
         for own, column in zip(fields, (LEFT, RIGHT), strict=True):
             own.append(f"{column} bigint")
@@ -50,7 +50,7 @@ def pairs(spark: SparkSession, plan: PhysicalPlan, order: Order | None) -> Outpu
     restored = [struct.alias(side.alias) for struct, side in zip(structs, plan.sides, strict=True)]
     if order is not None:
         restored.append(arrival(plan))
-    return Output(plan.condition, None, _schema(spark, [*fields[0], *fields[1]]), restored, residual)
+    return Output(plan.condition, None, schema_of(spark, [*fields[0], *fields[1]]), restored, residual)
 
 
 def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) -> Output:
@@ -98,17 +98,19 @@ def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) ->
     return Output(
         replace(plan.condition, sides=(sides[0], sides[1])),
         fold,
-        _schema(streams[0].sparkSession, [f"{quoted(name)} {made}" for name, made, _ in fields]),
+        schema_of(streams[0].sparkSession, [f"{quoted(name)} {made}" for name, made, _ in fields]),
         [_restored(name, type_).alias(name) for name, _, type_ in fields],
         (),
     )
 
 
-def _schema(spark: SparkSession, fields: Sequence[str]) -> StructType:
+def schema_of(spark: SparkSession, fields: Sequence[str]) -> StructType:
+    """The columns of these DDL fields."""
     return spark.createDataFrame([], ", ".join(fields)).schema if fields else StructType([])
 
 
-def _struct(side: SidePlan) -> Column:
+def struct_of(side: SidePlan) -> Column:
+    """A stream's columns as the user had them, of its block columns."""
     return F.struct(*(F.expr(carried.from_block).alias(carried.field) for carried in side.carried))
 
 

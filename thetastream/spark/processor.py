@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from thetastream.spark.epoch import EpochSpec
+    from thetastream.spark.ring import RingEpoch
 
 _MANIFEST = StructType([StructField("manifest", StringType())])
 _PART_KEY = StructType([StructField("id", StringType()), StructField("part", IntegerType())])
@@ -24,9 +25,9 @@ _PART = StructType([StructField("data", BinaryType())])
 
 
 class JoinProcessor(StatefulProcessor):
-    """Spark's stateful processor around ``thetastream.spark.epoch.run``."""
+    """Spark's stateful processor around a spec's ``run``."""
 
-    def __init__(self, spec: "EpochSpec") -> None:
+    def __init__(self, spec: "EpochSpec | RingEpoch") -> None:
         self._packed: bytes = cloudpickle.dumps(spec)  # type: ignore[no-untyped-call]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -37,11 +38,9 @@ class JoinProcessor(StatefulProcessor):
     def handleInputRows(  # type: ignore[override]
         self, key: Any, rows: "Iterator[pd.DataFrame]", timerValues: Any
     ) -> "Iterator[pd.DataFrame]":
-        from thetastream.spark.epoch import run
-
         if self._spec is None:
             self._spec = cloudpickle.loads(self._packed)
-        yield from run(self._spec, int(key[0]), rows, timerValues, self._manifest, self._parts)
+        yield from self._spec.run(int(key[0]), rows, timerValues, self._manifest, self._parts)
 
     def close(self) -> None:
         pass

@@ -5,7 +5,9 @@ from pyspark.sql import DataFrame, SparkSession
 from thetastream.api import plan
 from thetastream.binary import JoinPlan
 from thetastream.cascade import CascadePlan
-from thetastream.errors import ThetastreamError
+from thetastream.errors import QueryError, ThetastreamError
+from thetastream.models import Ring
+from thetastream.multiway import RingPlan
 from thetastream.plan.folding import NotFoldable, is_grouped
 from thetastream.sql.folded import folded
 from thetastream.sql.projection import names_in, projected, read_names
@@ -17,6 +19,11 @@ Planned = tuple[JoinPlan | CascadePlan, dict[str, DataFrame]]
 
 def plan_join(question: Question) -> Planned:
     """The join, over the columns that the question reads; problems have no place in the text yet."""
+    if isinstance(question.model, Ring) and len(question.frames) > 2:
+        what = "a ring finds results of three streams and more after the watermark may have passed them"
+        raise QueryError(
+            "RING_IN_SQL", f"{what}, so nothing can group by their time; use th.join, or no model"
+        )
     frames = {}
     for alias, frame in question.frames.items():
         shown, asked = read_names(question.statement.shown, alias), names_in(question.on, alias)
@@ -26,6 +33,7 @@ def plan_join(question: Question) -> Planned:
     except ThetastreamError:
         # Asked again with every column, for an error that knows them all.
         planned = plan(question.frames, question.on, question.within, question.model, **question.settings)
+    assert not isinstance(planned, RingPlan)
     return planned, frames
 
 

@@ -1,0 +1,173 @@
+"""The mailbox: messages between units, written in one epoch and read in the next.
+
+    root/<mailbox>/mailbox.json      whose it is
+    root/<mailbox>/<epoch>/<unit>    what a unit sent in an epoch: an Arrow stream and a checksum
+
+A file appears under its name with all its content or not at all, and a task that is run again replaces its
+own file by one that says the same. So once an epoch is committed its files are complete. The folder is a path
+or any URI that Arrow opens: ``file:``, ``hdfs:``, ``s3:``, ``gs:``, ``abfs:``.
+
+Functions import what they raise only when they raise it: where offsets are asked for (``spark.mailbox``) this
+package is not loaded.
+"""
+
+import json
+import struct
+import uuid
+import zlib
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pyarrow as pa
+from pyarrow import fs
+
+FORMAT = 1
+_LABEL = "mailbox.json"
+_TRAILER = "<QI4s"
+"""Bytes before it, their CRC-32, a magic number."""
+_MAGIC = b"thmb"
+
+
+def refuse(condition: str, message: str) -> NoReturn:
+    """Raise a StateError."""
+    from thetastream.errors import StateError
+
+    raise StateError(condition, message)
+
+
+class Mailbox:
+    """One mailbox of a folder of them.
+
+    Parameters
+    ----------
+    root : str
+        Path or URI of the folder, the same for the driver and all workers.
+    name : str
+        Which mailbox.
+    """
+
+    def __init__(self, root: str, name: str) -> None:
+        self.name = name
+        self._where = f"{root.rstrip('/')}/{name}"
+        if "://" in root or root.startswith("file:"):
+            self._fs, path = fs.FileSystem.from_uri(root)
+        else:
+            self._fs, path = fs.LocalFileSystem(), root
+        self._folder = f"{path.rstrip('/')}/{name}"
+
+    # Label
+
+    def create(self, query: str) -> None:
+        """Make the folder and say whose it is."""
+        self._fs.create_dir(self._folder, recursive=True)
+        self._write(_LABEL, json.dumps({"format": FORMAT, "query": query}).encode())
+
+    def check(self, query: str) -> None:
+        """Raise unless the folder is there and ``query``'s.
+
+        Raises
+        ------
+        StateError
+            MAILBOX_MISSING, MAILBOX_DAMAGED, MAILBOX_FORMAT, MAILBOX_FOREIGN.
+        """
+        try:
+            label = json.loads(self._read(_LABEL))
+            version, owner = label["format"], label["query"]
+        except FileNotFoundError:
+            refuse(
+                "MAILBOX_MISSING",
+                f"the checkpoint's mailbox {self._where} is gone, and messages with it; put it back, "
+                "or begin with a new checkpointLocation",
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            refuse("MAILBOX_DAMAGED", f"{self._where}/{_LABEL} cannot be read: {error}")
+        if version != FORMAT:
+            refuse("MAILBOX_FORMAT", f"mailbox format must be {FORMAT}; {self._where} has {version}")
+        if owner != query:
+            refuse(
+                "MAILBOX_FOREIGN",
+                f"mailbox {self._where} must belong to query {query}; it belongs to {owner}",
+            )
+
+    # Messages
+
+    def post(self, epoch: int, unit: int, messages: pa.RecordBatch | None) -> int:
+        """Send a unit's messages of an epoch, in place of any it sent before; return their bytes."""
+        if messages is None:
+            if self._exists(f"{epoch}/{unit}"):
+                self._fs.delete_file(f"{self._folder}/{epoch}/{unit}")
+            return 0
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, messages.schema) as writer:
+            writer.write_batch(messages)
+        data = sink.getvalue()
+        self._fs.create_dir(f"{self._folder}/{epoch}", recursive=True)
+        self._write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, zlib.crc32(data), _MAGIC))
+        return int(data.size)
+
+    def newest(self) -> tuple[int, list[int]]:
+        """The last epoch with messages and the units that sent some; (-1, []) if there is none."""
+        epochs = [int(name) for name in self._names("") if name.isdigit()]
+        for epoch in sorted(epochs, reverse=True):
+            units = sorted(int(name) for name in self._names(str(epoch)) if name.isdigit())
+            if units:
+                return epoch, units
+        return -1, []
+
+    def fetch(self, epoch: int, unit: int) -> Iterator[pa.RecordBatch]:
+        """What a unit sent.
+
+        Raises
+        ------
+        StateError
+            MAILBOX_DAMAGED if the file is not there, or not as it was written.
+        """
+        where = f"{self._where}/{epoch}/{unit}"
+        try:
+            data = self._read(f"{epoch}/{unit}")
+        except FileNotFoundError:
+            refuse("MAILBOX_DAMAGED", f"{where} must hold messages of the checkpoint; it is gone")
+        size = struct.calcsize(_TRAILER)
+        body = data[:-size]
+        trailer = struct.unpack(_TRAILER, data[-size:]) if len(data) >= size else None
+        if trailer != (len(body), zlib.crc32(body), _MAGIC):
+            refuse("MAILBOX_DAMAGED", f"{where} is not as it was written: {len(data)} bytes, wrong checksum")
+        with pa.ipc.open_stream(body) as reader:
+            yield from reader
+
+    def clear(self, epoch: int) -> None:
+        """Remove what was sent up to ``epoch``."""
+        for name in self._names(""):
+            if name.isdigit() and int(name) <= epoch:
+                self._fs.delete_dir(f"{self._folder}/{name}")
+
+    # Files
+
+    def _names(self, inside: str) -> list[str]:
+        selector = fs.FileSelector(f"{self._folder}/{inside}".rstrip("/"), allow_not_found=True)
+        return [info.base_name for info in self._fs.get_file_info(selector)]
+
+    def _exists(self, name: str) -> bool:
+        found: bool = self._fs.get_file_info(f"{self._folder}/{name}").type == fs.FileType.File
+        return found
+
+    def _read(self, name: str) -> bytes:
+        with self._fs.open_input_stream(f"{self._folder}/{name}") as file:
+            data: bytes = file.read()
+        return data
+
+    def _write(self, name: str, *pieces: bytes | pa.Buffer) -> None:
+        path = f"{self._folder}/{name}"
+        head, _, tail = path.rpartition("/")
+        temporary = f"{head}/.{tail}.{uuid.uuid4().hex[:8]}"
+        with self._fs.open_output_stream(temporary) as file:
+            for piece in pieces:
+                file.write(piece)
+        try:
+            self._fs.move(temporary, path)
+        except OSError:
+            if not self._exists(name):
+                raise
+            # HDFS does not rename onto a file that is there.
+            self._fs.delete_file(path)
+            self._fs.move(temporary, path)

@@ -1,0 +1,216 @@
+"""The join of three streams and more on the ring: read, checked, planned.
+
+{ (t1, ..., tm) : condition is TRUE, T - ti <= Wi for the latest event time T }
+
+No intermediate result is stored: each tuple, once, where its slice lies (``thetastream.joiner.ring``). On
+batch DataFrames there are no epochs that messages could wait for: there the same bag comes from the pipeline
+of binary joins (``thetastream.cascade``).
+"""
+
+import getpass
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from thetastream.cascade import CascadePlan, plan_cascade
+from thetastream.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.frontend.condition import On, read_condition
+from thetastream.frontend.statistics import read_model
+from thetastream.frontend.streams import read_streams
+from thetastream.frontend.window import is_counted, read_window
+from thetastream.joiner.ring import RingSpec
+from thetastream.models import Ring
+from thetastream.plan.explain_ring import explain_ring
+from thetastream.plan.graph import LoweredGraph, lower_graph
+from thetastream.plan.order import OTHER, Tie, continued, selectivity
+from thetastream.plan.query import Stream
+from thetastream.plan.ring import Orders, ring_spec
+from thetastream.predicate import Predicate
+from thetastream.predicate.names import references
+from thetastream.windows import Within
+
+
+@dataclass(frozen=True)
+class RingPlan:
+    """An m-way join on the ring that is checked and planned, and has not started."""
+
+    inputs: tuple[Stream, ...]
+    on: tuple[str, ...]
+    within_us: tuple[int, ...] | None
+    lowered: LoweredGraph
+    ring: RingSpec
+    streams: tuple[DataFrame, ...]
+    mailbox: str
+    cache_folder: str | None
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """In the order of the result's columns."""
+        return tuple(stream.alias for stream in self.inputs)
+
+    @property
+    def event_times(self) -> dict[str, str]:
+        """Event-time column by alias, of the streams that have one."""
+        return {stream.alias: stream.event_time for stream in self.inputs if stream.event_time}
+
+    def explain(self) -> str:
+        """Every stage as text: parsed, rewritten, hops, physical."""
+        return explain_ring(self.inputs, self.on, self.within_us, self.lowered, self.ring, self.mailbox)
+
+    def dataframe(self) -> DataFrame:
+        """The joined DataFrame: one struct column per alias, streaming."""
+        from thetastream.spark.ring import build
+
+        return build(
+            self.lowered, self.ring, self._fingerprint(), self.streams, self.mailbox, self.cache_folder
+        )
+
+    def _fingerprint(self) -> dict[str, str]:
+        graph = self.ring.graph
+        sides = {
+            f"stream {side.alias}": "; ".join(
+                [
+                    *(f"{carried.field} {carried.block_type}" for carried in side.carried),
+                    *(f"{name} = {text}" for name, text in side.computed),
+                    *(f"where {text}" for text in side.filters),
+                ]
+            )
+            for side in self.lowered.sides
+        }
+        return {
+            **sides,
+            "event times": repr([side.time for side in graph.sides]),
+            "keys": repr([side.keys for side in graph.sides]),
+            "condition": repr(sorted(graph.edges.items())),
+            "predicates": repr([predicate.name for predicate in graph.predicates]),
+            "residual": repr(self.lowered.residual),
+            "hops": repr(self.ring.orders),
+            "archive period": repr([chain.archive_period_us for chain in self.ring.chains]),
+            "model": repr(self.ring.model),
+        }
+
+
+def plan_ring(
+    streams: Mapping[str, DataFrame],
+    on: On,
+    within: Within,
+    model: Ring,
+    settings: Mapping[str, Any],
+    problems: Sequence[ThetastreamError] = (),
+) -> "RingPlan | CascadePlan":
+    """``th.plan`` for three streams and more on a ring; parameters as those of ``plan_cascade``."""
+    # 1. Streams, condition, window.
+    catalyst, inputs, found = read_streams(streams, within is not None, settings["event_time"])
+    problems = [*problems, *found]
+    texts, phrases, predicates = read_condition(on, catalyst, inputs, problems)
+    if is_counted(within):
+        what = "a count window is of two streams, whose order of arrival is known; use a time window"
+        problems.append(QueryError("COUNT_WINDOW", what))
+    if settings["order"] is not None:
+        what = "results of three streams and more have no one order of arrival; leave order out"
+        problems.append(QueryError("ORDER", what))
+    spans = None if is_counted(within) else read_window(within, inputs, catalyst, problems)
+    # 2. Model, settings, session.
+    read_model(model, problems)
+    archive_period_us = None
+    try:
+        if settings["archive_period"] is not None:
+            archive_period_us = catalyst.duration(settings["archive_period"], "archive_period")
+        if isinstance(model.slice, str):
+            span = catalyst.duration(model.slice, "slice")
+            model = replace(model, slice=timedelta(microseconds=span))
+    except QueryError as problem:
+        problems.append(problem)
+    if isinstance(model.slice, timedelta):
+        problems += [
+            QueryError(
+                "BAD_SLICE", f"slices of event time need one of every stream, and {s.alias!r} has none"
+            )
+            for s in inputs
+            if s.event_time is None
+        ]
+    ties = [(frozenset(references(phrase, list(streams))), selectivity(phrase)) for phrase in phrases]
+    ties += [(frozenset(_aliases_of(predicate, inputs)), OTHER) for predicate in predicates]
+    windows = dict(zip(streams, spans, strict=True)) if spans is not None else {}
+    orders = hop_orders(model, inputs, windows, ties, problems)
+    spark = next(iter(streams.values())).sparkSession
+    if not inputs[0].is_streaming:
+        raise_problems(problems)
+        return plan_cascade(streams, on, within, replace(model, order=None), settings)
+    from thetastream.spark.session import check_session
+
+    problems += check_session(spark, model.n_units)
+    mailbox = mailbox_folder(spark, settings["mailbox"], problems)
+    raise_problems(problems)
+    # 3. Strategy.
+    lowered = lower_graph(inputs, phrases, predicates, spans, catalyst)
+    ring = ring_spec(lowered.graph, orders, model, archive_period_us)
+    return RingPlan(
+        tuple(inputs),
+        tuple(texts),
+        spans,
+        lowered,
+        ring,
+        tuple(streams.values()),
+        mailbox,
+        settings["cache_folder"],
+    )
+
+
+def _aliases_of(predicate: Predicate, inputs: Sequence[Stream]) -> Iterator[str]:
+    named = {alias.casefold() for alias, _ in predicate.columns}
+    return (stream.alias for stream in inputs if stream.alias.casefold() in named)
+
+
+def hop_orders(
+    model: Ring,
+    inputs: Sequence[Stream],
+    windows: Mapping[str, int],
+    ties: Sequence[Tie],
+    problems: list[ThetastreamError],
+) -> Orders:
+    """Per stream the others in the order in which its tuples look for partners."""
+    aliases = [stream.alias for stream in inputs]
+    sizes = {alias: 1.0 if alias not in windows else 1 + windows[alias] / 1e6 for alias in aliases}
+    asked = dict(model.order or {})
+    problems += [
+        QueryError("BAD_HOPS", f"order names {alias!r}, which is not one of {', '.join(aliases)}")
+        for alias in asked
+        if alias not in aliases
+    ]
+    orders = []
+    for alias in aliases:
+        others = [other for other in aliases if other != alias]
+        order = list(asked.get(alias, continued([alias], sizes, ties)[1:]))
+        if sorted(order) != sorted(others):
+            problems.append(
+                QueryError(
+                    "BAD_HOPS", f"order of {alias!r} must name each of {', '.join(others)} once, not {order}"
+                )
+            )
+            order = others
+        orders.append(tuple(aliases.index(other) for other in order))
+    return tuple(orders)
+
+
+def mailbox_folder(spark: SparkSession, asked: str | None, problems: list[ThetastreamError]) -> str:
+    """The folder for mailboxes: as asked for, beside the checkpoints, or of this machine if it is alone."""
+    if asked is not None:
+        return asked if "://" in asked or asked.startswith("file:") else str(Path(asked).absolute())
+    checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if checkpoints:
+        return f"{checkpoints.rstrip('/')}/thetastream-mailboxes"
+    if not (spark.conf.get("spark.master", "local") or "local").startswith("local"):
+        problems.append(
+            QueryError(
+                "MAILBOX",
+                "a ring of three streams needs a folder that driver and executors share for messages "
+                'from epoch to epoch; give mailbox="hdfs://..." or set spark.thetastream.mailbox',
+            )
+        )
+    return str(Path(tempfile.gettempdir()) / f"thetastream-mailboxes-{getpass.getuser()}")

@@ -1,0 +1,91 @@
+"""explain() of a ring: parsed, rewritten, hops, physical."""
+
+from collections.abc import Iterator, Sequence
+
+from thetastream.joiner.ring import RingSpec
+from thetastream.plan.explain import index_text, one_line
+from thetastream.plan.graph import LoweredGraph
+from thetastream.plan.query import Stream
+from thetastream.windows import spell
+
+
+def explain_ring(
+    streams: Sequence[Stream],
+    on: Sequence[str],
+    within_us: Sequence[int] | None,
+    lowered: LoweredGraph,
+    ring: RingSpec,
+    mailbox: str,
+) -> str:
+    """The plan, stage by stage, one fact per line."""
+    stages = (
+        ("Parsed", _parsed(streams, on, within_us, ring)),
+        ("Rewritten", _rewritten(lowered)),
+        ("Hops", _hops(ring)),
+        ("Physical", _physical(ring, mailbox)),
+    )
+    return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
+
+
+def _parsed(
+    streams: Sequence[Stream], on: Sequence[str], within_us: Sequence[int] | None, ring: RingSpec
+) -> Iterator[str]:
+    for stream in streams:
+        time = f", event time {stream.event_time} ({stream.event_time_origin})" if stream.event_time else ""
+        yield f"stream {stream.alias}: {len(stream.types)} columns{time}"
+    for text in on:
+        yield f"on     {text}"
+    for predicate in ring.graph.predicates:
+        reads = "; ".join(
+            f"{alias}: {', '.join(name for name, _ in columns)}" for _, alias, columns in predicate.columns
+        )
+        yield f"on     Python predicate {predicate.name}({reads})"
+    if within_us is not None:
+        yield "within " + ", ".join(
+            f"{stream.alias} {spell(us)}" for stream, us in zip(streams, within_us, strict=True)
+        )
+
+
+def _rewritten(lowered: LoweredGraph) -> Iterator[str]:
+    for note in lowered.notes:
+        yield f"{note.became:8} {one_line(note.text)}   ({note.why})"
+    for predicate in lowered.graph.predicates:
+        yield f"python   {predicate.name}   (called on columns of candidates)"
+    for side in lowered.sides:
+        for text in side.filters:
+            yield f"before   {side.alias}: {one_line(text)}"
+        for column, text in side.computed:
+            yield f"before   {side.alias}: {column} = {one_line(text)}"
+    for text in lowered.residual:
+        yield f"behind   {one_line(text)}"
+
+
+def _hops(ring: RingSpec) -> Iterator[str]:
+    aliases = [side.alias for side in ring.graph.sides]
+    for origin, order in enumerate(ring.orders):
+        members: tuple[int, ...] = (origin,)
+        texts = []
+        for target in order:
+            condition = ring.hops[members, target].plan.condition
+            kinds = [
+                *(f"{len(condition.equalities)} equalities" for _ in condition.equalities[:1]),
+                *(f"{n} comparisons" for n in [len(condition.dimensions) - 1] if n),
+                *(predicate.name for predicate in condition.predicates),
+            ]
+            index = ring.hops[members, target].plan.index
+            texts.append(f"{aliases[target]} ({', '.join(kinds) or 'window alone'}; {index.kind})")
+            members = tuple(sorted((*members, target)))
+        yield f"{aliases[origin]} -> {' -> '.join(texts)}"
+
+
+def _physical(ring: RingSpec, mailbox: str) -> Iterator[str]:
+    yield f"model     {ring.model.describe()}"
+    for side, chain in zip(ring.graph.sides, ring.chains, strict=True):
+        yield f"index     of stored {side.alias}: {index_text(chain.plan.index)}"
+    for side, chain in zip(ring.graph.sides, ring.chains, strict=True):
+        bound = "for ever: nothing bounds its partners"
+        if chain.lifetime_us is not None:
+            bound = f"until the watermark is {spell(chain.lifetime_us)} past what is in flight"
+        yield f"state     of {side.alias}: kept {bound}"
+    yield f"exchange  one an epoch; {ring.model.n_units} nodes, a copy of every tuple to each"
+    yield f"mailbox   {mailbox}; a result takes {ring.n_streams - 1} epochs from its last tuple on"

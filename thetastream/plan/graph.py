@@ -1,0 +1,156 @@
+"""An m-way query to its graph: every conjunct goes to the pair of streams it ties.
+
+reads one stream     -> filter before routing
+reads two streams    -> what binary lowering makes of it (``thetastream.plan.rewrite``), on their edge
+reads more           -> residual, a filter behind the join
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from thetastream.condition import Equality
+from thetastream.errors import QueryError, raise_problems
+from thetastream.joiner.graph import Edge, Ends, GraphPredicate, JoinGraph
+from thetastream.plan.domains import quoted
+from thetastream.plan.lower import dimensions_of, side_spec, window_ends
+from thetastream.plan.physical import SidePlan
+from thetastream.plan.query import CrossJoinWarning, Query, Resolver, Stream
+from thetastream.plan.rewrite import rewrite, truth
+from thetastream.plan.rewritten import Note, Rewritten
+from thetastream.plan.side_keys import SideKeys
+from thetastream.predicate import Phrase, Predicate
+from thetastream.predicate.names import references
+
+
+@dataclass(frozen=True)
+class LoweredGraph:
+    """What streams compute before the join, the condition, and what is left for Catalyst."""
+
+    sides: tuple[SidePlan, ...]
+    graph: JoinGraph
+    residual: tuple[str, ...]
+    notes: tuple[Note, ...]
+
+
+def lower_graph(
+    streams: Sequence[Stream],
+    conjuncts: Sequence[Phrase],
+    predicates: Sequence[Predicate],
+    within_us: Sequence[int] | None,
+    resolver: Resolver,
+) -> LoweredGraph:
+    """Filters, keys, edges and residuals of an m-way query.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_COLUMN, of a Python predicate.
+    """
+    aliases = [stream.alias for stream in streams]
+    keys = [SideKeys(stream, resolver, f"k{n}_") for n, stream in enumerate(streams)]
+    filters: list[list[str]] = [[] for _ in streams]
+    residual: list[str] = []
+    notes: list[Note] = []
+    edges: dict[tuple[int, int], Edge] = {}
+    # 1. Conjuncts to pairs. One that reads a single stream, or none, may go to any pair with it.
+    ties = _by_pair(conjuncts, aliases)
+    for (left, right), phrases in ties.items():
+        pair = (streams[left], streams[right])
+        spans = None if within_us is None else (within_us[left], within_us[right])
+        query = Query(pair, (), tuple(phrases), (), spans)
+        found = rewrite(query, resolver, (keys[left], keys[right]))
+        for number, own in zip((left, right), found.filters, strict=True):
+            filters[number] += own
+        residual += found.residual
+        notes += found.notes
+        edges[left, right] = _edge(query, found, filters[left])
+    # 2. What no pair can say.
+    for phrase in conjuncts:
+        if len(references(phrase, aliases)) > 2:
+            residual.append(truth(phrase.text, resolver.type_of(phrase.text, aliases) or "boolean"))
+            notes.append(Note(phrase.text, "residual", "reads more than two streams"))
+    graph = JoinGraph(
+        tuple(side_spec(stream, side) for stream, side in zip(streams, keys, strict=True)),
+        edges,
+        _predicates(predicates, streams, resolver),
+    )
+    _warn_of_cross_joins(conjuncts, graph, aliases)
+    # 3. What streams compute.
+    sides = []
+    for n, (stream, side) in enumerate(zip(streams, keys, strict=True)):
+        own = [*filters[n], *side.not_null]
+        if any(graph.edge(n, other).window != Ends() for other in range(len(streams)) if other != n):
+            own.append(f"({quoted(stream.alias)}.{quoted(stream.event_time or '')}) IS NOT NULL")
+        computed = tuple((column, text) for text, column in side.computed.items())
+        sides.append(SidePlan(stream.alias, tuple(dict.fromkeys(own)), computed, stream.carried))
+    return LoweredGraph(tuple(sides), graph, tuple(residual), tuple(notes))
+
+
+def _by_pair(conjuncts: Sequence[Phrase], aliases: Sequence[str]) -> Mapping[tuple[int, int], list[Phrase]]:
+    """The conjuncts of every pair of streams; of one stream or none: of the first pair that has it."""
+    pairs: dict[tuple[int, int], list[Phrase]] = {pair: [] for pair in combinations(range(len(aliases)), 2)}
+    for phrase in conjuncts:
+        read = {aliases.index(alias) for alias in references(phrase, list(aliases))}
+        if len(read) <= 2:
+            next(found for pair, found in pairs.items() if read <= {*pair}).append(phrase)
+    return pairs
+
+
+def _edge(query: Query, rewritten: Rewritten, left_filters: list[str]) -> Edge:
+    low, high = window_ends(query, rewritten)
+    if low is not None and high is not None and low > high:
+        left_filters.append("false")
+        high = low
+    return Edge(
+        tuple(Equality(left, right, text) for left, right, text in rewritten.equalities),
+        dimensions_of(rewritten),
+        Ends(low, high),
+        tuple(rewritten.same),
+    )
+
+
+def _predicates(
+    predicates: Sequence[Predicate], streams: Sequence[Stream], resolver: Resolver
+) -> tuple[GraphPredicate, ...]:
+    problems: list[QueryError] = []
+    numbers = {stream.alias.casefold(): n for n, stream in enumerate(streams)}
+    found = []
+    for predicate in predicates:
+        read = []
+        for alias, names in predicate.columns:
+            stream = streams[numbers[alias.casefold()]]
+            blocks = {carried.field: carried.block_column for carried in stream.carried}
+            columns = {name: stream.find(name, resolver.is_case_sensitive) for name in names}
+            problems += [
+                QueryError(
+                    "UNKNOWN_COLUMN",
+                    f"predicate {predicate.name} reads {alias}.{name}, but {alias!r} has the columns "
+                    + ", ".join(known for known, _ in stream.types),
+                )
+                for name, column in columns.items()
+                if column is None
+            ]
+            pairs = tuple((name, blocks[column]) for name, column in columns.items() if column is not None)
+            read.append((numbers[alias.casefold()], alias, pairs))
+        found.append(GraphPredicate(predicate.name, predicate.function, tuple(read)))
+    raise_problems(problems)
+    return tuple(found)
+
+
+def _warn_of_cross_joins(conjuncts: Sequence[Phrase], graph: JoinGraph, aliases: Sequence[str]) -> None:
+    """Warn of streams that no conjunct ties to the first one, directly or through others."""
+    groups = [{aliases.index(alias) for alias in references(phrase, list(aliases))} for phrase in conjuncts]
+    groups += [set(predicate.streams) for predicate in graph.predicates]
+    tied, size = {0}, 0
+    while len(tied) > size:
+        size = len(tied)
+        tied.update(n for group in groups if group & tied for n in group)
+    apart = [alias for n, alias in enumerate(aliases) if n not in tied]
+    if apart:
+        warnings.warn(
+            f"no conjunct ties {', '.join(apart)} to {aliases[0]}: all in the window join",
+            CrossJoinWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,117 @@
+"""The mailbox as a streaming source: what units sent in epoch e is input of epoch e + 1.
+
+An offset names the mailbox, the last epoch whose messages have been read, and the units that sent some. Spark
+writes it to the checkpoint before it runs the epoch that reads them, so an epoch that is run again reads the
+same files, and files are removed when Spark says that their epoch is committed: exactly once, by Spark's own
+log. The mailbox's name begins in the first offset, so every run of a checkpoint finds it, whatever DataFrame
+it was started from.
+
+Spark runs the source in Python processes of its own, a new one for the driver's side. The modules are pickled
+by value, so these do not load this package, which would take seconds.
+"""
+
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from thetastream import mailbox
+from thetastream.mailbox import Mailbox
+
+FORMAT = "thetastream_mailbox"
+HELLO = 0
+"""Kind of the message that tells a unit the mailbox's name, as its block."""
+SCHEMA = "side byte, kind byte, origin long, block binary"
+_ARROW = pa.schema([("side", pa.int8()), ("kind", pa.int8()), ("origin", pa.int64()), ("block", pa.binary())])
+
+
+def messages(
+    sides: Sequence[int], kinds: Sequence[int], origins: Sequence[int], blocks: Sequence[bytes]
+) -> pa.RecordBatch:
+    """Messages as the source hands them out."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(values, field.type)
+            for values, field in zip((sides, kinds, origins, blocks), _ARROW, strict=True)
+        ],
+        schema=_ARROW,
+    )
+
+
+class MailboxSource(DataSource):
+    """``spark.readStream.format("thetastream_mailbox")`` with the options ``root`` and ``query``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> "MailboxReader":
+        return MailboxReader(self.options["root"], self.options["query"])
+
+
+class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One run's reader; offsets are ``{"mailbox": name, "epoch": e, "units": [...]}``."""
+
+    def __init__(self, root: str, query: str) -> None:
+        self._root = root
+        self._query = query
+        self._new: str | None = None
+        self._has_begun = False
+
+    def _open(self, offset: dict[str, Any]) -> Mailbox:
+        return Mailbox(self._root, offset["mailbox"])
+
+    def initialOffset(self) -> dict[str, Any]:
+        self._new = self._new or uuid.uuid4().hex
+        return {"mailbox": self._new, "epoch": -1, "units": []}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        # Messages follow from the input there is now: the run ends when they are used up.
+        pass
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        if start["mailbox"] == self._new and not self._has_begun:
+            return start
+        box = self._open(start)
+        box.check(self._query)
+        epoch, units = box.newest()
+        return {**start, "epoch": epoch, "units": units} if epoch > start["epoch"] else start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        box = self._open(end)
+        if end["epoch"] < 0:
+            box.create(self._query)
+        box.check(self._query)
+        self._has_begun = True
+        return [InputPartition(end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        offset = partition.value
+        box = self._open(offset)
+        yield messages([0], [HELLO], [0], [box.name.encode()])
+        for unit in offset["units"]:
+            yield from box.fetch(offset["epoch"], unit)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        with suppress(OSError):
+            self._open(end).clear(end["epoch"])
+
+
+def read_mailbox(spark: SparkSession, root: str, query: str) -> DataFrame:
+    """The messages of a mailbox under ``root`` that belongs to ``query``, as a stream."""
+    spark.dataSource.register(MailboxSource)
+    return spark.readStream.format(FORMAT).option("root", root).option("query", query).load()
+
+
+for module in (mailbox, sys.modules[__name__]):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

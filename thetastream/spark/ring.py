@@ -1,0 +1,206 @@
+"""The ring as Spark runs it.
+
+stream -> filters, key columns -> blocks -+
+stream -> filters, key columns -> blocks -+- union -> one copy a node -> exchange -> node -> results
+mailbox: partial results of last epoch   -+                                            |
+   ^------------------------------------------- messages ------------------------------+
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from thetastream.blocks import concat, gather, nullable, pack, unpack
+from thetastream.errors import StateError
+from thetastream.joiner.ring import Message, RingInbox, RingNode, RingSpec
+from thetastream.keys import LOWEST
+from thetastream.mailbox import Mailbox
+from thetastream.plan.graph import LoweredGraph
+from thetastream.spark import metrics
+from thetastream.spark.carriers import carrier_of
+from thetastream.spark.dataflow import block_columns, partition, slots
+from thetastream.spark.emit import BLOCK, COUNTERS, BlockEmitter, Emitter, FlatEmitter, unpack_blocks
+from thetastream.spark.epoch import watermark_us
+from thetastream.spark.mailbox import HELLO, SCHEMA, messages, read_mailbox
+from thetastream.spark.manifest import Fingerprint, decode, digest, encode
+from thetastream.spark.output import schema_of, struct_of
+from thetastream.spark.placement import unit_keys
+from thetastream.spark.processor import JoinProcessor
+from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
+from thetastream.spark.worker import settle
+
+TUPLES = 1
+"""Kind of a block of new tuples; partial results have the number of their members."""
+NO_WATERMARK = LOWEST
+EPOCH = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class RingEpoch:
+    """What travels to the workers."""
+
+    ring: RingSpec
+    slots: dict[int, int] = field(hash=False)
+    """Grouping key -> node."""
+    fingerprint: Fingerprint = field(hash=False)
+    emitter: Emitter
+    mailboxes: str
+    """Folder of mailboxes."""
+    cache_folder: str | None
+
+    def run(
+        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap
+    ) -> Iterator[pd.DataFrame]:
+        """One node's epoch, as ``EpochSpec.run`` is one of a unit: results, messages, a row of counters."""
+        settle()
+        # 1. State as committed by the epoch before, and what came in.
+        value = manifest.get() if manifest.exists() else None
+        state = decode(None if value is None else value[0], self.fingerprint)
+        inbox, hello = read_inbox(rows)
+        state.mailbox = _mailbox(state.mailbox, hello)
+        root = cache_root(self.cache_folder)
+        sweep(root)
+        plans = {chain.stream: chain.plan for chain in self.ring.chains}
+        slot = self.slots[key]
+        node = RingNode(self.ring, slot, state, DurableStore(parts, plans, root))
+        # 2. The epoch.
+        number = int(TaskContext.get().getLocalProperty(EPOCH))  # type: ignore[union-attr, arg-type]
+        for columns in node.epoch(inbox, number, watermark_us(timers)):
+            node.counters.emitted_bytes += sum(column.nbytes for column in columns)
+            yield self.emitter.results(columns)
+        # 3. What the next one needs.
+        box = Mailbox(self.mailboxes, state.mailbox)
+        node.counters.forwarded_bytes = box.post(number, slot, _packed(node.messages))
+        manifest.update((encode(self.fingerprint, node.state),))
+        yield self.emitter.counters(slot, node.counters)
+
+
+def _mailbox(known: str | None, told: str | None) -> str:
+    if known is not None and told is not None and known != told:
+        raise StateError(
+            "MAILBOX_FOREIGN",
+            f"messages must come from mailbox {known}, which the state belongs to; they come from {told}",
+        )
+    name = known or told
+    if name is None:
+        raise StateError("MAILBOX_MISSING", "the first epoch of a query must bring the name of its mailbox")
+    return name
+
+
+def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
+    """This epoch's new tuples in the order of their source, its messages, and the mailbox they come from."""
+    inbox, mailbox = RingInbox(), None
+    fresh: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
+    for frame in frames:
+        headers = (frame[name] for name in ("side", "kind", "origin", "block"))
+        for side, kind, origin, data in zip(*headers, strict=True):
+            if kind == HELLO:
+                mailbox = bytes(data).decode()
+                continue
+            inbox.received_bytes += len(data)
+            if kind == TUPLES:
+                fresh.setdefault(int(side), []).append((int(origin), unpack(data)))
+            else:
+                since = None if origin == NO_WATERMARK else int(origin)
+                inbox.messages.append(Message(int(side), int(kind), since, unpack(data)))
+    for side, blocks in fresh.items():
+        ordered = sorted(blocks, key=lambda block: block[0])
+        inbox.tuples[side] = concat([block for _, block in ordered])
+    return inbox, mailbox
+
+
+def _packed(sent: Sequence[Message]) -> pa.RecordBatch | None:
+    if not sent:
+        return None
+    return messages(
+        [message.origin for message in sent],
+        [message.n_members for message in sent],
+        [NO_WATERMARK if message.since_us is None else message.since_us for message in sent],
+        [pack(message.block) for message in sent],
+    )
+
+
+def build(
+    plan: LoweredGraph,
+    ring: RingSpec,
+    fingerprint: Fingerprint,
+    streams: Sequence[DataFrame],
+    mailboxes: str,
+    cache_folder: str | None = None,
+) -> DataFrame:
+    """The joined DataFrame of streams: one struct column per alias.
+
+    Parameters
+    ----------
+    plan : LoweredGraph
+    ring : RingSpec
+    fingerprint : mapping of str to str
+        What must stay the same for a checkpoint to be continued.
+    streams : sequence of DataFrame
+        Streaming, in the order of the graph.
+    mailboxes : str
+        Folder, of the driver and all workers, for mailboxes.
+    cache_folder : str, optional
+        Host-local folder for mapped segments; Spark's local directory when left out.
+    """
+    spark = streams[0].sparkSession
+    join_id = uuid.uuid4().hex
+    blocks = [
+        block_columns(side, stream).mapInArrow(_packing(number, join_id), SCHEMA)
+        for number, (side, stream) in enumerate(zip(plan.sides, streams, strict=True))
+    ]
+    keys = F.array(*(F.lit(key) for key in unit_keys(ring.model.n_units)))
+    together = reduce(DataFrame.unionByName, [*blocks, read_mailbox(spark, mailboxes, digest(fingerprint))])
+    fields = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
+    schema = StructType([*schema_of(spark, fields), StructField(COUNTERS, StringType())])
+    arrow = to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
+    carriers = (carrier_of(column.dataType) for column in schema)
+    is_flat = all(carrier is not None and carrier.is_flat for carrier in carriers)
+    spec = RingEpoch(
+        ring,
+        slots(ring.model),
+        fingerprint,
+        FlatEmitter(arrow) if is_flat else BlockEmitter(arrow),
+        mailboxes,
+        cache_folder,
+    )
+    has_watermark = any(side.time is not None for side in plan.graph.sides)
+    results = (
+        together.select(F.explode(keys).alias("unit"), "*")
+        .groupBy("unit")
+        .transformWithStateInPandas(
+            JoinProcessor(spec),
+            schema if is_flat else StructType([StructField(BLOCK, BinaryType())]),
+            "Append",
+            "EventTime" if has_watermark else "None",
+        )
+    )
+    if not is_flat:
+        results = results.mapInArrow(unpack_blocks, schema)
+    results = metrics.observe(results, digest(fingerprint), join_id)
+    joined = results.select(*(struct_of(side).alias(side.alias) for side in plan.sides))
+    for conjunct in plan.residual:
+        joined = joined.where(F.expr(conjunct))
+    return joined
+
+
+def _packing(stream: int, join_id: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The step that makes blocks; ``join_id`` makes it a function of one join."""
+
+    def to_blocks(batches: Iterator[pa.RecordBatch], _join_id: str = join_id) -> Iterator[pa.RecordBatch]:
+        settle()
+        origin = partition() << 32
+        for number, batch in enumerate(gather(batches)):
+            yield messages([stream], [TUPLES], [origin + number], [pack(nullable(batch))])
+
+    return to_blocks
