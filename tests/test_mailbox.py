@@ -1,4 +1,4 @@
-"""The mailbox, step by step: what a crash between any two of them leaves, and what the next run makes of it."""
+"""The mailbox, step by step: what a crash between two of them leaves, what the next run makes of it."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ ALL = ReadAllAvailable()
 
 
 def letters(*texts: str) -> pa.RecordBatch:
-    return messages([0] * len(texts), [2] * len(texts), [7] * len(texts), [text.encode() for text in texts])
+    return messages([(0, 2, 7, text.encode()) for text in texts])
 
 
 def read(reader: MailboxReader, start: dict, end: dict) -> list[str]:

@@ -22,9 +22,11 @@ class LocalRing:
         self._spec = spec
         n = spec.model.n_units
         self._stores = [MemoryStore() for _ in range(n)]
-        self._states = [UnitState() for _ in range(n)]
+        self.states = [UnitState() for _ in range(n)]
+        """Per node, after the last epoch."""
         self._epoch = 0
         self.in_flight: list[Message] = []
+        self._is_waiting = False
         self.counters: list[Counters] = [Counters() for _ in range(n)]
         """Per node, of the last epoch."""
 
@@ -43,15 +45,16 @@ class LocalRing:
         tuples = {n: batch for n, batch in enumerate(batches) if batch is not None and batch.num_rows}
         inbox = RingInbox(tuples, self.in_flight)
         self.in_flight = []
-        for slot, state in enumerate(self._states):
+        for slot, state in enumerate(self.states):
             node = RingNode(self._spec, slot, state, self._stores[slot])
             yield from node.epoch(inbox, self._epoch, watermark_us)
             self.in_flight += node.messages
-            self._states[slot] = node.state
+            self.states[slot] = node.state
             self.counters[slot] = node.counters
+            self._is_waiting = node.is_waiting
         self._epoch += 1
 
     def drain(self, watermark_us: int | None = None) -> Iterator[list[pa.Array]]:
         """Epochs without new tuples until nothing is in flight."""
-        while self.in_flight:
+        while self.in_flight or self._is_waiting:
             yield from self.epoch([None] * self._spec.n_streams, watermark_us)

@@ -38,11 +38,15 @@ class Ring(Model):
     order : mapping of alias to sequence of aliases, optional
         For tuples of a stream, the other streams in the order in which their partners are looked for; chosen
         by estimated selectivity for streams that are not named.
+    in_flight : int, optional
+        Of three streams and more: how many tuples may look for partners at once. The others wait, stored
+        already, and do so as there is room; any number when left out.
 
     Raises
     ------
     QueryError
-        BAD_UNITS if ``nodes`` is not a positive integer, BAD_SLICE, BAD_HOPS if ``order`` is no mapping.
+        BAD_UNITS if ``nodes`` is not a positive integer, BAD_SLICE, BAD_HOPS if ``order`` is no mapping,
+        BAD_LIMIT if ``in_flight`` is not a positive integer.
 
     Examples
     --------
@@ -53,6 +57,7 @@ class Ring(Model):
     nodes: int = 1
     slice: Rows | str | timedelta = SLICE
     order: Mapping[str, Sequence[str]] | None = None
+    in_flight: int | None = None
     name: ClassVar[str] = "ring"
 
     def __post_init__(self) -> None:
@@ -68,6 +73,11 @@ class Ring(Model):
             raise QueryError(
                 "BAD_HOPS", f'order must map aliases to the others, {{"a": ["c", "b"]}}, not {self.order!r}'
             )
+
+        if self.in_flight is not None and (
+            isinstance(self.in_flight, tuple | list) or positive_pair(self.in_flight) is None
+        ):
+            raise QueryError("BAD_LIMIT", f"in_flight must be a positive integer, not {self.in_flight!r}")
 
     @property
     def n_units(self) -> int:

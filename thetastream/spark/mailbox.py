@@ -32,15 +32,11 @@ SCHEMA = "side byte, kind byte, origin long, block binary"
 _ARROW = pa.schema([("side", pa.int8()), ("kind", pa.int8()), ("origin", pa.int64()), ("block", pa.binary())])
 
 
-def messages(
-    sides: Sequence[int], kinds: Sequence[int], origins: Sequence[int], blocks: Sequence[bytes]
-) -> pa.RecordBatch:
-    """Messages as the source hands them out."""
+def messages(rows: Sequence[tuple[int, int, int, bytes]]) -> pa.RecordBatch:
+    """Messages, (side, kind, origin, block) each, as the source hands them out."""
+    columns = zip(*rows, strict=True)
     return pa.RecordBatch.from_arrays(
-        [
-            pa.array(values, field.type)
-            for values, field in zip((sides, kinds, origins, blocks), _ARROW, strict=True)
-        ],
+        [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)],
         schema=_ARROW,
     )
 
@@ -98,7 +94,7 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         offset = partition.value
         box = self._open(offset)
-        yield messages([0], [HELLO], [0], [box.name.encode()])
+        yield messages([(0, HELLO, 0, box.name.encode())])
         for unit in offset["units"]:
             yield from box.fetch(offset["epoch"], unit)
 

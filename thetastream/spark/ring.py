@@ -41,6 +41,8 @@ from thetastream.spark.worker import settle
 
 TUPLES = 1
 """Kind of a block of new tuples; partial results have the number of their members."""
+TICK = -1
+"""Kind of a message that says nothing: it is there so that another epoch runs."""
 NO_WATERMARK = LOWEST
 EPOCH = "streaming.sql.batchId"
 
@@ -80,7 +82,9 @@ class RingEpoch:
             yield self.emitter.results(columns)
         # 3. What the next one needs.
         box = Mailbox(self.mailboxes, state.mailbox)
-        node.counters.forwarded_bytes = box.post(number, slot, _packed(node.messages))
+        node.counters.forwarded_bytes = box.post(
+            number, slot, _packed(node.messages, node.is_waiting and slot == 0)
+        )
         manifest.update((encode(self.fingerprint, node.state),))
         yield self.emitter.counters(slot, node.counters)
 
@@ -104,8 +108,8 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
     for frame in frames:
         headers = (frame[name] for name in ("side", "kind", "origin", "block"))
         for side, kind, origin, data in zip(*headers, strict=True):
-            if kind == HELLO:
-                mailbox = bytes(data).decode()
+            if kind in (HELLO, TICK):
+                mailbox = bytes(data).decode() or mailbox
                 continue
             inbox.received_bytes += len(data)
             if kind == TUPLES:
@@ -119,15 +123,20 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
     return inbox, mailbox
 
 
-def _packed(sent: Sequence[Message]) -> pa.RecordBatch | None:
-    if not sent:
-        return None
-    return messages(
-        [message.origin for message in sent],
-        [message.n_members for message in sent],
-        [NO_WATERMARK if message.since_us is None else message.since_us for message in sent],
-        [pack(message.block) for message in sent],
-    )
+def _packed(sent: Sequence[Message], is_wanted: bool) -> pa.RecordBatch | None:
+    """Messages as they are posted; ``is_wanted``: at least one, so that there is another epoch."""
+    rows = [
+        (
+            message.origin,
+            message.n_members,
+            NO_WATERMARK if message.since_us is None else message.since_us,
+            pack(message.block),
+        )
+        for message in sent
+    ]
+    if is_wanted and not rows:
+        rows.append((0, TICK, 0, b""))
+    return messages(rows) if rows else None
 
 
 def build(
@@ -201,6 +210,6 @@ def _packing(stream: int, join_id: str) -> Callable[[Iterator[pa.RecordBatch]], 
         settle()
         origin = partition() << 32
         for number, batch in enumerate(gather(batches)):
-            yield messages([stream], [TUPLES], [origin + number], [pack(nullable(batch))])
+            yield messages([(stream, TUPLES, origin + number, pack(nullable(batch)))])
 
     return to_blocks
