@@ -21,6 +21,7 @@ from thetastream.models.base import Hashes, Model, Route, positive_pair
 from thetastream.types import Role, Side
 from thetastream.windows import Rows, micros
 
+AUTO = "auto"
 SLICE = Rows(64)
 """Slices that are bounded by a count are even whatever the rates of the streams: PSP's smoothing."""
 
@@ -31,8 +32,8 @@ class Ring(Model):
 
     Parameters
     ----------
-    nodes : int
-        Units that get every tuple.
+    nodes : int or "auto"
+        Units that get every tuple; "auto", the default: as many as ``thetastream.plan.cost_ring`` finds best.
     slice : th.Rows, str or timedelta, optional
         What one slice spans of a stream: a number of its tuples, 64 by default, or event time.
     order : mapping of alias to sequence of aliases, optional
@@ -54,15 +55,15 @@ class Ring(Model):
     3
     """
 
-    nodes: int = 1
+    nodes: int | str = AUTO
     slice: Rows | str | timedelta = SLICE
     order: Mapping[str, Sequence[str]] | None = None
     in_flight: int | None = None
     name: ClassVar[str] = "ring"
 
     def __post_init__(self) -> None:
-        if isinstance(self.nodes, tuple | list) or positive_pair(self.nodes) is None:
-            raise QueryError("BAD_UNITS", f"nodes must be a positive integer, not {self.nodes!r}")
+        if self.nodes != AUTO and (isinstance(self.nodes, tuple | list) or positive_pair(self.nodes) is None):
+            raise QueryError("BAD_UNITS", f'nodes must be a positive integer or "auto", not {self.nodes!r}')
         if not isinstance(self.slice, Rows | str | timedelta):
             raise QueryError(
                 "BAD_SLICE", f'slice must be th.Rows(n) or a duration, as in "10 seconds", not {self.slice!r}'
@@ -81,6 +82,8 @@ class Ring(Model):
 
     @property
     def n_units(self) -> int:
+        if isinstance(self.nodes, str):
+            raise TypeError("the planner says first how many nodes a ring has")
         return self.nodes
 
     @property
@@ -88,7 +91,7 @@ class Ring(Model):
         return True
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
-        for node in range(self.nodes):
+        for node in range(self.n_units):
             yield Route(node, Role.BOTH, None)
 
     def is_home(self, unit: int, side: Side) -> bool:
@@ -101,7 +104,7 @@ class Ring(Model):
             slices = times // micros(self.slice)
         else:
             raise TypeError("a slice that is text is read by the planner first")
-        mine: npt.NDArray[np.bool_] = slices % self.nodes == unit
+        mine: npt.NDArray[np.bool_] = slices % self.n_units == unit
         return mine
 
     def describe(self) -> str:
