@@ -55,7 +55,7 @@ def test_partial_and_complete_results_are_as_many_as_estimated() -> None:
 
 
 def test_longer_rings_share_the_divided_work_only() -> None:
-    load = RingLoad(1000, (), every_node_s=0.1, divided_s=2.0, sent_bytes=50)
+    load = RingLoad(1000, (), (), every_node_s=0.1, divided_s=2.0, sent_bytes=50)
     assert load.busy(1) == pytest.approx(2.1)
     assert load.busy(4) == pytest.approx(0.6)
     assert load.service_rate(4) == pytest.approx(1000 / 0.6)
@@ -63,4 +63,4 @@ def test_longer_rings_share_the_divided_work_only() -> None:
     assert load.response_latency_s(1, 1.0) == float("inf")
     assert load.optimal_length(32) == 4
     assert load.optimal_length(3) == 3
-    assert RingLoad(1000, (), 0.01, 0.02, 1).optimal_length(32) == 1
+    assert RingLoad(1000, (), (), 0.01, 0.02, 1).optimal_length(32) == 1

@@ -27,7 +27,7 @@ from thetastream.joiner.ring import RingSpec
 from thetastream.models import Ring
 from thetastream.models.ring import AUTO
 from thetastream.plan.choose import units_of
-from thetastream.plan.cost_ring import RingLoad, load_of
+from thetastream.plan.cost_ring import RingLoad, initial_slice, load_of
 from thetastream.plan.explain_ring import explain_ring
 from thetastream.plan.graph import LoweredGraph, lower_graph
 from thetastream.plan.order import OTHER, Tie, continued, selectivity
@@ -36,7 +36,7 @@ from thetastream.plan.ring import Orders, ring_spec
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import Predicate
 from thetastream.predicate.names import references
-from thetastream.windows import Within
+from thetastream.windows import Rows, Within
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,8 @@ def plan_ring(
     load = load_of(inputs, lowered.graph, orders, ties, statistics)
     if is_auto:
         model = replace(model, nodes=load.optimal_length(units_of(partitions)))
+    if model.slice is None and settings["statistics"] is not None:
+        model = replace(model, slice=Rows(initial_slice(min(load.held), model.n_units)))
     ring = ring_spec(lowered.graph, orders, model, archive_period_us)
     return RingPlan(
         tuple(inputs),

@@ -35,7 +35,8 @@ class Ring(Model):
     nodes : int or "auto"
         Units that get every tuple; "auto", the default: as many as ``thetastream.plan.cost_ring`` finds best.
     slice : th.Rows, str or timedelta, optional
-        What one slice spans of a stream: a number of its tuples, 64 by default, or event time.
+        What one slice spans of a stream: a number of its tuples or event time; an eighth of a node's share of
+        the window if ``statistics`` say how much that is, else 64 tuples.
     order : mapping of alias to sequence of aliases, optional
         For tuples of a stream, the other streams in the order in which their partners are looked for; chosen
         by estimated selectivity for streams that are not named.
@@ -56,7 +57,7 @@ class Ring(Model):
     """
 
     nodes: int | str = AUTO
-    slice: Rows | str | timedelta = SLICE
+    slice: Rows | str | timedelta | None = None
     order: Mapping[str, Sequence[str]] | None = None
     in_flight: int | None = None
     name: ClassVar[str] = "ring"
@@ -64,7 +65,7 @@ class Ring(Model):
     def __post_init__(self) -> None:
         if self.nodes != AUTO and (isinstance(self.nodes, tuple | list) or positive_pair(self.nodes) is None):
             raise QueryError("BAD_UNITS", f'nodes must be a positive integer or "auto", not {self.nodes!r}')
-        if not isinstance(self.slice, Rows | str | timedelta):
+        if not isinstance(self.slice, Rows | str | timedelta | None):
             raise QueryError(
                 "BAD_SLICE", f'slice must be th.Rows(n) or a duration, as in "10 seconds", not {self.slice!r}'
             )
@@ -98,17 +99,16 @@ class Ring(Model):
         return unit == 0
 
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
-        if isinstance(self.slice, Rows):
-            slices = sequence // self.slice.n
-        elif isinstance(self.slice, timedelta):
-            slices = times // micros(self.slice)
-        else:
-            raise TypeError("a slice that is text is read by the planner first")
+        span = self.slice or SLICE
+        if isinstance(span, str):
+            raise TypeError("the planner reads a slice that is text first")
+        slices = sequence // span.n if isinstance(span, Rows) else times // micros(span)
         mine: npt.NDArray[np.bool_] = slices % self.n_units == unit
         return mine
 
     def describe(self) -> str:
-        what = f"{self.slice.n} tuples" if isinstance(self.slice, Rows) else f"{self.slice} of event time"
+        span = self.slice or SLICE
+        what = f"{span.n} tuples" if isinstance(span, Rows) else f"{span} of event time"
         return (
             f"ring: {self.nodes} node(s), slices of {what} in turn; every tuple is stored once and visits all"
         )

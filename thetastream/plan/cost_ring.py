@@ -47,6 +47,8 @@ class RingLoad:
 
     rate: float
     """Tuples of all streams."""
+    held: tuple[float, ...]
+    """Tuples kept of each stream."""
     hops: tuple[tuple[HopLoad, ...], ...]
     """Per origin."""
     every_node_s: float
@@ -152,7 +154,7 @@ def ring_load(
             members, partial = members | {target}, found
         divided += rates[origin] * STORE_S
         origins.append(tuple(hops))
-    return RingLoad(sum(rates), tuple(origins), every, divided, sent)
+    return RingLoad(sum(rates), tuple(held), tuple(origins), every, divided, sent)
 
 
 def load_of(
