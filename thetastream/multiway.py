@@ -126,7 +126,7 @@ def plan_ring(
     # 2. Model, settings, session.
     spark = next(iter(streams.values())).sparkSession
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
-    statistics = read_statistics(settings["statistics"], problems) or Statistics()
+    statistics = read_statistics(settings["statistics"], streams, problems) or Statistics()
     is_auto = model.nodes == AUTO
     if is_auto:
         model = replace(model, nodes=units_of(partitions))

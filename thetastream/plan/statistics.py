@@ -3,8 +3,8 @@
 A join runs before anyone has counted its tuples, so every figure has a default, stated here.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from thetastream.errors import QueryError
@@ -104,6 +104,21 @@ class Statistics:
     def nbytes_of(self, alias: str) -> float | None:
         """Bytes of a stored tuple of one stream of many, None if only the schema says."""
         return _of_many(self.bytes_per_tuple, alias)
+
+    def of(self, aliases: Sequence[str]) -> "Statistics":
+        """The figures without those of other streams."""
+        known = set(map(str.casefold, aliases))
+
+        def kept(given: PerStream | None) -> PerStream | None:
+            if not isinstance(given, Mapping):
+                return given
+            return {alias: value for alias, value in given.items() if alias.casefold() in known}
+
+        return replace(
+            self,
+            tuples_per_second=kept(self.tuples_per_second),
+            bytes_per_tuple=kept(self.bytes_per_tuple),
+        )
 
     @property
     def skew(self) -> float:
