@@ -10,7 +10,7 @@ from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
-from thetastream.models import Ring
+from thetastream.models import Multiway
 from thetastream.models.base import Model
 from thetastream.multiway import RingPlan, plan_ring
 from thetastream.windows import Within
@@ -109,7 +109,7 @@ def plan(
         name: settings[name] if name in settings else spark.conf.get(f"spark.thetastream.{name}", None)
         for name in SETTINGS
     }
-    if len(streams) > 2 and isinstance(model, Ring):
+    if isinstance(model, Multiway) and (len(streams) > 2 or not model.is_binary):
         return plan_ring(streams, on, within, model, chosen, unknown)
     planner = plan_binary if len(streams) == 2 else plan_cascade
     return planner(streams, on, within, model, chosen, unknown)

@@ -41,9 +41,9 @@ class LocalRing:
             Watermark of the epoch in microseconds.
         """
         tuples = {n: batch for n, batch in enumerate(batches) if batch is not None and batch.num_rows}
-        inbox = RingInbox(tuples, self.in_flight)
-        self.in_flight = []
+        under_way, self.in_flight = self.in_flight, []
         for slot, state in enumerate(self._states):
+            inbox = RingInbox(tuples, [message for message in under_way if message.to in (None, slot)])
             node = RingNode(self._spec, slot, state, self._stores[slot])
             yield from node.epoch(inbox, self._epoch, watermark_us)
             self.in_flight += node.messages

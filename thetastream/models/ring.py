@@ -7,7 +7,7 @@ fixed head; here slices stay and the head moves, which is the same seen from the
 of one revolution are one exchange.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
@@ -17,16 +17,15 @@ import numpy.typing as npt
 
 from thetastream.errors import QueryError
 from thetastream.keys import Int64s
-from thetastream.models.base import Hashes, Model, Route, positive_pair
-from thetastream.types import Role, Side
-from thetastream.windows import Rows, micros
+from thetastream.models.multiway import Arrivals, Multiway, stretches
+from thetastream.windows import Rows
 
 SLICE = Rows(64)
 """Slices that are bounded by a count are even whatever the rates of the streams: PSP's smoothing."""
 
 
 @dataclass(frozen=True)
-class Ring(Model):
+class Ring(Multiway):
     """N nodes that hold the slices of all windows in turn; two streams or more, any condition.
 
     Parameters
@@ -54,45 +53,24 @@ class Ring(Model):
     slice: Rows | str | timedelta = SLICE
     order: Mapping[str, Sequence[str]] | None = None
     name: ClassVar[str] = "ring"
+    span_field: ClassVar[str] = "slice"
 
     def __post_init__(self) -> None:
-        if isinstance(self.nodes, tuple | list) or positive_pair(self.nodes) is None:
-            raise QueryError("BAD_UNITS", f"nodes must be a positive integer, not {self.nodes!r}")
+        self._check()
         if not isinstance(self.slice, Rows | str | timedelta):
             raise QueryError(
                 "BAD_SLICE", f'slice must be th.Rows(n) or a duration, as in "10 seconds", not {self.slice!r}'
             )
-        if isinstance(self.slice, timedelta) and micros(self.slice) <= 0:
-            raise QueryError("BAD_SLICE", f"slice must be longer than nothing, not {self.slice}")
-        if self.order is not None and not isinstance(self.order, Mapping):
-            raise QueryError(
-                "BAD_HOPS", f'order must map aliases to the others, {{"a": ["c", "b"]}}, not {self.order!r}'
-            )
-
-    @property
-    def n_units(self) -> int:
-        return self.nodes
-
-    @property
-    def sees_all(self) -> bool:
-        return True
-
-    def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
-        for node in range(self.nodes):
-            yield Route(node, Role.BOTH, None)
-
-    def is_home(self, unit: int, side: Side) -> bool:
-        return unit == 0
 
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
-        if isinstance(self.slice, Rows):
-            slices = sequence // self.slice.n
-        elif isinstance(self.slice, timedelta):
-            slices = times // micros(self.slice)
-        else:
-            raise TypeError("a slice that is text is read by the planner first")
+        n = self.slice.n if isinstance(self.slice, Rows) else None
+        slices = stretches(times, self.span_us) if n is None else sequence // n
         mine: npt.NDArray[np.bool_] = slices % self.nodes == unit
         return mine
+
+    def takes(self, node: int, arrivals: Arrivals) -> Int64s:
+        is_mine = self.keeps(node, arrivals.sequence, arrivals.times)
+        return np.where(is_mine, np.int64(0), np.int64(-1))
 
     def describe(self) -> str:
         what = f"{self.slice.n} tuples" if isinstance(self.slice, Rows) else f"{self.slice} of event time"

@@ -28,19 +28,30 @@ from thetastream.mailbox import Mailbox
 FORMAT = "thetastream_mailbox"
 HELLO = 0
 """Kind of the message that tells a unit the mailbox's name, as its block."""
-SCHEMA = "side byte, kind byte, origin long, block binary"
-_ARROW = pa.schema([("side", pa.int8()), ("kind", pa.int8()), ("origin", pa.int64()), ("block", pa.binary())])
+SCHEMA = "side byte, kind byte, origin long, block binary, to int"
+"""``to`` is the grouping key of the unit that a message goes to; NULL: all."""
+_ARROW = pa.schema(
+    [
+        ("side", pa.int8()),
+        ("kind", pa.int8()),
+        ("origin", pa.int64()),
+        ("block", pa.binary()),
+        ("to", pa.int32()),
+    ]
+)
 
 
 def messages(
-    sides: Sequence[int], kinds: Sequence[int], origins: Sequence[int], blocks: Sequence[bytes]
+    sides: Sequence[int],
+    kinds: Sequence[int],
+    origins: Sequence[int],
+    blocks: Sequence[bytes],
+    to: Sequence[int | None] | None = None,
 ) -> pa.RecordBatch:
     """Messages as the source hands them out."""
+    columns = (sides, kinds, origins, blocks, to or [None] * len(blocks))
     return pa.RecordBatch.from_arrays(
-        [
-            pa.array(values, field.type)
-            for values, field in zip((sides, kinds, origins, blocks), _ARROW, strict=True)
-        ],
+        [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)],
         schema=_ARROW,
     )
 
