@@ -124,9 +124,9 @@ class RingNode:
 
     def _released(self) -> list[Message]:
         """Partial results found since this was last asked."""
-        found = [Message(*header, block) for header, blocks in self._held.items() for block in gather(blocks)]
+        held = [Message(*header, block) for header, blocks in self._held.items() for block in blocks]
         self._held.clear()
-        return found
+        return together(held)
 
     def epoch(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> Iterator[list[pa.Array]]:
         """Run one epoch; exhaust the iterator, then read ``messages``, ``state`` and ``counters``.
@@ -153,7 +153,7 @@ class RingNode:
         fresh = self._admitted(inbox, epoch, watermark_us)
         # 3. Join them, and what is under way.
         waiting = [Message(stream, 1, watermark_us, batch) for stream, batch in fresh.items()]
-        waiting += inbox.messages
+        waiting += together(inbox.messages)
         while waiting:
             for message in waiting:
                 yield from self._hop(message)
@@ -281,6 +281,14 @@ class RingNode:
         counters.segments = len(segments)
         counters.mlv_bytes = sum(meta.nbytes for meta in segments)
         counters.state_bytes = sum(meta.durable_bytes for meta in segments)
+
+
+def together(messages: list[Message]) -> list[Message]:
+    """Messages that began alike as one: nodes send each their own, and each costs every segment a search."""
+    found: dict[tuple[int, int, int | None], list[pa.RecordBatch]] = defaultdict(list)
+    for message in messages:
+        found[message.origin, message.n_members, message.since_us].append(message.block)
+    return [Message(*header, block) for header, blocks in found.items() for block in gather(blocks)]
 
 
 def _earliest(watermarks: list[int | None]) -> int | None:
