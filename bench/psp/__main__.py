@@ -65,8 +65,8 @@ def setup_of(asked: argparse.Namespace, spark: Spark) -> Setup:
     base = Workload(seed=asked.seed)
     setup = Setup(
         base=base,
-        many=replace(base, tuples=120, per_window=12),
-        doubling=replace(base, tuples=360, per_window=30, pixels=5_000, doubles=True),
+        many=replace(base, tuples=240, per_window=24, selectivity=0.05),
+        doubling=replace(base, tuples=540, pixels=5_000, doubles=True),
         selectivities=(0.05, 0.1, 0.5),
         lengths=(1, 2, 3, 4),
         counts=(3, 5, 7),
