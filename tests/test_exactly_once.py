@@ -153,12 +153,14 @@ def test_manifest_round_trip() -> None:
         ("[]", "MANIFEST_DAMAGED", "cannot be read"),
         (json.dumps({"format": FORMAT, "query": QUERY}), "MANIFEST_DAMAGED", "cannot be read"),
         (
-            json.dumps({"format": FORMAT, "query": 1, "arrived": [0, 0], "segments": []}),
+            json.dumps({"format": FORMAT, "query": 1, "state": UnitState().as_json()}),
             "MANIFEST_DAMAGED",
             "cannot be read",
         ),
         (
-            json.dumps({"format": FORMAT, "query": QUERY, "arrived": [0, 0], "segments": [{"id": "0a"}]}),
+            json.dumps(
+                {"format": FORMAT, "query": QUERY, "state": {**STATE.as_json(), "segments": [{"id": "0a"}]}}
+            ),
             "MANIFEST_DAMAGED",
             "cannot be read",
         ),

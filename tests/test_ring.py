@@ -8,17 +8,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from thetastream.joiner import chain
+from thetastream.joiner.graph import Edge, Ends, JoinGraph
 from thetastream.local.ring import LocalRing
 from thetastream.models import ATR, CTR, Multiway, Ring
 from thetastream.plan.ring import ring_spec
-from thetastream.testing.graphs import GraphCase, answer, graph_cases
+from thetastream.testing.graphs import GraphCase, answer, graph_cases, side
 from thetastream.windows import Rows
 
 SLICES = st.sampled_from([Rows(1), Rows(3), timedelta(microseconds=1), timedelta(microseconds=4)])
 NODES = st.integers(1, 4)
 SEGMENTS = st.integers(1, 12).map(lambda us: timedelta(microseconds=us))
 MODELS = st.one_of(
-    st.builds(Ring, NODES, SLICES),
+    st.builds(Ring, NODES, SLICES, st.none(), st.one_of(st.none(), st.integers(1, 9), st.integers(10, 30))),
     st.builds(ATR, NODES, SEGMENTS, st.integers(0, 1)),
     st.builds(CTR, NODES, st.integers(1, 4), SEGMENTS),
 )
@@ -37,6 +38,12 @@ def run(case: GraphCase, model: Multiway) -> Counter:
     watermark = None
     for rows, watermark in case.epochs:
         take(join.epoch([case.batch(n, part) for n, part in enumerate(rows)], watermark))
+        under_way = {
+            (message.origin, row)
+            for message in join.in_flight
+            for row in message.block[f"s{message.origin}id"].to_pylist()
+        }
+        assert len(under_way) <= (model.in_flight or len(under_way))
     take(join.drain(watermark))
     return found
 
@@ -56,3 +63,25 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) 
         patch.setattr(chain, "PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "SHARED_PERIODS", 1)
         assert run(case, model) == answer(case)
+
+
+def test_state_is_the_windows_tuples_each_once(monkeypatch) -> None:
+    """No copy on any node, nothing kept that no window holds, what is in flight included."""
+    monkeypatch.setattr(chain, "SHARED_PERIODS", 1)
+    span, n = 10, 40
+    everyone = [(left, right) for left in range(3) for right in range(left + 1, 3)]
+    edges = {pair: Edge(window=Ends(-span, span)) for pair in everyone}
+    graph = JoinGraph(tuple(side(stream) for stream in range(3)), edges)
+    case = GraphCase(graph, ((1, 2), (2, 0), (0, 1)), 1, ())
+    join = LocalRing(ring_spec(graph, case.orders, Ring(3, Rows(2)), 1))
+    watermark = None
+    for now in range(n):
+        rows = [{"id": 3 * now + stream, "t": now, "k0": 0, "k1": 0} for stream in range(3)]
+        list(join.epoch([case.batch(stream, [row]) for stream, row in enumerate(rows)], watermark))
+        watermark = now
+    stored = [meta for state in join.states for meta in state.segments]
+    # The last epoch's watermark is n - 2, but results of the one before were under way with n - 3.
+    assert sum(meta.n_rows for meta in stored) == 3 * (n - (n - 3 - span) - 1)
+    assert len({state.arrived for state in join.states}) == 1
+    per_node = [sum(meta.n_rows for meta in state.segments) for state in join.states]
+    assert max(per_node) <= 1.4 * min(per_node)

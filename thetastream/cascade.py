@@ -181,7 +181,7 @@ class _Cascade:
                 moved.append((alias, tuple((name, self._flat(stream, name)) for name in names)))
         together = tuple(flat for _, names in moved for _, flat in names)
         function = Regrouped(predicate, self._alias, tuple(moved))
-        return Predicate(function, ((self._alias, together), *kept))
+        return Predicate(function, ((self._alias, together), *kept), predicate.is_encoded)
 
     def step(
         self,

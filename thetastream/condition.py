@@ -103,6 +103,8 @@ class PythonPredicate:
     function: Callable[..., Any]
     aliases: tuple[str, str]
     columns: tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+    is_encoded: bool = False
+    """Whether columns are handed over dictionary-encoded, without a copy of any value."""
 
 
 @dataclass(frozen=True)

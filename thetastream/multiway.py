@@ -146,7 +146,8 @@ def plan_ring(
     if not inputs[0].is_streaming:
         raise_problems(problems)
         planner = plan_binary if len(streams) == 2 else plan_cascade
-        return planner(streams, on, within, Ring(model.nodes), settings)
+        same = replace(model, order=None) if isinstance(model, Ring) else Ring(model.nodes)
+        return planner(streams, on, within, same, settings)
     from thetastream.spark.session import check_session
 
     problems += check_session(spark, model.n_units)

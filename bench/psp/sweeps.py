@@ -208,7 +208,8 @@ def state_by_selectivity(setup: Setup) -> Measured:
     held = at(rows, "selectivity", setup.selectivities[-1], "mb_held")
     text = (
         f"stored bytes change by {spelled(grows)}; at selectivity {setup.selectivities[-1]:g} partial "
-        f"results in flight are {spelled(last, '{:.1f} MB')} at the most, beside {spelled(held, '{:.1f} MB')} stored"
+        f"results in flight are {spelled(last, '{:.1f} MB')} at the most, beside "
+        f"{spelled(held, '{:.1f} MB')} stored"
     )
     ratio = held["ATR"] / held["Ring"]
     holds = max(abs(grow - 1) for grow in grows.values()) < 0.02
@@ -353,7 +354,7 @@ def in_spark(setup: Setup) -> Measured:
     epoch = {name: row["epoch_ms"] for name, row in last.items()}
     nodes = setup.spark_nodes[-1]
     text = (
-        f"with {nodes} nodes on two cores results come after {spelled(response, '{:.0f} ms')}, and epochs take "
+        f"with {nodes} nodes on two cores results come after {spelled(response, '{:.0f} ms')}, epochs take "
         f"{spelled(epoch, '{:.0f} ms')}: a hop is an epoch here, not a message on a network, and that decides"
     )
     return Measured(rows, Verdict(yes_or_no(ratio < 1), ratio, text), checks, _given(setup.base), runs)

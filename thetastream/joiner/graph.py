@@ -77,6 +77,8 @@ class GraphPredicate:
     name: str
     function: Callable[..., Any]
     columns: tuple[tuple[int, str, tuple[tuple[str, str], ...]], ...]
+    is_encoded: bool = False
+    """Whether columns are handed over dictionary-encoded."""
 
     @property
     def streams(self) -> frozenset[int]:

@@ -156,14 +156,13 @@ def _over_members(
     """A predicate as one over the two sides of a hop."""
     mine = tuple((alias, columns) for stream, alias, columns in predicate.columns if stream in members)
     theirs = next((alias, columns) for stream, alias, columns in predicate.columns if stream == target)
-    if len(mine) == 1:
-        return PythonPredicate(
-            predicate.name, predicate.function, (mine[0][0], theirs[0]), (mine[0][1], theirs[1])
-        )
-    flat = tuple(dict.fromkeys(block for _, columns in mine for _, block in columns))
-    function = Regrouped(predicate.name, predicate.function, theirs[0], mine)
+    function, probing = predicate.function, mine[0]
+    if len(mine) > 1:
+        flat = tuple(dict.fromkeys(block for _, columns in mine for _, block in columns))
+        function = Regrouped(predicate.name, predicate.function, theirs[0], mine)
+        probing, theirs = ("members", tuple((block, block) for block in flat)), ("target", theirs[1])
     return PythonPredicate(
-        predicate.name, function, ("members", "target"), (tuple((b, b) for b in flat), theirs[1])
+        predicate.name, function, (probing[0], theirs[0]), (probing[1], theirs[1]), predicate.is_encoded
     )
 
 

@@ -1,9 +1,11 @@
 """Candidates become matches: columns that must be the same, Python predicates."""
 
+import reprlib
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,20 +46,19 @@ class Residual:
         return found, stored
 
 
-def _evaluate(
-    predicate: PythonPredicate, sides: tuple[tuple[pa.RecordBatch, Int64s], tuple[pa.RecordBatch, Int64s]]
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
+Candidates = tuple[tuple[pa.RecordBatch, Int64s], tuple[pa.RecordBatch, Int64s]]
+"""Per side tuples and, candidate by candidate, the position of its tuple among them."""
+
+
+def _evaluate(predicate: PythonPredicate, sides: Candidates) -> npt.NDArray[np.bool_]:
     n = len(sides[0][1])
-    arguments = {
-        alias: SimpleNamespace(**{name: batch.column(column).take(rows) for name, column in columns})
-        for alias, columns, (batch, rows) in zip(predicate.aliases, predicate.columns, sides, strict=True)
-    }
     try:
-        answer = predicate.function(**arguments)
+        answer = _call(predicate, sides)
     except Exception as error:
         raise PredicateError(
             "PREDICATE_RAISED",
-            f"predicate {predicate.name!r} raised {type(error).__name__}: {error} (on {n} candidates)",
+            f"predicate {predicate.name!r} raised {type(error).__name__}: {error} (on {n} candidates; "
+            f"{_offender(predicate, sides)})",
         ) from error
     if isinstance(answer, pa.Array | pa.ChunkedArray) and pa.types.is_boolean(answer.type):
         answer = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
@@ -69,3 +70,47 @@ def _evaluate(
             f"it returned {mask.dtype} of shape {mask.shape}",
         )
     return mask
+
+
+def _call(predicate: PythonPredicate, sides: Candidates) -> Any:
+    column = _encoded if predicate.is_encoded else _taken
+    arguments = {
+        alias: SimpleNamespace(**{name: column(batch.column(block), rows) for name, block in columns})
+        for alias, columns, (batch, rows) in zip(predicate.aliases, predicate.columns, sides, strict=True)
+    }
+    return predicate.function(**arguments)
+
+
+def _taken(values: pa.Array, rows: Int64s) -> pa.Array:
+    return values.take(rows)
+
+
+def _encoded(values: pa.Array, rows: Int64s) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(rows), values, safe=False)
+
+
+def _offender(predicate: PythonPredicate, sides: Candidates) -> str:
+    """The first candidate on which a function raises alone, found by halves."""
+    low, high = 0, len(sides[0][1])
+
+    def part(start: int, end: int) -> Candidates:
+        (left, found), (right, stored) = sides
+        return (left, found[start:end]), (right, stored[start:end])
+
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _call(predicate, part(low, middle))
+            low = middle
+        except Exception:
+            high = middle
+    try:
+        _call(predicate, part(low, high))
+    except Exception:
+        values = [
+            f"{alias}.{name} = {reprlib.repr(batch.column(block)[int(rows[low])].as_py())}"
+            for alias, columns, (batch, rows) in zip(predicate.aliases, predicate.columns, sides, strict=True)
+            for name, block in columns
+        ]
+        return "the first is " + ", ".join(values)
+    return "on none of them alone"

@@ -26,6 +26,7 @@ from thetastream.joiner.box import key_rows
 from thetastream.joiner.chain import ChainedIndex, ChainSpec
 from thetastream.joiner.graph import JoinGraph
 from thetastream.joiner.hop import BORN, EARLIEST, LATEST, Hop, members_columns
+from thetastream.joiner.queue import Fresh, Queue
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import SegmentStore
 from thetastream.joiner.unit import Counters, UnitState
@@ -48,6 +49,8 @@ class RingSpec:
     model: Multiway
     reach: tuple[tuple[tuple[int | None, int | None], ...], ...] = ()
     """Per stream how far the event times of the others in a result are from its own."""
+    in_flight: int | None = None
+    """How many tuples may be under way at once."""
 
     @property
     def n_streams(self) -> int:
@@ -107,6 +110,7 @@ class RingNode:
         self._slot = slot
         self._arrived = list(state.arrived or (0,) * spec.n_streams)
         self._mailbox = state.mailbox
+        self._queue = Queue(spec.in_flight, spec.n_streams - 1, state.waiting, state.admitted, store)
         self._chains = [
             ChainedIndex(chain_, [meta for meta in state.segments if meta.stream == number], store)
             for number, chain_ in enumerate(spec.chains)
@@ -120,7 +124,13 @@ class RingNode:
     def state(self) -> UnitState:
         """State after what has been done so far."""
         segments = [meta for index in self._chains for meta in index.segments]
-        return UnitState(segments, tuple(self._arrived), self._mailbox)
+        queue = self._queue
+        return UnitState(segments, tuple(self._arrived), self._mailbox, queue.waiting, queue.admitted)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether another epoch is needed even if nothing new comes."""
+        return bool(self._queue.waiting)
 
     def _released(self) -> list[Message]:
         """Partial results found since this was last asked."""
@@ -145,19 +155,23 @@ class RingNode:
             Payload columns of complete results, stream after stream.
         """
         # 1. Forget what nothing can join any more.
-        horizon = _earliest([watermark_us, *(message.since_us for message in inbox.messages)])
+        under_way = [message.since_us for message in inbox.messages]
+        waiting = [entry.since_us for entry in self._queue.waiting]
+        horizon = _earliest([watermark_us, *under_way, *waiting])
         for index in self._chains:
             self.counters.expired += index.expire(horizon)
             index.archive(horizon)
         # 2. Store what is mine of the new tuples. They are seen by those that come after them alone.
         fresh = self._admitted(inbox, epoch, watermark_us)
         # 3. Join them, and what is under way.
-        waiting = [Message(stream, 1, watermark_us, batch) for stream, batch in fresh.items()]
-        waiting += together(inbox.messages)
-        while waiting:
-            for message in waiting:
+        asking = [
+            Message(stream, 1, since_us, block) for stream, since_us, block in self._queue.admit(epoch, fresh)
+        ]
+        asking += together(inbox.messages)
+        while asking:
+            for message in asking:
                 yield from self._hop(message)
-            waiting = self._released() if self._spec.model.travel is Travel.STAY else []
+            asking = self._released() if self._spec.model.travel is Travel.STAY else []
         # 4. Send what goes on.
         self.messages = self._released()
         if self._spec.model.travel is Travel.COVER:
@@ -188,9 +202,9 @@ class RingNode:
         members = tuple(sorted((message.origin, *order[: message.n_members - 1])))
         return self._spec.hops[members, order[message.n_members - 1]]
 
-    def _admitted(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> dict[int, pa.RecordBatch]:
+    def _admitted(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> list[Fresh]:
         """New tuples that are not late, each with its place in the global order."""
-        admitted = {}
+        admitted = []
         for stream, batch in sorted(inbox.tuples.items()):
             time = self._spec.graph.sides[stream].time
             times = np.zeros(batch.num_rows, dtype=np.int64)
@@ -216,7 +230,7 @@ class RingNode:
                 # Who stores a tuple stores what it can join with.
                 batch = batch.filter(pa.array(parts >= 0))
             if batch.num_rows:
-                admitted[stream] = batch
+                admitted.append(Fresh(stream, watermark_us, batch))
         return admitted
 
     def _store(self, number: int, batch: pa.RecordBatch, is_mine: npt.NDArray[np.bool_]) -> None:
@@ -278,6 +292,7 @@ class RingNode:
         counters.received += sum(message.block.num_rows for message in inbox.messages)
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(message.block.num_rows for message in self.messages)
+        counters.waiting = self._queue.n_waiting if self._slot == 0 else 0  # all nodes have the same queue
         counters.segments = len(segments)
         counters.mlv_bytes = sum(meta.nbytes for meta in segments)
         counters.state_bytes = sum(meta.durable_bytes for meta in segments)

@@ -8,6 +8,8 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from thetastream.joiner.run import Run
 
 
@@ -52,12 +54,22 @@ class SegmentStore(Protocol):
     def drop(self, meta: SegmentMeta) -> None:
         """Forget it."""
 
+    def put_block(self, name: str, block: pa.RecordBatch) -> None:
+        """Keep a block that has no index."""
+
+    def get_block(self, name: str, n_rows: int) -> pa.RecordBatch:
+        """The block of so many rows kept under ``name``."""
+
+    def drop_block(self, name: str) -> None:
+        """Forget it."""
+
 
 class MemoryStore:
     """Runs in a dictionary, for one process."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
+        self._blocks: dict[str, pa.RecordBatch] = {}
 
     def put(self, meta: SegmentMeta, run: Run) -> int:
         self._runs[meta.id] = run
@@ -68,6 +80,15 @@ class MemoryStore:
 
     def drop(self, meta: SegmentMeta) -> None:
         del self._runs[meta.id]
+
+    def put_block(self, name: str, block: pa.RecordBatch) -> None:
+        self._blocks[name] = block
+
+    def get_block(self, name: str, n_rows: int) -> pa.RecordBatch:
+        return self._blocks[name]
+
+    def drop_block(self, name: str) -> None:
+        del self._blocks[name]
 
 
 def describe(stream: int, period: int, run: Run) -> SegmentMeta:

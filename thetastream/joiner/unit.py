@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,8 @@ class Counters:
     forwarded: int = 0
     forwarded_bytes: int = 0
     """Partial results of more than two streams that go on in the next epoch, and bytes of their messages."""
+    waiting: int = 0
+    """Tuples that are stored but have not begun to look for partners, for want of room in flight."""
     late: int = 0
     expired: int = 0
     candidates: int = 0
@@ -107,6 +109,18 @@ class UnitSpec:
         return ChainSpec(stored, plan, None if lifetime is None else self.archive_period_us, lifetime)
 
 
+class Waiting(NamedTuple):
+    """New tuples of one stream and epoch that have not begun to look for partners; their block is stored."""
+
+    id: str
+    stream: int
+    since_us: int | None
+    """Watermark of the epoch in which they came."""
+    n_rows: int
+    done: int
+    """How many of them are under way already, from the first on."""
+
+
 @dataclass
 class UnitState:
     """What a unit remembers from epoch to epoch."""
@@ -116,6 +130,24 @@ class UnitState:
     """Tuples of each stream so far, at units that see all."""
     mailbox: str | None = None
     """Which mailbox its messages are in, if it sends any."""
+    waiting: list[Waiting] = field(default_factory=list)
+    admitted: list[tuple[int, int]] = field(default_factory=list)
+    """Epochs and how many tuples began to look for partners in each, of those that may be under way."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for the manifest."""
+        return {**vars(self), "segments": [meta.as_json() for meta in self.segments]}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "UnitState":
+        """Inverse of ``as_json``."""
+        return cls(
+            [SegmentMeta.from_json(meta) for meta in values["segments"]],
+            tuple(int(n) for n in values["arrived"]),
+            values["mailbox"],
+            [Waiting(*fields) for fields in values["waiting"]],
+            [(int(epoch), int(n)) for epoch, n in values["admitted"]],
+        )
 
 
 class Tuples(NamedTuple):

@@ -22,9 +22,11 @@ class LocalRing:
         self._spec = spec
         n = spec.model.n_units
         self._stores = [MemoryStore() for _ in range(n)]
-        self._states = [UnitState() for _ in range(n)]
+        self.states = [UnitState() for _ in range(n)]
+        """Per node, after the last epoch."""
         self._epoch = -1
         self.in_flight: list[Message] = []
+        self._is_waiting = False
         self.counters: list[Counters] = [Counters() for _ in range(n)]
         """Per node, of the last epoch."""
 
@@ -50,18 +52,19 @@ class LocalRing:
         self._epoch += 1
         return [
             RingInbox(tuples, [message for message in under_way if message.to in (None, slot)])
-            for slot in range(len(self._states))
+            for slot in range(len(self.states))
         ]
 
     def run(self, slot: int, inbox: RingInbox, watermark_us: int | None) -> Iterator[list[pa.Array]]:
         """Run one node's epoch."""
-        node = RingNode(self._spec, slot, self._states[slot], self._stores[slot])
+        node = RingNode(self._spec, slot, self.states[slot], self._stores[slot])
         yield from node.epoch(inbox, self._epoch, watermark_us)
         self.in_flight += node.messages
-        self._states[slot] = node.state
+        self.states[slot] = node.state
         self.counters[slot] = node.counters
+        self._is_waiting = node.is_waiting
 
     def drain(self, watermark_us: int | None = None) -> Iterator[list[pa.Array]]:
         """Epochs without new tuples until nothing is in flight."""
-        while self.in_flight:
+        while self.in_flight or self._is_waiting:
             yield from self.epoch([None] * self._spec.n_streams, watermark_us)

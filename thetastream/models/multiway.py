@@ -53,6 +53,8 @@ class Multiway(Model):
 
     nodes: int
     order: Mapping[str, Sequence[str]] | None
+    in_flight: int | None = None
+    """How many tuples may be under way at once."""
     travel: ClassVar[Travel] = Travel.ALL
     span_field: ClassVar[str]
     """Its field that cuts streams into stretches."""

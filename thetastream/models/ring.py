@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from thetastream.errors import QueryError
 from thetastream.keys import Int64s
+from thetastream.models.base import positive_pair
 from thetastream.models.multiway import Arrivals, Multiway, stretches
 from thetastream.windows import Rows
 
@@ -37,11 +38,15 @@ class Ring(Multiway):
     order : mapping of alias to sequence of aliases, optional
         For tuples of a stream, the other streams in the order in which their partners are looked for; chosen
         by estimated selectivity for streams that are not named.
+    in_flight : int, optional
+        Of three streams and more: how many tuples may look for partners at once. The others wait, stored
+        already, and do so as there is room; any number when left out.
 
     Raises
     ------
     QueryError
-        BAD_UNITS if ``nodes`` is not a positive integer, BAD_SLICE, BAD_HOPS if ``order`` is no mapping.
+        BAD_UNITS if ``nodes`` is not a positive integer, BAD_SLICE, BAD_HOPS if ``order`` is no mapping,
+        BAD_LIMIT if ``in_flight`` is not a positive integer.
 
     Examples
     --------
@@ -52,6 +57,7 @@ class Ring(Multiway):
     nodes: int = 1
     slice: Rows | str | timedelta = SLICE
     order: Mapping[str, Sequence[str]] | None = None
+    in_flight: int | None = None
     name: ClassVar[str] = "ring"
     span_field: ClassVar[str] = "slice"
 
@@ -61,6 +67,10 @@ class Ring(Multiway):
             raise QueryError(
                 "BAD_SLICE", f'slice must be th.Rows(n) or a duration, as in "10 seconds", not {self.slice!r}'
             )
+        if self.in_flight is not None and (
+            isinstance(self.in_flight, tuple | list) or positive_pair(self.in_flight) is None
+        ):
+            raise QueryError("BAD_LIMIT", f"in_flight must be a positive integer, not {self.in_flight!r}")
 
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
         n = self.slice.n if isinstance(self.slice, Rows) else None

@@ -134,7 +134,7 @@ def _predicates(
             ]
             pairs = tuple((name, blocks[column]) for name, column in columns.items() if column is not None)
             read.append((numbers[alias.casefold()], alias, pairs))
-        found.append(GraphPredicate(predicate.name, predicate.function, tuple(read)))
+        found.append(GraphPredicate(predicate.name, predicate.function, tuple(read), predicate.is_encoded))
     raise_problems(problems)
     return tuple(found)
 

@@ -287,7 +287,11 @@ def _predicate(
         spelled.append(alias)
         columns.append(tuple(pairs))
     return PythonPredicate(
-        predicate.name, predicate.function, (spelled[0], spelled[1]), (columns[0], columns[1])
+        predicate.name,
+        predicate.function,
+        (spelled[0], spelled[1]),
+        (columns[0], columns[1]),
+        predicate.is_encoded,
     )
 
 

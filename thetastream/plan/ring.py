@@ -52,7 +52,7 @@ def ring_spec(
         chains += [ChainSpec(number, plan, period, lifetime) for number in numbers]
     hops = {(members, target): hop(graph, members, target, plans[target]) for members, target in asked}
     reach = tuple(graph.reach(stream) for stream in range(len(orders)))
-    return RingSpec(graph, orders, hops, tuple(chains), model, reach)
+    return RingSpec(graph, orders, hops, tuple(chains), model, reach, model.in_flight)
 
 
 def hops_of(orders: Orders) -> Iterator[tuple[tuple[int, ...], int]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from thetastream.errors import QueryError
 
+PLAIN, DICTIONARY = "plain", "dictionary"
+
 
 @dataclass(frozen=True)
 class Predicate:
@@ -18,6 +20,7 @@ class Predicate:
 
     function: Callable[..., Any]
     columns: tuple[tuple[str, tuple[str, ...]], ...]
+    is_encoded: bool = False
 
     @property
     def name(self) -> str:
@@ -33,7 +36,7 @@ class Predicate:
         module, qualname = self.function.__module__, self.name
         if module != "__main__" and _find(module, qualname) is self:
             return _find, (module, qualname)
-        return Predicate, (self.function, self.columns)
+        return Predicate, (self.function, self.columns, self.is_encoded)
 
 
 def _find(module: str, qualname: str) -> Any:
@@ -43,11 +46,15 @@ def _find(module: str, qualname: str) -> Any:
     return found
 
 
-def predicate(**columns: Sequence[str]) -> Callable[[Callable[..., Any]], Predicate]:
+def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Callable[..., Any]], Predicate]:
     """Mark a vectorised function as a join condition.
 
     Parameters
     ----------
+    form : "plain" or "dictionary"
+        "dictionary" hands columns over as ``pyarrow.DictionaryArray``: the tuples' values as they lie in
+        memory, and for each candidate which one it is. No value is copied, so for wide ones, images say, the
+        function decides what to copy, or does its work once for each value.
     **columns : sequence of str
         Per alias the columns the function reads. It is called with one keyword argument per alias, an
         object that has those columns as Arrow arrays of equal length, and returns that many booleans.
@@ -57,6 +64,7 @@ def predicate(**columns: Sequence[str]) -> Callable[[Callable[..., Any]], Predic
     Raises
     ------
     QueryError
+        PREDICATE_FORM if ``form`` is neither.
         PREDICATE_COLUMNS if no alias is named, or the columns of one are not a list of names.
 
     Examples
@@ -71,6 +79,8 @@ def predicate(**columns: Sequence[str]) -> Callable[[Callable[..., Any]], Predic
     >>> close(SimpleNamespace(x=pa.array([1, 5])), SimpleNamespace(y=pa.array([2, 9]))).to_pylist()
     [True, False]
     """
+    if form not in (PLAIN, DICTIONARY):
+        raise QueryError("PREDICATE_FORM", f"form must be {PLAIN!r} or {DICTIONARY!r}, not {form!r}")
     if not columns:
         raise QueryError(
             "PREDICATE_COLUMNS", 'a predicate names its columns: @th.predicate(a=["x"], b=["y"])'
@@ -85,6 +95,6 @@ def predicate(**columns: Sequence[str]) -> Callable[[Callable[..., Any]], Predic
     listed = tuple((alias, tuple(names)) for alias, names in columns.items())
 
     def mark(function: Callable[..., Any]) -> Predicate:
-        return Predicate(function, listed)
+        return Predicate(function, listed, form == DICTIONARY)
 
     return mark

@@ -42,14 +42,10 @@ _ARROW = pa.schema(
 
 
 def messages(
-    sides: Sequence[int],
-    kinds: Sequence[int],
-    origins: Sequence[int],
-    blocks: Sequence[bytes],
-    to: Sequence[int | None] | None = None,
+    rows: Sequence[tuple[int, int, int, bytes]], to: Sequence[int | None] | None = None
 ) -> pa.RecordBatch:
-    """Messages as the source hands them out."""
-    columns = (sides, kinds, origins, blocks, to or [None] * len(blocks))
+    """Messages, (side, kind, origin, block) each, as the source hands them out; ``to`` all units or these."""
+    columns = (*zip(*rows, strict=True), to or [None] * len(rows))
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)],
         schema=_ARROW,
@@ -109,7 +105,7 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         offset = partition.value
         box = self._open(offset)
-        yield messages([0], [HELLO], [0], [box.name.encode()])
+        yield messages([(0, HELLO, 0, box.name.encode())])
         for unit in offset["units"]:
             yield from box.fetch(offset["epoch"], unit)
 

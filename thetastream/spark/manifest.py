@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 
 from thetastream.errors import StateError
-from thetastream.joiner.segment import SegmentMeta
 from thetastream.joiner.unit import UnitState
 
 FORMAT = 3
@@ -26,15 +25,7 @@ def digest(fingerprint: Fingerprint) -> str:
 
 def encode(fingerprint: Fingerprint, state: UnitState) -> str:
     """The manifest as text."""
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "query": dict(fingerprint),
-            "arrived": state.arrived,
-            "mailbox": state.mailbox,
-            "segments": [meta.as_json() for meta in state.segments],
-        }
-    )
+    return json.dumps({"format": FORMAT, "query": dict(fingerprint), "state": state.as_json()})
 
 
 def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
@@ -52,9 +43,7 @@ def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
         version = manifest["format"]
         if version == FORMAT:
             query = dict(manifest["query"])
-            arrived = tuple(int(n) for n in manifest["arrived"])
-            mailbox = manifest["mailbox"]
-            segments = [SegmentMeta.from_json(values) for values in manifest["segments"]]
+            state = UnitState.from_json(manifest["state"])
     except (ValueError, KeyError, TypeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
     if version != FORMAT:
@@ -70,4 +59,4 @@ def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
             f"a checkpoint belongs to one query; since it was written this changed: {details}. "
             "Start with a new checkpointLocation, or undo the change",
         )
-    return UnitState(segments, arrived, mailbox)
+    return state

@@ -41,6 +41,8 @@ from thetastream.spark.worker import settle
 
 TUPLES = 1
 """Kind of a block of new tuples; partial results have the number of their members."""
+TICK = -1
+"""Kind of a message that says nothing: it is there so that another epoch runs."""
 NO_WATERMARK = LOWEST
 EPOCH = "streaming.sql.batchId"
 
@@ -83,7 +85,8 @@ class RingEpoch:
         if state.mailbox is not None:
             box = Mailbox(self.mailboxes, state.mailbox)
             keys = {slot: key for key, slot in self.slots.items()}
-            node.counters.forwarded_bytes = box.post(number, slot, _packed(node.messages, keys))
+            sent = _packed(node.messages, keys, node.is_waiting and slot == 0)
+            node.counters.forwarded_bytes = box.post(number, slot, sent)
         manifest.update((encode(self.fingerprint, node.state),))
         yield self.emitter.counters(slot, node.counters)
 
@@ -107,8 +110,8 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
     for frame in frames:
         headers = (frame[name] for name in ("side", "kind", "origin", "block"))
         for side, kind, origin, data in zip(*headers, strict=True):
-            if kind == HELLO:
-                mailbox = bytes(data).decode()
+            if kind in (HELLO, TICK):
+                mailbox = bytes(data).decode() or mailbox
                 continue
             inbox.received_bytes += len(data)
             if kind == TUPLES:
@@ -122,16 +125,22 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
     return inbox, mailbox
 
 
-def _packed(sent: Sequence[Message], keys: Mapping[int, int]) -> pa.RecordBatch | None:
-    if not sent:
-        return None
-    return messages(
-        [message.origin for message in sent],
-        [message.n_members for message in sent],
-        [NO_WATERMARK if message.since_us is None else message.since_us for message in sent],
-        [pack(message.block) for message in sent],
-        [None if message.to is None else keys[message.to] for message in sent],
-    )
+def _packed(sent: Sequence[Message], keys: Mapping[int, int], is_wanted: bool) -> pa.RecordBatch | None:
+    """Messages as they are posted; ``is_wanted``: at least one, so that there is another epoch."""
+    rows = [
+        (
+            message.origin,
+            message.n_members,
+            NO_WATERMARK if message.since_us is None else message.since_us,
+            pack(message.block),
+        )
+        for message in sent
+    ]
+    to = [None if message.to is None else keys[message.to] for message in sent]
+    if is_wanted and not rows:
+        rows.append((0, TICK, 0, b""))
+        to.append(None)
+    return messages(rows, to) if rows else None
 
 
 def build(
@@ -208,6 +217,6 @@ def _packing(stream: int, join_id: str) -> Callable[[Iterator[pa.RecordBatch]], 
         settle()
         origin = partition() << 32
         for number, batch in enumerate(gather(batches)):
-            yield messages([stream], [TUPLES], [origin + number], [pack(nullable(batch))])
+            yield messages([(stream, TUPLES, origin + number, pack(nullable(batch)))])
 
     return to_blocks

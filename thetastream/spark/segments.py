@@ -108,66 +108,75 @@ class DurableStore:
         self._open: dict[str, Run] = {}
 
     def put(self, meta: SegmentMeta, run: Run) -> int:
-        data = _to_ipc(run.payload)
-        n_parts = -(-data.size // PART_BYTES)
-        for part in range(n_parts):
-            piece = data.slice(part * PART_BYTES, min(PART_BYTES, data.size - part * PART_BYTES))
-            self._parts.updateValue((meta.id, part), (piece.to_pybytes(),))
-        self._parts.updateValue((meta.id, -1), (json.dumps({"parts": n_parts}).encode(),))
+        n_bytes = self._put(meta.id, run.payload)
         self._open[meta.id] = run
         save(self._root / meta.id, run, self._plans[meta.stream])
-        return int(data.size)
+        return n_bytes
 
     def get(self, meta: SegmentMeta) -> Run:
         if meta.id not in self._open:
             try:
                 run = load(self._root / meta.id, self._plans[meta.stream])
             except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowInvalid):
-                run = build(self._plans[meta.stream], self._restore(meta))
+                run = build(self._plans[meta.stream], self.get_block(meta.id, meta.n_rows))
                 shutil.rmtree(self._root / meta.id, ignore_errors=True)  # torn, it would block the rename
                 save(self._root / meta.id, run, self._plans[meta.stream])
             self._open[meta.id] = run
         return self._open[meta.id]
 
     def drop(self, meta: SegmentMeta) -> None:
-        for part in range(self._count(meta)):
-            self._parts.removeKey((meta.id, part))
-        self._parts.removeKey((meta.id, -1))
+        self.drop_block(meta.id)
         self._open.pop(meta.id, None)
         shutil.rmtree(self._root / meta.id, ignore_errors=True)
 
-    def _count(self, meta: SegmentMeta) -> int:
-        record = self._value(meta, -1)
-        try:
-            return int(json.loads(record)["parts"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateError(
-                "SEGMENT_DAMAGED", f"segment {meta.id} must say its number of parts; it says {record!r:.80}"
-            ) from error
+    def put_block(self, name: str, block: pa.RecordBatch) -> None:
+        self._put(name, block)
 
-    def _value(self, meta: SegmentMeta, part: int) -> bytes:
-        value = self._parts.getValue((meta.id, part))
-        if value is None:
-            raise StateError(
-                "SEGMENT_MISSING",
-                f"the manifest names segment {meta.id} but its part {part} is not in the state store; "
-                "the checkpoint is damaged",
-            )
-        return bytes(value[0])
-
-    def _restore(self, meta: SegmentMeta) -> pa.RecordBatch:
-        data = b"".join(self._value(meta, part) for part in range(self._count(meta)))
+    def get_block(self, name: str, n_rows: int) -> pa.RecordBatch:
+        data = b"".join(self._value(name, part) for part in range(self._count(name)))
         try:
             with pa.ipc.open_stream(data) as reader:
                 batch = reader.read_next_batch()
         except (pa.ArrowInvalid, OSError) as error:
-            raise StateError("SEGMENT_DAMAGED", f"segment {meta.id} is not Arrow data: {error}") from error
-        if batch.num_rows != meta.n_rows:
+            raise StateError("SEGMENT_DAMAGED", f"segment {name} is not Arrow data: {error}") from error
+        if batch.num_rows != n_rows:
             raise StateError(
-                "SEGMENT_DAMAGED",
-                f"segment {meta.id} must hold {meta.n_rows} tuples; it holds {batch.num_rows}",
+                "SEGMENT_DAMAGED", f"segment {name} must hold {n_rows} tuples; it holds {batch.num_rows}"
             )
         return batch
+
+    def drop_block(self, name: str) -> None:
+        for part in range(self._count(name)):
+            self._parts.removeKey((name, part))
+        self._parts.removeKey((name, -1))
+
+    def _put(self, name: str, block: pa.RecordBatch) -> int:
+        data = _to_ipc(block)
+        n_parts = -(-data.size // PART_BYTES)
+        for part in range(n_parts):
+            piece = data.slice(part * PART_BYTES, min(PART_BYTES, data.size - part * PART_BYTES))
+            self._parts.updateValue((name, part), (piece.to_pybytes(),))
+        self._parts.updateValue((name, -1), (json.dumps({"parts": n_parts}).encode(),))
+        return int(data.size)
+
+    def _count(self, name: str) -> int:
+        record = self._value(name, -1)
+        try:
+            return int(json.loads(record)["parts"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateError(
+                "SEGMENT_DAMAGED", f"segment {name} must say its number of parts; it says {record!r:.80}"
+            ) from error
+
+    def _value(self, name: str, part: int) -> bytes:
+        value = self._parts.getValue((name, part))
+        if value is None:
+            raise StateError(
+                "SEGMENT_MISSING",
+                f"the manifest names segment {name} but its part {part} is not in the state store; "
+                "the checkpoint is damaged",
+            )
+        return bytes(value[0])
 
 
 def _to_ipc(batch: pa.RecordBatch) -> pa.Buffer:

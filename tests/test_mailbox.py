@@ -1,0 +1,129 @@
+"""The mailbox, step by step: what a crash between two of them leaves, what the next run makes of it."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from thetastream.errors import StateError
+from thetastream.mailbox import Mailbox
+from thetastream.spark.mailbox import HELLO, MailboxReader, messages
+
+QUERY = "q1"
+ALL = ReadAllAvailable()
+
+
+def letters(*texts: str) -> pa.RecordBatch:
+    return messages([(0, 2, 7, text.encode()) for text in texts])
+
+
+def read(reader: MailboxReader, start: dict, end: dict) -> list[str]:
+    (partition,) = reader.partitions(start, end)
+    (kind, *kinds), (_, *blocks) = zip(
+        *(
+            row
+            for batch in reader.read(partition)
+            for row in zip(batch["kind"].to_pylist(), batch["block"].to_pylist(), strict=True)
+        ),
+        strict=True,
+    )
+    assert kind == HELLO
+    assert set(kinds) <= {2}
+    return [block.decode() for block in blocks]
+
+
+def begun(root: Path) -> tuple[MailboxReader, dict, Mailbox]:
+    """A reader whose query has run its first epoch."""
+    reader = MailboxReader(str(root), QUERY)
+    start = reader.initialOffset()
+    assert reader.initialOffset() == start
+    assert reader.latestOffset(start, ALL) == start
+    assert read(reader, start, start) == []
+    return reader, start, Mailbox(str(root), start["mailbox"])
+
+
+def test_messages_of_an_epoch_are_read_once_and_then_removed(tmp_path: Path) -> None:
+    reader, start, box = begun(tmp_path)
+    box.post(0, 1, letters("x"))
+    box.post(0, 0, letters("y", "z"))
+    end = reader.latestOffset(start, ALL)
+    assert (end["epoch"], end["units"]) == (0, [0, 1])
+    assert read(reader, start, end) == ["y", "z", "x"]
+    assert reader.latestOffset(end, ALL) == end, "nothing new until an epoch sends something"
+    box.post(1, 1, letters("w"))
+    reader.commit(end)
+    later = reader.latestOffset(end, ALL)
+    assert read(reader, end, later) == ["w"]
+    reader.commit(later)
+    assert {path.name for path in (tmp_path / box.name).iterdir()} == {"mailbox.json"}
+
+
+def test_a_task_that_is_run_again_replaces_what_it_sent(tmp_path: Path) -> None:
+    reader, start, box = begun(tmp_path)
+    # 1. A crash before the write leaves nothing, one within it a file without a name.
+    (tmp_path / box.name / "0").mkdir()
+    (tmp_path / box.name / "0" / ".1.0a1b2c3d").write_bytes(b"half")
+    assert reader.latestOffset(start, ALL) == start
+    # 2. A crash after it: the epoch runs again, here without anything to send in unit 2.
+    box.post(0, 1, letters("first attempt"))
+    box.post(0, 2, letters("first attempt"))
+    box.post(0, 1, letters("second attempt"))
+    box.post(0, 2, None)
+    end = reader.latestOffset(start, ALL)
+    assert read(reader, start, end) == ["second attempt"]
+
+
+def test_every_run_of_a_checkpoint_finds_its_mailbox(tmp_path: Path) -> None:
+    _, start, box = begun(tmp_path)
+    box.post(0, 0, letters("x"))
+    # 1. Crash between epochs: the next run begins at the offset of the last committed one.
+    reader = MailboxReader(str(tmp_path), QUERY)
+    end = reader.latestOffset(start, ALL)
+    assert end["mailbox"] == start["mailbox"]
+    # 2. Crash within the epoch that reads: its offsets are in the log, it runs again as it was.
+    again = MailboxReader(str(tmp_path), QUERY)
+    assert read(again, start, end) == ["x"]
+    # 3. Crash of the very first epoch: the log has its end, its start is asked for anew.
+    first = MailboxReader(str(tmp_path), QUERY)
+    assert read(first, first.initialOffset(), start) == []
+    assert first.latestOffset(start, ALL) == end
+
+
+def test_refused_by_name(tmp_path: Path) -> None:
+    _, start, box = begun(tmp_path)
+    box.post(0, 0, letters("x"))
+    reader = MailboxReader(str(tmp_path), QUERY)
+    end = reader.latestOffset(start, ALL)
+    file, label = tmp_path / box.name / "0" / "0", tmp_path / box.name / "mailbox.json"
+    whole, said = file.read_bytes(), label.read_text()
+
+    def refused(name: str) -> None:
+        with pytest.raises(StateError) as error:
+            read(reader, start, end)
+        assert error.value.condition == name
+        file.write_bytes(whole)
+        label.write_text(said)
+        assert read(reader, start, end) == ["x"]
+
+    for damage in (whole[:-1], whole[1:], b"", whole[:40] + b"!" + whole[41:]):
+        file.write_bytes(damage)
+        refused("MAILBOX_DAMAGED")
+    file.unlink()
+    refused("MAILBOX_DAMAGED")
+    label.write_text("{")
+    refused("MAILBOX_DAMAGED")
+    label.write_text(json.dumps({"format": 99, "query": QUERY}))
+    refused("MAILBOX_FORMAT")
+    label.write_text(json.dumps({"format": 1, "query": "q2"}))
+    refused("MAILBOX_FOREIGN")
+    label.unlink()
+    refused("MAILBOX_MISSING")
+
+
+def test_a_uri_is_a_folder(tmp_path: Path) -> None:
+    box = Mailbox(f"file://{tmp_path}", "one")
+    box.create(QUERY)
+    box.post(3, 0, letters("x"))
+    assert Mailbox(str(tmp_path), "one").newest() == (3, [0])
