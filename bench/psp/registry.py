@@ -78,7 +78,7 @@ FIGURES: tuple[Figure, ...] = (
         "The ring's state is the tuples of the windows at any length, without a copy; that of ATR and CTR is"
         " larger by their copies.",
         sweeps.state_by_nodes,
-        "growth of ATR's bytes / the ring's",
+        "copies, ATR / ring",
     ),
     Figure(
         name="state-by-overlap",

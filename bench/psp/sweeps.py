@@ -149,7 +149,7 @@ def state_by_nodes(setup: Setup) -> Measured:
     holds = ring == {1.0} and ratio < 1.2 and min(grows["ATR"], grows["CTR"]) > 1.5
     return Measured(
         rows,
-        Verdict(yes_or_no(holds), grows["ATR"] / grows["Ring"], text),
+        Verdict(yes_or_no(holds), copies["ATR"] / copies["Ring"], text),
         checks,
         _given(setup.base),
     )
@@ -178,8 +178,9 @@ def state_by_overlap(setup: Setup) -> Measured:
     ratio = copies["ATR"][-1] / copies["ATR"][0]
     text = (
         f"from segments of four windows to segments of half a window ATR stores {copies['ATR'][0]:.2f} to "
-        f"{copies['ATR'][-1]:.2f} copies of a tuple, on {NODES} nodes; CTR stores as many as it is told, "
-        f"{copies['CTR'][0]:.2f} to {copies['CTR'][-1]:.2f}; the ring {copies['Ring'][0]:.2f}"
+        f"{copies['ATR'][-1]:.2f} copies of a tuple, {ratio:.2f} times as many, on {NODES} nodes; CTR stores "
+        f"as many as it is told, {copies['CTR'][0]:.2f} to {copies['CTR'][-1]:.2f}; the ring "
+        f"{copies['Ring'][0]:.2f}"
     )
     rises = all(np.all(np.diff(copies[name]) > 0) for name in ("ATR", "CTR"))
     holds = bool(rises and copies["Ring"] == [1.0])
@@ -214,7 +215,11 @@ def state_by_selectivity(setup: Setup) -> Measured:
     ratio = held["ATR"] / held["Ring"]
     holds = max(abs(grow - 1) for grow in grows.values()) < 0.02
     total = held["Ring"] + last["Ring"]
-    partly = f"; with what is in flight the ring holds {total / (held['ATR'] + last['ATR']):.2f} of ATR's"
+    share = total / (held["ATR"] + last["ATR"])
+    partly = (
+        f"; ATR stores {ratio:.2f} times the ring's bytes, and with what is in flight the ring holds "
+        f"{share:.2f} of ATR's"
+    )
     return Measured(rows, Verdict(yes_or_no(holds), ratio, text + partly), checks, _given(setup.base))
 
 
@@ -241,7 +246,8 @@ def state_by_streams(setup: Setup) -> Measured:
     copies = at(rows, "streams", most, "copies")
     text = (
         f"{most / first:.2f} times the streams hold {spelled(grows)} times the bytes; at {most} streams a "
-        f"tuple is stored {spelled(copies)} times; a hop is an epoch, and what partial results under way may "
+        f"tuple is stored {spelled(copies)} times, and ATR holds {held['ATR'] / held['Ring']:.2f} times the "
+        f"ring's bytes; a hop is an epoch, and what partial results under way may "
         f"still ask for stays that long, {most - 2} epochs of half a window here, which ATR is spared"
     )
     ratio = held["ATR"] / held["Ring"]
@@ -300,7 +306,8 @@ def doubling(setup: Setup) -> Measured:
     text = (
         "the number of nodes cannot change while a query runs yet, so this is adaptation off, with several "
         f"fixed numbers: response times at the end are those before arrivals doubled times {spelled(late)}; "
-        "what nodes added in the middle would be worth is the difference"
+        f"one node slows down {ratio:.2f} times as much as {last}, and that is what nodes added in the "
+        "middle would be worth"
     )
     holds = late["Ring, 1"] > 2 * late[f"Ring, {last}"]
     return Measured(
@@ -354,7 +361,8 @@ def in_spark(setup: Setup) -> Measured:
     epoch = {name: row["epoch_ms"] for name, row in last.items()}
     nodes = setup.spark_nodes[-1]
     text = (
-        f"with {nodes} nodes on two cores results come after {spelled(response, '{:.0f} ms')}, epochs take "
+        f"with {nodes} nodes on two cores results come after {spelled(response, '{:.0f} ms')}, "
+        f"{ratio:.2f} times ATR's time for the ring, and epochs take "
         f"{spelled(epoch, '{:.0f} ms')}: a hop is an epoch here, not a message on a network, and that decides"
     )
     return Measured(rows, Verdict(yes_or_no(ratio < 1), ratio, text), checks, _given(setup.base), runs)
