@@ -1,6 +1,7 @@
 """``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band``; exit code 1 on a wrong count.
 
-``python -m bench figures`` has options of its own: ``bench.figures``.
+``python -m bench figures`` and ``python -m bench psp`` have options of their own: ``bench.figures``,
+``bench.psp``.
 """
 
 import argparse
@@ -102,6 +103,10 @@ def main() -> int:
         from bench.figures.__main__ import main as figures
 
         return figures(sys.argv[2:])
+    if sys.argv[1:2] == ["psp"]:
+        from bench.psp.__main__ import main as psp
+
+        return psp(sys.argv[2:])
     arguments = parse()
     # A terminated benchmark ends its engines too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

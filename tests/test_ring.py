@@ -1,4 +1,4 @@
-"""The ring against the nested loop: random graphs, orders, windows, disorder, lateness, cuts, nodes."""
+"""Models of m streams against the nested loop: random graphs, windows, disorder, lateness, cuts, nodes."""
 
 from collections import Counter
 from datetime import timedelta
@@ -10,20 +10,24 @@ from hypothesis import strategies as st
 from thetastream.joiner import chain
 from thetastream.joiner.graph import Edge, Ends, JoinGraph
 from thetastream.local.ring import LocalRing
-from thetastream.models import Ring
+from thetastream.models import ATR, CTR, Multiway, Ring
 from thetastream.plan.ring import ring_spec
 from thetastream.testing.graphs import GraphCase, answer, graph_cases, side
 from thetastream.windows import Rows
 
 SLICES = st.sampled_from([Rows(1), Rows(3), timedelta(microseconds=1), timedelta(microseconds=4)])
-RINGS = st.builds(
-    Ring, st.integers(1, 4), SLICES, st.none(), st.one_of(st.none(), st.integers(1, 9), st.integers(10, 30))
+NODES = st.integers(1, 4)
+SEGMENTS = st.integers(1, 12).map(lambda us: timedelta(microseconds=us))
+MODELS = st.one_of(
+    st.builds(Ring, NODES, SLICES, st.none(), st.one_of(st.none(), st.integers(1, 9), st.integers(10, 30))),
+    st.builds(ATR, NODES, SEGMENTS, st.integers(0, 1)),
+    st.builds(CTR, NODES, st.integers(1, 4), SEGMENTS),
 )
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def run(case: GraphCase, ring: Ring) -> Counter:
-    join = LocalRing(ring_spec(case.graph, case.orders, ring, case.archive_period_us))
+def run(case: GraphCase, model: Multiway) -> Counter:
+    join = LocalRing(ring_spec(case.graph, case.orders, model, case.archive_period_us))
     found: Counter = Counter()
     ids = [side.columns.index(f"s{n}id") + 4 * n for n, side in enumerate(case.graph.sides)]
 
@@ -39,26 +43,26 @@ def run(case: GraphCase, ring: Ring) -> Counter:
             for message in join.in_flight
             for row in message.block[f"s{message.origin}id"].to_pylist()
         }
-        assert len(under_way) <= (ring.in_flight or len(under_way))
+        assert len(under_way) <= (model.in_flight or len(under_way))
     take(join.drain(watermark))
     return found
 
 
 @settings(RELAXED, max_examples=500)
-@given(graph_cases(), RINGS)
-def test_same_bag_as_the_nested_loop(case: GraphCase, ring: Ring) -> None:
-    assert run(case, ring) == answer(case)
+@given(graph_cases(), MODELS)
+def test_same_bag_as_the_nested_loop(case: GraphCase, model: Multiway) -> None:
+    assert run(case, model) == answer(case)
 
 
 @settings(RELAXED, max_examples=100)
-@given(graph_cases(), RINGS)
-def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, ring: Ring) -> None:
+@given(graph_cases(), MODELS)
+def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chain, "FAN_IN", 2)
         patch.setattr(chain, "MIN_PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "SHARED_PERIODS", 1)
-        assert run(case, ring) == answer(case)
+        assert run(case, model) == answer(case)
 
 
 def test_state_is_the_windows_tuples_each_once(monkeypatch) -> None:

@@ -12,7 +12,7 @@ from thetastream.errors import (
     ThetastreamError,
 )
 from thetastream.frontend.statistics import statistics
-from thetastream.models import Biclique, Matrix, Ring, Split
+from thetastream.models import ATR, CTR, Biclique, Matrix, Ring, Split
 from thetastream.plan.query import CrossJoinWarning
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import predicate
@@ -25,6 +25,8 @@ from thetastream.windows import Rows
 __version__ = "0.1.0"
 
 __all__ = [
+    "ATR",
+    "CTR",
     "Biclique",
     "CascadePlan",
     "CrossJoinWarning",

@@ -11,9 +11,9 @@ from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
-from thetastream.models import Ring
+from thetastream.models import Multiway, Ring
 from thetastream.models.base import Model
-from thetastream.models.ring import AUTO
+from thetastream.models.multiway import AUTO
 from thetastream.multiway import RingPlan, plan_ring
 from thetastream.plan.choose import units_of
 from thetastream.windows import Within
@@ -112,7 +112,7 @@ def plan(
         name: settings[name] if name in settings else spark.conf.get(f"spark.thetastream.{name}", None)
         for name in SETTINGS
     }
-    if len(streams) > 2 and isinstance(model, Ring):
+    if isinstance(model, Multiway) and (len(streams) > 2 or not model.is_binary):
         return plan_ring(streams, on, within, model, chosen, unknown)
     if isinstance(model, Ring) and model.nodes == AUTO:
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")

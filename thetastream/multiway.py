@@ -1,4 +1,4 @@
-"""The join of three streams and more on the ring: read, checked, planned.
+"""The join of three streams and more, hop by hop on the ring and its like: read, checked, planned.
 
 { (t1, ..., tm) : condition is TRUE, T - ti <= Wi for the latest event time T }
 
@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from thetastream.binary import JoinPlan, plan_binary
 from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
@@ -24,8 +25,8 @@ from thetastream.frontend.statistics import read_model, read_statistics
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import is_counted, read_window
 from thetastream.joiner.ring import RingSpec
-from thetastream.models import Ring
-from thetastream.models.ring import AUTO
+from thetastream.models import Multiway, Ring
+from thetastream.models.multiway import AUTO, Travel
 from thetastream.plan.choose import units_of
 from thetastream.plan.cost_ring import RingLoad, initial_slice, load_of
 from thetastream.plan.explain_ring import explain_ring
@@ -41,7 +42,7 @@ from thetastream.windows import Rows, Within
 
 @dataclass(frozen=True)
 class RingPlan:
-    """An m-way join on the ring that is checked and planned, and has not started."""
+    """An m-way join hop by hop that is checked and planned, and has not started."""
 
     inputs: tuple[Stream, ...]
     on: tuple[str, ...]
@@ -107,11 +108,11 @@ def plan_ring(
     streams: Mapping[str, DataFrame],
     on: On,
     within: Within,
-    model: Ring,
+    model: Multiway,
     settings: Mapping[str, Any],
     problems: Sequence[ThetastreamError] = (),
-) -> "RingPlan | CascadePlan":
-    """``th.plan`` for three streams and more on a ring; parameters as those of ``plan_cascade``."""
+) -> "RingPlan | CascadePlan | JoinPlan":
+    """``th.plan`` of a join hop by hop; parameters as those of ``plan_cascade``."""
     # 1. Streams, condition, window.
     catalyst, inputs, found = read_streams(streams, within is not None, settings["event_time"])
     problems = [*problems, *found]
@@ -127,45 +128,50 @@ def plan_ring(
     spark = next(iter(streams.values())).sparkSession
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
     statistics = read_statistics(settings["statistics"], streams, problems) or Statistics()
-    is_auto = model.nodes == AUTO
-    if is_auto:
+    is_auto = isinstance(model, Ring) and model.nodes == AUTO
+    if isinstance(model, Ring) and is_auto:
         model = replace(model, nodes=units_of(partitions))
     read_model(model, problems)
     archive_period_us = None
     try:
         if settings["archive_period"] is not None:
             archive_period_us = catalyst.duration(settings["archive_period"], "archive_period")
-        if isinstance(model.slice, str):
-            span = catalyst.duration(model.slice, "slice")
-            model = replace(model, slice=timedelta(microseconds=span))
-    except QueryError as problem:
-        problems.append(problem)
-    if isinstance(model.slice, timedelta):
+        if isinstance(model.span, str):
+            span = catalyst.duration(model.span, model.span_field)
+            model = replace(model, **{model.span_field: timedelta(microseconds=span)})  # type: ignore[type-var]
+        model = model.numbered(list(streams))
         problems += [
             QueryError(
-                "BAD_SLICE", f"slices of event time need one of every stream, and {s.alias!r} has none"
+                f"BAD_{model.span_field.upper()}",
+                f"{model.span_field}s of event time need one of the streams that are cut, and "
+                f"{inputs[n].alias!r} has none",
             )
-            for s in inputs
-            if s.event_time is None
+            for n in model.timed(len(inputs))
+            if inputs[n].event_time is None
         ]
+    except QueryError as problem:
+        problems.append(problem)
     ties = [(frozenset(references(phrase, list(streams))), selectivity(phrase)) for phrase in phrases]
     ties += [(frozenset(_aliases_of(predicate, inputs)), OTHER) for predicate in predicates]
     windows = dict(zip(streams, spans, strict=True)) if spans is not None else {}
     orders = hop_orders(model, inputs, windows, ties, problems)
     if not inputs[0].is_streaming:
         raise_problems(problems)
-        return plan_cascade(streams, on, within, replace(model, order=None), settings)
+        planner = plan_binary if len(streams) == 2 else plan_cascade
+        same = replace(model, order=None) if isinstance(model, Ring) else Ring(model.nodes)
+        return planner(streams, on, within, same, settings)
     from thetastream.spark.session import check_session
 
     problems += check_session(spark, model.n_units)
-    mailbox = mailbox_folder(spark, settings["mailbox"], problems)
+    has_mailbox = len(inputs) > 2 and model.travel is not Travel.STAY
+    mailbox = mailbox_folder(spark, settings["mailbox"], problems) if has_mailbox else ""
     raise_problems(problems)
     # 3. Strategy.
     lowered = lower_graph(inputs, phrases, predicates, spans, catalyst)
     load = load_of(inputs, lowered.graph, orders, ties, statistics)
-    if is_auto:
+    if isinstance(model, Ring) and is_auto:
         model = replace(model, nodes=load.optimal_length(units_of(partitions)))
-    if model.slice is None and settings["statistics"] is not None:
+    if isinstance(model, Ring) and model.slice is None and settings["statistics"] is not None:
         model = replace(model, slice=Rows(initial_slice(min(load.held), model.n_units)))
     ring = ring_spec(lowered.graph, orders, model, archive_period_us)
     return RingPlan(
@@ -187,7 +193,7 @@ def _aliases_of(predicate: Predicate, inputs: Sequence[Stream]) -> Iterator[str]
 
 
 def hop_orders(
-    model: Ring,
+    model: Multiway,
     inputs: Sequence[Stream],
     windows: Mapping[str, int],
     ties: Sequence[Tie],
@@ -228,7 +234,7 @@ def mailbox_folder(spark: SparkSession, asked: str | None, problems: list[Thetas
         problems.append(
             QueryError(
                 "MAILBOX",
-                "a ring of three streams needs a folder that driver and executors share for messages "
+                "a join hop by hop needs a folder that driver and executors share for messages "
                 'from epoch to epoch; give mailbox="hdfs://..." or set spark.thetastream.mailbox',
             )
         )

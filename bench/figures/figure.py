@@ -114,6 +114,8 @@ class Figure:
     needs_spark: bool = False
     is_in_table: Callable[[Row], bool] = lambda row: True
     """Rows of the table; all are in the JSON."""
+    truth: str = "DuckDB's"
+    """Whose counts of results ours must equal."""
 
 
 def yes_or_no(holds: bool, partly: bool = False) -> str:

@@ -5,6 +5,8 @@ from typing import Any
 
 from bench.figures.figure import Column, Figure, Row
 
+TRUTH = "DuckDB's"
+"""Of figures measured before they said so."""
 HEAD = """# The papers' figures, drawn again
 
 `python -m bench figures` measures the figures of BiStream (Lin, Ooi, Wang and Yu, SIGMOD 2015) and SplitJoin
@@ -70,7 +72,9 @@ def conditions(found: dict[str, Any]) -> str:
     checks = found["checks"]
     wrong = sum(not check["is_equal"] for check in checks)
     parts.append(
-        f"{wrong} of {len(checks)} counts WRONG" if wrong else f"{len(checks)} counts equal to DuckDB's"
+        f"{wrong} of {len(checks)} counts WRONG"
+        if wrong
+        else f"{len(checks)} counts equal to {found.get('truth', TRUTH)}"
     )
     return "; ".join(parts) + "."
 
@@ -94,7 +98,9 @@ def section(figure: Figure, found: dict[str, Any], pictures: str) -> str:
     )
 
 
-def page(figures: list[tuple[Figure, dict[str, Any]]], missing: list[Figure], pictures: str) -> str:
+def page(
+    figures: list[tuple[Figure, dict[str, Any]]], missing: list[Figure], pictures: str, head: str = HEAD
+) -> str:
     """The whole page; ``pictures`` leads from it to the folder with the PNGs."""
     sections = [section(figure, found, pictures) for figure, found in figures]
     summary = ["| figure | source | ours | ratio | of |", "|---|---|---|---|---|"]
@@ -112,4 +118,4 @@ def page(figures: list[tuple[Figure, dict[str, Any]]], missing: list[Figure], pi
     if missing:
         left = ", ".join(f"{figure.title} ({figure.source})" for figure in missing)
         machine += f" Not measured yet: {left}."
-    return "\n\n".join((HEAD.strip(), machine, "\n".join(summary), *sections)) + "\n"
+    return "\n\n".join((head.strip(), machine, "\n".join(summary), *sections)) + "\n"

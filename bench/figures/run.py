@@ -55,6 +55,7 @@ def write(figure: Figure, measured: Measured, setup: Setup, folder: Path) -> dic
         "source": figure.source,
         "claim": figure.claim,
         "ratio_of": figure.ratio_of,
+        "truth": figure.truth,
         "verdict": asdict(measured.verdict),
         "scale": setup.scale,
         "seed": setup.seed,

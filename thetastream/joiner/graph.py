@@ -106,3 +106,24 @@ class JoinGraph:
         # left.ts - right.ts >= low: a left tuple waits for right ones up to its event time - low.
         known = [-low for low in waits if low is not None]
         return max(0, *known) if len(known) == len(waits) else None
+
+    def reach(self, stream: int) -> tuple[Ends, ...]:
+        """``low <= t_j - t <= high`` per stream j, for t of ``stream`` and t_j of one result.
+
+        Windows add up along a path, a -> b -> c, and the shortest one bounds.
+        """
+        return tuple(
+            Ends(None if (low := self._farthest(stream, j)) is None else -low, self._farthest(j, stream))
+            for j in range(len(self.sides))
+        )
+
+    def _farthest(self, later: int, earlier: int) -> int | None:
+        """The most that ``later.ts - earlier.ts`` can be; None: any."""
+        reached = {earlier: 0}
+        for _ in self.sides:
+            for middle, so_far in list(reached.items()):
+                for other in range(len(self.sides)):
+                    step = None if other == middle else self.edge(other, middle).window.high
+                    if step is not None and so_far + step < reached.get(other, so_far + step + 1):
+                        reached[other] = so_far + step
+        return 0 if later == earlier else reached.get(later)

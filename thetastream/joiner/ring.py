@@ -5,6 +5,9 @@ the epoch before, from all nodes to all nodes. A node joins both with the slices
 (``thetastream.joiner.hop``): complete results leave, partial ones are messages for the next epoch. So an
 m-way result takes m - 1 epochs from its last tuple on.
 
+Other models of m streams (``thetastream.models.multiway``) store tuples on several nodes, ask some nodes
+only, or let partial results go on where they were found; all else is the same.
+
 *Purge.* A stored tuple goes when nothing that is still under way can need it: a partial result found its
 origin not late at the watermark of that epoch, so state expires by the earliest such watermark among what is
 in flight (PSP-I).
@@ -12,7 +15,7 @@ in flight (PSP-I).
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +25,13 @@ from thetastream.blocks import gather
 from thetastream.joiner.box import key_rows
 from thetastream.joiner.chain import ChainedIndex, ChainSpec
 from thetastream.joiner.graph import JoinGraph
-from thetastream.joiner.hop import BORN, Hop, members_columns
+from thetastream.joiner.hop import BORN, EARLIEST, LATEST, Hop, members_columns
 from thetastream.joiner.queue import Fresh, Queue
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import SegmentStore
 from thetastream.joiner.unit import Counters, UnitState
-from thetastream.keys import encode
-from thetastream.models.base import Model
+from thetastream.keys import Int64s, encode
+from thetastream.models.multiway import Arrivals, Asking, Multiway, Travel
 from thetastream.types import Side
 
 
@@ -42,8 +45,10 @@ class RingSpec:
     hops: Mapping[tuple[tuple[int, ...], int], Hop]
     """By members, ascending, and target."""
     chains: tuple[ChainSpec, ...]
-    """How the tuples of each stream are stored."""
-    model: Model
+    """How the tuples of each stream are stored, part by part."""
+    model: Multiway
+    reach: tuple[tuple[tuple[int | None, int | None], ...], ...] = ()
+    """Per stream how far the event times of the others in a result are from its own."""
     in_flight: int | None = None
     """How many tuples may be under way at once."""
 
@@ -51,6 +56,15 @@ class RingSpec:
     def n_streams(self) -> int:
         """m."""
         return len(self.orders)
+
+    @property
+    def has_mailbox(self) -> bool:
+        """Whether there are partial results that wait for the next epoch."""
+        return self.n_streams > 2 and self.model.travel is not Travel.STAY
+
+    def part(self, stream: int, part: int) -> int:
+        """Which chain holds a part of the stored tuples of a stream."""
+        return stream * self.model.n_parts + part
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,8 @@ class Message:
     since_us: int | None
     """Watermark of the epoch in which the origins came."""
     block: pa.RecordBatch
+    to: int | None = None
+    """The node it goes to; None: all."""
 
 
 @dataclass
@@ -96,10 +112,12 @@ class RingNode:
         self._mailbox = state.mailbox
         self._queue = Queue(spec.in_flight, spec.n_streams - 1, state.waiting, state.admitted, store)
         self._chains = [
-            ChainedIndex(chain_, [meta for meta in state.segments if meta.stream == stream], store)
-            for stream, chain_ in enumerate(spec.chains)
+            ChainedIndex(chain_, [meta for meta in state.segments if meta.stream == number], store)
+            for number, chain_ in enumerate(spec.chains)
         ]
         self._held: dict[tuple[int, int, int | None], list[pa.RecordBatch]] = defaultdict(list)
+        self.messages: list[Message] = []
+        """Partial results for the next epoch."""
         self.counters = Counters()
 
     @property
@@ -114,10 +132,11 @@ class RingNode:
         """Whether another epoch is needed even if nothing new comes."""
         return bool(self._queue.waiting)
 
-    @property
-    def messages(self) -> list[Message]:
-        """Partial results for the next epoch, of all nodes."""
-        return [Message(*header, block) for header, blocks in self._held.items() for block in gather(blocks)]
+    def _released(self) -> list[Message]:
+        """Partial results found since this was last asked."""
+        held = [Message(*header, block) for header, blocks in self._held.items() for block in blocks]
+        self._held.clear()
+        return together(held)
 
     def epoch(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> Iterator[list[pa.Array]]:
         """Run one epoch; exhaust the iterator, then read ``messages``, ``state`` and ``counters``.
@@ -145,11 +164,43 @@ class RingNode:
         # 2. Store what is mine of the new tuples. They are seen by those that come after them alone.
         fresh = self._admitted(inbox, epoch, watermark_us)
         # 3. Join them, and what is under way.
-        for stream, since_us, block in self._queue.admit(epoch, fresh):
-            yield from self._hop(Message(stream, 1, since_us, block))
-        for message in inbox.messages:
-            yield from self._hop(message)
+        asking = [
+            Message(stream, 1, since_us, block) for stream, since_us, block in self._queue.admit(epoch, fresh)
+        ]
+        asking += together(inbox.messages)
+        while asking:
+            for message in asking:
+                yield from self._hop(message)
+            asking = self._released() if self._spec.model.travel is Travel.STAY else []
+        # 4. Send what goes on.
+        self.messages = self._released()
+        if self._spec.model.travel is Travel.COVER:
+            self.messages = [to_node for message in self.messages for to_node in self._addressed(message)]
         self._count(inbox)
+
+    def _addressed(self, message: Message) -> Iterator[Message]:
+        """Partial results to the nodes they go to, and to all nodes word of how old their origins are."""
+        yield replace(message, block=message.block.slice(0, 0))
+        payload, _ = self._next_hop(message).probes(message.block)
+        asking = self._asking(message.origin, payload)
+        for node in range(self._spec.model.n_units):
+            parts = [
+                np.arange(len(asking.turns)) if rows is None else rows
+                for rows in self._spec.model.asked(node, asking)
+            ]
+            if len(rows := np.unique(np.concatenate(parts))):
+                yield replace(message, block=message.block.take(rows), to=node)
+
+    def _asking(self, origin: int, payload: pa.RecordBatch) -> Asking:
+        """What a model is told of partial results that began with tuples of ``origin``."""
+        time = self._spec.graph.sides[origin].time
+        turns = payload.column(BORN).to_numpy() if time is None else encode(payload[time.column], time.domain)
+        return Asking(payload.column(EARLIEST).to_numpy(), payload.column(LATEST).to_numpy(), turns)
+
+    def _next_hop(self, message: Message) -> Hop:
+        order = self._spec.orders[message.origin]
+        members = tuple(sorted((message.origin, *order[: message.n_members - 1])))
+        return self._spec.hops[members, order[message.n_members - 1]]
 
     def _admitted(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> list[Fresh]:
         """New tuples that are not late, each with its place in the global order."""
@@ -171,30 +222,49 @@ class RingNode:
             batch = batch.append_column(BORN, pa.array(born))
             sequence = np.arange(self._arrived[stream], self._arrived[stream] + n_rows)
             self._arrived[stream] += n_rows
-            self._store(stream, batch, self._spec.model.keeps(self._slot, sequence, times))
-            admitted.append(Fresh(stream, watermark_us, batch))
+            arrivals = Arrivals(stream, sequence, times, self._spec.reach[stream])
+            parts = self._spec.model.takes(self._slot, arrivals)
+            for part in range(self._spec.model.n_parts):
+                self._store(self._spec.part(stream, part), batch, parts == part)
+            if self._spec.model.travel is Travel.STAY:
+                # Who stores a tuple stores what it can join with.
+                batch = batch.filter(pa.array(parts >= 0))
+            if batch.num_rows:
+                admitted.append(Fresh(stream, watermark_us, batch))
         return admitted
 
-    def _store(self, stream: int, batch: pa.RecordBatch, is_mine: npt.NDArray[np.bool_]) -> None:
+    def _store(self, number: int, batch: pa.RecordBatch, is_mine: npt.NDArray[np.bool_]) -> None:
         mine = np.flatnonzero(is_mine)
         if len(mine):
-            side = self._spec.chains[stream].plan
+            side = self._spec.chains[number].plan
             batch = batch.take(mine)
-            self._chains[stream].insert(batch, key_rows(Side.RIGHT, side.condition, batch))
+            self._chains[number].insert(batch, key_rows(Side.RIGHT, side.condition, batch))
             self.counters.stored += len(mine)
 
     def _hop(self, message: Message) -> Iterator[list[pa.Array]]:
         """Partners of partial results among the slices that are here."""
-        order = self._spec.orders[message.origin]
-        members = tuple(sorted((message.origin, *order[: message.n_members - 1])))
-        hop = self._spec.hops[members, order[message.n_members - 1]]
-        everyone = tuple(sorted((*members, hop.target)))
+        if not message.block.num_rows:
+            return
+        hop = self._next_hop(message)
+        payload, rows = hop.probes(message.block)
+        asked = self._spec.model.asked(self._slot, self._asking(message.origin, payload))
+        for part, chosen in enumerate(asked):
+            chain = self._chains[self._spec.part(hop.target, part)]
+            if chosen is None:
+                yield from self._probe(message, hop, chain, payload, rows)
+            elif len(chosen):
+                yield from self._probe(message, hop, chain, payload.take(chosen), rows[chosen])
+
+    def _probe(
+        self, message: Message, hop: Hop, chain: ChainedIndex, payload: pa.RecordBatch, rows: Int64s
+    ) -> Iterator[list[pa.Array]]:
+        """Partners of partial results in one part of the store."""
+        everyone = tuple(sorted((*hop.members, hop.target)))
         is_last = message.n_members + 1 == self._spec.n_streams
         residual = Residual(hop.plan.condition)
-        payload, rows = hop.probes(message.block)
         self.counters.probed += len(rows)
-        width = message.block.nbytes / len(rows)
-        for found, partner, stored, candidates in self._chains[hop.target].probe(rows, width, hop.plan):
+        width = message.block.nbytes / message.block.num_rows
+        for found, partner, stored, candidates in chain.probe(rows, width, hop.plan):
             self.counters.candidates += candidates
             found, stored = residual.keep(Side.LEFT, payload, found, partner, stored)
             if not len(found):
@@ -221,11 +291,19 @@ class RingNode:
         counters.received = sum(batch.num_rows for batch in inbox.tuples.values())
         counters.received += sum(message.block.num_rows for message in inbox.messages)
         counters.received_bytes = inbox.received_bytes
-        counters.forwarded = sum(block.num_rows for blocks in self._held.values() for block in blocks)
+        counters.forwarded = sum(message.block.num_rows for message in self.messages)
         counters.waiting = self._queue.n_waiting if self._slot == 0 else 0  # all nodes have the same queue
         counters.segments = len(segments)
         counters.mlv_bytes = sum(meta.nbytes for meta in segments)
         counters.state_bytes = sum(meta.durable_bytes for meta in segments)
+
+
+def together(messages: list[Message]) -> list[Message]:
+    """Messages that began alike as one: nodes send each their own, and each costs every segment a search."""
+    found: dict[tuple[int, int, int | None], list[pa.RecordBatch]] = defaultdict(list)
+    for message in messages:
+        found[message.origin, message.n_members, message.since_us].append(message.block)
+    return [Message(*header, block) for header, blocks in found.items() for block in gather(blocks)]
 
 
 def _earliest(watermarks: list[int | None]) -> int | None:

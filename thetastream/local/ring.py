@@ -24,7 +24,7 @@ class LocalRing:
         self._stores = [MemoryStore() for _ in range(n)]
         self.states = [UnitState() for _ in range(n)]
         """Per node, after the last epoch."""
-        self._epoch = 0
+        self._epoch = -1
         self.in_flight: list[Message] = []
         self._is_waiting = False
         self.counters: list[Counters] = [Counters() for _ in range(n)]
@@ -42,17 +42,27 @@ class LocalRing:
         watermark_us : int, optional
             Watermark of the epoch in microseconds.
         """
+        for slot, inbox in enumerate(self.deliver(batches)):
+            yield from self.run(slot, inbox, watermark_us)
+
+    def deliver(self, batches: Sequence[pa.RecordBatch | None]) -> list[RingInbox]:
+        """What the next epoch brings each node."""
         tuples = {n: batch for n, batch in enumerate(batches) if batch is not None and batch.num_rows}
-        inbox = RingInbox(tuples, self.in_flight)
-        self.in_flight = []
-        for slot, state in enumerate(self.states):
-            node = RingNode(self._spec, slot, state, self._stores[slot])
-            yield from node.epoch(inbox, self._epoch, watermark_us)
-            self.in_flight += node.messages
-            self.states[slot] = node.state
-            self.counters[slot] = node.counters
-            self._is_waiting = node.is_waiting
+        under_way, self.in_flight = self.in_flight, []
         self._epoch += 1
+        return [
+            RingInbox(tuples, [message for message in under_way if message.to in (None, slot)])
+            for slot in range(len(self.states))
+        ]
+
+    def run(self, slot: int, inbox: RingInbox, watermark_us: int | None) -> Iterator[list[pa.Array]]:
+        """Run one node's epoch."""
+        node = RingNode(self._spec, slot, self.states[slot], self._stores[slot])
+        yield from node.epoch(inbox, self._epoch, watermark_us)
+        self.in_flight += node.messages
+        self.states[slot] = node.state
+        self.counters[slot] = node.counters
+        self._is_waiting = node.is_waiting
 
     def drain(self, watermark_us: int | None = None) -> Iterator[list[pa.Array]]:
         """Epochs without new tuples until nothing is in flight."""

@@ -49,6 +49,8 @@ class Model(ABC):
 
     name: ClassVar[str]
     """In the registry."""
+    is_binary: ClassVar[bool] = True
+    """Whether ``joiner.unit`` runs it for two streams; if not, two go hop by hop as more do."""
     routing: str = "auto"
     """What names subgroups, at models that have some: hash, range, or what the condition allows."""
 

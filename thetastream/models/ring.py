@@ -7,7 +7,7 @@ fixed head; here slices stay and the head moves, which is the same seen from the
 of one revolution are one exchange.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
@@ -17,17 +17,16 @@ import numpy.typing as npt
 
 from thetastream.errors import QueryError
 from thetastream.keys import Int64s
-from thetastream.models.base import Hashes, Model, Route, positive_pair
-from thetastream.types import Role, Side
-from thetastream.windows import Rows, micros
+from thetastream.models.base import positive_pair
+from thetastream.models.multiway import AUTO, Arrivals, Multiway, stretches
+from thetastream.windows import Rows
 
-AUTO = "auto"
 SLICE = Rows(64)
 """Slices that are bounded by a count are even whatever the rates of the streams: PSP's smoothing."""
 
 
 @dataclass(frozen=True)
-class Ring(Model):
+class Ring(Multiway):
     """N nodes that hold the slices of all windows in turn; two streams or more, any condition.
 
     Parameters
@@ -61,53 +60,36 @@ class Ring(Model):
     order: Mapping[str, Sequence[str]] | None = None
     in_flight: int | None = None
     name: ClassVar[str] = "ring"
+    span_field: ClassVar[str] = "slice"
+    may_be_auto: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.nodes != AUTO and (isinstance(self.nodes, tuple | list) or positive_pair(self.nodes) is None):
-            raise QueryError("BAD_UNITS", f'nodes must be a positive integer or "auto", not {self.nodes!r}')
+        self._check()
         if not isinstance(self.slice, Rows | str | timedelta | None):
             raise QueryError(
                 "BAD_SLICE", f'slice must be th.Rows(n) or a duration, as in "10 seconds", not {self.slice!r}'
             )
-        if isinstance(self.slice, timedelta) and micros(self.slice) <= 0:
-            raise QueryError("BAD_SLICE", f"slice must be longer than nothing, not {self.slice}")
-        if self.order is not None and not isinstance(self.order, Mapping):
-            raise QueryError(
-                "BAD_HOPS", f'order must map aliases to the others, {{"a": ["c", "b"]}}, not {self.order!r}'
-            )
-
         if self.in_flight is not None and (
             isinstance(self.in_flight, tuple | list) or positive_pair(self.in_flight) is None
         ):
             raise QueryError("BAD_LIMIT", f"in_flight must be a positive integer, not {self.in_flight!r}")
 
     @property
-    def n_units(self) -> int:
-        if isinstance(self.nodes, str):
-            raise TypeError("the planner says first how many nodes a ring has")
-        return self.nodes
-
-    @property
-    def sees_all(self) -> bool:
-        return True
-
-    def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
-        for node in range(self.n_units):
-            yield Route(node, Role.BOTH, None)
-
-    def is_home(self, unit: int, side: Side) -> bool:
-        return unit == 0
+    def span(self) -> Rows | str | timedelta:
+        return self.slice or SLICE
 
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
-        span = self.slice or SLICE
-        if isinstance(span, str):
-            raise TypeError("the planner reads a slice that is text first")
-        slices = sequence // span.n if isinstance(span, Rows) else times // micros(span)
+        span = self.span
+        slices = sequence // span.n if isinstance(span, Rows) else stretches(times, self.span_us)
         mine: npt.NDArray[np.bool_] = slices % self.n_units == unit
         return mine
 
+    def takes(self, node: int, arrivals: Arrivals) -> Int64s:
+        is_mine = self.keeps(node, arrivals.sequence, arrivals.times)
+        return np.where(is_mine, np.int64(0), np.int64(-1))
+
     def describe(self) -> str:
-        span = self.slice or SLICE
+        span = self.span
         what = f"{span.n} tuples" if isinstance(span, Rows) else f"{span} of event time"
         return (
             f"ring: {self.nodes} node(s), slices of {what} in turn; every tuple is stored once and visits all"

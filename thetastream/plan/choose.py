@@ -112,7 +112,9 @@ def compare(
     best = []
     for name in REGISTRY:
         found = [
-            estimate(model, work, partitions) for model in candidates(name, units, work) if can_run(model)
+            estimate(model, work, partitions)
+            for model in candidates(name, units, work)
+            if model.is_binary and can_run(model)
         ]
         if found:
             best.append(min(found, key=_cost))

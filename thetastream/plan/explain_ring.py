@@ -1,4 +1,4 @@
-"""explain() of a ring: parsed, rewritten, hops, physical."""
+"""explain() of a join hop by hop: parsed, rewritten, hops, physical."""
 
 from collections.abc import Iterator, Sequence
 
@@ -83,12 +83,17 @@ def _hops(ring: RingSpec) -> Iterator[str]:
 
 def _physical(ring: RingSpec, mailbox: str) -> Iterator[str]:
     yield f"model     {ring.model.describe()}"
-    for side, chain in zip(ring.graph.sides, ring.chains, strict=True):
+    chains = ring.chains[:: ring.model.n_parts]
+    for side, chain in zip(ring.graph.sides, chains, strict=True):
         yield f"index     of stored {side.alias}: {index_text(chain.plan.index)}"
-    for side, chain in zip(ring.graph.sides, ring.chains, strict=True):
+    for side, chain in zip(ring.graph.sides, chains, strict=True):
         bound = "for ever: nothing bounds its partners"
         if chain.lifetime_us is not None:
             bound = f"until the watermark is {spell(chain.lifetime_us)} past what is in flight"
         yield f"state     of {side.alias}: kept {bound}"
     yield f"exchange  one an epoch; {ring.model.n_units} nodes, a copy of every tuple to each"
-    yield f"mailbox   {mailbox}; a result takes {ring.n_streams - 1} epochs from its last tuple on"
+    if ring.has_mailbox:
+        yield f"mailbox   {mailbox}; a result takes {ring.n_streams - 1} epochs from its last tuple on"
+        yield f"partial   results go to {ring.model.travel.value}"
+    else:
+        yield "mailbox   none; a result leaves in the epoch of its last tuple"

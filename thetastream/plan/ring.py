@@ -14,7 +14,7 @@ from thetastream.joiner.graph import JoinGraph
 from thetastream.joiner.hop import condition_of, hop, usable
 from thetastream.joiner.ring import RingSpec
 from thetastream.joiner.unit import SUBINDEXES_PER_WINDOW
-from thetastream.models.ring import Ring
+from thetastream.models.multiway import Multiway
 from thetastream.plan.lower import SHORTEST_PERIOD_US, choose_index
 from thetastream.types import Side
 
@@ -24,7 +24,7 @@ STRENGTH = ("scan", "sorted", "grid", "hash", "hash_sorted")
 
 
 def ring_spec(
-    graph: JoinGraph, orders: Orders, model: Ring, archive_period_us: int | None = None
+    graph: JoinGraph, orders: Orders, model: Multiway, archive_period_us: int | None = None
 ) -> RingSpec:
     """What the nodes run.
 
@@ -33,7 +33,7 @@ def ring_spec(
     graph : JoinGraph
     orders : tuple of tuples of int
         Per stream the others, in the order in which a tuple of it looks for partners.
-    model : Ring
+    model : Multiway
     archive_period_us : int, optional
         Event time of a subindex; a tenth of how long a stream's tuples are kept when left out.
     """
@@ -48,9 +48,11 @@ def ring_spec(
         period = None
         if lifetime is not None:
             period = archive_period_us or max(SHORTEST_PERIOD_US, -(-lifetime // SUBINDEXES_PER_WINDOW))
-        chains.append(ChainSpec(stream, plan, period, lifetime))
+        numbers = range(stream * model.n_parts, (stream + 1) * model.n_parts)
+        chains += [ChainSpec(number, plan, period, lifetime) for number in numbers]
     hops = {(members, target): hop(graph, members, target, plans[target]) for members, target in asked}
-    return RingSpec(graph, orders, hops, tuple(chains), model, model.in_flight)
+    reach = tuple(graph.reach(stream) for stream in range(len(orders)))
+    return RingSpec(graph, orders, hops, tuple(chains), model, reach, model.in_flight)
 
 
 def hops_of(orders: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], int]]:

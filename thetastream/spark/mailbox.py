@@ -28,13 +28,24 @@ from thetastream.mailbox import Mailbox
 FORMAT = "thetastream_mailbox"
 HELLO = 0
 """Kind of the message that tells a unit the mailbox's name, as its block."""
-SCHEMA = "side byte, kind byte, origin long, block binary"
-_ARROW = pa.schema([("side", pa.int8()), ("kind", pa.int8()), ("origin", pa.int64()), ("block", pa.binary())])
+SCHEMA = "side byte, kind byte, origin long, block binary, to int"
+"""``to`` is the grouping key of the unit that a message goes to; NULL: all."""
+_ARROW = pa.schema(
+    [
+        ("side", pa.int8()),
+        ("kind", pa.int8()),
+        ("origin", pa.int64()),
+        ("block", pa.binary()),
+        ("to", pa.int32()),
+    ]
+)
 
 
-def messages(rows: Sequence[tuple[int, int, int, bytes]]) -> pa.RecordBatch:
-    """Messages, (side, kind, origin, block) each, as the source hands them out."""
-    columns = zip(*rows, strict=True)
+def messages(
+    rows: Sequence[tuple[int, int, int, bytes]], to: Sequence[int | None] | None = None
+) -> pa.RecordBatch:
+    """Messages, (side, kind, origin, block) each, as the source hands them out; ``to`` all units or these."""
+    columns = (*zip(*rows, strict=True), to or [None] * len(rows))
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)],
         schema=_ARROW,

@@ -7,7 +7,7 @@ mailbox: partial results of last epoch   -+                                     
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -69,7 +69,8 @@ class RingEpoch:
         value = manifest.get() if manifest.exists() else None
         state = decode(None if value is None else value[0], self.fingerprint)
         inbox, hello = read_inbox(rows)
-        state.mailbox = _mailbox(state.mailbox, hello)
+        if self.ring.has_mailbox:
+            state.mailbox = _mailbox(state.mailbox, hello)
         root = cache_root(self.cache_folder)
         sweep(root)
         plans = {chain.stream: chain.plan for chain in self.ring.chains}
@@ -81,10 +82,11 @@ class RingEpoch:
             node.counters.emitted_bytes += sum(column.nbytes for column in columns)
             yield self.emitter.results(columns)
         # 3. What the next one needs.
-        box = Mailbox(self.mailboxes, state.mailbox)
-        node.counters.forwarded_bytes = box.post(
-            number, slot, _packed(node.messages, node.is_waiting and slot == 0)
-        )
+        if state.mailbox is not None:
+            box = Mailbox(self.mailboxes, state.mailbox)
+            keys = {slot: key for key, slot in self.slots.items()}
+            sent = _packed(node.messages, keys, node.is_waiting and slot == 0)
+            node.counters.forwarded_bytes = box.post(number, slot, sent)
         manifest.update((encode(self.fingerprint, node.state),))
         yield self.emitter.counters(slot, node.counters)
 
@@ -123,7 +125,7 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
     return inbox, mailbox
 
 
-def _packed(sent: Sequence[Message], is_wanted: bool) -> pa.RecordBatch | None:
+def _packed(sent: Sequence[Message], keys: Mapping[int, int], is_wanted: bool) -> pa.RecordBatch | None:
     """Messages as they are posted; ``is_wanted``: at least one, so that there is another epoch."""
     rows = [
         (
@@ -134,9 +136,11 @@ def _packed(sent: Sequence[Message], is_wanted: bool) -> pa.RecordBatch | None:
         )
         for message in sent
     ]
+    to = [None if message.to is None else keys[message.to] for message in sent]
     if is_wanted and not rows:
         rows.append((0, TICK, 0, b""))
-    return messages(rows) if rows else None
+        to.append(None)
+    return messages(rows, to) if rows else None
 
 
 def build(
@@ -169,7 +173,10 @@ def build(
         for number, (side, stream) in enumerate(zip(plan.sides, streams, strict=True))
     ]
     keys = F.array(*(F.lit(key) for key in unit_keys(ring.model.n_units)))
-    together = reduce(DataFrame.unionByName, [*blocks, read_mailbox(spark, mailboxes, digest(fingerprint))])
+    if ring.has_mailbox:
+        blocks.append(read_mailbox(spark, mailboxes, digest(fingerprint)))
+    together = reduce(DataFrame.unionByName, blocks)
+    to = F.when(F.col("to").isNull(), keys).otherwise(F.array("to"))
     fields = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
     schema = StructType([*schema_of(spark, fields), StructField(COUNTERS, StringType())])
     arrow = to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
@@ -185,7 +192,7 @@ def build(
     )
     has_watermark = any(side.time is not None for side in plan.graph.sides)
     results = (
-        together.select(F.explode(keys).alias("unit"), "*")
+        together.select(F.explode(to).alias("unit"), "side", "kind", "origin", "block")
         .groupBy("unit")
         .transformWithStateInPandas(
             JoinProcessor(spec),

@@ -6,7 +6,7 @@ from thetastream.api import plan
 from thetastream.binary import JoinPlan
 from thetastream.cascade import CascadePlan
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.models import Ring
+from thetastream.models import Multiway
 from thetastream.multiway import RingPlan
 from thetastream.plan.folding import NotFoldable, is_grouped
 from thetastream.sql.folded import folded
@@ -19,8 +19,9 @@ Planned = tuple[JoinPlan | CascadePlan, dict[str, DataFrame]]
 
 def plan_join(question: Question) -> Planned:
     """The join, over the columns that the question reads; problems have no place in the text yet."""
-    if isinstance(question.model, Ring) and len(question.frames) > 2:
-        what = "a ring finds results of three streams and more after the watermark may have passed them"
+    model = question.model
+    if isinstance(model, Multiway) and (len(question.frames) > 2 or not model.is_binary):
+        what = "results found hop by hop come after the watermark may have passed them"
         raise QueryError(
             "RING_IN_SQL", f"{what}, so nothing can group by their time; use th.join, or no model"
         )
