@@ -1,5 +1,5 @@
 # make demo   real data through a streaming join, in a few minutes
-# make examples   knocks in three microphones, aircraft too close to each other
+# make examples   two more: knocks in three microphones, aircraft too close to each other
 # make test   the test suite        make sweep  the long tests
 # make lint   ruff, mypy, imports   make bench  measurements (ARGS="equi --json out.json")
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
