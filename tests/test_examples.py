@@ -43,8 +43,9 @@ def test_sensors(spark, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "sensors.png").exists()
 
 
+@pytest.mark.slow
 def test_separation_of_some_minutes(collection, tmp_path, monkeypatch, capsys):
-    code, printed = run("separation", tmp_path, monkeypatch, capsys, "--minutes", "25")
+    code, printed = run("separation", tmp_path, monkeypatch, capsys, "--minutes", "16")
     assert code == 0
     assert "0 only in the first, 0 only in the second" in printed
     assert (tmp_path / "separation.png").exists()
