@@ -17,6 +17,7 @@ from thetastream.joiner.unit import Unit, UnitSpec
 from thetastream.models.base import Model
 from thetastream.order import Order
 from thetastream.spark.emit import Emitter, outcome
+from thetastream.spark.held import take, updates
 from thetastream.spark.manifest import Fingerprint, decode, encode
 from thetastream.spark.ordered import punctuations
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
@@ -46,6 +47,7 @@ def run(
     timers: Any,
     manifest: Any,
     parts: PartMap,
+    handle: Any,
 ) -> Iterator[pd.DataFrame]:
     """One unit's epoch: results, and a row of counters.
 
@@ -59,6 +61,8 @@ def run(
     manifest : ValueState
     parts : MapState
         What the epoch before committed.
+    handle : StatefulProcessorHandle
+        For timers.
     """
     settle()
     # 1. State as committed by the epoch before.
@@ -70,8 +74,13 @@ def run(
     slot = spec.slots[key]
     unit = Unit(spec.unit, spec.model, slot, state, store)
     # 2. The epoch.
-    matches = unit.epoch(read_inbox(rows), watermark_us(timers))
-    for columns in outcome(spec.fold, matches):
+    inbox, watermark = read_inbox(rows), watermark_us(timers)
+    matches = unit.epoch(inbox, watermark)
+    if spec.fold is None or spec.fold.lazy is None:
+        leaving = outcome(spec.fold, matches)
+    else:
+        leaving = updates(spec.fold, spec.unit.condition, inbox, matches, watermark, parts, handle)
+    for columns in leaving:
         unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
         yield spec.emitter.results(columns)
     if spec.punctuated is not None and slot == 0:
@@ -80,6 +89,14 @@ def run(
     # 3. State for the next one.
     manifest.update((encode(spec.fingerprint, unit.state),))
     yield spec.emitter.counters(slot, unit.counters)
+
+
+def release(spec: EpochSpec, parts: PartMap) -> Iterator[pd.DataFrame]:
+    """What waits in a unit that an epoch brings nothing."""
+    settle()
+    held = take(parts)
+    for batch in () if held is None else held.rows:
+        yield spec.emitter.results(batch.columns)
 
 
 def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:

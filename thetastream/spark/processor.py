@@ -32,6 +32,7 @@ class JoinProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._manifest = handle.getValueState("manifest", _MANIFEST)
         self._parts = handle.getMapState("segments", _PART_KEY, _PART)
+        self._handle = handle
         self._spec: Any = None
 
     def handleInputRows(  # type: ignore[override]
@@ -39,9 +40,21 @@ class JoinProcessor(StatefulProcessor):
     ) -> "Iterator[pd.DataFrame]":
         from thetastream.spark.epoch import run
 
+        yield from run(
+            self._loaded(), int(key[0]), rows, timerValues, self._manifest, self._parts, self._handle
+        )
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> "Iterator[pd.DataFrame]":
+        from thetastream.spark.epoch import release
+
+        yield from release(self._loaded(), self._parts)
+
+    def _loaded(self) -> Any:
         if self._spec is None:
             self._spec = cloudpickle.loads(self._packed)
-        yield from run(self._spec, int(key[0]), rows, timerValues, self._manifest, self._parts)
+        return self._spec
 
     def close(self) -> None:
         pass
