@@ -4,7 +4,7 @@ A view that waits must not wait for ever. It waits in an epoch only if Spark is 
 data or without: that is so if the watermark moves behind the epoch. And it moves if each stream brought a
 tuple that is later than the watermark by more than the stream's delay.
 
-    follows:  for each stream  max(t) - delay > watermark
+    follows:  for each stream  max(t) - delay > watermark + 1 ms
     waits:    follows, and watermark - watermark of the first view that waits < every
 """
 
@@ -31,8 +31,8 @@ def is_followed(lazy: Lazy, condition: Condition, inbox: Inbox, watermark_ms: in
     """Whether another epoch is sure to follow the one that brought ``inbox``, with a later watermark."""
     return all(
         any(
-            # Spark's watermark counts milliseconds.
-            micros // 1000 - lazy.delays_ms[side] > watermark_ms
+            # Spark's watermark counts milliseconds, and passes a timer that is set one of them ahead.
+            micros // 1000 - lazy.delays_ms[side] > watermark_ms + 1
             for micros in _latest(condition, inbox, side)
         )
         for side in Side

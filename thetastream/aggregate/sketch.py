@@ -6,6 +6,7 @@ that equal values are what Spark takes for equal. With 2^k registers the standar
 
 from collections.abc import Iterable
 from importlib.util import find_spec
+from itertools import pairwise
 from math import ceil, log2
 from typing import Any
 
@@ -36,7 +37,11 @@ def registers_for(error: float) -> int | None:
 def of_hashes(hashes: pa.ListArray, k: int) -> pa.Array:
     """A sketch for each list of hashes, NULLs left out; NULL for a list without any."""
     library = _library()
-    return pa.array([_sketch(library, found, k) for found in hashes.to_pylist()], pa.binary())
+    values, ends = hashes.flatten(), hashes.offsets.to_pylist()
+    found = values.to_pylist() if values.null_count else values.to_numpy().tolist()
+    first = ends[0]
+    groups = (found[start - first : end - first] for start, end in pairwise(ends))
+    return pa.array([_sketch(library, group, k) for group in groups], pa.binary())
 
 
 def of_sketches(sketches: pa.ListArray, k: int) -> pa.Array:
