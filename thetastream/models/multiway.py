@@ -40,6 +40,8 @@ class Arrivals(NamedTuple):
     reach: Sequence[tuple[int | None, int | None]]
     """Per stream j: low and high of t_j - t, for t one of ``times`` and t_j any that can be in a result
     with it; None is open."""
+    n_new: int = 0
+    """New tuples of all streams in the epoch."""
 
 
 class Asking(NamedTuple):
