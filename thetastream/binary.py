@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
-from thetastream.frontend.statistics import read_model, read_statistics
+from thetastream.frontend.model import read_model
+from thetastream.frontend.statistics import read_statistics
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import arrival_problems, is_counted, read_counts, read_window
 from thetastream.models.base import Model
@@ -105,8 +106,8 @@ def plan_binary(
     # 4. Model and session.
     left, right = streams.values()
     statistics = read_statistics(settings.get("statistics"), streams, problems)
-    named = read_model(model, problems)
     partitions = int(left.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2")
+    named = read_model(model, inputs, catalyst, partitions, problems)
     unordered = None if named is None else arrival_problem(named, is_counted(within), order is not None)
     if unordered is not None:
         problems.append(unordered)

@@ -12,6 +12,7 @@ package is not loaded.
 """
 
 import json
+import os
 import struct
 import uuid
 import zlib
@@ -59,6 +60,8 @@ class Mailbox:
 
     def create(self, query: str) -> None:
         """Make the folder and say whose it is."""
+        if isinstance(self._fs, fs.LocalFileSystem):
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)  # others of the host need not read tuples
         self._fs.create_dir(self._folder, recursive=True)
         self._write(_LABEL, json.dumps({"format": FORMAT, "query": query}).encode())
 

@@ -7,11 +7,10 @@ batch DataFrames there are no epochs that messages could wait for: there the sam
 of binary joins (``thetastream.cascade``).
 """
 
-import getpass
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from thetastream.binary import JoinPlan, plan_binary
 from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
-from thetastream.frontend.statistics import read_model, read_statistics
+from thetastream.frontend.model import read_model
+from thetastream.frontend.statistics import read_statistics
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import is_counted, read_window
 from thetastream.joiner.ring import RingSpec
@@ -31,6 +31,7 @@ from thetastream.plan.choose import units_of
 from thetastream.plan.cost_ring import RingLoad, initial_slice, load_of
 from thetastream.plan.explain_ring import explain_ring
 from thetastream.plan.graph import LoweredGraph, lower_graph
+from thetastream.plan.lower import archive_period
 from thetastream.plan.order import OTHER, Tie, continued, selectivity
 from thetastream.plan.query import Stream
 from thetastream.plan.ring import Orders, ring_spec
@@ -100,7 +101,7 @@ class RingPlan:
             "residual": repr(self.lowered.residual),
             "hops": repr(self.ring.orders),
             "archive period": repr([chain.archive_period_us for chain in self.ring.chains]),
-            "model": repr(self.ring.model),
+            "model": repr(self.ring.model.kept),
         }
 
 
@@ -123,32 +124,21 @@ def plan_ring(
     if settings["order"] is not None:
         what = "results of three streams and more have no one order of arrival; leave order out"
         problems.append(QueryError("ORDER", what))
+    if settings["index"] is not None:
+        what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
+        problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
     spans = None if is_counted(within) else read_window(within, inputs, catalyst, problems)
     # 2. Model, settings, session.
     spark = next(iter(streams.values())).sparkSession
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
     statistics = read_statistics(settings["statistics"], streams, problems) or Statistics()
     is_auto = isinstance(model, Ring) and model.nodes == AUTO
-    if isinstance(model, Ring) and is_auto:
-        model = replace(model, nodes=units_of(partitions))
-    read_model(model, problems)
+    read = read_model(model, inputs, catalyst, partitions, problems)
+    model = read if isinstance(read, Multiway) else model
     archive_period_us = None
     try:
         if settings["archive_period"] is not None:
             archive_period_us = catalyst.duration(settings["archive_period"], "archive_period")
-        if isinstance(model.span, str):
-            span = catalyst.duration(model.span, model.span_field)
-            model = replace(model, **{model.span_field: timedelta(microseconds=span)})  # type: ignore[type-var]
-        model = model.numbered(list(streams))
-        problems += [
-            QueryError(
-                f"BAD_{model.span_field.upper()}",
-                f"{model.span_field}s of event time need one of the streams that are cut, and "
-                f"{inputs[n].alias!r} has none",
-            )
-            for n in model.timed(len(inputs))
-            if inputs[n].event_time is None
-        ]
     except QueryError as problem:
         problems.append(problem)
     ties = [(frozenset(references(phrase, list(streams))), selectivity(phrase)) for phrase in phrases]
@@ -173,6 +163,7 @@ def plan_ring(
         model = replace(model, nodes=load.optimal_length(units_of(partitions)))
     if isinstance(model, Ring) and model.slice is None and settings["statistics"] is not None:
         model = replace(model, slice=Rows(initial_slice(min(load.held), model.n_units)))
+    archive_period(map(lowered.graph.lifetime_us, range(len(inputs))), archive_period_us)
     ring = ring_spec(lowered.graph, orders, model, archive_period_us)
     return RingPlan(
         tuple(inputs),
@@ -225,17 +216,18 @@ def hop_orders(
 
 def mailbox_folder(spark: SparkSession, asked: str | None, problems: list[ThetastreamError]) -> str:
     """The folder for mailboxes: as asked for, beside the checkpoints, or of this machine if it is alone."""
-    if asked is not None:
-        return asked if "://" in asked or asked.startswith("file:") else str(Path(asked).absolute())
+    is_alone = (spark.conf.get("spark.master", "local") or "local").startswith("local")
     checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
-    if checkpoints:
-        return f"{checkpoints.rstrip('/')}/thetastream-mailboxes"
-    if not (spark.conf.get("spark.master", "local") or "local").startswith("local"):
+    folder = asked or (f"{checkpoints.rstrip('/')}/thetastream-mailboxes" if checkpoints else None)
+    if folder is None and is_alone:
+        folder = str(Path(tempfile.gettempdir()) / f"thetastream-mailboxes-{os.getuid()}")
+    if folder is None or not (is_alone or ":" in folder):
         problems.append(
             QueryError(
                 "MAILBOX",
-                "a join hop by hop needs a folder that driver and executors share for messages "
-                'from epoch to epoch; give mailbox="hdfs://..." or set spark.thetastream.mailbox',
+                "messages need a folder that driver and executors share, as a URI, not "
+                f'{folder}; give mailbox="hdfs://..." or "file:/shared/...", or set '
+                "spark.thetastream.mailbox",
             )
         )
-    return str(Path(tempfile.gettempdir()) / f"thetastream-mailboxes-{getpass.getuser()}")
+    return str(Path(folder or "").absolute()) if ":" not in (folder or "") else str(folder)

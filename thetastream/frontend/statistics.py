@@ -1,18 +1,13 @@
-"""Statistics and models as the user gives them: read off a query, or checked."""
+"""Statistics as the user gives them: read off a query, or checked."""
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.models import REGISTRY
-from thetastream.models.base import Model
 from thetastream.plan.measured import measured
 from thetastream.plan.statistics import Statistics
 from thetastream.spark.metrics import metrics
-
-AUTO = "auto"
-MOST_UNITS = 4096
 
 
 def statistics(query: Any, join: str | None = None) -> Statistics:
@@ -78,27 +73,3 @@ def read_statistics(
         QueryError("STATISTICS", f"statistics must be th.Statistics or th.statistics(query), not {given!r}")
     )
     return None
-
-
-def read_model(given: Any, problems: list[ThetastreamError]) -> Model | None:
-    """The model that ``model=`` names; None: one is to be chosen."""
-    if given is None or given == AUTO:
-        return None
-    if isinstance(given, str) or not hasattr(given, "route"):
-        problems.append(
-            QueryError(
-                "UNKNOWN_MODEL",
-                f'model must be "auto" or one of {", ".join(kind.__name__ for kind in REGISTRY.values())} '
-                f"with its units, not {given!r}",
-            )
-        )
-        return None
-    model: Model = given
-    if model.n_units > MOST_UNITS:
-        problems.append(
-            QueryError(
-                "BAD_UNITS", f"{model!r} has {model.n_units} units, and at most {MOST_UNITS} are spread"
-            )
-        )
-        return None
-    return model

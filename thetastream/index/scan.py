@@ -18,4 +18,5 @@ class Scan:
         return Layout(None, *one_bucket(len(rows)))
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
+        # All buckets: a run of another shape has several.
         return Span(np.zeros(n_probes, dtype=np.int64), np.full(n_probes, len(edges), dtype=np.int64))

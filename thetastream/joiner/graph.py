@@ -102,9 +102,8 @@ class JoinGraph:
 
     def lifetime_us(self, stream: int) -> int | None:
         """How long after its event time a tuple of ``stream`` may still find partners; None: for ever."""
-        waits = [self.edge(stream, other).window.low for other in range(len(self.sides)) if other != stream]
-        # left.ts - right.ts >= low: a left tuple waits for right ones up to its event time - low.
-        known = [-low for low in waits if low is not None]
+        waits = [ends.high for other, ends in enumerate(self.reach(stream)) if other != stream]
+        known = [high for high in waits if high is not None]
         return max(0, *known) if len(known) == len(waits) else None
 
     def reach(self, stream: int) -> tuple[Ends, ...]:

@@ -49,8 +49,6 @@ class RingSpec:
     model: Multiway
     reach: tuple[tuple[tuple[int | None, int | None], ...], ...] = ()
     """Per stream how far the event times of the others in a result are from its own."""
-    in_flight: int | None = None
-    """How many tuples may be under way at once."""
 
     @property
     def n_streams(self) -> int:
@@ -110,7 +108,7 @@ class RingNode:
         self._slot = slot
         self._arrived = list(state.arrived or (0,) * spec.n_streams)
         self._mailbox = state.mailbox
-        self._queue = Queue(spec.in_flight, spec.n_streams - 1, state.waiting, state.admitted, store)
+        self._queue = Queue(spec.model.in_flight, spec.n_streams - 1, state.waiting, state.admitted, store)
         self._chains = [
             ChainedIndex(chain_, [meta for meta in state.segments if meta.stream == number], store)
             for number, chain_ in enumerate(spec.chains)

@@ -81,6 +81,10 @@ class Ring(Multiway):
                 raise QueryError("BAD_LIMIT", f"{name} must be a positive integer, not {limit!r}")
 
     @property
+    def kept(self) -> "Ring":
+        return Ring(self.nodes)
+
+    @property
     def span(self) -> Rows | str | timedelta:
         return self.slice or SLICE
 

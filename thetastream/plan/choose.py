@@ -12,6 +12,7 @@ from thetastream.models import REGISTRY
 from thetastream.models.base import Model
 from thetastream.models.biclique import Biclique
 from thetastream.models.matrix import Matrix
+from thetastream.models.multiway import Multiway
 from thetastream.plan.cost import Estimate, estimate
 from thetastream.plan.lower import Lowered
 from thetastream.plan.workload import Workload
@@ -63,7 +64,7 @@ def subgroups(units: int, work: Workload) -> int:
 def arrival_problem(model: Model, is_counted: bool, is_ordered: bool) -> QueryError | None:
     """What a model that does not see all tuples cannot do; None if nothing of it is asked for."""
     needs = " and ".join(["count windows"] * is_counted + ["ordered results"] * is_ordered)
-    if not needs or model.sees_all:
+    if not needs or (model.sees_all and not isinstance(model, Multiway)):
         return None
     what = f"{needs} need the order of arrival, which {model!r} does not keep"
     return QueryError("SPLIT_NEEDED", f"{what}; use th.Split(cores), or leave model out")
@@ -107,14 +108,14 @@ def candidates(name: str, units: int, work: Workload) -> Iterator[Model]:
 def compare(
     work: Workload, partitions: int, can_run: Callable[[Model], bool] = lambda model: True
 ) -> list[Estimate]:
-    """The cheapest setting of every registered model that can run the query, cheapest first."""
+    """The cheapest setting of every model for two streams that can run the query, cheapest first."""
     units = units_of(partitions)
     best = []
-    for name in REGISTRY:
+    for name, kind in REGISTRY.items():
+        if issubclass(kind, Multiway):
+            continue  # made for more streams, and asked for by name
         found = [
-            estimate(model, work, partitions)
-            for model in candidates(name, units, work)
-            if model.is_binary and can_run(model)
+            estimate(model, work, partitions) for model in candidates(name, units, work) if can_run(model)
         ]
         if found:
             best.append(min(found, key=_cost))

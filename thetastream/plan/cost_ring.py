@@ -83,7 +83,7 @@ class RingLoad:
         if self.busy(nodes) >= 1:
             return inf
         n_hops = max(len(hops) for hops in self.hops)
-        return epoch_s / 2 + n_hops * max(epoch_s * self.busy(nodes), epoch_s)
+        return epoch_s / 2 + n_hops * epoch_s
 
     def optimal_length(self, most: int) -> int:
         """Nodes, at most ``most``: enough that none is too busy, more while they save more than they cost.

@@ -7,7 +7,7 @@ a window alone                -> sorted by time   nothing                  -> sc
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,7 +105,7 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         condition=condition,
         indexes=(index, index),
         residual=tuple(rewritten.residual),
-        archive_period_us=_archive_period(condition, settings.get("archive_period_us")),
+        archive_period_us=archive_period(lifetimes(condition.window), settings.get("archive_period_us")),
         counts=query.counts,
     )
     return Lowered(physical, tuple(rewritten.notes), reason)
@@ -367,8 +367,15 @@ def lifetimes(window: Dimension | None) -> tuple[int | None, int | None]:
     return None if left is None else max(0, left), None if right is None else max(0, right)
 
 
-def _archive_period(condition: Condition, asked_us: int | None) -> int | None:
-    lives = [life for life in lifetimes(condition.window) if life is not None]
+def archive_period(lifetimes_us: Iterable[int | None], asked_us: int | None) -> int | None:
+    """Event time that a subindex spans, of streams whose tuples live so long; None if all live for ever.
+
+    Raises
+    ------
+    QueryError
+        ARCHIVE_PERIOD.
+    """
+    lives = [life for life in lifetimes_us if life is not None]
     if not lives:
         return None
     longest = max(lives)

@@ -39,6 +39,9 @@ def measured(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mapping[str
         NOTHING_MEASURED if no epoch has brought a tuple.
     """
     n = [sum(epoch.get(name, 0) for epoch in epochs) for name in COUNTED]
+    if not any(n) and any(epoch.get("stored", 0) for epoch in epochs):
+        what = "statistics are measured of joins of two streams, and this one is hop by hop"
+        raise QueryError("NOTHING_MEASURED", f"{what}; give th.Statistics(tuples_per_second={{...}})")
     if not any(n):
         raise QueryError(
             "NOTHING_MEASURED", "statistics need an epoch with tuples, and the query has none yet"

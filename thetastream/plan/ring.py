@@ -13,9 +13,8 @@ from thetastream.joiner.chain import ChainSpec
 from thetastream.joiner.graph import JoinGraph
 from thetastream.joiner.hop import condition_of, hop, usable
 from thetastream.joiner.ring import RingSpec
-from thetastream.joiner.unit import SUBINDEXES_PER_WINDOW
 from thetastream.models.multiway import Multiway
-from thetastream.plan.lower import SHORTEST_PERIOD_US, choose_index
+from thetastream.plan.lower import archive_period, choose_index
 from thetastream.types import Side
 
 Orders = tuple[tuple[int, ...], ...]
@@ -47,12 +46,12 @@ def ring_spec(
         lifetime = graph.lifetime_us(stream)
         period = None
         if lifetime is not None:
-            period = archive_period_us or max(SHORTEST_PERIOD_US, -(-lifetime // SUBINDEXES_PER_WINDOW))
+            period = archive_period_us or archive_period([lifetime], None)
         numbers = range(stream * model.n_parts, (stream + 1) * model.n_parts)
         chains += [ChainSpec(number, plan, period, lifetime) for number in numbers]
     hops = {(members, target): hop(graph, members, target, plans[target]) for members, target in asked}
     reach = tuple(graph.reach(stream) for stream in range(len(orders)))
-    return RingSpec(graph, orders, hops, tuple(chains), model, reach, model.in_flight)
+    return RingSpec(graph, orders, hops, tuple(chains), model, reach)
 
 
 def hops_of(orders: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], int]]:

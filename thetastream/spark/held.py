@@ -5,7 +5,7 @@ watermark moves; in an epoch that brings the unit nothing it lets the views out.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from thetastream.aggregate.lazy import is_followed
 from thetastream.condition import Condition
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.unit import Matches
-from thetastream.spark.segments import PART_BYTES, PartMap
+from thetastream.spark.segments import PartMap, read_block, remove_block, write_block
 
 _NAME = "held"
 _HEADER = (_NAME, -1)
@@ -78,27 +78,18 @@ def take(parts: PartMap) -> Held | None:
     if found is None:
         return None
     header = json.loads(found[0])
-    keys = [(_NAME, part) for part in range(header["parts"])]
-    data = b"".join(value[0] for value in map(parts.getValue, keys) if value is not None)
-    for key in (_HEADER, *keys):
-        parts.removeKey(key)
-    with pa.ipc.open_stream(data) as reader:
-        return Held(header["since_ms"], header["timer_ms"], tuple(reader))
+    parts.removeKey(_HEADER)
+    names = [f"{_NAME}-{n}" for n in range(len(header["rows"]))]
+    rows = tuple(read_block(parts, name, n) for name, n in zip(names, header["rows"], strict=True))
+    for name in names:
+        remove_block(parts, name)
+    return Held(header["since_ms"], header["timer_ms"], rows)
 
 
 def put(parts: PartMap, held: Held) -> None:
     """Let views wait."""
-    data = _to_ipc(held.rows)
-    pieces = [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
-    for part, piece in enumerate(pieces):
-        parts.updateValue((_NAME, part), (piece,))
-    header = {"since_ms": held.since_ms, "timer_ms": held.timer_ms, "parts": len(pieces)}
+    for n, batch in enumerate(held.rows):
+        write_block(parts, f"{_NAME}-{n}", batch)
+    n_rows = [batch.num_rows for batch in held.rows]
+    header = {"since_ms": held.since_ms, "timer_ms": held.timer_ms, "rows": n_rows}
     parts.updateValue(_HEADER, (json.dumps(header).encode(),))
-
-
-def _to_ipc(rows: Sequence[pa.RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows[0].schema) as writer:
-        for batch in rows:
-            writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())

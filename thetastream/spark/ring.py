@@ -84,6 +84,7 @@ class RingEpoch:
         # 3. What the next one needs.
         if state.mailbox is not None:
             box = Mailbox(self.mailboxes, state.mailbox)
+            box.check(digest(self.fingerprint))  # the driver's folder, seen from here
             keys = {slot: key for key, slot in self.slots.items()}
             sent = _packed(node.messages, keys, node.is_waiting and slot == 0)
             node.counters.forwarded_bytes = box.post(number, slot, sent)

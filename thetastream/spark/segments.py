@@ -108,7 +108,7 @@ class DurableStore:
         self._open: dict[str, Run] = {}
 
     def put(self, meta: SegmentMeta, run: Run) -> int:
-        n_bytes = self._put(meta.id, run.payload)
+        n_bytes = write_block(self._parts, meta.id, run.payload)
         self._open[meta.id] = run
         save(self._root / meta.id, run, self._plans[meta.stream])
         return n_bytes
@@ -130,53 +130,73 @@ class DurableStore:
         shutil.rmtree(self._root / meta.id, ignore_errors=True)
 
     def put_block(self, name: str, block: pa.RecordBatch) -> None:
-        self._put(name, block)
+        write_block(self._parts, name, block)
 
     def get_block(self, name: str, n_rows: int) -> pa.RecordBatch:
-        data = b"".join(self._value(name, part) for part in range(self._count(name)))
-        try:
-            with pa.ipc.open_stream(data) as reader:
-                batch = reader.read_next_batch()
-        except (pa.ArrowInvalid, OSError) as error:
-            raise StateError("SEGMENT_DAMAGED", f"segment {name} is not Arrow data: {error}") from error
-        if batch.num_rows != n_rows:
-            raise StateError(
-                "SEGMENT_DAMAGED", f"segment {name} must hold {n_rows} tuples; it holds {batch.num_rows}"
-            )
-        return batch
+        return read_block(self._parts, name, n_rows)
 
     def drop_block(self, name: str) -> None:
-        for part in range(self._count(name)):
-            self._parts.removeKey((name, part))
-        self._parts.removeKey((name, -1))
+        remove_block(self._parts, name)
 
-    def _put(self, name: str, block: pa.RecordBatch) -> int:
-        data = _to_ipc(block)
-        n_parts = -(-data.size // PART_BYTES)
-        for part in range(n_parts):
-            piece = data.slice(part * PART_BYTES, min(PART_BYTES, data.size - part * PART_BYTES))
-            self._parts.updateValue((name, part), (piece.to_pybytes(),))
-        self._parts.updateValue((name, -1), (json.dumps({"parts": n_parts}).encode(),))
-        return int(data.size)
 
-    def _count(self, name: str) -> int:
-        record = self._value(name, -1)
-        try:
-            return int(json.loads(record)["parts"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateError(
-                "SEGMENT_DAMAGED", f"segment {name} must say its number of parts; it says {record!r:.80}"
-            ) from error
+def write_block(parts: PartMap, name: str, block: pa.RecordBatch) -> int:
+    """Store a block as compressed Arrow IPC, in parts; return its bytes."""
+    data = _to_ipc(block)
+    n_parts = -(-data.size // PART_BYTES)
+    for part in range(n_parts):
+        piece = data.slice(part * PART_BYTES, min(PART_BYTES, data.size - part * PART_BYTES))
+        parts.updateValue((name, part), (piece.to_pybytes(),))
+    parts.updateValue((name, -1), (json.dumps({"parts": n_parts}).encode(),))
+    return int(data.size)
 
-    def _value(self, name: str, part: int) -> bytes:
-        value = self._parts.getValue((name, part))
-        if value is None:
-            raise StateError(
-                "SEGMENT_MISSING",
-                f"the manifest names segment {name} but its part {part} is not in the state store; "
-                "the checkpoint is damaged",
-            )
-        return bytes(value[0])
+
+def read_block(parts: PartMap, name: str, n_rows: int) -> pa.RecordBatch:
+    """A stored block that must have so many rows.
+
+    Raises
+    ------
+    StateError
+        SEGMENT_MISSING or SEGMENT_DAMAGED.
+    """
+    data = b"".join(_value(parts, name, part) for part in range(_count(parts, name)))
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            batch = reader.read_next_batch()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StateError("SEGMENT_DAMAGED", f"segment {name} is not Arrow data: {error}") from error
+    if batch.num_rows != n_rows:
+        raise StateError(
+            "SEGMENT_DAMAGED", f"segment {name} must hold {n_rows} tuples; it holds {batch.num_rows}"
+        )
+    return batch
+
+
+def remove_block(parts: PartMap, name: str) -> None:
+    """Forget a stored block."""
+    for part in range(_count(parts, name)):
+        parts.removeKey((name, part))
+    parts.removeKey((name, -1))
+
+
+def _count(parts: PartMap, name: str) -> int:
+    record = _value(parts, name, -1)
+    try:
+        return int(json.loads(record)["parts"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StateError(
+            "SEGMENT_DAMAGED", f"segment {name} must say its number of parts; it says {record!r:.80}"
+        ) from error
+
+
+def _value(parts: PartMap, name: str, part: int) -> bytes:
+    value = parts.getValue((name, part))
+    if value is None:
+        raise StateError(
+            "SEGMENT_MISSING",
+            f"the manifest names segment {name} but its part {part} is not in the state store; "
+            "the checkpoint is damaged",
+        )
+    return bytes(value[0])
 
 
 def _to_ipc(batch: pa.RecordBatch) -> pa.Buffer:
