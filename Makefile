@@ -1,10 +1,11 @@
 # make demo   real data through a streaming join, in a few minutes
+# make examples   two more: knocks in three microphones, aircraft too close to each other
 # make test   the test suite        make sweep  the long tests
 # make lint   ruff, mypy, imports   make bench  measurements (ARGS="equi --json out.json")
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep lint bench machine clean
+.PHONY: help demo examples test sweep lint bench machine clean
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -15,6 +16,14 @@ help:
 
 demo: machine $(VENV)/.demo
 	@$(BIN)/thetastream demo $(ARGS)
+
+# The JVM's and the workers' own words go to a file: between results they only confuse.
+examples: machine $(VENV)/.demo
+	@mkdir -p out
+	@for example in sensors separation; do \
+		echo "== examples/$$example.py"; \
+		$(BIN)/python examples/$$example.py 2>out/$$example.log || { tail -n 20 out/$$example.log; exit 1; }; \
+	done
 
 test: machine $(VENV)/.dev
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)

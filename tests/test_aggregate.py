@@ -3,19 +3,25 @@
 import importlib
 import math
 import random
+import sys
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 
+import datasketches
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import thetastream as th
 from thetastream.aggregate import Fold, LocalView, Measure, Pane
+from thetastream.aggregate.sketch import of_hashes
 from thetastream.joiner.unit import Matches
+from thetastream.plan import folding
 from thetastream.plan.folding import NotFoldable
 from thetastream.testing.streams import replay
 from thetastream.types import Side
@@ -89,6 +95,68 @@ def test_a_view_stays_small_and_sums_beyond_int64():
     (rows,) = view.rows()
     assert rows.num_rows == 40_000
     assert set(rows.column(1).to_pylist()) == {Decimal(4 * (2**63 - 1))}
+
+
+def moments_of(pieces, groups=1):
+    """n, mean and m2 of numbers that come in pieces."""
+    fold = Fold(((Side.LEFT, "k"),) if groups > 1 else (), (Measure("moments", Side.LEFT, "x"),))
+    view = LocalView(fold)
+    for piece in pieces:
+        x = pa.array(piece, pa.float64(), from_pandas=False)
+        left = pa.RecordBatch.from_pydict({"x": x, "k": pa.array([n % groups for n in range(len(x))])})
+        view.add(Matches(left, left))
+    return [row for batch in view.rows() for row in batch.to_pylist()]
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), max_size=9), min_size=1, max_size=6))
+def test_moments_do_not_depend_on_how_numbers_are_cut(pieces):
+    found = moments_of(pieces)
+    xs = [float(x) for piece in pieces for x in piece if x is not None]
+    if not found:
+        assert not any(pieces)
+    elif not xs:
+        assert found == [{"m0_n": 0, "m0_mean": None, "m0_m2": 0.0}]
+    else:
+        exact = [Fraction(x) for x in xs]
+        mean = sum(exact) / len(exact)
+        m2 = sum((x - mean) ** 2 for x in exact)
+        assert found[0]["m0_n"] == len(xs)
+        assert found[0]["m0_mean"] == pytest.approx(float(mean), rel=1e-12, abs=1e-9)
+        assert found[0]["m0_m2"] == pytest.approx(float(m2), rel=1e-9, abs=1e-12)
+        if len(set(xs)) == 1:
+            assert found[0]["m0_m2"] == 0
+
+
+def test_moments_keep_their_digits_far_from_zero():
+    chance = random.Random(5)
+    numbers = [1e9 + chance.random() for _ in range(5000)]
+    exact = [Fraction(x) for x in numbers]
+    mean = sum(exact) / len(exact)
+    wanted = float(sum((x - mean) ** 2 for x in exact))
+    for width in (7, 5000):
+        (found,) = moments_of([numbers[n : n + width] for n in range(0, len(numbers), width)])
+        assert found["m0_m2"] == pytest.approx(wanted, rel=1e-9)
+
+
+def test_infinities_have_no_deviation():
+    for numbers in ([math.inf], [1.0, -math.inf], [math.nan, 2.0]):
+        assert math.isnan(moments_of([numbers])[0]["m0_m2"])
+        assert math.isnan(moments_of([[x] for x in numbers])[0]["m0_m2"])
+
+
+def test_sketches_of_pieces_are_the_sketch_of_all():
+    fold = Fold(((Side.LEFT, "k"),), (Measure("distinct", Side.LEFT, "h", 12),))
+    view = LocalView(fold)
+    chance = random.Random(3)
+    hashes = [chance.randrange(-(2**63), 2**63) for _ in range(3000)]
+    for piece in (hashes[:1000], hashes[500:2000], [None], hashes[1500:]):
+        k = pa.array(["u" if n % 2 else "v" for n in range(len(piece))])
+        view.add(Matches(*[pa.RecordBatch.from_pydict({"k": k, "h": pa.array(piece, pa.int64())})] * 2))
+    view.add(Matches(*[pa.RecordBatch.from_pydict({"k": ["w"], "h": pa.array([None], pa.int64())})] * 2))
+    found = {row["g0"]: row["m0"] for batch in view.rows() for row in batch.to_pylist()}
+    assert found.pop("w") is None
+    for sketch in found.values():
+        assert datasketches.hll_sketch.deserialize(sketch).get_estimate() == pytest.approx(1500, rel=0.05)
 
 
 # Statements over batch frames
@@ -177,6 +245,13 @@ FOLDED = [
     "SELECT ONLINE r.d, r.k, sum(1), min(5) {join} GROUP BY r.k, r.d",
     "SELECT ONLINE r.k FROM r, s WHERE r.id = s.id AND r.id < 0 WITHIN 1 minute GROUP BY r.k",
     "SELECT ONLINE count(*), sum(r.n), avg(r.d) FROM r, s WHERE r.id = s.id AND r.id < 0 WITHIN 1 minute",
+    "SELECT ONLINE r.k, stddev(s.d), std(s.n % 7), stddev_samp(s.wide), stddev_pop(s.f), variance(r.x),"
+    " var_samp(s.id) FILTER (WHERE s.b), var_pop(s.d) + 1 {join} GROUP BY r.k",
+    "SELECT ONLINE r.id, s.id, stddev(s.d), var_samp(s.n), var_pop(s.d), stddev_pop(s.x), count(s.d)"
+    " {join} GROUP BY r.id, s.id",
+    "SELECT ONLINE var_pop(s.d), stddev(s.id), stddev(1) {join}",
+    "SELECT ONLINE stddev(r.id), var_pop(r.id) FROM r, s WHERE r.id = s.id AND r.id < 0 WITHIN 1 minute",
+    "SELECT ONLINE window.start, stddev(s.id) {join} GROUP BY window(result_time, '90 seconds', '1 minute')",
 ]
 
 
@@ -193,7 +268,13 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SELECT ONLINE r.k, stddev(s.x) {join} GROUP BY r.k", "`s`.`x` is no group"),
+        ("SELECT ONLINE skewness(s.x) {join}", "nothing to fold"),
+        ("SELECT ONLINE r.k, percentile(s.x, 0.5) {join} GROUP BY r.k", "`s`.`x` is no group"),
+        ("SELECT ONLINE r.k, stddev(s.x - r.x) {join} GROUP BY r.k", "read both streams"),
+        ("SELECT ONLINE stddev(DISTINCT s.x) {join}", "is not folded"),
+        ("SELECT ONLINE stddev(r.k) {join}", "add up values of type string"),
+        ("SELECT ONLINE approx_count_distinct(r.a) {join}", "array<int>"),
+        ("SELECT ONLINE approx_count_distinct(r.k, 0.1BD) {join}", "no plain number"),
         ("SELECT ONLINE r.k, sum(s.x - r.x) {join} GROUP BY r.k", "read both streams"),
         ("SELECT ONLINE sum(s.x) FILTER (WHERE r.id > 3) {join}", "read both streams"),
         ("SELECT ONLINE count(DISTINCT s.k) {join}", "count(DISTINCT s.k) is not folded"),
@@ -242,6 +323,65 @@ def test_what_is_not_folded_is_aggregated_from_pairs(spark, tables, text, reason
     views, pairs = both(spark, tables, text, monkeypatch)
     found, wanted = (sorted(repr(rounded(row)) for row in frame.collect()) for frame in (views, pairs))
     assert found == wanted
+
+
+def test_deviations_do_not_depend_on_the_number_of_units(spark, tables):
+    far = {"r": tables["r"], "s": tables["s"].withColumn("far", F.expr("1e6D + hash(id) % 1000 / 1e3D"))}
+    query = {"on": "r.id != s.id", "group_by": "r.id % 2", "aggs": {"z": "var_samp(s.far)"}}
+    found = [
+        sorted(row.z for row in th.aggregate(far, **query, model=th.Biclique(units=units)).collect())
+        for units in (1, (4, 5))
+    ]
+    (exact,) = far["s"].selectExpr("var_pop(far - 1e6D)").collect()
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
+    assert found[0] == pytest.approx([exact[0]] * 2, rel=0.02)
+
+
+def test_distinct_values_are_counted_by_sketches(spark, tables):
+    numbers = {
+        name: spark.range(1500).selectExpr("id", "id % 700 AS v", "timestamp_seconds(id) AS ts")
+        for name in "rs"
+    }
+    text = """SELECT ONLINE r.id % 2 AS g, approx_count_distinct(s.v) AS a,
+              approx_count_distinct(s.v, 0.01) FILTER (WHERE s.v < 300) AS b,
+              approx_count_distinct(CASE WHEN s.v = -1 THEN 5 END) AS c
+              FROM r, s WHERE r.id BETWEEN s.id AND s.id + 2 GROUP BY r.id % 2"""
+    assert "units fold" in explained(spark, numbers, text)
+    for row in th.sql(spark, text, numbers, model=th.Biclique(units=3)).collect():
+        assert row.a == pytest.approx(700, rel=0.15)
+        assert row.b == pytest.approx(300, rel=0.03)
+        assert row.c == 0
+    (kinds,) = th.sql(
+        spark,
+        f"SELECT ONLINE approx_count_distinct(r.k), approx_count_distinct(r.f), approx_count_distinct(r.d),"
+        f" approx_count_distinct(r.x), approx_count_distinct(r.day), approx_count_distinct(r.ts) {JOIN}",
+        tables,
+    ).collect()
+    (exact,) = (
+        th.join(tables, "abs(r.id - s.id) < 7 AND r.id % 5 <= s.id % 4", "1 minute")
+        .selectExpr(*(f"count(DISTINCT r.{name})" for name in ("k", "f", "d", "x", "day", "ts")))
+        .collect()
+    )
+    assert kinds[:2] == exact[:2]
+    assert kinds[3:5] == exact[3:5]
+    assert list(kinds) == pytest.approx(list(exact), rel=0.1)
+
+
+def test_without_the_library_distinct_values_are_counted_over_pairs(spark, tables, monkeypatch):
+    monkeypatch.setattr(folding, "is_available", lambda: False)
+    how = explained(spark, tables, f"SELECT ONLINE approx_count_distinct(r.k) {JOIN}")
+    assert "pip install 'thetastream[sketches]'" in how
+    monkeypatch.setitem(sys.modules, "datasketches", None)
+    with pytest.raises(th.ThetastreamError, match=r"worker has none; pip install"):
+        of_hashes(pa.array([[1]]), 9)
+
+
+def test_results_are_told_from_groups(spark, tables):
+    for grouped in ("stddev(r.n)", "collect_list(r.k)", "any_value(r.k) || 'x'"):
+        assert explained(spark, tables, f"SELECT ONLINE {grouped} AS z {JOIN}")
+    for plain in ("r.n", "abs(r.n)", "max(r.n) OVER ()"):
+        (row,) = th.sql(spark, f"EXPLAIN SELECT ONLINE {plain} AS z {JOIN}", tables).collect()
+        assert "== Aggregation ==" not in row[0]
 
 
 def test_result_time_is_the_results_whatever_columns_streams_have(spark, tables, monkeypatch):
@@ -373,6 +513,79 @@ def test_streamed_views_survive_a_restart(spark, tables, tmp_path, units):
     rows = spark.sql(f"SELECT r.k, {time}, {', '.join(aggregates)} FROM wanted_pairs GROUP BY r.k, {time}")
     assert sorted(map(repr, found.values())) == sorted(repr(tuple(row)) for row in rows.collect())
     assert len(found) > 10
+
+
+LAZY = {
+    "on": "abs(r.id - s.id) < 7",
+    "within": "30 seconds",
+    "group_by": "r.k",
+    "aggs": {
+        "n": "count(*)",
+        "low": "min(s.x)",
+        "d": "sum(s.d)",
+        "z": "round(stddev(s.d), 3)",
+        "v": "approx_count_distinct(r.day)",
+    },
+}
+
+
+def test_views_wait_and_none_is_lost(spark, tables, tmp_path):
+    ids = [range(n, n + 10) for n in range(0, 80, 10)]  # half a minute each
+    frames = {"r": replay(tables["r"], ids[:7], tmp_path), "s": replay(tables["s"], ids, tmp_path)}
+    files = [file for folder in tmp_path.glob("stream-*") for file in sorted(folder.iterdir())[6:]]
+    for file in files:
+        file.rename(file.with_name(f"_{file.name}"))
+    streams = {name: frame.withWatermark("ts", "10 seconds") for name, frame in frames.items()}
+    frame = th.aggregate(streams, **LAZY, every="100 seconds", model=th.Biclique(units=(2, 1)))
+    groups, updated, failures = {}, {}, [2, 6]
+
+    def keep(batch, epoch):
+        rows = batch.collect()
+        if epoch in failures:
+            failures.remove(epoch)
+            raise RuntimeError("the sink is away")
+        groups.update({row.k: tuple(row) for row in rows})
+        updated[epoch] = len(rows)
+
+    def run():
+        writer = frame.writeStream.outputMode("update").foreachBatch(keep).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    def check(n_left, n_right):
+        parts = {name: tables[name].where(F.col("id") < n) for name, n in (("r", n_left), ("s", n_right))}
+        pairs = th.join(parts, LAZY["on"], LAZY["within"], event_time={"r": "ts", "s": "ts"})
+        aggregates = [F.expr(text).alias(name) for name, text in LAZY["aggs"].items()]
+        wanted = pairs.groupBy("r.k").agg(*aggregates).collect()
+        assert sorted(map(repr, groups.values())) == sorted(repr(tuple(row)) for row in wanted)
+
+    # Sixth epoch without data: the streams pause.
+    for _ in failures[:]:
+        with pytest.raises(StreamingQueryException, match="the sink is away"):
+            run()
+    run()
+    check(60, 60)
+    assert [updated[epoch] > 0 for epoch in (0, 1, 2, 6)] == [False, True, False, True]
+    # Two more: in the last one s alone has data, so the watermark does not move and no epoch follows.
+    for file in files:
+        file.with_name(f"_{file.name}").rename(file)
+    run()
+    check(70, 80)
+    assert len(updated) == 9
+
+
+@pytest.mark.parametrize(
+    ("changes", "condition"),
+    [
+        ({"every": "a while"}, "INVALID_DURATION"),
+        ({"aggs": {"n": "skewness(s.x)"}}, "EVERY"),
+        ({"group_by": "window(result_time, '1 minute')"}, "EVERY"),
+    ],
+)
+def test_lazy_updates_are_refused_by_name(tables, changes, condition):
+    query = {"on": "r.id = s.id", "within": "1 minute", "aggs": {"n": "count(*)"}, "every": "1 minute"}
+    with pytest.raises(th.QueryError) as refused:
+        th.aggregate(tables, **query | changes)
+    assert refused.value.condition == condition
 
 
 def test_a_checkpoint_of_other_measures_is_refused(spark, tables, tmp_path):

@@ -195,3 +195,19 @@ def test_session_settings(spark, streams):
     finally:
         spark.conf.set(key, before)
     assert problem.condition == "STATE_STORE_PROVIDER"
+
+
+def test_statistics_of_no_stream_are_refused(spark) -> None:
+    frames = {alias: spark.createDataFrame([], "k int, v int, ts timestamp") for alias in "abc"}
+    known = th.Statistics(tuples_per_second={"a": 10, "d": 20})
+    for aliases, model in (("ab", None), ("abc", None), ("abc", th.Ring(2))):
+        streams = {alias: frames[alias] for alias in aliases}
+        with pytest.raises(th.QueryError, match=r"\[UNKNOWN_ALIAS\] statistics name 'd'"):
+            th.plan(
+                streams,
+                " AND ".join(f"a.k < {alias}.k" for alias in aliases[1:]),
+                statistics=known,
+                model=model,
+            )
+    known = th.Statistics(tuples_per_second={"a": 10, "c": 20})
+    assert th.plan(frames, "a.k < b.k AND b.k < c.k", statistics=known).steps

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import timedelta
+from itertools import combinations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,8 +19,9 @@ from thetastream.windows import Rows
 SLICES = st.sampled_from([Rows(1), Rows(3), timedelta(microseconds=1), timedelta(microseconds=4)])
 NODES = st.integers(1, 4)
 SEGMENTS = st.integers(1, 12).map(lambda us: timedelta(microseconds=us))
+LIMITS = st.one_of(st.none(), st.integers(1, 9), st.integers(10, 30))
 MODELS = st.one_of(
-    st.builds(Ring, NODES, SLICES, st.none(), st.one_of(st.none(), st.integers(1, 9), st.integers(10, 30))),
+    st.builds(Ring, NODES, SLICES, st.none(), LIMITS, LIMITS),
     st.builds(ATR, NODES, SEGMENTS, st.integers(0, 1)),
     st.builds(CTR, NODES, st.integers(1, 4), SEGMENTS),
 )
@@ -69,8 +71,7 @@ def test_state_is_the_windows_tuples_each_once(monkeypatch) -> None:
     """No copy on any node, nothing kept that no window holds, what is in flight included."""
     monkeypatch.setattr(chain, "SHARED_PERIODS", 1)
     span, n = 10, 40
-    everyone = [(left, right) for left in range(3) for right in range(left + 1, 3)]
-    edges = {pair: Edge(window=Ends(-span, span)) for pair in everyone}
+    edges = {pair: Edge(window=Ends(-span, span)) for pair in combinations(range(3), 2)}
     graph = JoinGraph(tuple(side(stream) for stream in range(3)), edges)
     case = GraphCase(graph, ((1, 2), (2, 0), (0, 1)), 1, ())
     join = LocalRing(ring_spec(graph, case.orders, Ring(3, Rows(2)), 1))
@@ -85,3 +86,20 @@ def test_state_is_the_windows_tuples_each_once(monkeypatch) -> None:
     assert len({state.arrived for state in join.states}) == 1
     per_node = [sum(meta.n_rows for meta in state.segments) for state in join.states]
     assert max(per_node) <= 1.4 * min(per_node)
+
+
+def test_nodes_join_in_as_the_rate_doubles() -> None:
+    """New slices alone go to more nodes; nodes keep theirs until they have expired."""
+    edges = {pair: Edge(window=Ends(-3, 3)) for pair in combinations(range(3), 2)}
+    graph = JoinGraph(tuple(side(stream) for stream in range(3)), edges)
+    case = GraphCase(graph, ((1, 2), (2, 0), (0, 1)), 1, ())
+    join = LocalRing(ring_spec(graph, case.orders, Ring(4, Rows(1), tuples_per_node=6), 1))
+    storing = []
+    for now, rate in enumerate([2] * 6 + [4] * 6 + [2] * 9):
+        rows = [{"id": n, "t": now, "k0": 0, "k1": 0} for n in range(rate)]
+        list(join.epoch([case.batch(stream, rows) for stream in range(3)], now - 1 if now else None))
+        storing.append(
+            [sum(counters.stored for counters in join.counters[n:]) > 0 for n in range(4)].count(True)
+        )
+    assert storing == [1] * 6 + [2] * 6 + [1] * 9
+    assert [bool(state.segments) for state in join.states] == [True, False, False, False]

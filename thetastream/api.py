@@ -1,6 +1,7 @@
 """th.join: streams and a condition in, a DataFrame of results out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -10,9 +11,11 @@ from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
-from thetastream.models import Multiway
+from thetastream.models import Multiway, Ring
 from thetastream.models.base import Model
+from thetastream.models.multiway import AUTO
 from thetastream.multiway import RingPlan, plan_ring
+from thetastream.plan.choose import units_of
 from thetastream.windows import Within
 
 SETTINGS: dict[str, str] = {
@@ -111,5 +114,8 @@ def plan(
     }
     if isinstance(model, Multiway) and (len(streams) > 2 or not model.is_binary):
         return plan_ring(streams, on, within, model, chosen, unknown)
+    if isinstance(model, Ring) and model.nodes == AUTO:
+        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
+        model = replace(model, nodes=units_of(partitions))
     planner = plan_binary if len(streams) == 2 else plan_cascade
     return planner(streams, on, within, model, chosen, unknown)

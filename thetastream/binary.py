@@ -104,7 +104,7 @@ def plan_binary(
         problems.append(problem)
     # 4. Model and session.
     left, right = streams.values()
-    statistics = read_statistics(settings.get("statistics"), problems)
+    statistics = read_statistics(settings.get("statistics"), streams, problems)
     named = read_model(model, problems)
     partitions = int(left.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2")
     unordered = None if named is None else arrival_problem(named, is_counted(within), order is not None)

@@ -20,12 +20,14 @@ from pyspark.sql import functions as F
 from thetastream.binary import JoinPlan, plan_binary
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
+from thetastream.frontend.statistics import read_statistics
 from thetastream.frontend.streams import MARK, read_streams
 from thetastream.frontend.window import is_counted, read_window
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
 from thetastream.plan.order import OTHER, join_order, selectivity
 from thetastream.plan.query import Stream
+from thetastream.plan.statistics import Statistics
 from thetastream.predicate import Phrase, Predicate
 from thetastream.predicate.names import references, relocate
 from thetastream.windows import Within, spell
@@ -78,6 +80,7 @@ def plan_cascade(
         what = "results of three streams and more have no one order of arrival; leave order out"
         problems.append(QueryError("ORDER", what))
     spans = None if is_counted(within) else read_window(within, inputs, catalyst, problems)
+    read_statistics(settings["statistics"], streams, problems)
     problems += [problem for predicate in predicates for problem in _unknown_columns(predicate, inputs)]
     raise_problems(problems)
     reads = [(phrase, set(references(phrase, list(streams)))) for phrase in phrases]
@@ -198,12 +201,14 @@ class _Cascade:
             within = {left: spell(shortest), alias: spell(self._windows[alias])}
         times = {a: t for a, t in ((left, self._time()), (alias, stream.event_time)) if t is not None}
         event_time = None if stream.is_streaming else times
+        given = settings["statistics"]
+        statistics = given.of((left, alias)) if isinstance(given, Statistics) else given
         plan = plan_binary(
             {left: self._frame, alias: self._frames[alias]},
             on,
             within,
             model,
-            {**settings, "event_time": event_time},
+            {**settings, "event_time": event_time, "statistics": statistics},
         )
         self._take(plan.dataframe(), alias)
         return plan

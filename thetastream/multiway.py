@@ -21,20 +21,23 @@ from thetastream.binary import JoinPlan, plan_binary
 from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
-from thetastream.frontend.statistics import read_model
+from thetastream.frontend.statistics import read_model, read_statistics
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import is_counted, read_window
 from thetastream.joiner.ring import RingSpec
 from thetastream.models import Multiway, Ring
-from thetastream.models.multiway import Travel
+from thetastream.models.multiway import AUTO, Travel
+from thetastream.plan.choose import units_of
+from thetastream.plan.cost_ring import RingLoad, initial_slice, load_of
 from thetastream.plan.explain_ring import explain_ring
 from thetastream.plan.graph import LoweredGraph, lower_graph
 from thetastream.plan.order import OTHER, Tie, continued, selectivity
 from thetastream.plan.query import Stream
 from thetastream.plan.ring import Orders, ring_spec
+from thetastream.plan.statistics import Statistics
 from thetastream.predicate import Predicate
 from thetastream.predicate.names import references
-from thetastream.windows import Within
+from thetastream.windows import Rows, Within
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class RingPlan:
     streams: tuple[DataFrame, ...]
     mailbox: str
     cache_folder: str | None
+    load: RingLoad
+    """What the ring will have to do, as estimated."""
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -61,8 +66,10 @@ class RingPlan:
         return {stream.alias: stream.event_time for stream in self.inputs if stream.event_time}
 
     def explain(self) -> str:
-        """Every stage as text: parsed, rewritten, hops, physical."""
-        return explain_ring(self.inputs, self.on, self.within_us, self.lowered, self.ring, self.mailbox)
+        """Every stage as text: parsed, rewritten, hops, physical, cost."""
+        return explain_ring(
+            self.inputs, self.on, self.within_us, self.lowered, self.ring, self.mailbox, self.load
+        )
 
     def dataframe(self) -> DataFrame:
         """The joined DataFrame: one struct column per alias, streaming."""
@@ -118,6 +125,12 @@ def plan_ring(
         problems.append(QueryError("ORDER", what))
     spans = None if is_counted(within) else read_window(within, inputs, catalyst, problems)
     # 2. Model, settings, session.
+    spark = next(iter(streams.values())).sparkSession
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
+    statistics = read_statistics(settings["statistics"], streams, problems) or Statistics()
+    is_auto = isinstance(model, Ring) and model.nodes == AUTO
+    if isinstance(model, Ring) and is_auto:
+        model = replace(model, nodes=units_of(partitions))
     read_model(model, problems)
     archive_period_us = None
     try:
@@ -142,7 +155,6 @@ def plan_ring(
     ties += [(frozenset(_aliases_of(predicate, inputs)), OTHER) for predicate in predicates]
     windows = dict(zip(streams, spans, strict=True)) if spans is not None else {}
     orders = hop_orders(model, inputs, windows, ties, problems)
-    spark = next(iter(streams.values())).sparkSession
     if not inputs[0].is_streaming:
         raise_problems(problems)
         planner = plan_binary if len(streams) == 2 else plan_cascade
@@ -156,6 +168,11 @@ def plan_ring(
     raise_problems(problems)
     # 3. Strategy.
     lowered = lower_graph(inputs, phrases, predicates, spans, catalyst)
+    load = load_of(inputs, lowered.graph, orders, ties, statistics)
+    if isinstance(model, Ring) and is_auto:
+        model = replace(model, nodes=load.optimal_length(units_of(partitions)))
+    if isinstance(model, Ring) and model.slice is None and settings["statistics"] is not None:
+        model = replace(model, slice=Rows(initial_slice(min(load.held), model.n_units)))
     ring = ring_spec(lowered.graph, orders, model, archive_period_us)
     return RingPlan(
         tuple(inputs),
@@ -166,6 +183,7 @@ def plan_ring(
         tuple(streams.values()),
         mailbox,
         settings["cache_folder"],
+        load,
     )
 
 

@@ -1,6 +1,7 @@
 """Statistics and models as the user gives them: read off a query, or checked."""
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError
@@ -53,9 +54,25 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
     return measured(mine, reports)
 
 
-def read_statistics(given: object, problems: list[ThetastreamError]) -> Statistics | None:
-    """What ``statistics=`` says, if it can be read."""
-    if given is None or isinstance(given, Statistics):
+def read_statistics(
+    given: object, aliases: Iterable[str], problems: list[ThetastreamError]
+) -> Statistics | None:
+    """What ``statistics=`` says, if it can be read and says it of these streams."""
+    if given is None:
+        return None
+    if isinstance(given, Statistics):
+        known = list(aliases)
+        named = {
+            alias
+            for figures in (given.tuples_per_second, given.bytes_per_tuple)
+            if isinstance(figures, Mapping)
+            for alias in figures
+        }
+        problems += [
+            QueryError("UNKNOWN_ALIAS", f"statistics name {alias!r}, which is not one of {', '.join(known)}")
+            for alias in sorted(named)
+            if alias.casefold() not in map(str.casefold, known)
+        ]
         return given
     problems.append(
         QueryError("STATISTICS", f"statistics must be th.Statistics or th.statistics(query), not {given!r}")

@@ -17,7 +17,7 @@ from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.models import REGISTRY, Model
-from thetastream.plan.folding import is_grouped
+from thetastream.plan.folding import is_surely_grouped
 from thetastream.sql.grammar import parse_statement
 from thetastream.sql.statement import Statement
 
@@ -271,7 +271,7 @@ def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model 
 
 def _mode_problems(statement: Statement, sink: SinkSpec) -> list[QueryError]:
     keys = statement.group_by
-    if sink.mode != "append" or not is_grouped(statement.items, keys):
+    if sink.mode != "append" or not is_surely_grouped(statement.items, keys):
         return []
     if keys is not None and any(token.keyword == "WINDOW" for token in keys):
         return []

@@ -205,6 +205,7 @@ class RingNode:
     def _admitted(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> list[Fresh]:
         """New tuples that are not late, each with its place in the global order."""
         admitted = []
+        n_new = sum(batch.num_rows for batch in inbox.tuples.values())
         for stream, batch in sorted(inbox.tuples.items()):
             time = self._spec.graph.sides[stream].time
             times = np.zeros(batch.num_rows, dtype=np.int64)
@@ -222,7 +223,7 @@ class RingNode:
             batch = batch.append_column(BORN, pa.array(born))
             sequence = np.arange(self._arrived[stream], self._arrived[stream] + n_rows)
             self._arrived[stream] += n_rows
-            arrivals = Arrivals(stream, sequence, times, self._spec.reach[stream])
+            arrivals = Arrivals(stream, sequence, times, self._spec.reach[stream], n_new)
             parts = self._spec.model.takes(self._slot, arrivals)
             for part in range(self._spec.model.n_parts):
                 self._store(self._spec.part(stream, part), batch, parts == part)

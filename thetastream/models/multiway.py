@@ -18,6 +18,8 @@ from thetastream.models.base import Hashes, Model, Route, positive_pair
 from thetastream.types import Role, Side
 from thetastream.windows import Rows, micros
 
+AUTO = "auto"
+
 
 class Travel(Enum):
     """Where partial results look for their next partners."""
@@ -38,6 +40,8 @@ class Arrivals(NamedTuple):
     reach: Sequence[tuple[int | None, int | None]]
     """Per stream j: low and high of t_j - t, for t one of ``times`` and t_j any that can be in a result
     with it; None is open."""
+    n_new: int = 0
+    """New tuples of all streams in the epoch."""
 
 
 class Asking(NamedTuple):
@@ -51,17 +55,21 @@ class Asking(NamedTuple):
 class Multiway(Model):
     """A model of joins of two streams or more, hop by hop."""
 
-    nodes: int
+    nodes: int | str
     order: Mapping[str, Sequence[str]] | None
     in_flight: int | None = None
     """How many tuples may be under way at once."""
     travel: ClassVar[Travel] = Travel.ALL
     span_field: ClassVar[str]
     """Its field that cuts streams into stretches."""
+    may_be_auto: ClassVar[bool] = False
+    """Whether the planner can say how many nodes it has."""
 
     def _check(self) -> None:
-        if isinstance(self.nodes, tuple | list) or positive_pair(self.nodes) is None:
-            raise QueryError("BAD_UNITS", f"nodes must be a positive integer, not {self.nodes!r}")
+        is_auto = self.may_be_auto and self.nodes == AUTO
+        if not is_auto and (isinstance(self.nodes, tuple | list) or positive_pair(self.nodes) is None):
+            what = 'a positive integer or "auto"' if self.may_be_auto else "a positive integer"
+            raise QueryError("BAD_UNITS", f"nodes must be {what}, not {self.nodes!r}")
         name, span = self.span_field, self.span
         if isinstance(span, timedelta) and micros(span) <= 0:
             raise QueryError(f"BAD_{name.upper()}", f"{name} must be longer than nothing, not {span}")
@@ -84,6 +92,8 @@ class Multiway(Model):
 
     @property
     def n_units(self) -> int:
+        if isinstance(self.nodes, str):
+            raise TypeError("the planner says first how many nodes there are")
         return self.nodes
 
     @property
@@ -96,7 +106,7 @@ class Multiway(Model):
         return True
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
-        for node in range(self.nodes):
+        for node in range(self.n_units):
             yield Route(node, Role.BOTH, None)
 
     def is_home(self, unit: int, side: Side) -> bool:

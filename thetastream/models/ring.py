@@ -18,7 +18,7 @@ import numpy.typing as npt
 from thetastream.errors import QueryError
 from thetastream.keys import Int64s
 from thetastream.models.base import positive_pair
-from thetastream.models.multiway import Arrivals, Multiway, stretches
+from thetastream.models.multiway import AUTO, Arrivals, Multiway, stretches
 from thetastream.windows import Rows
 
 SLICE = Rows(64)
@@ -31,22 +31,28 @@ class Ring(Multiway):
 
     Parameters
     ----------
-    nodes : int
-        Units that get every tuple.
+    nodes : int or "auto"
+        Units that get every tuple; "auto", the default: as many as ``thetastream.plan.cost_ring`` finds best.
     slice : th.Rows, str or timedelta, optional
-        What one slice spans of a stream: a number of its tuples, 64 by default, or event time.
+        What one slice spans of a stream: a number of its tuples or event time; an eighth of a node's share of
+        the window if ``statistics`` say how much that is, else 64 tuples.
     order : mapping of alias to sequence of aliases, optional
         For tuples of a stream, the other streams in the order in which their partners are looked for; chosen
         by estimated selectivity for streams that are not named.
     in_flight : int, optional
         Of three streams and more: how many tuples may look for partners at once. The others wait, stored
         already, and do so as there is room; any number when left out.
+    tuples_per_node : int, optional
+        Of three streams and more: new slices go to as few of the nodes as have this many of an epoch's new
+        tuples to take each. Nodes that get no new slices keep theirs until they expire (PSP's passive
+        adjustment). All nodes, always, when left out.
 
     Raises
     ------
     QueryError
         BAD_UNITS if ``nodes`` is not a positive integer, BAD_SLICE, BAD_HOPS if ``order`` is no mapping,
-        BAD_LIMIT if ``in_flight`` is not a positive integer.
+        BAD_LIMIT if ``in_flight`` or ``tuples_per_node`` is not a
+        positive integer.
 
     Examples
     --------
@@ -54,36 +60,48 @@ class Ring(Multiway):
     3
     """
 
-    nodes: int = 1
-    slice: Rows | str | timedelta = SLICE
+    nodes: int | str = AUTO
+    slice: Rows | str | timedelta | None = None
     order: Mapping[str, Sequence[str]] | None = None
     in_flight: int | None = None
+    tuples_per_node: int | None = None
     name: ClassVar[str] = "ring"
     span_field: ClassVar[str] = "slice"
+    may_be_auto: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._check()
-        if not isinstance(self.slice, Rows | str | timedelta):
+        if not isinstance(self.slice, Rows | str | timedelta | None):
             raise QueryError(
                 "BAD_SLICE", f'slice must be th.Rows(n) or a duration, as in "10 seconds", not {self.slice!r}'
             )
-        if self.in_flight is not None and (
-            isinstance(self.in_flight, tuple | list) or positive_pair(self.in_flight) is None
-        ):
-            raise QueryError("BAD_LIMIT", f"in_flight must be a positive integer, not {self.in_flight!r}")
+        for name in ("in_flight", "tuples_per_node"):
+            limit = getattr(self, name)
+            if limit is not None and (isinstance(limit, tuple | list) or positive_pair(limit) is None):
+                raise QueryError("BAD_LIMIT", f"{name} must be a positive integer, not {limit!r}")
+
+    @property
+    def span(self) -> Rows | str | timedelta:
+        return self.slice or SLICE
 
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
-        n = self.slice.n if isinstance(self.slice, Rows) else None
-        slices = stretches(times, self.span_us) if n is None else sequence // n
-        mine: npt.NDArray[np.bool_] = slices % self.nodes == unit
+        mine: npt.NDArray[np.bool_] = self._slices(sequence, times) % self.n_units == unit
         return mine
 
+    def _slices(self, sequence: Int64s, times: Int64s) -> Int64s:
+        span = self.span
+        return sequence // span.n if isinstance(span, Rows) else stretches(times, self.span_us)
+
     def takes(self, node: int, arrivals: Arrivals) -> Int64s:
-        is_mine = self.keeps(node, arrivals.sequence, arrivals.times)
+        active = self.n_units
+        if self.tuples_per_node is not None:
+            active = max(1, min(active, -(-arrivals.n_new // self.tuples_per_node)))
+        is_mine = self._slices(arrivals.sequence, arrivals.times) % active == node
         return np.where(is_mine, np.int64(0), np.int64(-1))
 
     def describe(self) -> str:
-        what = f"{self.slice.n} tuples" if isinstance(self.slice, Rows) else f"{self.slice} of event time"
+        span = self.span
+        what = f"{span.n} tuples" if isinstance(span, Rows) else f"{span} of event time"
         return (
             f"ring: {self.nodes} node(s), slices of {what} in turn; every tuple is stored once and visits all"
         )

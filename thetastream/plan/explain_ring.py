@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from thetastream.joiner.ring import RingSpec
+from thetastream.plan.cost_ring import RingLoad, cost_lines
 from thetastream.plan.explain import index_text, one_line
 from thetastream.plan.graph import LoweredGraph
 from thetastream.plan.query import Stream
@@ -16,6 +17,7 @@ def explain_ring(
     lowered: LoweredGraph,
     ring: RingSpec,
     mailbox: str,
+    load: RingLoad,
 ) -> str:
     """The plan, stage by stage, one fact per line."""
     stages = (
@@ -23,6 +25,7 @@ def explain_ring(
         ("Rewritten", _rewritten(lowered)),
         ("Hops", _hops(ring)),
         ("Physical", _physical(ring, mailbox)),
+        ("Cost", cost_lines(load, ring.model.n_units, streams)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
 

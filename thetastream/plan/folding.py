@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import gcd
 
-from thetastream.aggregate.view import Pane
+from thetastream.aggregate import Lazy, Pane, columns_of
+from thetastream.aggregate.sketch import INSTALL, is_available, registers_for
 from thetastream.errors import QueryError
 from thetastream.plan.domains import decimal_of, is_floating, is_integral
 from thetastream.plan.query import Resolver, Stream
@@ -25,7 +26,17 @@ from thetastream.predicate.tokens import Token, parse
 PREFIX = "__view_"
 """Before the names of the views' columns: no name of a stream may be mistaken for one."""
 TIME = f"{PREFIX}time"
-FUNCTIONS = ("COUNT", "SUM", "AVG", "MEAN", "MIN", "MAX")
+_SPREADS = {
+    # Spark's name: (what counts below the sum of squares, whether a root is taken)
+    **dict.fromkeys(("VARIANCE", "VAR_SAMP"), ("{n} - 1", False)),
+    **dict.fromkeys(("STDDEV", "STD", "STDDEV_SAMP"), ("{n} - 1", True)),
+    "VAR_POP": ("{n}", False),
+    "STDDEV_POP": ("{n}", True),
+}
+_DISTINCT = "APPROX_COUNT_DISTINCT"
+FUNCTIONS = {"COUNT", "SUM", "AVG", "MEAN", "MIN", "MAX", _DISTINCT, *_SPREADS}
+_ERROR = 0.05
+"""Spark's relative standard deviation of approx_count_distinct, unless it is given."""
 _GROUPED = {"tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "boolean"}
 _DATETIMES = {"date", "timestamp", "timestamp_ntz"}
 _WIDEST_DECIMAL = 28
@@ -60,6 +71,8 @@ class Measured:
     name: str
     function: str
     column: Computed | None = None
+    registers: int | None = None
+    """Of a sketch: the logarithm to base 2."""
 
 
 @dataclass
@@ -77,6 +90,8 @@ class Folding:
     items: str = ""
     """The select list over keys and merges; no aggregate is left in it."""
     having: str | None = None
+    lazy: Lazy | None = None
+    """When views wait for the next epochs."""
 
     @property
     def computed(self) -> list[Computed]:
@@ -215,7 +230,7 @@ class _Planner:
             raise NotFoldable(f"GROUP BY {phrase.text} reads no stream")
         alias = self._side(phrase)
         type_ = self._resolver.type_of(phrase.text, [alias])
-        if type_ is None or not (type_ in _GROUPED | _DATETIMES or decimal_of(type_)):
+        if type_ is None or not _is_ordinary(type_):
             raise NotFoldable(f"units do not group by {phrase.text} of type {type_}")
         name = f"{PREFIX}g{len(self._folding.groups)}"
         self._folding.groups.append(Computed(alias, phrase.text, name))
@@ -291,32 +306,35 @@ class _Planner:
         if end + 1 < len(tokens) and tokens[end].keyword == "FILTER" and tokens[end + 1].text == "(":
             shut = _closing(tokens, end + 1)
             where, end = phrase.slice(end + 3, shut), shut + 1
-        if not argument or argument.tokens[0].keyword in ("DISTINCT", "ALL") or len(argument.at_commas()) > 1:
+        is_sketch = token.keyword == _DISTINCT
+        if (
+            not argument
+            or argument.tokens[0].keyword in ("DISTINCT", "ALL")
+            or len(argument.at_commas()) > (2 if is_sketch else 1)
+        ):
             raise NotFoldable(f"{phrase.slice(n, end).text} is not folded")
-        merge = self._merge(token.keyword, argument, where)
+        merge = self._distinct(argument, where) if is_sketch else self._merge(token.keyword, argument, where)
         return end, self._folding.merges.setdefault(merge, f"{PREFIX}a{len(self._folding.merges)}")
 
     def _merge(self, function: str, argument: Phrase, where: Phrase | None) -> str:
         is_star = argument.text == "*"
         if is_star and where is None:
             return f"coalesce(sum({self._measure('count', None, None)}), 0)"
-        alias = self._side(*(part for part in (None if is_star else argument, where) if part is not None))
-        value = "1" if is_star else f"({argument.text})"
-        if function == "COUNT":
-            value = f"CASE WHEN {value} IS NOT NULL THEN 1 END"
-        if where is not None:
-            value = f"CASE WHEN ({where.text}) THEN {value} END"
-        type_ = self._resolver.type_of(value, [alias])
-        if type_ is None:
-            raise NotFoldable(f"{argument.text} is not a column of one stream")
+        alias, value, type_ = self._value(
+            None if is_star else argument, where, is_counted=function == "COUNT"
+        )
         if function == "COUNT":
             return f"coalesce(sum({self._measure('count', alias, value)}), 0)"
         if function in ("MIN", "MAX"):
-            if not (type_ in _GROUPED | _DATETIMES or decimal_of(type_)):
+            if not _is_ordinary(type_):
                 raise NotFoldable(f"units do not compare values of type {type_}")
             return f"{function.lower()}({self._measure(function.lower(), alias, value)})"
         decimal = decimal_of(type_)
-        if not (is_integral(type_) or is_floating(type_) or (decimal and decimal[0] <= _WIDEST_DECIMAL)):
+        if not (is_integral(type_) or is_floating(type_) or decimal):
+            raise NotFoldable(f"units do not add up values of type {type_}")
+        if function in _SPREADS:
+            return self._spread(function, alias, value if type_ == "double" else f"CAST({value} AS DOUBLE)")
+        if decimal and decimal[0] > _WIDEST_DECIMAL:
             raise NotFoldable(f"units do not add up values of type {type_}")
         total = f"sum({self._measure('sum', alias, value)})"
         typed = f"CAST({total} AS {self._resolver.type_of(f'sum({value})', [alias])})"
@@ -330,6 +348,62 @@ class _Planner:
         mean = self._resolver.type_of(f"avg({value})", [alias])
         return f"CAST({typed} / nullif(CAST({count} AS DECIMAL(20,0)), 0) AS {mean})"
 
+    def _value(
+        self, argument: Phrase | None, where: Phrase | None, is_counted: bool = False
+    ) -> tuple[str, str, str]:
+        """Stream, SQL and type of what an aggregate reads; no argument stands for ``*``."""
+        alias = self._side(*(part for part in (argument, where) if part is not None))
+        value = "1" if argument is None else f"({argument.text})"
+        if is_counted:
+            value = f"CASE WHEN {value} IS NOT NULL THEN 1 END"
+        if where is not None:
+            value = f"CASE WHEN ({where.text}) THEN {value} END"
+        type_ = self._resolver.type_of(value, [alias])
+        if type_ is None:
+            what = "*" if argument is None else argument.text
+            raise NotFoldable(f"{what} is not a column of one stream")
+        return alias, value, type_
+
+    def _spread(self, function: str, alias: str, value: str) -> str:
+        """Variance or deviation from the moments of views: v of them, of n values, mean and m2 each.
+
+        M2 = sum m2 + sum n (mean - M)^2. The last sum, Spark not knowing weights, is made of covariances of
+        views. With c(x) = sum (x - avg x)(mean - avg mean) = v covar_pop(x, mean), it is
+        c(n mean) - avg(mean) c(n) - c(n)^2 / N, in which digits are lost as the mean exceeds the deviation.
+        """
+        n, mean, m2 = columns_of(self._measure("moments", alias, value), "moments")
+        count = f"CAST(sum({n}) AS DOUBLE)"
+        covaried = f"(count({mean}) * covar_pop({n}, {mean}))"
+        between = (
+            f"count({mean}) * covar_pop({n} * {mean}, {mean}) - avg({mean}) * {covaried}"
+            f" - {covaried} * {covaried} / nullif({count}, 0)"
+        )
+        divisor, is_root = _SPREADS[function]
+        below = divisor.format(n=count)
+        spread = f"greatest(sum({m2}) + {between}, 0D) / ({below})"
+        return f"CASE WHEN {below} > 0 THEN {f'sqrt({spread})' if is_root else spread} END"
+
+    def _distinct(self, argument: Phrase, where: Phrase | None) -> str:
+        """Sketches of hashes; Spark hashes equal values alike, NaN and -0.0 included."""
+        counted, *errors = argument.at_commas()
+        try:
+            error = float(errors[0].text) if errors else _ERROR
+        except ValueError:
+            raise NotFoldable(
+                f"the error of a sketch is {errors[0].text}, which is no plain number"
+            ) from None
+        registers = registers_for(error)
+        if registers is None:
+            raise NotFoldable(f"no sketch errs by as little as {error:g}")
+        if not is_available():
+            raise NotFoldable(f"units count distinct values with the package datasketches: {INSTALL}")
+        alias, value, type_ = self._value(counted, where)
+        if not _is_ordinary(type_):
+            raise NotFoldable(f"units do not count distinct values of type {type_}")
+        hashed = f"CASE WHEN {value} IS NOT NULL THEN xxhash64({value}) END"
+        sketches = self._measure("distinct", alias, hashed, registers)
+        return f"coalesce(hll_sketch_estimate(hll_union_agg({sketches})), 0)"
+
     def _words(self, phrase: Phrase) -> tuple[str, ...]:
         """Tokens as they are compared."""
         return tuple(
@@ -337,27 +411,35 @@ class _Planner:
             for token in phrase.tokens
         )
 
-    def _measure(self, function: str, alias: str | None, text: str | None) -> str:
+    def _measure(
+        self, function: str, alias: str | None, text: str | None, registers: int | None = None
+    ) -> str:
         """Name of the measure; asked twice, made once."""
         column = None
         if alias is not None and text is not None:
             name = f"{PREFIX}v{len(self._columns_by_text)}"
             column = self._columns_by_text.setdefault((alias, text), Computed(alias, text, name))
         for known in self._folding.measures:
-            if (known.function, known.column) == (function, column):
+            if (known.function, known.column, known.registers) == (function, column, registers):
                 return known.name
-        made = Measured(f"{PREFIX}m{len(self._folding.measures)}", function, column)
+        made = Measured(f"{PREFIX}m{len(self._folding.measures)}", function, column, registers)
         self._folding.measures.append(made)
         return made.name
 
 
-def is_grouped(items: Phrase, group_by: Phrase | None) -> bool:
-    """Whether a select list is over groups, and not over matches."""
-    tokens = items.tokens
+def is_surely_grouped(items: Phrase, group_by: Phrase | None) -> bool:
+    """Whether a select list is over groups, as far as names tell before Spark is asked."""
     calls = (
-        token.keyword for token, after in pairwise(tokens) if after.text == "(" and token.kind != "FIELD"
+        token.keyword
+        for token, after in pairwise(items.tokens)
+        if after.text == "(" and token.kind != "FIELD"
     )
     return group_by is not None or any(name in FUNCTIONS for name in calls)
+
+
+def _is_ordinary(type_: str) -> bool:
+    """Whether values are compared, grouped and hashed as Spark does it."""
+    return type_ in _GROUPED | _DATETIMES or decimal_of(type_) is not None
 
 
 def _is_operand(phrase: Phrase) -> bool:

@@ -55,7 +55,7 @@ def ring_spec(
     return RingSpec(graph, orders, hops, tuple(chains), model, reach, model.in_flight)
 
 
-def hops_of(orders: Orders) -> Iterator[tuple[tuple[int, ...], int]]:
+def hops_of(orders: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], int]]:
     """(members, target) of every hop, the first hops of all streams first.
 
     >>> list(hops_of(((1, 2), (0, 2), (1, 0))))

@@ -141,7 +141,7 @@ def _segment_s(period_s: float, epoch_s: float, rate: float) -> float:
 def _nbytes(side: Side, lowered: Lowered) -> tuple[float, float]:
     """Bytes of a tuple as sent, and as stored: its key row (event time and keys) and directory beside it."""
     spec = lowered.physical.condition.sides[side]
-    carried = sum(_width(column.block_type) for column in lowered.physical.sides[side].carried)
+    carried = sum(width(column.block_type) for column in lowered.physical.sides[side].carried)
     domains = {key.column: key.domain for key in spec.keys}
     computed = sum(_KEY_WIDTH.get(domains.get(column, Domain.INT), 8) for column in spec.computed)
     sent = carried + computed
@@ -156,10 +156,10 @@ def _nbytes(side: Side, lowered: Lowered) -> tuple[float, float]:
 _KEY_WIDTH = {Domain.DECIMAL: 16, Domain.WIDE_DECIMAL: 16, Domain.TEXT: 20}
 
 
-def _width(type_: str) -> float:
+def width(type_: str) -> float:
     """Bytes of a value.
 
-    >>> [_width(type_) for type_ in ("bigint", "decimal(10,2)", "varchar(9)", "array<int>", "interval day")]
+    >>> [width(type_) for type_ in ("bigint", "decimal(10,2)", "varchar(9)", "array<int>", "interval day")]
     [8, 16, 20, 64, 8]
     """
     head = type_.split("<")[0].split("(")[0].split(" ")[0]

@@ -100,6 +100,8 @@ def build(
         query = fingerprint(plan, model, order)
         if folding is not None:  # stored columns are computed, so their names do not say what they are
             query["folded"] = repr([folding.computed, folding.measures, folding.pane])
+            if folding.lazy is not None:  # otherwise nobody would look for views that wait
+                query["lazy"] = "every"
         spec = EpochSpec(
             unit,
             model,

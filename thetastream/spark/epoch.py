@@ -17,6 +17,7 @@ from thetastream.joiner.unit import Unit, UnitSpec
 from thetastream.models.base import Model
 from thetastream.order import Order
 from thetastream.spark.emit import Emitter, outcome
+from thetastream.spark.held import take, updates
 from thetastream.spark.manifest import Fingerprint, decode, encode
 from thetastream.spark.ordered import punctuations
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
@@ -39,7 +40,7 @@ class EpochSpec:
     """The order whose punctuations are rows of the output."""
 
     def run(
-        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap
+        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, handle: Any
     ) -> Iterator[pd.DataFrame]:
         """One unit's epoch: results, and a row of counters.
 
@@ -52,6 +53,8 @@ class EpochSpec:
         manifest : ValueState
         parts : MapState
             What the epoch before committed.
+        handle : StatefulProcessorHandle
+            For timers.
         """
         settle()
         # 1. State as committed by the epoch before.
@@ -63,8 +66,13 @@ class EpochSpec:
         slot = self.slots[key]
         unit = Unit(self.unit, self.model, slot, state, store)
         # 2. The epoch.
-        matches = unit.epoch(read_inbox(rows), watermark_us(timers))
-        for columns in outcome(self.fold, matches):
+        inbox, watermark = read_inbox(rows), watermark_us(timers)
+        matches = unit.epoch(inbox, watermark)
+        if self.fold is None or self.fold.lazy is None:
+            leaving = outcome(self.fold, matches)
+        else:
+            leaving = updates(self.fold, self.unit.condition, inbox, matches, watermark, parts, handle)
+        for columns in leaving:
             unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
             yield self.emitter.results(columns)
         if self.punctuated is not None and slot == 0:
@@ -73,6 +81,13 @@ class EpochSpec:
         # 3. State for the next one.
         manifest.update((encode(self.fingerprint, unit.state),))
         yield self.emitter.counters(slot, unit.counters)
+
+    def release(self, parts: PartMap) -> Iterator[pd.DataFrame]:
+        """What waits in a unit that an epoch brings nothing."""
+        settle()
+        held = take(parts)
+        for batch in () if held is None else held.rows:
+            yield self.emitter.results(batch.columns)
 
 
 def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, StructType
 
-from thetastream.aggregate import Fold, Measure
+from thetastream.aggregate import Fold, Measure, columns_of
 from thetastream.condition import Condition
 from thetastream.order import Order
 from thetastream.plan.domains import is_floating, quoted
@@ -17,6 +17,9 @@ from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.spark.carriers import carrier_of
 from thetastream.spark.ordered import ARRIVAL, LEFT, RIGHT, arrival
 from thetastream.types import Side
+
+_MADE = {"count": ("bigint",), "moments": ("bigint", "double", "double"), "distinct": ("binary",)}
+"""Types of a measure's columns."""
 
 
 class Output(NamedTuple):
@@ -77,12 +80,13 @@ def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) ->
             fields.append((measure.name, "bigint", None))
             continue
         side, block, type_ = at(measure.column)
-        measures.append(Measure(measure.function, side, block))
+        measures.append(Measure(measure.function, side, block, measure.registers))
+        names = columns_of(measure.name, measure.function)
         if measure.function in ("min", "max"):
             fields.append((measure.name, _block_type(type_), type_))
         else:
-            made = "bigint" if measure.function == "count" else _sum_type(type_)
-            fields.append((measure.name, made, None))
+            made = _MADE.get(measure.function) or (_sum_type(type_),)
+            fields += [(name, kind, None) for name, kind in zip(names, made, strict=True)]
     keys = [side.time for side in plan.condition.sides]
     times = None
     if folding.pane is not None and keys[0] is not None and keys[1] is not None:
@@ -90,7 +94,7 @@ def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) ->
         time = next(c for c in plan.sides[0].carried if c.block_column == times[0])
         type_ = streams[0].schema[time.field].dataType
         fields.append((TIME, time.block_type, type_))
-    fold = Fold(tuple(groups), tuple(measures), times, folding.pane)
+    fold = Fold(tuple(groups), tuple(measures), times, folding.pane, folding.lazy)
     sides = tuple(
         replace(spec, columns=fold.columns(side))
         for side, spec in zip(Side, plan.condition.sides, strict=True)

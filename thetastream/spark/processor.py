@@ -33,14 +33,24 @@ class JoinProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._manifest = handle.getValueState("manifest", _MANIFEST)
         self._parts = handle.getMapState("segments", _PART_KEY, _PART)
+        self._handle = handle
         self._spec: Any = None
 
     def handleInputRows(  # type: ignore[override]
         self, key: Any, rows: "Iterator[pd.DataFrame]", timerValues: Any
     ) -> "Iterator[pd.DataFrame]":
+        spec = self._loaded()
+        yield from spec.run(int(key[0]), rows, timerValues, self._manifest, self._parts, self._handle)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> "Iterator[pd.DataFrame]":
+        yield from self._loaded().release(self._parts)
+
+    def _loaded(self) -> Any:
         if self._spec is None:
             self._spec = cloudpickle.loads(self._packed)
-        yield from self._spec.run(int(key[0]), rows, timerValues, self._manifest, self._parts)
+        return self._spec
 
     def close(self) -> None:
         pass

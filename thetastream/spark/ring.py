@@ -61,7 +61,7 @@ class RingEpoch:
     cache_folder: str | None
 
     def run(
-        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap
+        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, _handle: Any
     ) -> Iterator[pd.DataFrame]:
         """One node's epoch, as ``EpochSpec.run`` is one of a unit: results, messages, a row of counters."""
         settle()

@@ -1,6 +1,7 @@
 """th.aggregate: groups over a join, without SQL around them."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -24,13 +25,15 @@ def aggregate(
     group_by: str | Sequence[str] = (),
     aggs: Mapping[str, str] | None = None,
     having: str | None = None,
+    every: str | timedelta | None = None,
     model: Model | str | None = None,
     **settings: Any,
 ) -> DataFrame:
     """Aggregate over a join, group by group, as its results come.
 
     Each unit folds its matches of an epoch into a local view, Spark's aggregation merges the views. So it
-    goes for ``count``, ``sum``, ``avg``, ``min`` and ``max``, with FILTER, over expressions of one stream
+    goes for ``count``, ``sum``, ``avg``, ``min``, ``max``, ``stddev`` and ``variance`` in all their names,
+    and ``approx_count_distinct`` (with the extra ``sketches``), with FILTER, over expressions of one stream
     each; for any other aggregate of Spark pairs leave the units one by one. ``th.sql`` with ``EXPLAIN``
     says which.
 
@@ -45,13 +48,16 @@ def aggregate(
         Result column to SQL aggregate, as in ``{"n": "count(*)", "mean": "avg(b.x)"}``.
     having : str, optional
         SQL condition over groups and aggregates.
+    every : str or timedelta, optional
+        Lazy updates, of streams: views wait in their units until the watermark has moved by this much, as in
+        "30 seconds", or the streams pause. For what units fold, and not for windows of ``result_time``.
 
     Returns
     -------
     DataFrame
         One row per group: the groups, then the aggregates. Of streams it updates: write it in output mode
         ``update`` (a row per group that changed; the latest one counts) or ``complete``, or ``append`` if
-        it groups by a window of ``result_time``. The trigger is how often it updates.
+        it groups by a window of ``result_time``. It updates with every trigger, or less often: ``every``.
 
     Raises
     ------
@@ -104,5 +110,5 @@ def aggregate(
     statement = parse_statement(query)
     if statement.within is not None:
         raise QueryError("SYNTAX", f"WITHIN stands in an expression; it is an argument, within=: {query!r}")
-    question = Question(statement, streams, on, within, model, settings)
+    question = Question(statement, streams, on, within, model, settings, every)
     return answer(next(iter(streams.values())).sparkSession, question, plan_join(question))

@@ -8,7 +8,7 @@ from thetastream.cascade import CascadePlan
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.models import Multiway
 from thetastream.multiway import RingPlan
-from thetastream.plan.folding import NotFoldable, is_grouped
+from thetastream.plan.folding import NotFoldable
 from thetastream.sql.folded import folded
 from thetastream.sql.projection import names_in, projected, read_names
 from thetastream.sql.question import Question
@@ -44,12 +44,15 @@ def answer(spark: SparkSession, question: Question, join: Planned) -> DataFrame:
     statement = question.statement
     if any(frame.isStreaming for frame in frames.values()):
         refuse_endless(statement)
-    rows = selected(spark, statement, planned, frames)
+    rows, is_grouped = selected(spark, statement, planned, frames)
     how = ""
-    if is_grouped(statement.items, statement.group_by):
+    if is_grouped:
         try:
             rows, planned, how = folded(spark, question, planned, frames, rows)
         except NotFoldable as reason:
+            if question.every is not None:
+                what = "every lets the views of units wait, and pairs leave these units"
+                raise QueryError("EVERY", f"{what}: {reason}; leave every={question.every!r} out") from None
             how = f"pairs leave the units, Spark aggregates them   ({reason})"
         how = f"\n== Aggregation ==\n{how}\n"
     if statement.is_explain:

@@ -11,6 +11,8 @@ from thetastream.api import plan
 from thetastream.binary import JoinPlan
 from thetastream.cascade import TIME as RESULT_TIME
 from thetastream.cascade import CascadePlan
+from thetastream.errors import SessionError
+from thetastream.frontend.every import read_every
 from thetastream.frontend.streams import MARK
 from thetastream.plan.domains import quoted
 from thetastream.plan.folding import PREFIX, TIME, Folding, NotFoldable, plan_folding
@@ -20,6 +22,7 @@ from thetastream.sql.projection import names_in, projected
 from thetastream.sql.question import Question
 from thetastream.sql.select import written_out
 
+NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 _PLAIN = f"{PREFIX}plain"
 _HAVING = f"{PREFIX}having"
 
@@ -67,6 +70,10 @@ def folded(
     )
     if folding.pane is not None and len(times) > 1:
         raise NotFoldable("event times have two types")
+    if question.every is not None:
+        folding.lazy = read_every(question.every, planned.query.streams, folding.pane is not None, catalyst)
+    if folding.lazy is not None and spark.conf.get(NO_DATA_BATCHES, "true") != "true":
+        raise SessionError("NO_DATA_BATCHES", f"{NO_DATA_BATCHES} must be true, or views would wait for ever")
     # 2. The join that folds it, over columns computed before.
     try:
         with unlogged():
@@ -92,6 +99,8 @@ def folded(
     if types != [field.dataType for field in over_pairs.schema]:
         raise NotFoldable("merged views have other types")
     how = f"units fold {folding.describe()}; Spark merges their views"
+    if folding.lazy is not None:
+        how += f", which wait while the watermark moves by {question.every}"
     return Folded(rows.toDF(*over_pairs.columns), join, how)
 
 

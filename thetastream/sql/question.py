@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -23,3 +24,5 @@ class Question:
     within: Within
     model: Model | str | None
     settings: Mapping[str, Any]
+    every: str | timedelta | None = None
+    """How far the watermark moves before groups are updated again."""

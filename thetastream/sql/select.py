@@ -1,6 +1,7 @@
 """The select list over a join's result: names, stars, DISTINCT, groups."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,12 +21,20 @@ from thetastream.sql.statement import Statement
 DISTINCT_TIME = "__result_time"
 
 
+class Selected(NamedTuple):
+    """A select list's rows."""
+
+    rows: DataFrame
+    is_grouped: bool
+    """Whether they are groups of results, and not results."""
+
+
 def selected(
     spark: SparkSession,
     statement: Statement,
     planned: JoinPlan | CascadePlan,
     frames: Mapping[str, DataFrame],
-) -> DataFrame:
+) -> Selected:
     """The select list, with its groups, over the join's results."""
     rows = _with_names(planned, frames, statement)
     items = written_out(statement.text, statement.items, list(frames))
@@ -61,7 +70,21 @@ def selected(
                 "DUPLICATE_COLUMN",
             )
         result = result.dropDuplicatesWithinWatermark(columns[1:]).drop(DISTINCT_TIME)
-    return result
+    return Selected(result, _is_grouped(spark, statement, items, rows))
+
+
+def _is_grouped(spark: SparkSession, statement: Statement, items: str, rows: DataFrame) -> bool:
+    """Whether there are groups: Spark knows its aggregates, and refuses a column that stands beside one."""
+    if statement.group_by is not None or statement.having is not None:
+        return True
+    try:
+        with unlogged():
+            _ = spark.sql(
+                f"SELECT {quoted(rows.columns[0])}, {braced(items)}\nFROM {{rows}}", rows=rows
+            ).schema
+    except AnalysisException as error:
+        return (error.getCondition() or "").startswith("MISSING_GROUP_BY")
+    return False
 
 
 def _with_names(

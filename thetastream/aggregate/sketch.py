@@ -1,0 +1,77 @@
+"""Distinct values, counted approximately: HyperLogLog sketches of Apache DataSketches.
+
+Spark's ``hll_union_agg`` reads the same bytes. Values come as 64-bit hashes, which Catalyst computes, so
+that equal values are what Spark takes for equal. With 2^k registers the standard error is 1.04 / sqrt(2^k).
+"""
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from itertools import pairwise
+from math import ceil, log2
+from typing import Any
+
+import pyarrow as pa
+
+from thetastream.errors import SessionError
+
+LEAST_K, MOST_K = 4, 21
+"""What the library makes."""
+INSTALL = "pip install 'thetastream[sketches]'"
+
+
+def is_available() -> bool:
+    """Whether the library is there."""
+    return find_spec("datasketches") is not None
+
+
+def registers_for(error: float) -> int | None:
+    """k of the smallest sketch whose standard error is at most this; None if there is none.
+
+    >>> registers_for(0.05), registers_for(0.01), registers_for(1e-9)
+    (9, 14, None)
+    """
+    k = max(LEAST_K, ceil(2 * log2(1.04 / error))) if error > 0 else MOST_K + 1
+    return k if k <= MOST_K else None
+
+
+def of_hashes(hashes: pa.ListArray, k: int) -> pa.Array:
+    """A sketch for each list of hashes, NULLs left out; NULL for a list without any."""
+    library = _library()
+    values, ends = hashes.flatten(), hashes.offsets.to_pylist()
+    found = values.to_pylist() if values.null_count else values.to_numpy().tolist()
+    first = ends[0]
+    groups = (found[start - first : end - first] for start, end in pairwise(ends))
+    return pa.array([_sketch(library, group, k) for group in groups], pa.binary())
+
+
+def of_sketches(sketches: pa.ListArray, k: int) -> pa.Array:
+    """The union of each list of sketches."""
+    library = _library()
+    return pa.array([_union(library, parts, k) for parts in sketches.to_pylist()], pa.binary())
+
+
+def _sketch(library: Any, hashes: Iterable[int | None], k: int) -> bytes | None:
+    sketch = library.hll_sketch(k, library.tgt_hll_type.HLL_8)
+    for value in hashes:
+        if value is not None:
+            sketch.update(value)
+    return None if sketch.is_empty() else bytes(sketch.serialize_compact())
+
+
+def _union(library: Any, sketches: Iterable[bytes | None], k: int) -> bytes | None:
+    parts = [part for part in sketches if part is not None]
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    union = library.hll_union(k)
+    for part in parts:
+        union.update(library.hll_sketch.deserialize(part))
+    return bytes(union.get_result(library.tgt_hll_type.HLL_8).serialize_compact())
+
+
+def _library() -> Any:
+    try:
+        import datasketches
+    except ModuleNotFoundError:
+        what = "units count distinct values with the package datasketches, and this worker has none"
+        raise SessionError("DATASKETCHES", f"{what}; {INSTALL}") from None
+    return datasketches
