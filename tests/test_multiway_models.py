@@ -14,7 +14,7 @@ from thetastream.joiner.graph import Edge, Ends, JoinGraph
 from thetastream.local.ring import LocalRing
 from thetastream.models import ATR, CTR
 from thetastream.models.ctr import cover
-from thetastream.models.multiway import Arrivals, Asking
+from thetastream.models.multiway import Asking, NewTuples
 from thetastream.plan.ring import ring_spec
 from thetastream.testing.graphs import side
 
@@ -41,7 +41,7 @@ def test_windows_add_up_along_a_chain():
 def test_atr_stores_a_slave_where_its_window_meets_a_segment(nodes, times, before, after):
     model = ATR(nodes, SEGMENT)
     reach = ((-before, after), (0, 0))
-    stored = np.array([model.takes(node, Arrivals(1, times, times, reach)) for node in range(nodes)]) >= 0
+    stored = np.array([model.takes(node, NewTuples(1, times, times, reach)) for node in range(nodes)]) >= 0
     for n, t in enumerate(times.tolist()):
         segments = range((t - before) // 7, (t + after) // 7 + 1)
         assert set(np.flatnonzero(stored[:, n])) == {segment % nodes for segment in segments}
@@ -51,7 +51,7 @@ def test_atr_stores_a_slave_where_its_window_meets_a_segment(nodes, times, befor
 def test_atr_stores_a_master_once_and_what_is_not_tied_to_it_everywhere(nodes, times):
     model = ATR(nodes, SEGMENT, master=1)
     for stream, copies in ((1, 1), (0, nodes)):
-        arrivals = Arrivals(stream, times, times, ((0, 0), (None, 5)))
+        arrivals = NewTuples(stream, times, times, ((0, 0), (None, 5)))
         stored = np.array([model.takes(node, arrivals) for node in range(nodes)]) >= 0
         assert (stored.sum(axis=0) == copies).all()
 
@@ -60,7 +60,7 @@ def test_atr_stores_a_master_once_and_what_is_not_tied_to_it_everywhere(nodes, t
 def test_ctr_asks_each_segment_of_a_window_at_one_node_that_has_it(nodes, copies, times, width):
     model = CTR(nodes, copies, SEGMENT)
     asking = Asking(times, times + width, times)
-    stored = [model.takes(node, Arrivals(0, times, times, ())) for node in range(nodes)]
+    stored = [model.takes(node, NewTuples(0, times, times, ())) for node in range(nodes)]
     assert ((np.array(stored) >= 0).sum(axis=0) == min(copies, nodes)).all()
     asked: dict[tuple[int, int], int] = {}
     for node in range(nodes):

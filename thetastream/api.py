@@ -18,7 +18,7 @@ from thetastream.windows import Within
 SETTINGS: dict[str, str] = {
     "index": "force an index shape: scan, sorted, hash, hash_sorted, grid",
     "archive_period": 'event time one subindex spans, as in "1 minute"; by default a tenth of the window',
-    "order": 'order of results, with th.Split: "outer", "strict", or a punctuation interval in arrivals',
+    "order": 'order of pairs, with th.Split: "outer", "strict", or a punctuation interval in arrivals',
     "punctuations": "whether punctuations are rows of ordered results: true or false",
     "event_time": "event-time column per alias, for batch DataFrames, which cannot carry a watermark",
     "mailbox": "folder, shared by driver and executors, for messages between the nodes of a ring",
@@ -41,7 +41,7 @@ def join(
     ----------
     streams : mapping of alias to DataFrame
         Two streams or more, or batch DataFrames; the same one twice is fine. Of two, the first is the left
-        one; three and more are joined one after the other.
+        one; three and more are joined one after the other, or hop by hop on a ``th.Ring``.
     on : str, Predicate, or a list of them
         A Spark SQL condition over the aliases, a ``@th.predicate`` function, or a conjunction of both.
         Column names that only one stream has need no alias.
@@ -52,9 +52,7 @@ def join(
     model : Model or "auto", optional
         Who stores and who probes; "auto", or left out: chosen by ``thetastream.plan.choose``.
     **settings
-        ``index``, ``archive_period``, ``order``, ``punctuations``, ``event_time``, ``cache_folder``,
-        ``statistics``: see
-        ``thetastream.api.SETTINGS``.
+        Those that ``thetastream.api.SETTINGS`` lists.
 
     Returns
     -------

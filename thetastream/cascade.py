@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from types import SimpleNamespace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -23,6 +22,7 @@ from thetastream.frontend.condition import On, read_condition
 from thetastream.frontend.statistics import read_statistics
 from thetastream.frontend.streams import MARK, read_streams
 from thetastream.frontend.window import is_counted, read_window
+from thetastream.joiner.hop import Regrouped
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
 from thetastream.plan.order import OTHER, join_order, selectivity
@@ -183,7 +183,7 @@ class _Cascade:
             else:
                 moved.append((alias, tuple((name, self._flat(stream, name)) for name in names)))
         together = tuple(flat for _, names in moved for _, flat in names)
-        function = Regrouped(predicate, self._alias, tuple(moved))
+        function = Regrouped(predicate.name, predicate, self._alias, tuple(moved))
         return Predicate(function, ((self._alias, together), *kept), predicate.is_encoded)
 
     def step(
@@ -282,24 +282,3 @@ def _flat_names(streams: Iterable[Stream]) -> dict[tuple[str, str], str]:
             taken.add(flat.casefold())
             names[stream.alias, column] = flat
     return names
-
-
-class Regrouped:
-    """A predicate function that finds columns of several streams in one set of columns."""
-
-    def __init__(
-        self, function: Predicate, joined: str, moved: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-    ) -> None:
-        self._function = function
-        self._joined = joined
-        self._moved = moved
-        self.__qualname__ = function.name
-
-    def __call__(self, **sides: Any) -> Any:
-        """Call the function with a set of columns per stream, as it was written."""
-        together = sides.pop(self._joined)
-        apart = {
-            alias: SimpleNamespace(**{name: getattr(together, flat) for name, flat in names})
-            for alias, names in self._moved
-        }
-        return self._function(**apart, **sides)

@@ -33,6 +33,7 @@ from thetastream.plan.explain_ring import explain_ring
 from thetastream.plan.graph import LoweredGraph, lower_graph
 from thetastream.plan.lower import archive_period
 from thetastream.plan.order import OTHER, Tie, continued, selectivity
+from thetastream.plan.physical import described
 from thetastream.plan.query import Stream
 from thetastream.plan.ring import Orders, ring_spec
 from thetastream.plan.statistics import Statistics
@@ -82,18 +83,8 @@ class RingPlan:
 
     def _fingerprint(self) -> dict[str, str]:
         graph = self.ring.graph
-        sides = {
-            f"stream {side.alias}": "; ".join(
-                [
-                    *(f"{carried.field} {carried.block_type}" for carried in side.carried),
-                    *(f"{name} = {text}" for name, text in side.computed),
-                    *(f"where {text}" for text in side.filters),
-                ]
-            )
-            for side in self.lowered.sides
-        }
         return {
-            **sides,
+            **described(self.lowered.sides),
             "event times": repr([side.time for side in graph.sides]),
             "keys": repr([side.keys for side in graph.sides]),
             "condition": repr(sorted(graph.edges.items())),
@@ -193,24 +184,27 @@ def hop_orders(
     """Per stream the others in the order in which its tuples look for partners."""
     aliases = [stream.alias for stream in inputs]
     sizes = {alias: 1.0 if alias not in windows else 1 + windows[alias] / 1e6 for alias in aliases}
-    asked = dict(model.order or {})
+    folded = [alias.casefold() for alias in aliases]
+    asked = {str(alias).casefold(): order for alias, order in (model.order or {}).items()}
     problems += [
         QueryError("BAD_HOPS", f"order names {alias!r}, which is not one of {', '.join(aliases)}")
         for alias in asked
-        if alias not in aliases
+        if alias not in folded
     ]
     orders = []
     for alias in aliases:
         others = [other for other in aliases if other != alias]
-        order = list(asked.get(alias, continued([alias], sizes, ties)[1:]))
-        if sorted(order) != sorted(others):
+        given = asked.get(alias.casefold(), continued([alias], sizes, ties)[1:])
+        order = [] if isinstance(given, str) else [str(other).casefold() for other in given]
+        if sorted(order) != sorted(map(str.casefold, others)):
             problems.append(
                 QueryError(
-                    "BAD_HOPS", f"order of {alias!r} must name each of {', '.join(others)} once, not {order}"
+                    "BAD_HOPS",
+                    f"order of {alias!r} must list each of {', '.join(others)} once, not {given!r}",
                 )
             )
-            order = others
-        orders.append(tuple(aliases.index(other) for other in order))
+            order = [other.casefold() for other in others]
+        orders.append(tuple(folded.index(other) for other in order))
     return tuple(orders)
 
 

@@ -271,7 +271,7 @@ def response_by_pixels(setup: Setup) -> Measured:
 
 
 def doubling(setup: Setup) -> Measured:
-    """Epochs follow each other as a clock says on which one node is loaded to ``PATIENCE`` at first."""
+    """Epochs follow each other as a clock says on which one node is loaded to ``LOAD`` at first."""
     work = setup.doubling
     streams = streams_of(work)
     middle = START_US + work.tuples // 3 * SECOND

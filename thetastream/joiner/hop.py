@@ -105,7 +105,7 @@ def condition_of(graph: JoinGraph, members: Sequence[int], target: int) -> Condi
         tuple(equality for edge in edges for equality in edge.equalities),
         (*(dimension for edge in edges for dimension in edge.dimensions), before),
         Dimension(Side.RIGHT, TIME, Bound(earliest), Bound(latest), "window") if is_timed else None,
-        tuple(_over_members(predicate, members, target, graph) for predicate in found),
+        tuple(_over_members(predicate, members, target) for predicate in found),
         tuple(columns for edge in edges for columns in edge.same),
     )
 
@@ -150,41 +150,53 @@ def usable(stored: Plan, condition: Condition) -> IndexSpec:
     return IndexSpec("scan")
 
 
-def _over_members(
-    predicate: GraphPredicate, members: Sequence[int], target: int, graph: JoinGraph
-) -> PythonPredicate:
+def _over_members(predicate: GraphPredicate, members: Sequence[int], target: int) -> PythonPredicate:
     """A predicate as one over the two sides of a hop."""
     mine = tuple((alias, columns) for stream, alias, columns in predicate.columns if stream in members)
     theirs = next((alias, columns) for stream, alias, columns in predicate.columns if stream == target)
     function, probing = predicate.function, mine[0]
     if len(mine) > 1:
         flat = tuple(dict.fromkeys(block for _, columns in mine for _, block in columns))
-        function = Regrouped(predicate.name, predicate.function, theirs[0], mine)
-        probing, theirs = ("members", tuple((block, block) for block in flat)), ("target", theirs[1])
+        joined = "_".join((*(alias for alias, _ in mine), theirs[0]))  # longer than any alias of theirs
+        function = Regrouped(predicate.name, predicate.function, joined, mine)
+        probing = (joined, tuple((block, block) for block in flat))
     return PythonPredicate(
         predicate.name, function, (probing[0], theirs[0]), (probing[1], theirs[1]), predicate.is_encoded
     )
 
 
 class Regrouped:
-    """A function of several streams, called with the columns of all members in one set."""
+    """A function of several streams that finds the columns of some of them in one set of columns.
+
+    Parameters
+    ----------
+    name : str
+        Of the function.
+    function : callable
+        As it was written: a set of columns per alias.
+    joined : str
+        The argument that holds the columns of several streams.
+    moved : tuple of (alias, ((argument column, column there), ...))
+        Where each of them is there.
+    """
 
     def __init__(
         self,
         name: str,
         function: Any,
-        target: str,
-        members: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
+        joined: str,
+        moved: tuple[tuple[str, tuple[tuple[str, str], ...]], ...],
     ) -> None:
         self.__qualname__ = name
         self._function = function
-        self._target = target
-        self._members = members
+        self._joined = joined
+        self._moved = moved
 
-    def __call__(self, members: Any, target: Any) -> Any:
-        """Call it with a set of columns per stream, as it was written."""
+    def __call__(self, **sides: Any) -> Any:
+        """Call the function with a set of columns per stream."""
+        together = sides.pop(self._joined)
         apart = {
-            alias: SimpleNamespace(**{name: getattr(members, block) for name, block in columns})
-            for alias, columns in self._members
+            alias: SimpleNamespace(**{name: getattr(together, column) for name, column in columns})
+            for alias, columns in self._moved
         }
-        return self._function(**apart, **{self._target: target})
+        return self._function(**apart, **sides)

@@ -3,7 +3,7 @@
 What comes in are new tuples of all streams, which every node sees and one stores, and the partial results of
 the epoch before, from all nodes to all nodes. A node joins both with the slices it stores, hop by hop
 (``thetastream.joiner.hop``): complete results leave, partial ones are messages for the next epoch. So an
-m-way result takes m - 1 epochs from its last tuple on.
+m-way result comes up to m - 2 epochs after its last tuple.
 
 Other models of m streams (``thetastream.models.multiway``) store tuples on several nodes, ask some nodes
 only, or let partial results go on where they were found; all else is the same.
@@ -31,7 +31,7 @@ from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import SegmentStore
 from thetastream.joiner.unit import Counters, UnitState
 from thetastream.keys import Int64s, encode
-from thetastream.models.multiway import Arrivals, Asking, Multiway, Travel
+from thetastream.models.multiway import Asking, Multiway, NewTuples, Travel
 from thetastream.types import Side
 
 
@@ -221,7 +221,7 @@ class RingNode:
             batch = batch.append_column(BORN, pa.array(born))
             sequence = np.arange(self._arrived[stream], self._arrived[stream] + n_rows)
             self._arrived[stream] += n_rows
-            arrivals = Arrivals(stream, sequence, times, self._spec.reach[stream], n_new)
+            arrivals = NewTuples(stream, sequence, times, self._spec.reach[stream], n_new)
             parts = self._spec.model.takes(self._slot, arrivals)
             for part in range(self._spec.model.n_parts):
                 self._store(self._spec.part(stream, part), batch, parts == part)

@@ -18,7 +18,7 @@ import numpy as np
 from thetastream.condition import Domain
 from thetastream.errors import QueryError
 from thetastream.keys import Int64s, shift
-from thetastream.models.multiway import Arrivals, Multiway, Travel, stretches
+from thetastream.models.multiway import Multiway, NewTuples, Travel, stretches
 
 SEGMENT = "10 seconds"
 
@@ -76,7 +76,7 @@ class ATR(Multiway):
     def timed(self, n_streams: int) -> Sequence[int]:
         return (int(self.master),)
 
-    def takes(self, node: int, arrivals: Arrivals) -> Int64s:
+    def takes(self, node: int, arrivals: NewTuples) -> Int64s:
         times, span = arrivals.times, self.span_us
         if arrivals.stream == self.master:
             return _part(stretches(times, span) % self.nodes == node)

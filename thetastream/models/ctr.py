@@ -24,7 +24,7 @@ from thetastream.errors import QueryError
 from thetastream.keys import Int64s, scramble
 from thetastream.models.atr import SEGMENT
 from thetastream.models.base import positive_pair
-from thetastream.models.multiway import Arrivals, Asking, Multiway, Travel, stretches
+from thetastream.models.multiway import Asking, Multiway, NewTuples, Travel, stretches
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class CTR(Multiway):
     def n_parts(self) -> int:
         return min(self.copies, self.nodes)
 
-    def takes(self, node: int, arrivals: Arrivals) -> Int64s:
+    def takes(self, node: int, arrivals: NewTuples) -> Int64s:
         part = (node - stretches(arrivals.times, self.span_us) % self.nodes) % self.nodes
         return np.where(part < self.n_parts, part, np.int64(-1))
 

@@ -29,7 +29,7 @@ class Travel(Enum):
     STAY = "the node that found them, in the same epoch"
 
 
-class Arrivals(NamedTuple):
+class NewTuples(NamedTuple):
     """New tuples of one stream, none of them late."""
 
     stream: int
@@ -125,7 +125,7 @@ class Multiway(Model):
         """The streams that must have event times."""
         return () if isinstance(self.span, Rows) else range(n_streams)
 
-    def takes(self, node: int, arrivals: Arrivals) -> Int64s:
+    def takes(self, node: int, arrivals: NewTuples) -> Int64s:
         """The part of its store in which a node stores each tuple; -1: it does not."""
         raise NotImplementedError
 

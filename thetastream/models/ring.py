@@ -18,7 +18,7 @@ import numpy.typing as npt
 from thetastream.errors import QueryError
 from thetastream.keys import Int64s
 from thetastream.models.base import positive_pair
-from thetastream.models.multiway import AUTO, Arrivals, Multiway, stretches
+from thetastream.models.multiway import AUTO, Multiway, NewTuples, stretches
 from thetastream.windows import Rows
 
 SLICE = Rows(64)
@@ -96,7 +96,7 @@ class Ring(Multiway):
         span = self.span
         return sequence // span.n if isinstance(span, Rows) else stretches(times, self.span_us)
 
-    def takes(self, node: int, arrivals: Arrivals) -> Int64s:
+    def takes(self, node: int, arrivals: NewTuples) -> Int64s:
         active = self.n_units
         if self.tuples_per_node is not None:
             active = max(1, min(active, -(-arrivals.n_new // self.tuples_per_node)))

@@ -71,14 +71,18 @@ def _hops(ring: RingSpec) -> Iterator[str]:
         for target in order:
             condition = ring.hops[members, target].plan.condition
             kinds = [
-                *(f"{len(condition.equalities)} equalities" for _ in condition.equalities[:1]),
-                *(f"{n} comparisons" for n in [len(condition.dimensions) - 1] if n),
+                *_counted(len(condition.equalities), "equality", "equalities"),
+                *_counted(len(condition.dimensions) - 1, "comparison", "comparisons"),
                 *(predicate.name for predicate in condition.predicates),
             ]
             index = ring.hops[members, target].plan.index
             texts.append(f"{aliases[target]} ({', '.join(kinds) or 'window alone'}; {index.kind})")
             members = tuple(sorted((*members, target)))
         yield f"{aliases[origin]} -> {' -> '.join(texts)}"
+
+
+def _counted(n: int, one: str, many: str) -> list[str]:
+    return [f"{n} {one if n == 1 else many}"] if n else []
 
 
 def _physical(ring: RingSpec, mailbox: str) -> Iterator[str]:
@@ -93,7 +97,7 @@ def _physical(ring: RingSpec, mailbox: str) -> Iterator[str]:
         yield f"state     of {side.alias}: kept {bound}"
     yield f"exchange  one an epoch; {ring.model.n_units} nodes, a copy of every tuple to each"
     if ring.has_mailbox:
-        yield f"mailbox   {mailbox}; a result takes {ring.n_streams - 1} epochs from its last tuple on"
+        yield f"mailbox   {mailbox}; a result comes up to {ring.n_streams - 2} epochs after its last tuple"
         yield f"partial   results go to {ring.model.travel.value}"
     else:
         yield "mailbox   none; a result leaves in the epoch of its last tuple"

@@ -4,6 +4,7 @@ All SQL texts here are evaluated by Catalyst over a frame with one struct column
 ``a.price`` means what the user wrote.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thetastream.condition import Condition, IndexSpec
@@ -53,3 +54,17 @@ class PhysicalPlan:
     """Span of event time of one subindex, in microseconds; None for full history and count windows."""
     counts: tuple[int, int] | None = None
     """How many tuples of left and right stay joinable, in a count window."""
+
+
+def described(sides: Sequence[SidePlan]) -> dict[str, str]:
+    """What a checkpoint holds on to of the streams: columns, keys and filters by alias."""
+    return {
+        f"stream {side.alias}": "; ".join(
+            [
+                *(f"{carried.field} {carried.block_type}" for carried in side.carried),
+                *(f"{name} = {text}" for name, text in side.computed),
+                *(f"where {text}" for text in side.filters),
+            ]
+        )
+        for side in sides
+    }

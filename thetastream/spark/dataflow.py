@@ -28,7 +28,7 @@ from thetastream.models.base import Model
 from thetastream.order import Order
 from thetastream.plan.domains import quoted
 from thetastream.plan.folding import Folding
-from thetastream.plan.physical import PhysicalPlan, SidePlan
+from thetastream.plan.physical import PhysicalPlan, SidePlan, described
 from thetastream.spark import metrics
 from thetastream.spark.emit import (
     BLOCK,
@@ -136,18 +136,8 @@ def build(
 def fingerprint(plan: PhysicalPlan, model: Model, order: Order | None = None) -> dict[str, str]:
     """What must stay the same for a checkpoint to be continued."""
     condition = plan.condition
-    sides = {
-        side.alias: "; ".join(
-            [
-                *(f"{carried.field} {carried.block_type}" for carried in side.carried),
-                *(f"{name} = {text}" for name, text in side.computed),
-                *(f"where {text}" for text in side.filters),
-            ]
-        )
-        for side in plan.sides
-    }
     return {
-        **{f"stream {alias}": text for alias, text in sides.items()},
+        **described(plan.sides),
         "event times": repr([side.time for side in condition.sides]),
         "keys": repr([side.keys for side in condition.sides]),
         "condition": repr((condition.equalities, condition.dimensions)),

@@ -21,10 +21,8 @@ def plan_join(question: Question) -> Planned:
     """The join, over the columns that the question reads; problems have no place in the text yet."""
     model = question.model
     if isinstance(model, Multiway) and (len(question.frames) > 2 or not model.is_binary):
-        what = "results found hop by hop come after the watermark may have passed them"
-        raise QueryError(
-            "RING_IN_SQL", f"{what}, so nothing can group by their time; use th.join, or no model"
-        )
+        what = f"the watermark may have passed what {model!r} finds of {len(question.frames)} streams"
+        raise QueryError("RING_IN_SQL", f"{what}: nothing can group by its time; use th.join, or no model")
     frames = {}
     for alias, frame in question.frames.items():
         shown, asked = read_names(question.statement.shown, alias), names_in(question.on, alias)
