@@ -11,7 +11,7 @@ from thetastream.errors import StateError
 from thetastream.mailbox import Mailbox
 from thetastream.spark.mailbox import HELLO, MailboxReader, messages
 
-QUERY = "q1"
+QUERY = {"model": "Ring(nodes=2)", "condition": "a.k = b.k"}
 ALL = ReadAllAvailable()
 
 
@@ -116,10 +116,25 @@ def test_refused_by_name(tmp_path: Path) -> None:
     refused("MAILBOX_DAMAGED")
     label.write_text(json.dumps({"format": 99, "query": QUERY}))
     refused("MAILBOX_FORMAT")
-    label.write_text(json.dumps({"format": 1, "query": "q2"}))
+    label.write_text(json.dumps({"format": 1, "query": {**QUERY, "model": "Ring(nodes=3)"}}))
     refused("MAILBOX_FOREIGN")
     label.unlink()
     refused("MAILBOX_MISSING")
+
+
+def test_a_foreign_mailbox_says_what_changed(tmp_path: Path) -> None:
+    box = Mailbox(str(tmp_path), "one")
+    box.create(QUERY)
+    with pytest.raises(StateError, match=r"model: Ring\(nodes=2\) -> Ring\(nodes=3\)\. Start with"):
+        box.check({**QUERY, "model": "Ring(nodes=3)"})
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="MAILBOX_UNUSABLE"):
+        Mailbox(str(tmp_path / "file"), "one").create(QUERY)
+    with pytest.raises(StateError, match="MAILBOX_UNUSABLE"):
+        Mailbox("foo://bar", "one")
 
 
 def test_a_uri_is_a_folder(tmp_path: Path) -> None:

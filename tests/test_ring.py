@@ -50,13 +50,13 @@ def run(case: GraphCase, model: Multiway) -> Counter:
     return found
 
 
-@settings(RELAXED, max_examples=500)
+@settings(RELAXED, max_examples=300)
 @given(graph_cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: GraphCase, model: Multiway) -> None:
     assert run(case, model) == answer(case)
 
 
-@settings(RELAXED, max_examples=100)
+@settings(RELAXED, max_examples=60)
 @given(graph_cases(), MODELS)
 def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) -> None:
     with pytest.MonkeyPatch.context() as patch:

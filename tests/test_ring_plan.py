@@ -32,6 +32,10 @@ def two(streams: dict[str, DataFrame]) -> dict[str, DataFrame]:
         (th.Ring(2, order={"a": ["b"]}), "BAD_HOPS"),
         (th.Ring(2, order={"a": "cb"}), "BAD_HOPS"),
         (th.Ring(2, order={"a": [1, "b"]}), "BAD_HOPS"),
+        (th.Ring(2, order={"a": None}), "BAD_HOPS"),
+        (th.Ring(2, slice="0 seconds"), "BAD_SLICE"),
+        (th.Ring, "UNKNOWN_MODEL"),
+        (th.ATR(2, master="d"), "BAD_MASTER"),
         (th.Ring(5000), "BAD_UNITS"),
     ],
 )
@@ -48,6 +52,7 @@ def test_a_ring_is_refused_by_name(streams: dict[str, DataFrame], model: th.Ring
         ({"within": "1 minute", "index": "hash"}, "INDEX_NOT_APPLICABLE"),
         ({"within": "1 minute", "archive_period": "0 seconds"}, "ARCHIVE_PERIOD"),
         ({"within": "1 minute", "archive_period": "2 minutes"}, "ARCHIVE_PERIOD"),
+        ({"within": "1 minute", "mailbox": 5}, "MAILBOX"),
     ],
 )
 def test_settings_that_a_ring_has_not(streams: dict[str, DataFrame], settings: dict, name: str) -> None:
@@ -117,3 +122,12 @@ def test_a_shared_folder_is_needed_on_a_cluster(streams: dict[str, DataFrame]) -
     for asked in (None, "/tmp/mail"):
         mailbox_folder(Cluster(), asked, problems)
     assert [problem.condition for problem in problems] == ["MAILBOX", "MAILBOX"]
+
+
+def test_windows_along_a_path_bound_the_state(streams: dict[str, DataFrame]) -> None:
+    bounds = [f"{b}.ts BETWEEN {a}.ts AND {a}.ts + INTERVAL 1 HOUR" for a, b in ("ab", "bc")]
+    text = th.plan(streams, [*bounds, ON], None, th.Ring(2)).explain()
+    assert [line for line in text.splitlines() if line.startswith("state")] == [
+        f"state     of {alias}: kept until the watermark is {span} past what is in flight"
+        for alias, span in zip("abc", ("2 hours", "1 hour", "0 microseconds"), strict=True)
+    ]

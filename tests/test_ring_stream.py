@@ -160,23 +160,16 @@ def test_an_epoch_that_failed_is_run_again_with_the_same_messages(job: Job) -> N
         query.awaitTermination()
     watermarks = dict(watermarks_of(query))
     flag.unlink()
-    # 2. That epoch's messages, damaged, foreign or gone, are refused by name.
+    # 2. That epoch's messages are refused if they are damaged; for other reasons see test_mailbox.
     newest = max((job.folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     (offset,) = (json.loads(line) for line in newest.read_text().splitlines() if '"mailbox"' in line)
     mailbox = job.folder / "mail" / offset["mailbox"]
     file = mailbox / str(offset["epoch"]) / str(offset["units"][0])
-    whole, label = file.read_bytes(), mailbox / "mailbox.json"
-    owner = label.read_text()
-    for damage, name in (
-        (lambda: file.write_bytes(whole[:-9] + whole[-8:]), "MAILBOX_DAMAGED"),
-        (lambda: label.write_text(json.dumps({"format": 1, "query": "another"})), "MAILBOX_FOREIGN"),
-        (lambda: label.unlink(), "MAILBOX_MISSING"),
-    ):
-        damage()
-        with pytest.raises(StreamingQueryException, match=name):
-            job.run(job.joined(on)).awaitTermination()
-        file.write_bytes(whole)
-        label.write_text(owner)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-9] + whole[-8:])
+    with pytest.raises(StreamingQueryException, match="MAILBOX_DAMAGED"):
+        job.run(job.joined(on)).awaitTermination()
+    file.write_bytes(whole)
     # 3. As it was, the query goes on, and nothing is lost or found twice.
     query = job.run(job.joined(on))
     query.awaitTermination()

@@ -16,7 +16,7 @@ import os
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 import pyarrow as pa
@@ -51,21 +51,33 @@ class Mailbox:
         self.name = name
         self._where = f"{root.rstrip('/')}/{name}"
         if "://" in root or root.startswith("file:"):
-            self._fs, path = fs.FileSystem.from_uri(root)
+            try:
+                self._fs, path = fs.FileSystem.from_uri(root)
+            except (pa.ArrowInvalid, OSError) as error:
+                refuse("MAILBOX_UNUSABLE", f"mailbox must be a folder that Arrow opens, not {root}: {error}")
         else:
             self._fs, path = fs.LocalFileSystem(), root
         self._folder = f"{path.rstrip('/')}/{name}"
 
     # Label
 
-    def create(self, query: str) -> None:
-        """Make the folder and say whose it is."""
-        if isinstance(self._fs, fs.LocalFileSystem):
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)  # others of the host need not read tuples
-        self._fs.create_dir(self._folder, recursive=True)
-        self._write(_LABEL, json.dumps({"format": FORMAT, "query": query}).encode())
+    def create(self, query: Mapping[str, str]) -> None:
+        """Make the folder and say whose it is: part of the query -> its text.
 
-    def check(self, query: str) -> None:
+        Raises
+        ------
+        StateError
+            MAILBOX_UNUSABLE.
+        """
+        try:
+            if isinstance(self._fs, fs.LocalFileSystem):
+                os.makedirs(self._folder, mode=0o700, exist_ok=True)  # tuples are not for everyone
+            self._fs.create_dir(self._folder, recursive=True)
+            self._write(_LABEL, json.dumps({"format": FORMAT, "query": dict(query)}).encode())
+        except OSError as error:
+            refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} cannot be made: {error}")
+
+    def check(self, query: Mapping[str, str]) -> None:
         """Raise unless the folder is there and ``query``'s.
 
         Raises
@@ -75,7 +87,7 @@ class Mailbox:
         """
         try:
             label = json.loads(self._read(_LABEL))
-            version, owner = label["format"], label["query"]
+            version, owner = label["format"], dict(label["query"])
         except FileNotFoundError:
             refuse(
                 "MAILBOX_MISSING",
@@ -86,10 +98,13 @@ class Mailbox:
             refuse("MAILBOX_DAMAGED", f"{self._where}/{_LABEL} cannot be read: {error}")
         if version != FORMAT:
             refuse("MAILBOX_FORMAT", f"mailbox format must be {FORMAT}; {self._where} has {version}")
-        if owner != query:
+        changed = sorted(part for part in {*owner, *query} if owner.get(part) != query.get(part))
+        if changed:
+            details = "; ".join(f"{part}: {owner.get(part)} -> {query.get(part)}" for part in changed)
             refuse(
                 "MAILBOX_FOREIGN",
-                f"mailbox {self._where} must belong to query {query}; it belongs to {owner}",
+                f"mailbox {self._where} belongs to one query; since it was made this changed: {details}. "
+                "Start with a new checkpointLocation, or undo the change",
             )
 
     # Messages

@@ -195,7 +195,8 @@ def hop_orders(
     for alias in aliases:
         others = [other for other in aliases if other != alias]
         given = asked.get(alias.casefold(), continued([alias], sizes, ties)[1:])
-        order = [] if isinstance(given, str) else [str(other).casefold() for other in given]
+        is_list = isinstance(given, list | tuple)
+        order = [str(other).casefold() for other in given] if is_list else []
         if sorted(order) != sorted(map(str.casefold, others)):
             problems.append(
                 QueryError(
@@ -208,11 +209,14 @@ def hop_orders(
     return tuple(orders)
 
 
-def mailbox_folder(spark: SparkSession, asked: str | None, problems: list[ThetastreamError]) -> str:
+def mailbox_folder(spark: SparkSession, asked: str | Path | None, problems: list[ThetastreamError]) -> str:
     """The folder for mailboxes: as asked for, beside the checkpoints, or of this machine if it is alone."""
     is_alone = (spark.conf.get("spark.master", "local") or "local").startswith("local")
     checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
-    folder = asked or (f"{checkpoints.rstrip('/')}/thetastream-mailboxes" if checkpoints else None)
+    if asked is not None and (not isinstance(asked, str | Path) or not str(asked)):
+        problems.append(QueryError("MAILBOX", f"mailbox must be a folder as a path or URI, not {asked!r}"))
+        return ""
+    folder = str(asked or "") or (f"{checkpoints.rstrip('/')}/thetastream-mailboxes" if checkpoints else None)
     if folder is None and is_alone:
         folder = str(Path(tempfile.gettempdir()) / f"thetastream-mailboxes-{os.getuid()}")
     if folder is None or not (is_alone or ":" in folder):

@@ -26,7 +26,7 @@ def read_model(
     """The model that ``model=`` names; None: one is to be chosen."""
     if given is None or given == AUTO:
         return None
-    if isinstance(given, str) or not hasattr(given, "route"):
+    if isinstance(given, str | type) or not hasattr(given, "route"):
         problems.append(
             QueryError(
                 "UNKNOWN_MODEL",

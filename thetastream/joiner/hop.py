@@ -65,10 +65,16 @@ class Hop:
         latest = np.full(batch.num_rows, HIGHEST)
         for key, low, high in self.clocks:
             times = encode(batch.column(key.column), key.domain)
-            if high is not None:
-                earliest = np.maximum(earliest, shift(times, -high, Domain.INT, -1)[0])
-            if low is not None:
-                latest = np.minimum(latest, shift(times, -low, Domain.INT, +1)[0])
+            for end, towards in ((high, -1), (low, +1)):
+                if end is None:
+                    continue
+                ends, void = shift(times, -end, Domain.INT, towards)
+                if towards < 0:
+                    earliest = np.maximum(earliest, ends)
+                else:
+                    latest = np.minimum(latest, ends)
+                if void is not None:  # beyond int64 on the far side: an empty interval
+                    earliest, latest = np.where(void, HIGHEST, earliest), np.where(void, LOWEST, latest)
         batch = batch.append_column(EARLIEST, pa.array(earliest)).append_column(LATEST, pa.array(latest))
         return batch, key_rows(Side.LEFT, self.plan.condition, batch)
 
@@ -156,10 +162,13 @@ def _over_members(predicate: GraphPredicate, members: Sequence[int], target: int
     theirs = next((alias, columns) for stream, alias, columns in predicate.columns if stream == target)
     function, probing = predicate.function, mine[0]
     if len(mine) > 1:
-        flat = tuple(dict.fromkeys(block for _, columns in mine for _, block in columns))
+        flat = tuple((f"{alias}.{name}", block) for alias, columns in mine for name, block in columns)
+        mine = tuple(
+            (alias, tuple((name, f"{alias}.{name}") for name, _ in columns)) for alias, columns in mine
+        )
         joined = "_".join((*(alias for alias, _ in mine), theirs[0]))  # longer than any alias of theirs
         function = Regrouped(predicate.name, predicate.function, joined, mine)
-        probing = (joined, tuple((block, block) for block in flat))
+        probing = (joined, flat)
     return PythonPredicate(
         predicate.name, function, (probing[0], theirs[0]), (probing[1], theirs[1]), predicate.is_encoded
     )

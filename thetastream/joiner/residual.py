@@ -108,9 +108,14 @@ def _offender(predicate: PythonPredicate, sides: Candidates) -> str:
         _call(predicate, part(low, high))
     except Exception:
         values = [
-            f"{alias}.{name} = {reprlib.repr(batch.column(block)[int(rows[low])].as_py())}"
+            f"{_spelled(alias, name)} = {reprlib.repr(batch.column(block)[int(rows[low])].as_py())}"
             for alias, columns, (batch, rows) in zip(predicate.aliases, predicate.columns, sides, strict=True)
             for name, block in columns
         ]
         return "the first is " + ", ".join(values)
     return "on none of them alone"
+
+
+def _spelled(alias: str, name: str) -> str:
+    """A column as the user names it; where columns of several streams are one set, names say of which."""
+    return name if "." in name else f"{alias}.{name}"

@@ -66,12 +66,12 @@ class ATR(Multiway):
             )
 
     def numbered(self, aliases: Sequence[str]) -> "ATR":
-        known = range(len(aliases))
-        if self.master in known and not isinstance(self.master, bool):
+        if type(self.master) is int and self.master in range(len(aliases)):
             return self
-        if self.master not in aliases:
+        folded = [alias.casefold() for alias in aliases]
+        if str(self.master).casefold() not in folded:
             raise QueryError("BAD_MASTER", f"master must be one of {', '.join(aliases)}, not {self.master!r}")
-        return replace(self, master=aliases.index(str(self.master)))
+        return replace(self, master=folded.index(str(self.master).casefold()))
 
     def timed(self, n_streams: int) -> Sequence[int]:
         return (int(self.master),)

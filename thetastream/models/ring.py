@@ -86,7 +86,7 @@ class Ring(Multiway):
 
     @property
     def span(self) -> Rows | str | timedelta:
-        return self.slice or SLICE
+        return SLICE if self.slice is None else self.slice
 
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
         mine: npt.NDArray[np.bool_] = self._slices(sequence, times) % self.n_units == unit

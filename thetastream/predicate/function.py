@@ -85,6 +85,8 @@ def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Calla
         raise QueryError(
             "PREDICATE_COLUMNS", 'a predicate names its columns: @th.predicate(a=["x"], b=["y"])'
         )
+    if len({alias.casefold() for alias in columns}) < len(columns):
+        raise QueryError("PREDICATE_COLUMNS", f"aliases ignore case, so two of {', '.join(columns)} are one")
     for alias, names in columns.items():
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise QueryError(

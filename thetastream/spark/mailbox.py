@@ -10,9 +10,10 @@ Spark runs the source in Python processes of its own, a new one for the driver's
 by value, so these do not load this package, which would take seconds.
 """
 
+import json
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -63,13 +64,13 @@ class MailboxSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: Any) -> "MailboxReader":
-        return MailboxReader(self.options["root"], self.options["query"])
+        return MailboxReader(self.options["root"], json.loads(self.options["query"]))
 
 
 class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One run's reader; offsets are ``{"mailbox": name, "epoch": e, "units": [...]}``."""
 
-    def __init__(self, root: str, query: str) -> None:
+    def __init__(self, root: str, query: Mapping[str, str]) -> None:
         self._root = root
         self._query = query
         self._new: str | None = None
@@ -114,10 +115,12 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open(end).clear(end["epoch"])
 
 
-def read_mailbox(spark: SparkSession, root: str, query: str) -> DataFrame:
+def read_mailbox(spark: SparkSession, root: str, query: Mapping[str, str]) -> DataFrame:
     """The messages of a mailbox under ``root`` that belongs to ``query``, as a stream."""
     spark.dataSource.register(MailboxSource)
-    return spark.readStream.format(FORMAT).option("root", root).option("query", query).load()
+    return (
+        spark.readStream.format(FORMAT).option("root", root).option("query", json.dumps(dict(query))).load()
+    )
 
 
 for module in (mailbox, sys.modules[__name__]):

@@ -84,7 +84,7 @@ class RingEpoch:
         # 3. What the next one needs.
         if state.mailbox is not None:
             box = Mailbox(self.mailboxes, state.mailbox)
-            box.check(digest(self.fingerprint))  # the driver's folder, seen from here
+            box.check(self.fingerprint)  # the driver's folder, seen from here
             keys = {slot: key for key, slot in self.slots.items()}
             sent = _packed(node.messages, keys, node.is_waiting and slot == 0)
             node.counters.forwarded_bytes = box.post(number, slot, sent)
@@ -175,7 +175,7 @@ def build(
     ]
     keys = F.array(*(F.lit(key) for key in unit_keys(ring.model.n_units)))
     if ring.has_mailbox:
-        blocks.append(read_mailbox(spark, mailboxes, digest(fingerprint)))
+        blocks.append(read_mailbox(spark, mailboxes, fingerprint))
     together = reduce(DataFrame.unionByName, blocks)
     to = F.when(F.col("to").isNull(), keys).otherwise(F.array("to"))
     fields = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
