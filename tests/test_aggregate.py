@@ -484,7 +484,8 @@ def latest(frame, mode, folder, keys):
     return groups
 
 
-@pytest.mark.parametrize("units", [pytest.param(1, marks=pytest.mark.slow), (2, 3)])
+@pytest.mark.slow
+@pytest.mark.parametrize("units", [1, (2, 3)])
 def test_streamed_views_survive_a_restart(spark, tables, tmp_path, units):
     ids = [range(n, n + 20) for n in range(0, 120, 20)]
     frames = {name: replay(tables[name], ids, tmp_path) for name in "rs"}

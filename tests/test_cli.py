@@ -48,6 +48,7 @@ def test_departures_are_the_year_in_event_time_order():
     assert str(table["departed"][0].as_py()) == "2013-01-01 10:17:00+00:00"
 
 
+@pytest.mark.slow
 def test_demo_counts_what_duckdb_counts(tmp_path):
     rows = departures.PER_FILE + 1000
     done = thetastream("demo", "--rows", rows, "--out", tmp_path / "out", cwd=tmp_path)

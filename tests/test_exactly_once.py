@@ -60,6 +60,7 @@ def test_driver_killed_many_times(folder: Path, seed: int) -> None:
 # Tasks
 
 
+@pytest.mark.slow
 def test_tasks_that_fail_are_run_again(folder: Path) -> None:
     """A predicate raises, later its worker dies; Spark's second attempt starts from the last commit."""
     job = Job(str(folder), master="local[2,4]", faults={"4": "raise", "11": "die", "16": "raise"})
@@ -115,6 +116,7 @@ def test_cache_wiped_and_torn_between_epochs(spark: SparkSession, folder: Path) 
 # The checkpoint
 
 
+@pytest.mark.slow
 def test_checkpoint_of_another_condition_is_refused_by_name(spark: SparkSession, folder: Path) -> None:
     job = Job(str(folder))
     late = [folder / alias / f"{number:06d}.parquet" for alias in "ab" for number in range(2, FILES)]

@@ -114,6 +114,7 @@ def job(spark: SparkSession, tmp_path: Path) -> Job:
     return Job(spark, tmp_path, seed=4)
 
 
+@pytest.mark.slow
 def test_three_streams_with_a_restart_in_between(job: Job) -> None:
     watermarks: dict[int, int] = {}
     epochs = 0

@@ -115,9 +115,14 @@ def test_conditions(spark: SparkSession, mode: str) -> None:
     a, b = frames(spark)
     if mode == "ansi":
         agree(a, b, KEYS + INDEXABLE, model=th.Biclique((2, 3)))
-        agree(a, b, CASTS + OPAQUE, model=th.Biclique(1))
     else:
         agree(a, b, CASTS + LEGACY + INDEXABLE[:7], model=th.Biclique(1))
+
+
+@pytest.mark.slow
+def test_conditions_that_cast_or_that_no_index_answers(spark: SparkSession) -> None:
+    a, b = frames(spark)
+    agree(a, b, CASTS + OPAQUE, model=th.Biclique(1))
 
 
 def test_a_frame_joins_itself(spark: SparkSession) -> None:
@@ -293,6 +298,7 @@ def condition(draw: st.DrawFn) -> str:
     return text
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(condition(), min_size=8, max_size=8, unique=True), units=st.sampled_from([1, (2, 3)]))
 def test_random_conditions(spark: SparkSession, texts: list[str], units: Any) -> None:

@@ -93,6 +93,7 @@ def stream_truth(
     assert set(counted.values()) == {len(gone[0]) + len(gone[1])}
 
 
+@pytest.mark.slow
 def test_windows_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     ten = window("-10 MINUTES", "10 MINUTES")
     uneven = window("-10 MINUTES", "1 MINUTE")
