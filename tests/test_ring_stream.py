@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -66,7 +67,9 @@ class Job:
             (self.folder / alias).mkdir(exist_ok=True)
             ids, ks, vs, times = zip(*self.files[alias][epoch], strict=True)
             table = pa.table({"id": ids, "k": ks, "v": vs, "ts": pa.array(times, pa.timestamp("us", "UTC"))})
-            pq.write_table(table, self.folder / alias / f"{epoch}.parquet")
+            path = self.folder / alias / f"{epoch}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_600_000_000 + epoch, 1_600_000_000 + epoch))  # Spark reads files by age
 
     def joined(self, on=ON, **settings) -> DataFrame:
         streams = {
