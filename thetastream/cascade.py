@@ -18,18 +18,18 @@ from pyspark.sql import functions as F
 
 from thetastream.binary import JoinPlan, plan_binary
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
-from thetastream.frontend.condition import On, read_condition
+from thetastream.frontend.condition import On
+from thetastream.frontend.many import read_many
 from thetastream.frontend.statistics import read_statistics
-from thetastream.frontend.streams import MARK, read_streams
-from thetastream.frontend.window import is_counted, read_window
+from thetastream.frontend.streams import MARK
 from thetastream.joiner.hop import Regrouped
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
-from thetastream.plan.order import OTHER, join_order, selectivity
+from thetastream.plan.order import join_order
 from thetastream.plan.query import Stream
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import Phrase, Predicate
-from thetastream.predicate.names import references, relocate
+from thetastream.predicate.names import relocate
 from thetastream.windows import Within, spell
 
 TIME = "result_time"
@@ -70,27 +70,16 @@ def plan_cascade(
     problems: Sequence[ThetastreamError] = (),
 ) -> CascadePlan:
     """``th.plan`` for three streams and more; ``settings`` are complete, ``problems`` are raised too."""
-    catalyst, inputs, found = read_streams(streams, within is not None, settings["event_time"])
-    problems = [*problems, *found]
-    _, phrases, predicates = read_condition(on, catalyst, inputs, problems)
-    if is_counted(within):
-        what = "a count window is of two streams, whose order of arrival is known; use a time window"
-        problems.append(QueryError("COUNT_WINDOW", what))
-    if settings["order"] is not None:
-        what = "results of three streams and more have no one order of arrival; leave order out"
-        problems.append(QueryError("ORDER", what))
-    spans = None if is_counted(within) else read_window(within, inputs, catalyst, problems)
+    problems = list(problems)
+    asked = read_many(streams, on, within, settings, problems)
+    inputs, reads, calls = asked.inputs, asked.phrases, asked.predicates
     read_statistics(settings["statistics"], streams, problems)
-    problems += [problem for predicate in predicates for problem in _unknown_columns(predicate, inputs)]
+    problems += [problem for predicate, _ in calls for problem in _unknown_columns(predicate, inputs)]
     raise_problems(problems)
-    reads = [(phrase, set(references(phrase, list(streams)))) for phrase in phrases]
-    calls = [(predicate, _aliases_of(predicate, inputs)) for predicate in predicates]
+    spans = asked.within_us
     windows = None if spans is None else dict(zip(streams, spans, strict=True))
-    ties = [(frozenset(aliases), selectivity(phrase)) for phrase, aliases in reads]
-    ties += [(frozenset(aliases), OTHER) for _, aliases in calls]
-    sizes = {alias: 1.0 if windows is None else 1 + windows[alias] / 1e6 for alias in streams}
     by_alias = {stream.alias: stream for stream in inputs}
-    order = [by_alias[alias] for alias in join_order(sizes, ties)]
+    order = [by_alias[alias] for alias in join_order(asked.sizes, asked.ties)]
     event_times = {stream.alias: stream.event_time for stream in inputs if stream.event_time}
     work = _Cascade(streams, by_alias, windows, event_times, order[0].alias)
     steps = []
@@ -103,11 +92,6 @@ def plan_cascade(
         steps.append(work.step(stream, [*texts, *functions] or ["true"], model, settings))
     reason = "the smallest results first, as estimated from windows and kinds of conjuncts"
     return CascadePlan(tuple(streams), tuple(steps), event_times, reason, work.result(list(streams)))
-
-
-def _aliases_of(predicate: Predicate, streams: Sequence[Stream]) -> set[str]:
-    named = {alias.casefold() for alias, _ in predicate.columns}
-    return {stream.alias for stream in streams if stream.alias.casefold() in named}
 
 
 def _unknown_columns(predicate: Predicate, streams: Sequence[Stream]) -> list[QueryError]:

@@ -9,7 +9,7 @@ of binary joins (``thetastream.cascade``).
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from thetastream.binary import JoinPlan, plan_binary
 from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
-from thetastream.frontend.condition import On, read_condition
+from thetastream.frontend.condition import On
+from thetastream.frontend.many import read_many
 from thetastream.frontend.model import read_model
 from thetastream.frontend.statistics import read_statistics
-from thetastream.frontend.streams import read_streams
-from thetastream.frontend.window import is_counted, read_window
 from thetastream.joiner.ring import RingSpec
 from thetastream.models import Multiway, Ring
 from thetastream.models.multiway import AUTO, Travel
@@ -32,13 +31,11 @@ from thetastream.plan.cost_ring import RingLoad, initial_slice, load_of
 from thetastream.plan.explain_ring import explain_ring
 from thetastream.plan.graph import LoweredGraph, lower_graph
 from thetastream.plan.lower import archive_period
-from thetastream.plan.order import OTHER, Tie, continued, selectivity
+from thetastream.plan.order import Tie, continued
 from thetastream.plan.physical import described
 from thetastream.plan.query import Stream
 from thetastream.plan.ring import Orders, ring_spec
 from thetastream.plan.statistics import Statistics
-from thetastream.predicate import Predicate
-from thetastream.predicate.names import references
 from thetastream.windows import Rows, Within
 
 
@@ -106,19 +103,12 @@ def plan_ring(
 ) -> "RingPlan | CascadePlan | JoinPlan":
     """``th.plan`` of a join hop by hop; parameters as those of ``plan_cascade``."""
     # 1. Streams, condition, window.
-    catalyst, inputs, found = read_streams(streams, within is not None, settings["event_time"])
-    problems = [*problems, *found]
-    texts, phrases, predicates = read_condition(on, catalyst, inputs, problems)
-    if is_counted(within):
-        what = "a count window is of two streams, whose order of arrival is known; use a time window"
-        problems.append(QueryError("COUNT_WINDOW", what))
-    if settings["order"] is not None:
-        what = "results of three streams and more have no one order of arrival; leave order out"
-        problems.append(QueryError("ORDER", what))
+    problems = list(problems)
+    asked = read_many(streams, on, within, settings, problems)
+    catalyst, inputs, spans = asked.catalyst, asked.inputs, asked.within_us
     if settings["index"] is not None:
         what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
         problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
-    spans = None if is_counted(within) else read_window(within, inputs, catalyst, problems)
     # 2. Model, settings, session.
     spark = next(iter(streams.values())).sparkSession
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
@@ -132,10 +122,7 @@ def plan_ring(
             archive_period_us = catalyst.duration(settings["archive_period"], "archive_period")
     except QueryError as problem:
         problems.append(problem)
-    ties = [(frozenset(references(phrase, list(streams))), selectivity(phrase)) for phrase in phrases]
-    ties += [(frozenset(_aliases_of(predicate, inputs)), OTHER) for predicate in predicates]
-    windows = dict(zip(streams, spans, strict=True)) if spans is not None else {}
-    orders = hop_orders(model, inputs, windows, ties, problems)
+    orders = hop_orders(model, asked.sizes, asked.ties, problems)
     if not inputs[0].is_streaming:
         raise_problems(problems)
         planner = plan_binary if len(streams) == 2 else plan_cascade
@@ -148,8 +135,10 @@ def plan_ring(
     mailbox = mailbox_folder(spark, settings["mailbox"], problems) if has_mailbox else ""
     raise_problems(problems)
     # 3. Strategy.
-    lowered = lower_graph(inputs, phrases, predicates, spans, catalyst)
-    load = load_of(inputs, lowered.graph, orders, ties, statistics)
+    lowered = lower_graph(
+        inputs, [p for p, _ in asked.phrases], [p for p, _ in asked.predicates], spans, catalyst
+    )
+    load = load_of(inputs, lowered.graph, orders, asked.ties, statistics)
     if isinstance(model, Ring) and is_auto:
         model = replace(model, nodes=load.optimal_length(units_of(partitions)))
     if isinstance(model, Ring) and model.slice is None and settings["statistics"] is not None:
@@ -158,7 +147,7 @@ def plan_ring(
     ring = ring_spec(lowered.graph, orders, model, archive_period_us)
     return RingPlan(
         tuple(inputs),
-        tuple(texts),
+        tuple(asked.texts),
         spans,
         lowered,
         ring,
@@ -169,32 +158,25 @@ def plan_ring(
     )
 
 
-def _aliases_of(predicate: Predicate, inputs: Sequence[Stream]) -> Iterator[str]:
-    named = {alias.casefold() for alias, _ in predicate.columns}
-    return (stream.alias for stream in inputs if stream.alias.casefold() in named)
-
-
 def hop_orders(
     model: Multiway,
-    inputs: Sequence[Stream],
-    windows: Mapping[str, int],
+    sizes: Mapping[str, float],
     ties: Sequence[Tie],
     problems: list[ThetastreamError],
 ) -> Orders:
     """Per stream the others in the order in which its tuples look for partners."""
-    aliases = [stream.alias for stream in inputs]
-    sizes = {alias: 1.0 if alias not in windows else 1 + windows[alias] / 1e6 for alias in aliases}
+    aliases = list(sizes)
     folded = [alias.casefold() for alias in aliases]
-    asked = {str(alias).casefold(): order for alias, order in (model.order or {}).items()}
+    wanted = {str(alias).casefold(): order for alias, order in (model.order or {}).items()}
     problems += [
         QueryError("BAD_HOPS", f"order names {alias!r}, which is not one of {', '.join(aliases)}")
-        for alias in asked
+        for alias in wanted
         if alias not in folded
     ]
     orders = []
     for alias in aliases:
         others = [other for other in aliases if other != alias]
-        given = asked.get(alias.casefold(), continued([alias], sizes, ties)[1:])
+        given = wanted.get(alias.casefold(), continued([alias], sizes, ties)[1:])
         is_list = isinstance(given, list | tuple)
         order = [str(other).casefold() for other in given] if is_list else []
         if sorted(order) != sorted(map(str.casefold, others)):

@@ -60,10 +60,7 @@ class ATR(Multiway):
 
     def __post_init__(self) -> None:
         self._check()
-        if not isinstance(self.segment, str | timedelta):
-            raise QueryError(
-                "BAD_SEGMENT", f'segment must be a duration, as in "10 seconds", not {self.segment!r}'
-            )
+        check_segment(self.segment)
 
     def numbered(self, aliases: Sequence[str]) -> "ATR":
         if type(self.master) is int and self.master in range(len(aliases)):
@@ -97,3 +94,9 @@ class ATR(Multiway):
 
 def _part(is_mine: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Int64s:
     return np.where(is_mine, np.int64(0), np.int64(-1))
+
+
+def check_segment(segment: object) -> None:
+    """Raise BAD_SEGMENT unless it is a duration."""
+    if not isinstance(segment, str | timedelta):
+        raise QueryError("BAD_SEGMENT", f'segment must be a duration, as in "10 seconds", not {segment!r}')

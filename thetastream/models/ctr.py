@@ -22,7 +22,7 @@ import numpy as np
 
 from thetastream.errors import QueryError
 from thetastream.keys import Int64s, scramble
-from thetastream.models.atr import SEGMENT
+from thetastream.models.atr import SEGMENT, check_segment
 from thetastream.models.base import positive_pair
 from thetastream.models.multiway import Asking, Multiway, NewTuples, Travel, stretches
 
@@ -66,10 +66,7 @@ class CTR(Multiway):
         self._check()
         if isinstance(self.copies, tuple | list) or positive_pair(self.copies) is None:
             raise QueryError("BAD_COPIES", f"copies must be a positive integer, not {self.copies!r}")
-        if not isinstance(self.segment, str | timedelta):
-            raise QueryError(
-                "BAD_SEGMENT", f'segment must be a duration, as in "10 seconds", not {self.segment!r}'
-            )
+        check_segment(self.segment)
 
     @property
     def n_parts(self) -> int:

@@ -1,6 +1,6 @@
 """explain(): every stage of a plan as text: parsed, rewritten, shaped, physical, cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, IndexSpec, SideSpec
 from thetastream.joiner.placing import ByRange, placing
@@ -8,7 +8,9 @@ from thetastream.models.base import Model
 from thetastream.order import Order
 from thetastream.plan.explain_cost import average, cost_lines
 from thetastream.plan.lower import Lowered, lifetimes
+from thetastream.plan.physical import SidePlan
 from thetastream.plan.query import Query
+from thetastream.plan.rewritten import Note
 from thetastream.plan.spread import spread
 from thetastream.plan.statistics import Statistics
 from thetastream.types import Side
@@ -25,9 +27,10 @@ def explain(
     statistics: Statistics | None = None,
 ) -> str:
     """The plan, stage by stage, one fact per line."""
+    names = [predicate.name for predicate in query.predicates]
     stages = (
         ("Parsed", _parsed(query)),
-        ("Rewritten", _rewritten(query, lowered)),
+        ("Rewritten", rewritten_lines(lowered.notes, names, lowered.physical.sides)),
         ("Shaped", _shaped(lowered)),
         ("Physical", _physical(lowered, model, model_reason, order)),
         ("Cost", cost_lines(query, lowered, model, model_reason, order, partitions, statistics)),
@@ -57,12 +60,15 @@ def _parsed(query: Query) -> Iterator[str]:
         yield f"within {windows}"
 
 
-def _rewritten(query: Query, lowered: Lowered) -> Iterator[str]:
-    for note in lowered.notes:
+def rewritten_lines(
+    notes: Sequence[Note], predicates: Sequence[str], sides: Sequence[SidePlan]
+) -> Iterator[str]:
+    """What became of each conjunct, and what streams compute before the join."""
+    for note in notes:
         yield f"{note.became:8} {one_line(note.text)}   ({note.why})"
-    for predicate in query.predicates:
-        yield f"python   {predicate.name}   (called on columns of candidates)"
-    for side in lowered.physical.sides:
+    for name in predicates:
+        yield f"python   {name}   (called on columns of candidates)"
+    for side in sides:
         for text in side.filters:
             yield f"before   {side.alias}: {one_line(text)}"
         for column, text in side.computed:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from thetastream.joiner.ring import RingSpec
 from thetastream.plan.cost_ring import RingLoad, cost_lines
-from thetastream.plan.explain import index_text, one_line
+from thetastream.plan.explain import index_text, one_line, rewritten_lines
 from thetastream.plan.graph import LoweredGraph
 from thetastream.plan.query import Stream
 from thetastream.windows import spell
@@ -50,15 +50,8 @@ def _parsed(
 
 
 def _rewritten(lowered: LoweredGraph) -> Iterator[str]:
-    for note in lowered.notes:
-        yield f"{note.became:8} {one_line(note.text)}   ({note.why})"
-    for predicate in lowered.graph.predicates:
-        yield f"python   {predicate.name}   (called on columns of candidates)"
-    for side in lowered.sides:
-        for text in side.filters:
-            yield f"before   {side.alias}: {one_line(text)}"
-        for column, text in side.computed:
-            yield f"before   {side.alias}: {column} = {one_line(text)}"
+    names = [predicate.name for predicate in lowered.graph.predicates]
+    yield from rewritten_lines(lowered.notes, names, lowered.sides)
     for text in lowered.residual:
         yield f"behind   {one_line(text)}"
 

@@ -36,8 +36,13 @@ class Output(NamedTuple):
     @property
     def is_flat(self) -> bool:
         """Whether all columns may leave the stateful operator as pandas columns."""
-        carriers = (carrier_of(field.dataType) for field in self.columns)
-        return all(carrier is not None and carrier.is_flat for carrier in carriers)
+        return is_flat(self.columns)
+
+
+def is_flat(columns: StructType) -> bool:
+    """Whether all columns may leave a stateful operator as pandas columns."""
+    carriers = (carrier_of(field.dataType) for field in columns)
+    return all(carrier is not None and carrier.is_flat for carrier in carriers)
 
 
 def pairs(spark: SparkSession, plan: PhysicalPlan, order: Order | None) -> Output:

@@ -27,13 +27,12 @@ from thetastream.keys import LOWEST
 from thetastream.mailbox import Mailbox
 from thetastream.plan.graph import LoweredGraph
 from thetastream.spark import metrics
-from thetastream.spark.carriers import carrier_of
 from thetastream.spark.dataflow import block_columns, partition, slots
 from thetastream.spark.emit import BLOCK, COUNTERS, BlockEmitter, Emitter, FlatEmitter, unpack_blocks
 from thetastream.spark.epoch import watermark_us
 from thetastream.spark.mailbox import HELLO, SCHEMA, messages, read_mailbox
 from thetastream.spark.manifest import Fingerprint, decode, digest, encode
-from thetastream.spark.output import schema_of, struct_of
+from thetastream.spark.output import is_flat, schema_of, struct_of
 from thetastream.spark.placement import unit_keys
 from thetastream.spark.processor import JoinProcessor
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
@@ -181,13 +180,12 @@ def build(
     fields = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
     schema = StructType([*schema_of(spark, fields), StructField(COUNTERS, StringType())])
     arrow = to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
-    carriers = (carrier_of(column.dataType) for column in schema)
-    is_flat = all(carrier is not None and carrier.is_flat for carrier in carriers)
+    as_columns = is_flat(schema)
     spec = RingEpoch(
         ring,
         slots(ring.model),
         fingerprint,
-        FlatEmitter(arrow) if is_flat else BlockEmitter(arrow),
+        FlatEmitter(arrow) if as_columns else BlockEmitter(arrow),
         mailboxes,
         cache_folder,
     )
@@ -197,12 +195,12 @@ def build(
         .groupBy("unit")
         .transformWithStateInPandas(
             JoinProcessor(spec),
-            schema if is_flat else StructType([StructField(BLOCK, BinaryType())]),
+            schema if as_columns else StructType([StructField(BLOCK, BinaryType())]),
             "Append",
             "EventTime" if has_watermark else "None",
         )
     )
-    if not is_flat:
+    if not as_columns:
         results = results.mapInArrow(unpack_blocks, schema)
     results = metrics.observe(results, digest(fingerprint), join_id)
     joined = results.select(*(struct_of(side).alias(side.alias) for side in plan.sides))
