@@ -25,7 +25,7 @@ from thetastream.errors import QueryError
 from thetastream.joiner.placing import CELL_BANDS
 from thetastream.joiner.unit import UnitSpec
 from thetastream.local.runner import LocalJoin
-from thetastream.models import REGISTRY, Biclique, Matrix, Multiway, Split
+from thetastream.models import REGISTRY, Biclique, Matrix, Split
 from thetastream.plan import cost
 from thetastream.plan.choose import MOST_UNEVEN, candidates, choose, compare, subgroups, units_of, usual
 from thetastream.plan.cost import estimate
@@ -38,7 +38,7 @@ from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import Inflow, Workload, workload
 from thetastream.types import Side
 
-BINARY = {name for name, kind in REGISTRY.items() if not issubclass(kind, Multiway)}
+BINARY = {name for name, kind in REGISTRY.items() if kind.is_costed}
 CHANCE = np.random.default_rng(3)
 EVEN = {"rel": 0.02}
 """Hashes lie evenly, but 5,040 of them are not divided by every number of units."""

@@ -12,7 +12,7 @@ from thetastream.errors import (
     ThetastreamError,
 )
 from thetastream.frontend.statistics import statistics
-from thetastream.models import ATR, CTR, Biclique, Matrix, Ring, Split
+from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
 from thetastream.plan.query import CrossJoinWarning
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import predicate
@@ -29,6 +29,7 @@ __all__ = [
     "CTR",
     "Biclique",
     "CascadePlan",
+    "Chain",
     "CrossJoinWarning",
     "InvalidQuery",
     "JoinPlan",

@@ -4,17 +4,19 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
+from thetastream.frontend.mailbox import mailbox_folder
 from thetastream.frontend.model import read_model
 from thetastream.frontend.statistics import read_statistics
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import arrival_problems, is_counted, read_counts, read_window
+from thetastream.models import Chain
 from thetastream.models.base import Model
 from thetastream.order import Order, read_order
 from thetastream.plan.choose import arrival_problem, choose, refusal, units_of
@@ -44,6 +46,8 @@ class JoinPlan:
     """Of the session the model was chosen for."""
     statistics: Statistics | None = None
     """What costs are estimated from; None: what is assumed of any stream."""
+    mailbox: str = ""
+    """Folder of mailboxes, for a model that needs one."""
 
     @property
     def physical(self) -> PhysicalPlan:
@@ -72,6 +76,11 @@ class JoinPlan:
 
         With ``folding``, the units' views of it instead, one row per unit, epoch and group.
         """
+        if isinstance(self.model, Chain) and self.mailbox:
+            from thetastream.spark.chain import build as build_chain
+
+            assert folding is None  # refused: its results may come behind the watermark
+            return build_chain(self.physical, self.model, self.streams, self.mailbox, self.cache_folder)
         from thetastream.spark.dataflow import build
 
         order = self.order if folding is None else None
@@ -122,11 +131,17 @@ def plan_binary(
         )
     if counts is not None or order is not None:
         problems += [found for found in arrival_problems(inputs) if str(found) not in map(str, problems)]
+    mailbox = ""
     if inputs[0].is_streaming:
         from thetastream.spark.session import check_session
 
         n_units = units_of(partitions) if named is None else named.n_units
         problems += check_session(left.sparkSession, n_units)
+        if isinstance(named, Chain) and named.hands_on:
+            mailbox = mailbox_folder(left.sparkSession, settings["mailbox"], problems)
+    elif isinstance(named, Chain):
+        # There are no epochs that letters could wait for.
+        named = replace(named, fast_forward=True)
     raise_problems(problems)
     # 5. Strategy.
     spans = None if within_us is None else (within_us[0], within_us[1])
@@ -141,4 +156,6 @@ def plan_binary(
         reason = "as asked for"
         raise_problems([problem for problem in [refusal(named, lowered)] if problem is not None])
     folder = settings["cache_folder"]
-    return JoinPlan(query, lowered, named, reason, (left, right), folder, order, partitions, statistics)
+    return JoinPlan(
+        query, lowered, named, reason, (left, right), folder, order, partitions, statistics, mailbox
+    )

@@ -77,6 +77,9 @@ def plan_cascade(
     problems += [problem for predicate, _ in calls for problem in _unknown_columns(predicate, inputs)]
     raise_problems(problems)
     spans = asked.within_us
+    if isinstance(model, Model) and not model.is_prompt(2):
+        what = f"{model!r} joins two streams: the next join of a pipeline would call its results late"
+        raise QueryError("LATE_RESULTS", f"{what}; use th.Ring, or another model")
     windows = None if spans is None else dict(zip(streams, spans, strict=True))
     by_alias = {stream.alias: stream for stream in inputs}
     order = [by_alias[alias] for alias in join_order(asked.sizes, asked.ties)]

@@ -7,19 +7,17 @@ batch DataFrames there are no epochs that messages could wait for: there the sam
 of binary joins (``thetastream.cascade``).
 """
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from thetastream.binary import JoinPlan, plan_binary
 from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On
+from thetastream.frontend.mailbox import mailbox_folder
 from thetastream.frontend.many import read_many
 from thetastream.frontend.model import read_model
 from thetastream.frontend.statistics import read_statistics
@@ -189,25 +187,3 @@ def hop_orders(
             order = [other.casefold() for other in others]
         orders.append(tuple(folded.index(other) for other in order))
     return tuple(orders)
-
-
-def mailbox_folder(spark: SparkSession, asked: str | Path | None, problems: list[ThetastreamError]) -> str:
-    """The folder for mailboxes: as asked for, beside the checkpoints, or of this machine if it is alone."""
-    is_alone = (spark.conf.get("spark.master", "local") or "local").startswith("local")
-    checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
-    if asked is not None and (not isinstance(asked, str | Path) or not str(asked)):
-        problems.append(QueryError("MAILBOX", f"mailbox must be a folder as a path or URI, not {asked!r}"))
-        return ""
-    folder = str(asked or "") or (f"{checkpoints.rstrip('/')}/thetastream-mailboxes" if checkpoints else None)
-    if folder is None and is_alone:
-        folder = str(Path(tempfile.gettempdir()) / f"thetastream-mailboxes-{os.getuid()}")
-    if folder is None or not (is_alone or ":" in folder):
-        problems.append(
-            QueryError(
-                "MAILBOX",
-                "messages need a folder that driver and executors share, as a URI, not "
-                f'{folder}; give mailbox="hdfs://..." or "file:/shared/...", or set '
-                "spark.thetastream.mailbox",
-            )
-        )
-    return str(Path(folder or "").absolute()) if ":" not in (folder or "") else str(folder)

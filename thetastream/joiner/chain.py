@@ -35,6 +35,10 @@ PAIRS_AT_ONCE = 1 << 17
 BYTES_AT_ONCE = 1 << 25
 
 
+Candidates = tuple[Int64s, pa.RecordBatch, Int64s, int]
+"""Positions among the probes, stored payload, positions in it; how many stored tuples were looked at."""
+
+
 @dataclass(frozen=True)
 class ChainSpec:
     """What is fixed of a stream's stored tuples; picklable. Event times in microseconds."""
@@ -125,23 +129,52 @@ class ChainedIndex:
             self._store.drop(meta)
 
     def expire(self, watermark_us: int | None) -> int:
-        """Drop segments no future tuple can join: watermark >= max(t) + how long t stays joinable."""
-        keep = self._spec.lifetime_us
-        if watermark_us is None or keep is None:
-            return 0
-        dead = [meta for meta in self.segments if watermark_us >= meta.max_ts + keep]
+        """Drop segments no future tuple can join; return how many tuples they had."""
+        dead = self.take_expired(watermark_us)
         for meta in dead:
-            self.segments.remove(meta)
             self._store.drop(meta)
         return sum(meta.n_rows for meta in dead)
 
-    def probe(
-        self, probes: Int64s, width_of_probe: float, plan: Plan | None = None
-    ) -> Iterator[tuple[Int64s, pa.RecordBatch, Int64s, int]]:
-        """Find partners for probing key rows, by a plan of the same index or a scan.
+    # Segments that go elsewhere
 
-        Yields (positions among the probes, stored payload, positions in it, candidates looked at).
+    def take_expired(self, watermark_us: int | None) -> list[SegmentMeta]:
+        """Segments no future tuple can join: watermark >= max(t) + how long t stays joinable.
+
+        They are still in the store, and the caller's.
         """
+        keep = self._spec.lifetime_us
+        if watermark_us is None or keep is None:
+            return []
+        dead = [meta for meta in self.segments if watermark_us >= meta.max_ts + keep]
+        self.segments = [meta for meta in self.segments if meta not in dead]
+        return dead
+
+    def take(self, n: int) -> list[SegmentMeta]:
+        """Segments with n tuples together, or all, from the smallest on; the last is cut if need be.
+
+        They are still in the store, and the caller's.
+        """
+        taken = []
+        for meta in sorted(self.segments, key=lambda meta: meta.n_rows):
+            if not n:
+                break
+            self.segments.remove(meta)
+            if meta.n_rows > n:
+                run = self._store.get(meta)
+                self._append(meta.period, run.payload.slice(n), run.rows[n:])
+                self._append(meta.period, run.payload.slice(0, n), run.rows[:n])
+                self._store.drop(meta)
+                meta = self.segments.pop()
+            n -= meta.n_rows
+            taken.append(meta)
+        return taken
+
+    def adopt(self, segments: list[SegmentMeta]) -> None:
+        """Take over segments of tuples that are indexed as these are."""
+        self.segments += [replace(meta, stream=self._spec.stream) for meta in segments]
+
+    def probe(self, probes: Int64s, width_of_probe: float, plan: Plan | None = None) -> Iterator[Candidates]:
+        """Find partners for probing key rows, by a plan of the same index or a scan."""
         if not len(probes) or not self.segments:
             return
         plan = plan or self._plan

@@ -292,9 +292,7 @@ class RingNode:
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(message.block.num_rows for message in self.messages)
         counters.waiting = self._queue.n_waiting if self._slot == 0 else 0  # all nodes have the same queue
-        counters.segments = len(segments)
-        counters.mlv_bytes = sum(meta.nbytes for meta in segments)
-        counters.state_bytes = sum(meta.durable_bytes for meta in segments)
+        counters.count_state(segments)
 
 
 def together(messages: list[Message]) -> list[Message]:

@@ -14,7 +14,7 @@ In a count window the order is finer, tuple by tuple (``thetastream.joiner.arriv
 condition: a stored tuple meets only what came after it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -27,7 +27,7 @@ import pyarrow as pa
 from thetastream.condition import Condition, IndexSpec, Key
 from thetastream.joiner.arrival import ARRIVAL, SEEN, SEQUENCE, Numbers, counted, number
 from thetastream.joiner.box import Plan, key_rows
-from thetastream.joiner.chain import SHARED_PERIODS, ChainedIndex, ChainSpec, joinable_us
+from thetastream.joiner.chain import SHARED_PERIODS, Candidates, ChainedIndex, ChainSpec, joinable_us
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import MemoryStore, SegmentMeta, SegmentStore
@@ -65,12 +65,21 @@ class Counters:
     expired: int = 0
     candidates: int = 0
     segments: int = 0
+    held: int = 0
+    """Stored tuples at the end of the epoch."""
     mlv_bytes: int = 0
     """Memory load volume: bytes of the stored tuples and their index."""
     state_bytes: int = 0
     """Bytes of the stored tuples as the durable store holds them."""
     emitted_bytes: int = 0
     """Bytes of the rows that leave the unit, as Arrow."""
+
+    def count_state(self, segments: Sequence[SegmentMeta]) -> None:
+        """What is stored at the end of the epoch."""
+        self.segments = len(segments)
+        self.held = sum(meta.n_rows for meta in segments)
+        self.mlv_bytes = sum(meta.nbytes for meta in segments)
+        self.state_bytes = sum(meta.durable_bytes for meta in segments)
 
 
 class Matches(NamedTuple):
@@ -133,6 +142,8 @@ class UnitState:
     waiting: list[Waiting] = field(default_factory=list)
     admitted: list[tuple[int, int]] = field(default_factory=list)
     """Epochs and how many tuples began to look for partners in each, of those that may be under way."""
+    chained: dict[str, Any] = field(default_factory=dict)
+    """What a worker of a handshake chain knows of its neighbours; plain values."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for the manifest."""
@@ -147,6 +158,7 @@ class UnitState:
             values["mailbox"],
             [Waiting(*fields) for fields in values["waiting"]],
             [(int(epoch), int(n)) for epoch, n in values["admitted"]],
+            values.get("chained", {}),
         )
 
 
@@ -237,9 +249,7 @@ class Unit:
         segments = self.state.segments
         self.counters.received = inbox.received
         self.counters.received_bytes = inbox.received_bytes
-        self.counters.segments = len(segments)
-        self.counters.mlv_bytes = sum(meta.nbytes for meta in segments)
-        self.counters.state_bytes = sum(meta.durable_bytes for meta in segments)
+        self.counters.count_state(segments)
 
     # Admission
 
@@ -367,21 +377,34 @@ class Unit:
         self.counters.probed += len(rows)
         width = payload.nbytes / len(rows)
         probed = (index.probe(rows, width) for index in (self._chains[side.other], *fresh))
-        for found, partner, stored, candidates in chain.from_iterable(probed):
-            self.counters.candidates += candidates
-            found, stored = self._residual.keep(side, payload, found, partner, stored)
-            if not len(found):
-                continue
-            self.counters.matched += len(found)
-            mine = self._gather(side, payload, found)
-            theirs = self._gather(side.other, partner, stored)
-            yield Matches(mine, theirs) if side is Side.LEFT else Matches(theirs, mine)
+        candidates = chain.from_iterable(probed)
+        yield from meet(side, payload, candidates, self._residual, self._columns, self.counters)
 
-    def _gather(self, side: Side, batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
-        columns = list(self._spec.condition.sides[side].columns)
-        if self._spec.is_ordered:
-            columns.append(ARRIVAL)
-        return batch.select(columns).take(rows)
+    @property
+    def _columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        left, right = (list(side.columns) for side in self._spec.condition.sides)
+        arrival = [ARRIVAL] * self._spec.is_ordered
+        return left + arrival, right + arrival
+
+
+def meet(
+    side: Side,
+    payload: pa.RecordBatch,
+    candidates: Iterable[Candidates],
+    residual: Residual,
+    columns: tuple[Sequence[str], Sequence[str]],
+    counters: Counters,
+) -> Iterator[Matches]:
+    """What becomes of candidates that ``payload``, probing tuples of ``side``, has found; counted."""
+    for found, partner, stored, n_candidates in candidates:
+        counters.candidates += n_candidates
+        found, stored = residual.keep(side, payload, found, partner, stored)
+        if not len(found):
+            continue
+        counters.matched += len(found)
+        mine = payload.select(columns[side]).take(found)
+        theirs = partner.select(columns[side.other]).take(stored)
+        yield Matches(mine, theirs) if side is Side.LEFT else Matches(theirs, mine)
 
 
 def _times(batch: pa.RecordBatch, time: Key | None) -> Int64s:

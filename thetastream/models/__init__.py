@@ -6,6 +6,7 @@ Adding a model is one file and one line in ``REGISTRY``.
 from thetastream.models.atr import ATR
 from thetastream.models.base import Hashes, Model, Places, Route
 from thetastream.models.biclique import Biclique
+from thetastream.models.chain import Chain
 from thetastream.models.ctr import CTR
 from thetastream.models.matrix import Matrix
 from thetastream.models.multiway import Multiway
@@ -15,6 +16,7 @@ from thetastream.models.split import Split
 REGISTRY: dict[str, type] = {
     "atr": ATR,
     "biclique": Biclique,
+    "chain": Chain,
     "ctr": CTR,
     "matrix": Matrix,
     "ring": Ring,
@@ -26,6 +28,7 @@ __all__ = [
     "CTR",
     "REGISTRY",
     "Biclique",
+    "Chain",
     "Hashes",
     "Matrix",
     "Model",

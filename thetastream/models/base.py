@@ -51,6 +51,8 @@ class Model(ABC):
     """In the registry."""
     is_binary: ClassVar[bool] = True
     """Whether ``joiner.unit`` runs it for two streams; if not, two go hop by hop as more do."""
+    is_costed: ClassVar[bool] = True
+    """Whether its routes say all that it costs, so that the planner may choose it."""
     routing: str = "auto"
     """What names subgroups, at models that have some: hash, range, or what the condition allows."""
 
@@ -87,6 +89,12 @@ class Model(ABC):
         microseconds; asked if it ``sees_all``.
         """
         raise NotImplementedError
+
+    def is_prompt(self, n_streams: int) -> bool:
+        """Whether a result of so many streams comes in the epoch of its last tuple, before the watermark can
+        pass it.
+        """
+        return True
 
     @abstractmethod
     def describe(self) -> str:

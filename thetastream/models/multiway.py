@@ -62,6 +62,7 @@ class Multiway(Model):
     travel: ClassVar[Travel] = Travel.ALL
     span_field: ClassVar[str]
     """Its field that cuts streams into stretches."""
+    is_costed: ClassVar[bool] = False
     may_be_auto: ClassVar[bool] = False
     """Whether the planner can say how many nodes it has."""
 
@@ -116,6 +117,9 @@ class Multiway(Model):
 
     def is_home(self, unit: int, side: Side) -> bool:
         return unit == 0
+
+    def is_prompt(self, n_streams: int) -> bool:
+        return n_streams == 2 and self.is_binary
 
     def numbered(self, aliases: Sequence[str]) -> "Multiway":
         """The model with streams by their numbers."""

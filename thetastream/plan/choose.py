@@ -112,8 +112,8 @@ def compare(
     units = units_of(partitions)
     best = []
     for name, kind in REGISTRY.items():
-        if issubclass(kind, Multiway):
-            continue  # made for more streams, and asked for by name
+        if issubclass(kind, Model) and not kind.is_costed:
+            continue  # asked for by name
         found = [
             estimate(model, work, partitions) for model in candidates(name, units, work) if can_run(model)
         ]

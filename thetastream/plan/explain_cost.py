@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from thetastream.models.base import Model
+from thetastream.models.chain import Chain
 from thetastream.order import Order
 from thetastream.plan.choose import compare, refusal, units_of
 from thetastream.plan.cost import Estimate, estimate
+from thetastream.plan.explain_chain import chain_lines
 from thetastream.plan.lower import Lowered, lifetimes
 from thetastream.plan.query import Query
 from thetastream.plan.spread import Spread, spread
@@ -35,6 +37,11 @@ def cost_lines(
     """One fact per line; a table of models; the choice."""
     known = statistics or Statistics()
     work = workload(query, lowered, known)
+    if isinstance(model, Chain) and model.hands_on:
+        yield from chain_lines(model, query, work, known)
+        yield _origin(query, statistics, known)
+        yield f"choice: {model!r}, {reason}"
+        return
     # 1. By formula.
     a, b = query.aliases
     for alias, other, mine in zip(

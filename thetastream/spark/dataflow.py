@@ -16,7 +16,6 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.aggregate import Fold
 from thetastream.blocks import HASH_COLUMN, gather, nullable, pack, route, unpack
@@ -30,21 +29,13 @@ from thetastream.plan.domains import quoted
 from thetastream.plan.folding import Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan, described
 from thetastream.spark import metrics
-from thetastream.spark.emit import (
-    BLOCK,
-    COUNTERS,
-    BlockEmitter,
-    FlatEmitter,
-    outcome,
-    result_batch,
-    unpack_blocks,
-)
+from thetastream.spark.emit import Emitter, outcome, result_batch, unpack_blocks
 from thetastream.spark.epoch import EpochSpec
 from thetastream.spark.manifest import digest
+from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.ordered import gathered, punctuations
 from thetastream.spark.output import pairs, views
 from thetastream.spark.placement import unit_keys
-from thetastream.spark.processor import JoinProcessor
 from thetastream.spark.worker import settle
 from thetastream.types import Side
 
@@ -93,8 +84,7 @@ def build(
     unit = UnitSpec(output.condition, plan.indexes, plan.archive_period_us, plan.counts, order is not None)
     together = blocks[0].unionByName(blocks[1])
     if any(stream.isStreaming for stream in streams):
-        schema = StructType([*output.columns, StructField(COUNTERS, StringType())])
-        arrow = to_arrow_schema(schema, timezone=zone)
+        schema = with_counters(output.columns)
         # What is to be ordered crosses one exchange more, as blocks.
         is_flat = output.is_flat and order is None
         query = fingerprint(plan, model, order)
@@ -102,21 +92,13 @@ def build(
             query["folded"] = repr([folding.computed, folding.measures, folding.pane])
             if folding.lazy is not None:  # otherwise nobody would look for views that wait
                 query["lazy"] = "every"
-        spec = EpochSpec(
-            unit,
-            model,
-            slots(model),
-            query,
-            FlatEmitter(arrow) if is_flat else BlockEmitter(arrow),
-            cache_folder,
-            output.fold,
-            order if order is not None and order.is_punctuated else None,
-        )
-        out = schema if is_flat else StructType([StructField(BLOCK, BinaryType())])
+        punctuated = order if order is not None and order.is_punctuated else None
+
+        def spec_of(emitter: Emitter) -> EpochSpec:
+            return EpochSpec(unit, model, slots(model), query, emitter, cache_folder, output.fold, punctuated)
+
         has_watermark = any(side.time is not None for side in plan.condition.sides)
-        results = together.groupBy("unit").transformWithStateInPandas(
-            JoinProcessor(spec), out, "Append", "EventTime" if has_watermark else "None"
-        )
+        results = stateful(together, output.columns, is_flat, has_watermark, spec_of)
         if order is not None:
             results = gathered(results, schema, order)
         elif not is_flat:

@@ -14,14 +14,12 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.blocks import concat, gather, nullable, pack, unpack
-from thetastream.errors import StateError
 from thetastream.joiner.ring import Message, RingInbox, RingNode, RingSpec
 from thetastream.keys import LOWEST
 from thetastream.mailbox import Mailbox
@@ -34,16 +32,13 @@ from thetastream.spark.mailbox import HELLO, SCHEMA, messages, read_mailbox
 from thetastream.spark.manifest import Fingerprint, decode, digest, encode
 from thetastream.spark.output import is_flat, schema_of, struct_of
 from thetastream.spark.placement import unit_keys
+from thetastream.spark.posting import TICK, TUPLES, epoch_number, mailbox_name
 from thetastream.spark.processor import JoinProcessor
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
 from thetastream.spark.worker import settle
 
-TUPLES = 1
-"""Kind of a block of new tuples; partial results have the number of their members."""
-TICK = -1
-"""Kind of a message that says nothing: it is there so that another epoch runs."""
+# The kind of a partial result is the number of its members, 2 or more.
 NO_WATERMARK = LOWEST
-EPOCH = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -69,14 +64,14 @@ class RingEpoch:
         state = decode(None if value is None else value[0], self.fingerprint)
         inbox, hello = read_inbox(rows)
         if self.ring.has_mailbox:
-            state.mailbox = _mailbox(state.mailbox, hello)
+            state.mailbox = mailbox_name(state.mailbox, hello)
         root = cache_root(self.cache_folder)
         sweep(root)
         plans = {chain.stream: chain.plan for chain in self.ring.chains}
         slot = self.slots[key]
         node = RingNode(self.ring, slot, state, DurableStore(parts, plans, root))
         # 2. The epoch.
-        number = int(TaskContext.get().getLocalProperty(EPOCH))  # type: ignore[union-attr, arg-type]
+        number = epoch_number()
         for columns in node.epoch(inbox, number, watermark_us(timers)):
             node.counters.emitted_bytes += sum(column.nbytes for column in columns)
             yield self.emitter.results(columns)
@@ -89,18 +84,6 @@ class RingEpoch:
             node.counters.forwarded_bytes = box.post(number, slot, sent)
         manifest.update((encode(self.fingerprint, node.state),))
         yield self.emitter.counters(slot, node.counters)
-
-
-def _mailbox(known: str | None, told: str | None) -> str:
-    if known is not None and told is not None and known != told:
-        raise StateError(
-            "MAILBOX_FOREIGN",
-            f"messages must come from mailbox {known}, which the state belongs to; they come from {told}",
-        )
-    name = known or told
-    if name is None:
-        raise StateError("MAILBOX_MISSING", "the first epoch of a query must bring the name of its mailbox")
-    return name
 
 
 def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:

@@ -6,7 +6,7 @@ from thetastream.api import plan
 from thetastream.binary import JoinPlan
 from thetastream.cascade import CascadePlan
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.models import Multiway
+from thetastream.models import Model
 from thetastream.multiway import RingPlan
 from thetastream.plan.folding import NotFoldable
 from thetastream.sql.folded import folded
@@ -20,9 +20,9 @@ Planned = tuple[JoinPlan | CascadePlan, dict[str, DataFrame]]
 def plan_join(question: Question) -> Planned:
     """The join, over the columns that the question reads; problems have no place in the text yet."""
     model = question.model
-    if isinstance(model, Multiway) and (len(question.frames) > 2 or not model.is_binary):
+    if isinstance(model, Model) and not model.is_prompt(len(question.frames)):
         what = f"the watermark may have passed what {model!r} finds of {len(question.frames)} streams"
-        raise QueryError("RING_IN_SQL", f"{what}: nothing can group by its time; use th.join, or no model")
+        raise QueryError("LATE_RESULTS", f"{what}: nothing can group by its time; use th.join, or no model")
     frames = {}
     for alias, frame in question.frames.items():
         shown, asked = read_names(question.statement.shown, alias), names_in(question.on, alias)

@@ -1,0 +1,76 @@
+"""How many tuples a block of the handshake chain should have (ESJ: the target function J).
+
+    J(b) = moved (a / b + w c)  +  probes n g b / 2          seconds of an epoch
+
+*serialisation* moved a / b: every block costs its message and its acknowledgement, whatever is in it;
+*transmission* moved w c: bytes cost the same in blocks of any size;
+*imbalance* probes n g b / 2: neighbours differ by a block, half of it on average, an epoch lasts as long as
+its most loaded worker, and each tuple more there costs each of its n probes the share g of a look.
+
+J is least where its first and last term are equal: b = sqrt(2 moved a / (probes g)).
+"""
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+MESSAGE_S = 400e-6
+"""a: to pack, post, read and acknowledge a block. Measured (docs/models.md)."""
+BYTE_S = 10e-9
+"""c: to pack and write a byte, and to read it again."""
+LOOK_S = 20e-9
+"""To look at a stored tuple."""
+SMALLEST, LARGEST = 1 << 6, 1 << 17
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """What a worker does in an epoch, measured or estimated.
+
+    Parameters
+    ----------
+    moved : float
+        Tuples that it forwards.
+    probes : float
+        Tuples that look for partners there.
+    look_share : float
+        Of the stored tuples, the part that one probe looks at: 1 for a scan.
+    nbytes : float
+        Of a tuple.
+    """
+
+    moved: float
+    probes: float
+    look_share: float
+    nbytes: float
+
+    def serialisation_s(self, block: float) -> float:
+        """Seconds of messages, of blocks of so many tuples.
+
+        >>> BlockCost(moved=1e6, probes=1e6, look_share=1e-3, nbytes=40).serialisation_s(10_000)
+        0.04
+        """
+        return self.moved * MESSAGE_S / block
+
+    @property
+    def transmission_s(self) -> float:
+        """Seconds of bytes."""
+        return self.moved * self.nbytes * BYTE_S
+
+    def imbalance_s(self, block: float) -> float:
+        """Seconds for which the most loaded worker is waited for."""
+        return self.probes * self.look_share * LOOK_S * block / 2
+
+    def total_s(self, block: float) -> float:
+        """J."""
+        return self.serialisation_s(block) + self.transmission_s + self.imbalance_s(block)
+
+    def best(self) -> int:
+        """The block for which J is least, within reason.
+
+        >>> cost = BlockCost(moved=1e6, probes=1e6, look_share=1e-3, nbytes=40)
+        >>> cost.best(), cost.total_s(cost.best()) <= min(cost.total_s(6_300), cost.total_s(6_350))
+        (6325, True)
+        """
+        slope = self.probes * self.look_share * LOOK_S / 2
+        best = sqrt(self.moved * MESSAGE_S / slope) if slope else inf
+        return int(min(max(best, SMALLEST), LARGEST))

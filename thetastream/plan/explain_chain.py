@@ -1,0 +1,48 @@
+"""The Cost section of explain() for a handshake chain: hops, copies, and J term by term."""
+
+from collections.abc import Iterator
+
+from thetastream.joiner.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
+from thetastream.models.chain import AUTO, Chain
+from thetastream.plan.query import Query
+from thetastream.plan.statistics import Statistics
+from thetastream.plan.workload import Workload
+
+
+def block_cost(model: Chain, work: Workload, epoch_s: float) -> BlockCost:
+    """What an end of the chain has to do in an epoch: all arrivals probe, all but a k-th of them go on."""
+    left, right = work.inflows
+    arrivals = (left.rate + right.rate) * epoch_s
+    held = sum(flow.held(1) for flow in work.inflows) / model.workers
+    looks = held if work.index == "scan" else (work.candidates or 1.0)
+    return BlockCost(
+        moved=arrivals * (model.workers - 1) / model.workers,
+        probes=arrivals,
+        look_share=min(1.0, looks / max(held, 1.0)),
+        nbytes=(left.sent_bytes + right.sent_bytes) / 2,
+    )
+
+
+def chain_lines(model: Chain, query: Query, work: Workload, statistics: Statistics) -> Iterator[str]:
+    """One fact per line."""
+    a, b = query.aliases
+    k = model.workers
+    yield f"tuple of {a}, of {b}: 1 send, then from worker to worker, {k - 1} at most, one an epoch"
+    yield f"state: each tuple once; those of {b} that are under way twice, for two epochs"
+    cost = block_cost(model, work, statistics.epoch_s)
+    best = cost.best()
+    block = best if model.block == AUTO else int(model.block)
+    yield (
+        f"block: J(b) = {cost.moved:,.0f} moved x {MESSAGE_S * 1e6:.0f} us / b + {cost.moved:,.0f} x "
+        f"{cost.nbytes:.0f} bytes x {BYTE_S * 1e9:.0f} ns + {cost.probes:,.0f} probes x "
+        f"{cost.look_share:.2g} x {LOOK_S * 1e9:.0f} ns x b / 2, an epoch"
+    )
+    for name, size in (("runs with", block), ("least at", best)):
+        terms = cost.serialisation_s(size), cost.transmission_s, cost.imbalance_s(size)
+        parts = ", ".join(
+            f"{word} {seconds * 1000:.3g} ms"
+            for word, seconds in zip(("serialisation", "transmission", "imbalance"), terms, strict=True)
+        )
+        yield f"  {name} b = {size:,}: {cost.total_s(size) * 1000:.3g} ms ({parts})"
+    if model.block == AUTO:
+        yield "  every worker measures its own terms, and chooses its block anew at each epoch"
