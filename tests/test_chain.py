@@ -2,12 +2,19 @@
 
 from collections import Counter
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from thetastream.condition import TIME, Bound, Condition, Dimension, Domain, IndexSpec, Key, SideSpec
+from thetastream.errors import QueryError
 from thetastream.joiner import chain, handshake
+from thetastream.joiner.block_size import LARGEST, SMALLEST, BlockCost
 from thetastream.joiner.handshake import ChainJoin
+from thetastream.joiner.unit import UnitSpec
+from thetastream.local import LocalJoin
 from thetastream.local.chain import LocalChain
 from thetastream.models import Chain
 from thetastream.testing import oracle
@@ -16,6 +23,7 @@ from thetastream.types import Side
 
 BLOCKS = st.one_of(st.just("auto"), st.integers(1, 5))
 MODELS = st.builds(Chain, st.integers(1, 5), BLOCKS, st.one_of(st.none(), st.integers(0, 4)))
+EVERYTHING = Condition(tuple(SideSpec(alias, ("id", "t"), time=Key("t", Domain.INT)) for alias in "ab"))
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -69,3 +77,75 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Chain, pauses: 
         patch.setattr(chain, "SHARED_PERIODS", 1)
         patch.setattr(handshake, "FIRST_BLOCK", 1)
         assert run(case, model, pauses) == expected(case)
+
+
+def grown(model: Chain, epochs: int, n: int, condition: Condition = EVERYTHING) -> LocalChain:
+    """A chain that has taken in ``n`` tuples of both streams an epoch, and has come to rest."""
+    join = LocalChain(ChainJoin(condition, (IndexSpec("scan"),) * 2, 10, model))
+    for epoch in range(epochs):
+        rows = [pa.RecordBatch.from_pydict({"id": list(range(n)), "t": [epoch] * n}) for _ in Side]
+        list(join.epoch(*rows))
+    list(join.drain())
+    return join
+
+
+@pytest.mark.parametrize(("workers", "threshold", "block"), [(2, 8, 8), (4, 10, 4), (5, None, 16)])
+def test_loads_of_neighbours_differ_by_threshold_and_block_at_most(workers, threshold, block) -> None:
+    join = grown(Chain(workers, block, threshold), 6, 60)
+    loads = [sum(meta.n_rows for meta in state.segments) for state in join.states]
+    assert sum(loads) == 6 * 2 * 60
+    assert np.abs(np.diff(loads)).max() <= (block if threshold is None else threshold) + block
+    assert not any(state.chained["copies"] for state in join.states)
+
+
+def test_tuples_are_stored_once_and_go_when_they_have_expired() -> None:
+    span = 5
+    window = Dimension(Side.LEFT, TIME, Bound(TIME, -span), Bound(TIME, span))
+    join = LocalChain(
+        ChainJoin(Condition(EVERYTHING.sides, window=window), (IndexSpec("scan"),) * 2, 1, Chain(3, 2))
+    )
+    held = []
+    for now in range(40):
+        rows = [pa.RecordBatch.from_pydict({"id": [0, 1], "t": [now] * 2}) for _ in Side]
+        list(join.epoch(*rows, now - 1 if now else None))
+        held.append(sum(meta.n_rows for state in join.states for meta in state.segments))
+    # Of both streams 2 a tick; copies of those of the right that are under way besides.
+    assert 4 * span <= held[-1] <= 4 * (span + 2) + 2 * 2 * 3
+    assert max(held[20:]) - min(held[20:]) <= 12
+
+
+def test_blocks_follow_what_workers_measure() -> None:
+    join = grown(Chain(3), 8, 200)
+    measured = BlockCost(*join.states[0].chained["measured"])
+    assert join.blocks[0] == measured.best() != handshake.FIRST_BLOCK
+    assert SMALLEST <= join.blocks[0] <= LARGEST
+    assert grown(Chain(3, block=7), 2, 20).blocks == [7] * 3
+
+
+@settings(RELAXED, max_examples=100)
+@given(cases(), st.integers(1, 4))
+def test_fast_forward_finds_all_in_the_epoch_of_the_later_tuple(case: Case, workers: int) -> None:
+    spec = UnitSpec(case.condition, case.indexes, case.archive_period_us)
+    join = LocalJoin(spec, Chain(workers, fast_forward=True))
+    found: Counter = Counter()
+    for left, right, watermark in case.epochs:
+        found += pairs(join.epoch(case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right), watermark))
+    assert found == expected(case)[0]
+
+
+@pytest.mark.parametrize(
+    ("build", "condition"),
+    [
+        (lambda: Chain(0), "BAD_UNITS"),
+        (lambda: Chain((1, 2)), "BAD_UNITS"),
+        (lambda: Chain(2, block=0), "BAD_BLOCK"),
+        (lambda: Chain(2, block="big"), "BAD_BLOCK"),
+        (lambda: Chain(2, forward_threshold=-1), "BAD_LIMIT"),
+        (lambda: Chain(2, forward_threshold=True), "BAD_LIMIT"),
+        (lambda: Chain(2, fast_forward=1), "BAD_VALUE"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(build, condition) -> None:
+    with pytest.raises(QueryError) as refused:
+        build()
+    assert refused.value.condition == condition

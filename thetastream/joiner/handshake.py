@@ -373,12 +373,15 @@ class ChainWorker:
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(block.num_rows for block in moved)
         load = self._protocol.load
-        if counters.probed and counters.forwarded and load:
+        if counters.probed and load:
+            came = [block for block in (*came, *inbox.tuples.values()) if block.num_rows]
+            k = self._spec.model.workers
             now = [
-                float(counters.forwarded),
+                # What came and stays goes on when it has expired.
+                max(float(counters.forwarded), counters.probed * (k - 1) / k),
                 float(counters.probed),
                 min(1.0, counters.candidates / counters.probed / load),
-                sum(block.nbytes for block in moved) / counters.forwarded,
+                sum(block.nbytes for block in came) / sum(block.num_rows for block in came),
             ]
             before = self._chained.measured or now
             self._chained.measured = [KEEP * a + (1 - KEEP) * b for a, b in zip(before, now, strict=True)]

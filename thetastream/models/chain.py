@@ -74,6 +74,13 @@ class Chain(Model):
         if not isinstance(self.fast_forward, bool):
             raise QueryError("BAD_VALUE", f"fast_forward must be True or False, not {self.fast_forward!r}")
 
+    def __repr__(self) -> str:
+        given = [f"workers={self.workers}"]
+        given += [f"block={self.block}"] * (self.block != AUTO)
+        given += [f"forward_threshold={self.forward_threshold}"] * (self.forward_threshold is not None)
+        given += ["fast_forward=True"] * self.fast_forward
+        return f"Chain({', '.join(given)})"
+
     @property
     def n_units(self) -> int:
         return self.workers
