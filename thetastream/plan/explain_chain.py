@@ -8,11 +8,14 @@ from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import Workload
 
+ASSUMED_EPOCH_S = 1.0
+"""Event time of an epoch where it was not measured."""
+
 
 def block_cost(model: Chain, work: Workload, epoch_s: float) -> BlockCost:
     """What an end of the chain has to do in an epoch: all arrivals probe, all but a k-th of them go on."""
     left, right = work.inflows
-    arrivals = (left.rate + right.rate) * epoch_s
+    arrivals = (left.rate + right.rate) * (epoch_s or ASSUMED_EPOCH_S)
     held = sum(flow.held(1) for flow in work.inflows) / model.workers
     looks = held if work.index == "scan" else (work.candidates or 1.0)
     return BlockCost(
@@ -30,6 +33,8 @@ def chain_lines(model: Chain, query: Query, work: Workload, statistics: Statisti
     yield f"tuple of {a}, of {b}: 1 send, then from worker to worker, {k - 1} at most, one an epoch"
     yield f"state: each tuple once; those of {b} that are under way twice, for two epochs"
     cost = block_cost(model, work, statistics.epoch_s)
+    if not cost.moved:
+        return
     best = cost.best()
     block = best if model.block == AUTO else int(model.block)
     yield (
