@@ -20,6 +20,7 @@ BYTE_S = 10e-9
 LOOK_S = 20e-9
 """To look at a stored tuple."""
 SMALLEST, LARGEST = 1 << 6, 1 << 17
+SHARE = 1 / 8
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,15 @@ class BlockCost:
         Of the stored tuples, the part that one probe looks at: 1 for a scan.
     nbytes : float
         Of a tuple.
+    held : float
+        Tuples that it stores. Memory should be even too, so a block is an eighth of them at most.
     """
 
     moved: float
     probes: float
     look_share: float
     nbytes: float
+    held: float = inf
 
     def serialisation_s(self, block: float) -> float:
         """Seconds of messages, of blocks of so many tuples.
@@ -69,8 +73,8 @@ class BlockCost:
 
         >>> cost = BlockCost(moved=1e6, probes=1e6, look_share=1e-3, nbytes=40)
         >>> cost.best(), cost.total_s(cost.best()) <= min(cost.total_s(6_300), cost.total_s(6_350))
-        (6325, True)
+        (6324, True)
         """
         slope = self.probes * self.look_share * LOOK_S / 2
         best = sqrt(self.moved * MESSAGE_S / slope) if slope else inf
-        return int(min(max(best, SMALLEST), LARGEST))
+        return int(max(min(best, self.held * SHARE, LARGEST), SMALLEST))

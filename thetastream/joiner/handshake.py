@@ -382,6 +382,7 @@ class ChainWorker:
                 float(counters.probed),
                 min(1.0, counters.candidates / counters.probed / load),
                 sum(block.nbytes for block in came) / sum(block.num_rows for block in came),
+                float(load),
             ]
             before = self._chained.measured or now
             self._chained.measured = [KEEP * a + (1 - KEEP) * b for a, b in zip(before, now, strict=True)]

@@ -23,6 +23,7 @@ def block_cost(model: Chain, work: Workload, epoch_s: float) -> BlockCost:
         probes=arrivals,
         look_share=min(1.0, looks / max(held, 1.0)),
         nbytes=(left.sent_bytes + right.sent_bytes) / 2,
+        held=held,
     )
 
 
