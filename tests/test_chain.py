@@ -12,7 +12,7 @@ from thetastream.condition import TIME, Bound, Condition, Dimension, Domain, Ind
 from thetastream.errors import QueryError
 from thetastream.joiner import chain, handshake
 from thetastream.joiner.block_size import LARGEST, SMALLEST, BlockCost
-from thetastream.joiner.handshake import ChainJoin
+from thetastream.joiner.chain_join import ChainJoin
 from thetastream.joiner.unit import UnitSpec
 from thetastream.local import LocalJoin
 from thetastream.local.chain import LocalChain

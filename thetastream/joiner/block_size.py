@@ -21,6 +21,8 @@ LOOK_S = 20e-9
 """To look at a stored tuple."""
 SMALLEST, LARGEST = 1 << 6, 1 << 17
 SHARE = 1 / 8
+LARGEST_BYTES = 1 << 26
+"""However wide tuples are."""
 
 
 @dataclass(frozen=True)
@@ -77,4 +79,5 @@ class BlockCost:
         """
         slope = self.probes * self.look_share * LOOK_S / 2
         best = sqrt(self.moved * MESSAGE_S / slope) if slope else inf
-        return int(max(min(best, self.held * SHARE, LARGEST), SMALLEST))
+        room = LARGEST_BYTES / max(self.nbytes, 1.0)
+        return int(min(max(min(best, self.held * SHARE, LARGEST), SMALLEST), max(room, 1.0)))

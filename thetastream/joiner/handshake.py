@@ -5,20 +5,19 @@ the chain new tuples. The protocol (``thetastream.joiner.protocol``) says what t
 tuples: join, store, hand on. A message is delivered in the next epoch, so a tuple moves one worker an epoch.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from thetastream.blocks import concat
-from thetastream.condition import Bound, Condition, Dimension, Domain, IndexSpec, Key
+from thetastream.blocks import concat, gather
 from thetastream.joiner.block_size import BlockCost
 from thetastream.joiner.box import Plan, key_rows
-from thetastream.joiner.chain import ChainedIndex, ChainSpec, joinable_us
+from thetastream.joiner.chain import ChainedIndex
+from thetastream.joiner.chain_join import COPIES, END, FIRST, NUMBER, ChainJoin
 from thetastream.joiner.protocol import (
     Drop,
     Group,
@@ -37,76 +36,15 @@ from thetastream.joiner.segment import SegmentMeta, SegmentStore
 from thetastream.joiner.staged import StagedStore
 from thetastream.joiner.unit import Counters, Matches, UnitState, meet
 from thetastream.keys import HIGHEST, encode
-from thetastream.models.chain import AUTO, Chain
+from thetastream.models.chain import AUTO
 from thetastream.types import Side
 
-NUMBER = "number"
-"""Block column of S: its place among all tuples of S."""
-FIRST, END = "first", "end"
-"""Columns of probing R: numbers of the S that they meet."""
-COPIES = 3
-"""Stream of the first copies in a manifest; each block's copies have one of their own."""
 FIRST_BLOCK = 4096
 """Until a worker has measured anything."""
 QUIET_EPOCHS = 2
 """Epochs without a new tuple that make a silence."""
 KEEP = 0.8
 """Weight of earlier epochs in what is measured."""
-
-
-@dataclass(frozen=True)
-class ChainJoin:
-    """All that a worker needs to know of the query; picklable."""
-
-    condition: Condition
-    indexes: tuple[IndexSpec, IndexSpec]
-    archive_period_us: int | None
-    model: Chain
-
-    @cached_property
-    def numbered(self) -> Condition:
-        """The condition, S with their numbers as a key."""
-        left, right = self.condition.sides
-        return replace(
-            self.condition, sides=(left, replace(right, keys=(*right.keys, Key(NUMBER, Domain.INT))))
-        )
-
-    @cached_property
-    def limited(self) -> Plan:
-        """How R look for S from one number to another."""
-        left, right = self.numbered.sides
-        n = len(left.keys)
-        probing = replace(left, keys=(*left.keys, Key(FIRST, Domain.INT), Key(END, Domain.INT)))
-        numbers = Dimension(Side.RIGHT, len(right.keys) - 1, Bound(n), Bound(n + 1, is_strict=True), NUMBER)
-        condition = replace(
-            self.numbered, sides=(probing, right), dimensions=(*self.numbered.dimensions, numbers)
-        )
-        return Plan(condition, Side.RIGHT, self.indexes[Side.RIGHT])
-
-    def stored(self, stream: int) -> ChainSpec:
-        """How tuples of a group, or copies, are stored."""
-        side = Group(min(stream, Group.S)).side
-        lifetime = joinable_us(self.condition.window, side)
-        plan = self._plans[side]
-        return ChainSpec(stream, plan, None if lifetime is None else self.archive_period_us, lifetime)
-
-    @cached_property
-    def _plans(self) -> tuple[Plan, Plan]:
-        left, right = (Plan(self.numbered, side, self.indexes[side]) for side in Side)
-        return left, right
-
-    @property
-    def plans(self) -> Mapping[int, Plan]:
-        """The index of every stream in a manifest."""
-        return _Plans(self._plans)
-
-
-class _Plans(dict[int, Plan]):
-    def __init__(self, plans: tuple[Plan, Plan]) -> None:
-        super().__init__({group: plans[group.side] for group in Group})
-
-    def __missing__(self, stream: int) -> Plan:
-        return self[Group.S]
 
 
 class Letter(NamedTuple):
@@ -190,9 +128,7 @@ class ChainWorker:
 
     @property
     def state(self) -> UnitState:
-        """State after what has been done so far; what is staged is written."""
-        for index in self._stored.values():
-            index.segments = [self._store.written(meta) for meta in index.segments]
+        """State after the epoch."""
         segments = [meta for index in self._stored.values() for meta in index.segments]
         return UnitState(segments, tuple(self._arrived), self._mailbox, chained=asdict(self._chained))
 
@@ -226,6 +162,9 @@ class ChainWorker:
         if self._place == self._spec.model.workers - 1 and self._falls_silent(inbox.is_quiet):
             yield from self._do(self._protocol.fall_silent(self._arrived[Side.RIGHT]), None)
         yield from self._do(self._protocol.balance(), None)
+        # 4. What is still here is kept.
+        for index in self._stored.values():
+            index.segments = [self._store.written(meta) for meta in index.segments]
         self._count(inbox)
 
     def _falls_silent(self, is_quiet: bool) -> bool:
@@ -248,11 +187,14 @@ class ChainWorker:
                     yield from self._do(self._protocol.receive(message, _rows(block)), block)
                 continue
             blocks = [block for _, block in same if block is not None]
-            first, *others = (list(self._protocol.receive(header, block.num_rows)) for block in blocks)
-            acknowledged = [
-                step for steps in others for step in steps if isinstance(step, Send) and not step.has_event
+            steps = [list(self._protocol.receive(header, block.num_rows)) for block in blocks]
+            said = [
+                [step for step in found if isinstance(step, Send) and not step.has_event] for found in steps
             ]
-            yield from self._do([*first, *acknowledged], concat(blocks))
+            done = [step for step in steps[0] if step not in said[0]]
+            for block in gather(blocks):
+                yield from self._do(done, block)
+            yield from self._do(chain.from_iterable(said), None)
 
     def _enter(self, side: Side, batch: pa.RecordBatch, watermark_us: int | None) -> Iterator[Matches]:
         time = self._spec.condition.sides[side].time
@@ -372,6 +314,7 @@ class ChainWorker:
         counters.received = sum(block.num_rows for block in (*came, *inbox.tuples.values()))
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(block.num_rows for block in moved)
+        counters.count_state(self.state.segments)
         load = self._protocol.load
         if counters.probed and load:
             came = [block for block in (*came, *inbox.tuples.values()) if block.num_rows]

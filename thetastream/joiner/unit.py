@@ -58,7 +58,7 @@ class Counters:
     matched: int = 0
     forwarded: int = 0
     forwarded_bytes: int = 0
-    """What goes on in the next epoch, partial results on a ring or tuples on a chain; bytes of all messages."""
+    """What goes on in the next epoch, a ring's partial results or a chain's tuples; bytes of all messages."""
     waiting: int = 0
     """Tuples that are stored but have not begun to look for partners, for want of room in flight."""
     late: int = 0

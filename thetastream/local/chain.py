@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from thetastream.joiner.handshake import ChainInbox, ChainJoin, ChainWorker, Letter
+from thetastream.joiner.chain_join import ChainJoin
+from thetastream.joiner.handshake import ChainInbox, ChainWorker, Letter
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.unit import Counters, Matches, UnitState
 from thetastream.types import Side

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.blocks import concat, gather, nullable, pack, unpack
-from thetastream.joiner.handshake import ChainInbox, ChainJoin, ChainWorker
+from thetastream.joiner.chain_join import ChainJoin
+from thetastream.joiner.handshake import ChainInbox, ChainWorker
 from thetastream.mailbox import Mailbox
 from thetastream.models.chain import Chain
 from thetastream.plan.physical import PhysicalPlan
@@ -76,9 +77,7 @@ class ChainEpoch:
         if letters is None and worker.is_waiting:
             letters = messages([(0, TICK, 0, b"")])
         worker.counters.forwarded_bytes = box.post(epoch_number(), place, letters)
-        after = worker.state
-        worker.counters.count_state(after.segments)
-        manifest.update((encode(self.fingerprint, after),))
+        manifest.update((encode(self.fingerprint, worker.state),))
         yield self.emitter.counters(place, worker.counters)
 
 
