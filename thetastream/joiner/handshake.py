@@ -188,13 +188,11 @@ class ChainWorker:
                 continue
             blocks = [block for _, block in same if block is not None]
             steps = [list(self._protocol.receive(header, block.num_rows)) for block in blocks]
-            said = [
-                [step for step in found if isinstance(step, Send) and not step.has_event] for found in steps
-            ]
-            done = [step for step in steps[0] if step not in said[0]]
+            # Each block is acknowledged; what is done to its tuples is the same for all.
+            said = [step for found in steps for step in found if _is_said(step)]
             for block in gather(blocks):
-                yield from self._do(done, block)
-            yield from self._do(chain.from_iterable(said), None)
+                yield from self._do([step for step in steps[0] if not _is_said(step)], block)
+            yield from self._do(said, None)
 
     def _enter(self, side: Side, batch: pa.RecordBatch, watermark_us: int | None) -> Iterator[Matches]:
         time = self._spec.condition.sides[side].time
@@ -335,6 +333,10 @@ def _read(state: UnitState) -> Chained:
     if not state.chained:
         return Chained()
     return Chained(**{**state.chained, "remembered": Remembered(**state.chained["remembered"])})
+
+
+def _is_said(step: Instruction) -> bool:
+    return isinstance(step, Send) and not step.has_event
 
 
 def _rows(block: pa.RecordBatch | None) -> int:
