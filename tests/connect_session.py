@@ -28,7 +28,7 @@ def main(folder: Path) -> dict[str, Any]:
     pairs = th.join(tables, on=CONDITION, within=WITHIN)
     said["batch"] = sorted([row.a, row.b] for row in pairs.selectExpr("a.id AS a", "b.id AS b").collect())
 
-    # 2. Streaming, to a memory sink.
+    # 2. Streaming, to a memory sink, with and without a mailbox.
     streams: dict[str, DataFrame] = {
         alias: spark.readStream.schema(faults.SCHEMA)
         .option("maxFilesPerTrigger", 2)
@@ -38,10 +38,12 @@ def main(folder: Path) -> dict[str, Any]:
     }
     plan = th.plan(streams, on=CONDITION, within=WITHIN, model=th.Biclique(units=(2, 2)))
     said["explain"] = plan.explain()
-    writer = plan.dataframe().selectExpr("a.id AS a", "b.id AS b").writeStream
-    query = writer.format("memory").queryName("pairs").trigger(availableNow=True).start()
-    query.awaitTermination()
-    said["memory"] = sorted([row.a, row.b] for row in spark.table("pairs").collect())
+    chain = th.join(streams, on=CONDITION, within=WITHIN, model=th.Chain(workers=2))
+    for name, joined in (("chain", chain), ("memory", plan.dataframe())):
+        writer = joined.selectExpr("a.id AS a", "b.id AS b").writeStream
+        query = writer.format("memory").queryName(name).trigger(availableNow=True).start()
+        query.awaitTermination()
+        said[name] = sorted([row.a, row.b] for row in spark.table(name).collect())
     said["metrics"] = th.metrics(query)
 
     # 3. Streaming, to files, with a Python predicate and in a second start on the checkpoint.

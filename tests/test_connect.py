@@ -51,7 +51,7 @@ def test_the_session_is_a_connect_session(said: dict[str, Any]) -> None:
     assert said["session"].startswith("pyspark.sql.connect")
 
 
-@pytest.mark.parametrize("sink", ["batch", "memory"])
+@pytest.mark.parametrize("sink", ["batch", "memory", "chain"])
 def test_same_bag_as_the_oracle(said: dict[str, Any], folder: Path, sink: str) -> None:
     assert bag(said[sink]) == faults.oracle(folder)
 
