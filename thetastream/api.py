@@ -127,7 +127,7 @@ def join_many(
         Who stores and who probes, for all tasks: one that routes by tuples alone, as ``th.Biclique(units)``,
         ``th.Matrix`` and ``th.Split`` do. Left out, the biclique with equal sides that fills the partitions.
     **settings
-        Those that ``thetastream.api.SETTINGS`` lists, for all tasks, except ``order`` and ``punctuations``.
+        Those that ``thetastream.api.SETTINGS`` lists, for all tasks; ``order`` is refused.
 
     Returns
     -------

@@ -17,10 +17,9 @@ from thetastream.models import Multiway
 from thetastream.models.base import Model
 from thetastream.plan.choose import usual
 from thetastream.plan.explain_tasks import explain_tasks
-from thetastream.plan.tasks import TasksPlan, share
+from thetastream.plan.tasks import TASK, TasksPlan, share
 
 OF_A_TASK = ("on", "within", "index", "archive_period")
-TASK = "task"
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +137,7 @@ def _problems(
         return
     if TASK in map(str.casefold, streams):
         yield QueryError("INVALID_ALIAS", f"results have a column {TASK!r}; name the stream otherwise")
-    if settings["order"] is not None or settings["punctuations"] is not None:
+    if settings["order"] is not None:
         yield QueryError(
             "ORDER", "results of several tasks have no one order; leave order out, or use th.join"
         )

@@ -16,6 +16,8 @@ from thetastream.plan.lower import guarded
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.types import Side
 
+TASK = "task"
+"""The user's column, text; what leaves the units is the task's number."""
 Filters = tuple[str, ...]
 
 

@@ -22,7 +22,7 @@ from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.tasks import TaskSpec, TasksState, TasksUnit
 from thetastream.joiner.unit import Matches, UnitSpec
 from thetastream.models.base import Model
-from thetastream.plan.tasks import Task, TasksPlan
+from thetastream.plan.tasks import TASK, Task, TasksPlan
 from thetastream.spark import dataflow, metrics
 from thetastream.spark.dataflow import Batches, batch_inboxes, routed, slots
 from thetastream.spark.emit import (
@@ -41,9 +41,6 @@ from thetastream.spark.output import is_flat, pairs
 from thetastream.spark.processor import JoinProcessor
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
 from thetastream.spark.worker import settle
-
-TASK = "task"
-"""The user's column, text; what leaves the units is the task's number."""
 
 
 @dataclass(frozen=True)
