@@ -77,8 +77,8 @@ def test_batch_tasks_are_their_own_joins(spark: SparkSession) -> None:
     names = list(CONDITIONS)
     rng = random.Random(5)
     rng.shuffle(names)
-    sets = [names[n : n + 4] for n in range(0, len(names), 4)] + [rng.sample(names, 2), rng.sample(names, 3)]
-    models = [None, th.Biclique((2, 1)), th.Matrix(2, 2), th.Split(3), th.Biclique(1)]
+    sets = [names[n : n + 4] for n in range(0, len(names), 4)] + [rng.sample(names, 2)]
+    models = [None, th.Biclique((2, 1)), th.Matrix(2, 2), th.Split(3)]
     answers = truths(a, b, [text for _, text in CONDITIONS.values()])
     wanted = dict(zip(CONDITIONS, answers, strict=True))
     assert [name for name, pairs in wanted.items() if not pairs] == ["a.x = b.x AND false"]
@@ -92,15 +92,15 @@ def test_batch_tasks_are_their_own_joins(spark: SparkSession) -> None:
 # Streams
 
 TASKS: dict[str, dict[str, Any]] = {
-    "near": {"on": "abs(a.x - b.x) <= 2", "within": "20 seconds"},
+    "near": {"on": "abs(a.x - b.x) <= 2", "within": "30 seconds"},
     "same": {
         "on": "a.s = b.s AND length(concat(a.s, b.s)) + a.x > 9",
-        "within": {"a": "1 minute", "b": "5 seconds"},
+        "within": {"a": "1 minute", "b": "10 seconds"},
     },
-    "less": {"on": "a.x < b.x AND a.y <> 3 AND b.y = 3", "within": "10 seconds", "index": "sorted"},
-    "python": {"on": ["a.x = b.x", earlier], "within": "40 seconds", "archive_period": "2 seconds"},
+    "less": {"on": "a.x < b.x AND a.y <> 3 AND b.y = 3", "within": "30 seconds", "index": "sorted"},
+    "python": {"on": ["a.x = b.x", earlier], "within": "40 seconds", "archive_period": "10 seconds"},
 }
-EPOCHS = [range(70), range(70, 72), range(72, 160)]
+EPOCHS = [range(90), range(90, 160)]
 
 
 def events(spark: SparkSession, seed: int) -> DataFrame:
@@ -180,7 +180,7 @@ def test_tasks_together_find_what_each_finds_alone(spark: SparkSession, tmp_path
 
 def test_four_tasks_send_the_bytes_of_one(spark: SparkSession, tmp_path: Path) -> None:
     """Of one that needs no computed key: the hash of the symbols is the only column they add."""
-    columns = "id", "timestamp_seconds(id) AS ts", "concat('S', id % 50) AS symbol", "id % 997 AS price"
+    columns = "id", "timestamp_millis(id * 2) AS ts", "concat('S', id % 50) AS symbol", "id % 997 AS price"
     more = "CAST(id % 91 AS INT) AS qty", "concat('venue ', id % 7) AS venue", "id * 2 AS ref"
     frame = spark.range(6000).selectExpr(*columns, *more)
     a, b = (replay(frame, [range(6000)], tmp_path).withWatermark("ts", "1 minute") for _ in "ab")
@@ -188,9 +188,9 @@ def test_four_tasks_send_the_bytes_of_one(spark: SparkSession, tmp_path: Path) -
         {"a": a, "b": b},
         {
             "near": {"on": "abs(a.price - b.price) <= 1", "within": "10 seconds"},
-            "same": {"on": "a.symbol = b.symbol AND a.qty > b.qty", "within": "1 minute"},
-            "more": {"on": "a.symbol = b.symbol AND a.venue < b.venue", "within": "1 minute"},
-            "odd": {"on": "a.qty = b.price AND a.id % 2 = 1 AND a.qty * b.qty > 50", "within": "20 seconds"},
+            "same": {"on": "a.symbol = b.symbol AND a.qty > b.qty", "within": "1 second"},
+            "more": {"on": "a.symbol = b.symbol AND a.venue < b.venue", "within": "1 second"},
+            "odd": {"on": "a.qty = b.price AND a.id % 2 = 1 AND a.qty * b.qty > 50", "within": "1 minute"},
         },
     )
     both = [frame.select("a.id", F.col("b.id").alias("bid")) for frame in (joined.together, joined["near"])]
