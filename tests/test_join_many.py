@@ -115,24 +115,54 @@ def events(spark: SparkSession, seed: int) -> DataFrame:
     return frame.selectExpr("id", "x", "y", "s", "timestamp_seconds(at) AS ts")
 
 
-def streams_of(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
+def within(left_s: int, right_s: int) -> str:
+    return f"a.ts >= b.ts - INTERVAL {left_s} SECONDS AND a.ts <= b.ts + INTERVAL {right_s} SECONDS"
+
+
+TEXTS = {
+    "near": f"abs(a.x - b.x) <= 2 AND {within(30, 30)}",
+    "same": f"a.s = b.s AND length(concat(a.s, b.s)) + a.x > 9 AND {within(60, 10)}",
+    "less": f"a.x < b.x AND a.y <> 3 AND b.y = 3 AND {within(30, 30)}",
+    "python": f"a.x = b.x AND a.id < b.id AND {within(40, 40)}",
+}
+"""What ``TASKS`` say, each as one condition."""
+
+
+def answers(frames: list[DataFrame]) -> tuple[dict[str, Counter[tuple[int, int]]], int]:
+    """Pairs by task of what is not late, and how many tuples are that some task would have let pass."""
+    seconds, passes = F.unix_seconds("ts"), F.expr("x IS NOT NULL OR s IS NOT NULL")
+    latest = [frame.where(F.col("id").isin(*EPOCHS[0])).agg(F.max(seconds)).first()[0] for frame in frames]
+    is_late = F.col("id").isin(*EPOCHS[1]) & (seconds <= min(latest) - 5)
+    kept = [frame.where(~is_late) for frame in frames]
+    n_late = sum(frame.where(is_late & passes).count() for frame in frames)
+    return dict(zip(TEXTS, truths(kept[0], kept[1], list(TEXTS.values())), strict=True)), n_late
+
+
+def streams_of(frames: list[DataFrame], folder: Path) -> dict[str, DataFrame]:
     return {
-        alias: replay(events(spark, seed), EPOCHS, folder).withWatermark("ts", "5 seconds")
-        for seed, alias in enumerate("ab")
+        alias: replay(frame, EPOCHS, folder).withWatermark("ts", "5 seconds")
+        for alias, frame in zip("ab", frames, strict=True)
     }
+
+
+@pytest.mark.slow
+def test_the_same_as_joins_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    streams = streams_of([events(spark, seed) for seed in (0, 1)], tmp_path)
+    alone = outcome(tagged([th.join(streams, **task) for task in TASKS.values()]), ["*"], tmp_path)
+    together = outcome(th.join_many(streams, TASKS).together, ["task", "a.id", "b.id"], tmp_path)
+    numbers = {name: number for number, name in enumerate(TASKS)}
+    assert alone.rows == Counter({(numbers[name], *ids): n for (name, *ids), n in together.rows.items()})
 
 
 class Crash(Exception):
     """On purpose."""
 
 
-def test_tasks_together_find_what_each_finds_alone(spark: SparkSession, tmp_path: Path) -> None:
-    """Over disorder and lateness, a crash, and a start with other tasks on the same checkpoint."""
-    streams = streams_of(spark, tmp_path)
-    alone = outcome(tagged([th.join(streams, **task) for task in TASKS.values()]), ["*"], tmp_path)
-    wanted: dict[str, Counter[Any]] = {name: Counter() for name in TASKS}
-    for (number, left, right), times in alone.rows.items():
-        wanted[list(TASKS)[number]][left, right] += times
+def test_tasks_together_over_a_crash_and_a_refusal(spark: SparkSession, tmp_path: Path) -> None:
+    """Over disorder and lateness; other tasks on the checkpoint are refused, another order of them is not."""
+    frames = [events(spark, seed) for seed in (0, 1)]
+    streams = streams_of(frames, tmp_path)
+    wanted, n_late = answers(frames)
     assert all(sum(pairs.values()) > 100 for pairs in wanted.values())
 
     joined = th.join_many(streams, TASKS)
@@ -169,8 +199,7 @@ def test_tasks_together_find_what_each_finds_alone(spark: SparkSession, tmp_path
     assert found == wanted
 
     # Late tuples are counted once, matches by task.
-    late = Counter({epoch["epoch"]: epoch["late"] for epoch in th.metrics(again)})
-    assert sum(late.values()) > 0
+    assert sum(epoch["late"] for epoch in th.metrics(again)) == n_late > 0
     for epoch in th.metrics(again):
         if epoch["received"]:
             assert set(epoch["tasks"]) == set(TASKS)
