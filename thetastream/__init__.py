@@ -1,6 +1,6 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
-from thetastream.api import join, plan
+from thetastream.api import join, join_many, plan
 from thetastream.binary import JoinPlan
 from thetastream.cascade import CascadePlan
 from thetastream.errors import (
@@ -20,6 +20,7 @@ from thetastream.spark.arrival import by_arrival
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import configure, local_session
 from thetastream.sql import aggregate, sql
+from thetastream.tasks import JoinTasks
 from thetastream.windows import Rows
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ __all__ = [
     "CrossJoinWarning",
     "InvalidQuery",
     "JoinPlan",
+    "JoinTasks",
     "Matrix",
     "PredicateError",
     "QueryError",
@@ -47,6 +49,7 @@ __all__ = [
     "by_arrival",
     "configure",
     "join",
+    "join_many",
     "local_session",
     "metrics",
     "plan",

@@ -7,12 +7,13 @@ from pyspark.sql import DataFrame
 
 from thetastream.binary import JoinPlan, plan_binary
 from thetastream.cascade import CascadePlan, plan_cascade
-from thetastream.errors import QueryError
+from thetastream.errors import QueryError, ThetastreamError
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
 from thetastream.models import Multiway
 from thetastream.models.base import Model
 from thetastream.multiway import RingPlan, plan_ring
+from thetastream.tasks import JoinTasks, plan_tasks
 from thetastream.windows import Within
 
 SETTINGS: dict[str, str] = {
@@ -97,17 +98,82 @@ def plan(
     >>> print(th.plan({"a": a, "b": b}, on="a.x > b.y", within="1 minute").explain())  # doctest: +SKIP
     """
     check_streams(streams)
-    spark = next(iter(streams.values())).sparkSession
-    unknown = [
-        QueryError("UNKNOWN_SETTING", f"setting {name!r} is not one of {', '.join(SETTINGS)}")
-        for name in settings
-        if name not in SETTINGS
-    ]
-    chosen = {
-        name: settings[name] if name in settings else spark.conf.get(f"spark.thetastream.{name}", None)
-        for name in SETTINGS
-    }
+    chosen, unknown = _settings(streams, settings)
     if isinstance(model, Multiway) and (len(streams) > 2 or not model.is_binary):
         return plan_ring(streams, on, within, model, chosen, unknown)
     planner = plan_binary if len(streams) == 2 else plan_cascade
     return planner(streams, on, within, model, chosen, unknown)
+
+
+def join_many(
+    streams: Mapping[str, DataFrame],
+    tasks: Mapping[str, Mapping[str, Any]],
+    model: Model | str | None = None,
+    **settings: Any,
+) -> JoinTasks:
+    """Join the same two streams several times over one exchange: tuples are sent once, whatever the number.
+
+    Tasks share the exchange when they run in one query: start ``together``. Spark runs one query for each
+    ``writeStream``, so a task's own DataFrame, started alone, is that of ``th.join``, exchange included.
+
+    Parameters
+    ----------
+    streams : mapping of alias to DataFrame
+        Two streams, or two batch DataFrames; the same one twice is fine.
+    tasks : mapping of name to mapping
+        What each task joins: ``on``, and if need be ``within``, ``index`` and ``archive_period``, as for
+        ``join``. Windows are of time.
+    model : Model, optional
+        Who stores and who probes, for all tasks: one that routes by tuples alone, as ``th.Biclique(units)``,
+        ``th.Matrix`` and ``th.Split`` do. Left out, the biclique with equal sides that fills the partitions.
+    **settings
+        Those that ``thetastream.api.SETTINGS`` lists, for all tasks; ``order`` is refused.
+
+    Returns
+    -------
+    JoinTasks
+        A mapping of name to DataFrame, with ``together``, ``split(batch)`` and ``explain()``.
+
+    Raises
+    ------
+    QueryError
+        Named, before anything starts, with the task it is about: TASKS, TASKS_MODEL, COUNT_WINDOW, ORDER,
+        and those of ``join``; ``InvalidQuery`` lists several at once.
+    SessionError
+        If the Spark session is set in a way the join cannot run with.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> pairs = th.join_many(
+    ...     {"a": trades, "b": quotes},
+    ...     tasks={
+    ...         "near": {"on": "abs(a.price - b.bid) <= 0.05", "within": "10 seconds"},
+    ...         "same": {"on": "a.symbol = b.symbol AND a.qty > b.qty", "within": "5 minutes"},
+    ...     },
+    ... )  # doctest: +SKIP
+    >>> def save(batch, epoch):
+    ...     for name, found in pairs.split(batch).items():
+    ...         found.write.mode("append").parquet(f"out/{name}")
+    >>> query = pairs.together.writeStream.foreachBatch(save).start()  # doctest: +SKIP
+    """
+    check_streams(streams)
+    chosen, unknown = _settings(streams, settings)
+    return plan_tasks(streams, tasks, model, chosen, unknown)
+
+
+def _settings(
+    streams: Mapping[str, DataFrame], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[ThetastreamError]]:
+    """Every setting, as given or by the session's default, and what is given but is none."""
+    spark = next(iter(streams.values())).sparkSession
+    unknown: list[ThetastreamError] = [
+        QueryError("UNKNOWN_SETTING", f"setting {name!r} is not one of {', '.join(SETTINGS)}")
+        for name in given
+        if name not in SETTINGS
+    ]
+    chosen = {
+        name: given[name] if name in given else spark.conf.get(f"spark.thetastream.{name}", None)
+        for name in SETTINGS
+    }
+    return chosen, unknown

@@ -201,13 +201,10 @@ class ChainWorker:
             timely = encode(batch.column(time.column), time.domain) > watermark_us
             if not timely.all():
                 batch = batch.take(np.flatnonzero(timely))
-        self.counters.late += n_rows - batch.num_rows
+        self.counters.admit(side, batch.num_rows, n_rows - batch.num_rows)
         if not batch.num_rows:
             return
-        if side is Side.LEFT:
-            self.counters.left += batch.num_rows
-        else:
-            self.counters.right += batch.num_rows
+        if side is Side.RIGHT:
             numbers = np.arange(self._arrived[side], self._arrived[side] + batch.num_rows)
             batch = batch.append_column(NUMBER, pa.array(numbers))
         self._arrived[side] += batch.num_rows

@@ -81,6 +81,12 @@ class Counters:
         self.mlv_bytes = sum(meta.nbytes for meta in segments)
         self.state_bytes = sum(meta.durable_bytes for meta in segments)
 
+    def admit(self, side: Side, n_timely: int, n_late: int) -> None:
+        """Count tuples of one stream where they are at home, so that each is counted once."""
+        self.left += n_timely if side is Side.LEFT else 0
+        self.right += n_timely if side is Side.RIGHT else 0
+        self.late += n_late
+
 
 class Matches(NamedTuple):
     """Joined tuples: row i of ``left`` with row i of ``right``."""
@@ -256,21 +262,11 @@ class Unit:
     def _timely(
         self, inbox: Inbox, side: Side, role: Role, watermark_us: int | None
     ) -> pa.RecordBatch | None:
-        """The tuples that are not late."""
-        batch = inbox.batch(side, role)
-        time = self._spec.condition.sides[side].time
-        if batch is None:
-            return None
-        n_rows = batch.num_rows
-        if watermark_us is not None and time is not None:
-            timely = _times(batch, time) > watermark_us
-            if not timely.all():
-                batch = batch.take(np.flatnonzero(timely))
-        if role is not Role.PROBE and self._model.is_home(self._slot, side):  # so each is counted once
-            self.counters.late += n_rows - batch.num_rows
-            self.counters.left += batch.num_rows if side is Side.LEFT else 0
-            self.counters.right += batch.num_rows if side is Side.RIGHT else 0
-        return batch if batch.num_rows else None
+        """The tuples of one side and role that are not late, counted."""
+        is_home = self._model.is_home(self._slot, side)
+        return admitted(
+            inbox, side, role, self._spec.condition.sides[side].time, watermark_us, self.counters, is_home
+        )
 
     def _placed(self, timely: dict[tuple[Side, Role], pa.RecordBatch | None]) -> list[Arrivals]:
         """Tuples in the roles they were sent in."""
@@ -405,6 +401,29 @@ def meet(
         mine = payload.select(columns[side]).take(found)
         theirs = partner.select(columns[side.other]).take(stored)
         yield Matches(mine, theirs) if side is Side.LEFT else Matches(theirs, mine)
+
+
+def admitted(
+    inbox: Inbox,
+    side: Side,
+    role: Role,
+    time: Key | None,
+    watermark_us: int | None,
+    counters: Counters,
+    is_home: bool,
+) -> pa.RecordBatch | None:
+    """The tuples of one side and role that are not late; ``is_home``: those to be stored are counted here."""
+    batch = inbox.batch(side, role)
+    if batch is None:
+        return None
+    n_rows = batch.num_rows
+    if watermark_us is not None and time is not None:
+        timely = _times(batch, time) > watermark_us
+        if not timely.all():
+            batch = batch.take(np.flatnonzero(timely))
+    if is_home and role is not Role.PROBE:
+        counters.admit(side, batch.num_rows, n_rows - batch.num_rows)
+    return batch if batch.num_rows else None
 
 
 def _times(batch: pa.RecordBatch, time: Key | None) -> Int64s:

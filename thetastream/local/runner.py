@@ -1,6 +1,6 @@
 """A join run epoch by epoch in this process: the same code as on Spark, less the exchange."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.placing import placing
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.unit import Counters, Matches, Unit, UnitSpec, UnitState
-from thetastream.models.base import Model
+from thetastream.models.base import Model, Places
 from thetastream.types import Side
 
 
@@ -67,21 +67,8 @@ class LocalJoin:
             yield from self.run(number, inbox, watermark_us)
 
     def deliver(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None) -> list[Inbox]:
-        """What the exchange brings each unit of an epoch's tuples.
-
-        A column ``h`` of a batch, int64 and not negative, is the hash of its tuples; without one, and if the
-        model needs it, every tuple is hashed here, slowly.
-        """
-        inboxes = [Inbox() for _ in range(self._model.n_units)]
-        for side, batch in zip(Side, (left, right), strict=True):
-            if batch is None or not batch.num_rows:
-                continue
-            if self._model.needs_hash and HASH_COLUMN not in batch.schema.names:
-                hashes = np.array([hash(repr(row)) for row in batch.to_pylist()], dtype=np.int64)
-                batch = batch.append_column(HASH_COLUMN, pa.array(hashes))
-            for number, role, block in route(self._model, side, batch, self._places):
-                inboxes[number].add(side, role, 0, block, block.nbytes)
-        return inboxes
+        """What the exchange brings each unit of an epoch's tuples."""
+        return deliver(self._model, (left, right), self._places)
 
     def run(self, number: int, inbox: Inbox, watermark_us: int | None = None) -> Iterator[Matches]:
         """One unit's part of an epoch."""
@@ -89,3 +76,25 @@ class LocalJoin:
         yield from unit.epoch(inbox, watermark_us)
         self._states[number] = unit.state
         self.counters[number] = unit.counters
+
+
+def deliver(
+    model: Model,
+    batches: Sequence[pa.RecordBatch | None],
+    places: Callable[[Side, pa.RecordBatch], Places] | None = None,
+) -> list[Inbox]:
+    """What the exchange brings each unit of an epoch's tuples of left and right.
+
+    A column ``h`` of a batch, int64 and not negative, is the hash of its tuples; without one, and if the
+    model needs it, every tuple is hashed here, slowly.
+    """
+    inboxes = [Inbox() for _ in range(model.n_units)]
+    for side, batch in zip(Side, batches, strict=True):
+        if batch is None or not batch.num_rows:
+            continue
+        if model.needs_hash and HASH_COLUMN not in batch.schema.names:
+            hashes = np.array([hash(repr(row)) for row in batch.to_pylist()], dtype=np.int64)
+            batch = batch.append_column(HASH_COLUMN, pa.array(hashes))
+        for number, role, block in route(model, side, batch, places):
+            inboxes[number].add(side, role, 0, block, block.nbytes)
+    return inboxes

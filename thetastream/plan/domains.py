@@ -75,7 +75,7 @@ def domain_of(type_: str) -> Domain | None:
 
 
 def is_hashable(type_: str) -> bool:
-    """Whether equal values of this type have equal xxhash64."""
+    """Whether equal values of this type have equal hashes."""
     return type_ != "interval" and not any(word in type_ for word in _UNHASHED)
 
 

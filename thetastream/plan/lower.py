@@ -238,17 +238,17 @@ def _side_plan(query: Query, rewritten: Rewritten, side: Side, window: Dimension
     computed = [(column, text) for text, column in keys.computed.items()]
     if query.counts and filters:
         # A tuple that does not pass is one of the last n all the same: it is numbered, then dropped.
-        computed = [(column, _guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
+        computed = [(column, guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
         filters = []
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried)
 
 
-def _guarded(filters: Sequence[str], text: str) -> str:
+def guarded(filters: Sequence[str], text: str) -> str:
     """An expression that is NULL unless all filters are true, each looked at only if those before it are.
 
     Nested, because Spark computes what operands of an AND have in common before any, whatever it raises.
 
-    >>> _guarded(["x > 0", "10 / x > 2"], "y")
+    >>> guarded(["x > 0", "10 / x > 2"], "y")
     'CASE WHEN x > 0 THEN CASE WHEN 10 / x > 2 THEN y END END'
     """
     for condition in reversed(filters):

@@ -166,16 +166,17 @@ class _Rewriter:
             return f"values of type {typed.common} are equal by rules of their own"
         values = [cast(text, type_, typed.common) for text, type_ in typed.sides]
         left, right = (
-            keys.add_sql(f"xxhash64({value})", value, Domain.INT)
+            # 32 bits, as the key travels and is stored: candidates are compared again anyway.
+            keys.add_sql(f"hash({value})", value, Domain.INT)
             for keys, value in zip(self.out.keys, values, strict=True)
         )
         self.out.equalities.append((left, right, self._text))
         columns = self._byte_columns(typed)
         if columns is not None:
             self.out.same.append(columns)
-            self._note("key", f"equal by xxhash64 of {typed.common}, then byte by byte")
+            self._note("key", f"equal by hash of {typed.common}, then byte by byte")
             return None
-        self._note("key", f"equal by xxhash64 of {typed.common}")
+        self._note("key", f"equal by hash of {typed.common}")
         return "equal hashes are not yet equal values"
 
     def _byte_columns(self, typed: "_Typed") -> tuple[str, str] | None:

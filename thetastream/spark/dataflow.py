@@ -9,7 +9,7 @@ frames it is one pass over the same blocks with state in memory.
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -75,14 +75,9 @@ def build(
     # which it follows from node to node of the plan, would end at the place of the other.
     join_id = uuid.uuid4().hex
     output = pairs(spark, plan, order) if folding is None else views(streams, plan, folding)
-    found = placing(model, output.condition)
-    blocks = [
-        _blocks(plan.sides[side], stream, model.needs_hash, _router(side, model, found, join_id))
-        for side, stream in zip(Side, streams, strict=True)
-    ]
+    together = routed(plan.sides, streams, model, placing(model, output.condition), join_id)
     zone = spark.conf.get("spark.sql.session.timeZone")
     unit = UnitSpec(output.condition, plan.indexes, plan.archive_period_us, plan.counts, order is not None)
-    together = blocks[0].unionByName(blocks[1])
     if any(stream.isStreaming for stream in streams):
         schema = with_counters(output.columns)
         # What is to be ordered crosses one exchange more, as blocks.
@@ -131,6 +126,21 @@ def fingerprint(plan: PhysicalPlan, model: Model, order: Order | None = None) ->
         "archive period": repr(plan.archive_period_us),
         "model": repr(model),
     }
+
+
+def routed(
+    sides: Sequence[SidePlan],
+    streams: Sequence[DataFrame],
+    model: Model,
+    placing: Placing | None,
+    join_id: str,
+) -> DataFrame:
+    """The blocks of both streams: one row per destination block; ``join_id`` makes them those of one join."""
+    left, right = (
+        _blocks(sides[side], stream, model.needs_hash, _router(side, model, placing, join_id))
+        for side, stream in zip(Side, streams, strict=True)
+    )
+    return left.unionByName(right)
 
 
 def _blocks(
@@ -208,14 +218,7 @@ def _batch_units(
     by_key = slots(model)
 
     def join(batches: Batches) -> Batches:
-        inboxes: dict[int, Inbox] = {}
-        for batch in batches:
-            *columns, blocks = batch.columns
-            headers = [column.to_pylist() for column in columns]
-            for key, side, role, origin, data in zip(*headers, blocks, strict=True):
-                buffer = data.as_buffer()
-                inboxes.setdefault(key, Inbox()).add(side, role, origin, unpack(buffer), buffer.size)
-        for key, inbox in inboxes.items():
+        for key, inbox in batch_inboxes(batches).items():
             unit = Unit(spec, model, by_key[key], UnitState(), MemoryStore())
             for columns in outcome(fold, unit.epoch(inbox, None)):
                 yield result_batch(columns, schema)
@@ -224,3 +227,15 @@ def _batch_units(
                 yield result_batch(punctuations(numbers, schema), schema)
 
     return join
+
+
+def batch_inboxes(batches: Batches) -> dict[int, Inbox]:
+    """What batch frames bring each unit, by its grouping key."""
+    inboxes: dict[int, Inbox] = {}
+    for batch in batches:
+        *columns, blocks = batch.columns
+        headers = [column.to_pylist() for column in columns]
+        for key, side, role, origin, data in zip(*headers, blocks, strict=True):
+            buffer = data.as_buffer()
+            inboxes.setdefault(key, Inbox()).add(side, role, origin, unpack(buffer), buffer.size)
+    return inboxes

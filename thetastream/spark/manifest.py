@@ -7,6 +7,7 @@ manifest of another format or another query is refused by name, never misread.
 import hashlib
 import json
 from collections.abc import Mapping
+from typing import Any, Protocol, Self, TypeVar
 
 from thetastream.errors import StateError
 from thetastream.joiner.unit import UnitState
@@ -18,18 +19,35 @@ Fingerprint = Mapping[str, str]
 """What must not change between runs on one checkpoint: part of the query -> its text."""
 
 
+class State(Protocol):
+    """What a unit remembers; without arguments: nothing."""
+
+    def __init__(self) -> None: ...
+    def as_json(self) -> dict[str, Any]: ...
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self: ...
+
+
+S = TypeVar("S", bound=State)
+
+
 def digest(fingerprint: Fingerprint) -> str:
     """Short name of a query."""
     return hashlib.sha256(json.dumps(dict(fingerprint), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def encode(fingerprint: Fingerprint, state: UnitState) -> str:
+def encode(fingerprint: Fingerprint, state: State) -> str:
     """The manifest as text."""
     return json.dumps({"format": FORMAT, "query": dict(fingerprint), "state": state.as_json()})
 
 
 def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
-    """What the unit remembers; nothing if there is no text.
+    """What the unit of one join remembers; raises what ``decode_as`` does."""
+    return decode_as(text, fingerprint, UnitState)
+
+
+def decode_as(text: str | None, fingerprint: Fingerprint, kind: type[S]) -> S:
+    """What the unit remembers, as a state of this kind; nothing if there is no text.
 
     Raises
     ------
@@ -37,13 +55,17 @@ def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
         MANIFEST_DAMAGED, STATE_FORMAT or STATE_OF_ANOTHER_QUERY.
     """
     if text is None:
-        return UnitState()
+        return kind()
     try:
         manifest = json.loads(text)
         version = manifest["format"]
         if version == FORMAT:
             query = dict(manifest["query"])
-            state = UnitState.from_json(manifest["state"])
+            changed = sorted(
+                part for part in {*query, *fingerprint} if query.get(part) != fingerprint.get(part)
+            )
+            # The state of another query may be of another kind.
+            state = kind() if changed else kind.from_json(manifest["state"])
     except (ValueError, KeyError, TypeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
     if version != FORMAT:
@@ -51,7 +73,6 @@ def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
             "STATE_FORMAT",
             f"state format must be {FORMAT}; the checkpoint has {version}, written by another version",
         )
-    changed = sorted(part for part in {*query, *fingerprint} if query.get(part) != fingerprint.get(part))
     if changed:
         details = "; ".join(f"{part}: {query.get(part)} -> {fingerprint.get(part)}" for part in changed)
         raise StateError(

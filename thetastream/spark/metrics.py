@@ -5,6 +5,7 @@ into the progress, and the rows are dropped before anyone sees them.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -42,7 +43,8 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         sums over units of ``left`` and ``right`` (timely tuples of each stream, each counted once),
         ``received`` (tuples that reached units, copies included), ``stored``, ``probed``, ``matched``,
         ``late``, ``expired``, ``candidates``, ``segments`` (all counts), ``received_bytes``, ``mlv_bytes``,
-        ``state_bytes``, ``emitted_bytes`` (bytes), and ``units``, the same counters unit by unit.
+        ``state_bytes``, ``emitted_bytes`` (bytes), and ``units``, the same counters unit by unit. Of
+        ``th.join_many`` also ``tasks``: by name, what each of them did of it.
     """
     epochs = []
     for progress in query.recentProgress:
@@ -55,5 +57,18 @@ def metrics(query: Any) -> list[dict[str, Any]]:
                 units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
                 total = {field.name: sum(unit[field.name] for unit in units) for field in fields(Counters)}
                 join = name.split("_")[1]
-                epochs.append({"epoch": report["batchId"], "join": join, **total, "units": units})
+                tasks = _by_task(units)
+                by_task = {"tasks": tasks} if tasks else {}
+                epochs.append({"epoch": report["batchId"], "join": join, **total, **by_task, "units": units})
     return epochs
+
+
+def _by_task(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Counters of each task, over all units."""
+    total: dict[str, dict[str, int]] = {}
+    for unit in units:
+        for name, counters in unit.get("tasks", {}).items():
+            mine = total.setdefault(name, dict.fromkeys(counters, 0))
+            for counter, n in counters.items():
+                mine[counter] += n
+    return total

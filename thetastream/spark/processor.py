@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from thetastream.spark.epoch import EpochSpec
     from thetastream.spark.ring import RingEpoch
+    from thetastream.spark.tasks import TasksEpoch
 
 _MANIFEST = StructType([StructField("manifest", StringType())])
 _PART_KEY = StructType([StructField("id", StringType()), StructField("part", IntegerType())])
@@ -27,7 +28,7 @@ _PART = StructType([StructField("data", BinaryType())])
 class JoinProcessor(StatefulProcessor):
     """Spark's stateful processor around a spec's ``run``."""
 
-    def __init__(self, spec: "EpochSpec | RingEpoch") -> None:
+    def __init__(self, spec: "EpochSpec | RingEpoch | TasksEpoch") -> None:
         self._packed: bytes = cloudpickle.dumps(spec)  # type: ignore[no-untyped-call]
 
     def init(self, handle: StatefulProcessorHandle) -> None:

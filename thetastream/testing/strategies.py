@@ -58,10 +58,12 @@ class Case:
 
 
 @st.composite
-def conditions(draw: st.DrawFn) -> Condition:
+def conditions(draw: st.DrawFn, keys: tuple[Key, ...] | None = None) -> Condition:
     """Up to two equalities and three dimensions over keys of both domains, maybe a window."""
-    domains = draw(st.lists(st.sampled_from([Domain.INT, Domain.FLOAT]), min_size=1, max_size=4))
-    keys = tuple(Key(f"k{i}", domain, draw(OFFSETS[domain])) for i, domain in enumerate(domains))
+    if keys is None:
+        drawn = draw(st.lists(st.sampled_from([Domain.INT, Domain.FLOAT]), min_size=1, max_size=4))
+        keys = tuple(Key(f"k{i}", domain, draw(OFFSETS[domain])) for i, domain in enumerate(drawn))
+    domains = [key.domain for key in keys]
     position = st.integers(0, len(keys) - 1)
 
     def same_domain(key: int) -> st.SearchStrategy[int]:

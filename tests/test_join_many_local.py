@@ -1,0 +1,119 @@
+"""Several tasks over one inbox: each is its own join of what passes it, and the bag of the nested loop."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from thetastream.condition import Condition, PythonPredicate
+from thetastream.errors import StateError
+from thetastream.joiner.tasks import OF_ALL, TaskSpec, TasksState
+from thetastream.joiner.unit import UnitSpec, UnitState
+from thetastream.local import LocalJoin, LocalTasks
+from thetastream.models import Biclique, Matrix, Split
+from thetastream.models.base import Model
+from thetastream.spark.manifest import decode, decode_as, encode
+from thetastream.testing import oracle
+from thetastream.testing.strategies import Case, cases, conditions, index_specs
+from thetastream.types import Side
+
+UNITS = st.integers(1, 3)
+MODELS = st.one_of(
+    st.builds(Biclique, st.tuples(UNITS, UNITS)), st.builds(Matrix, UNITS, UNITS), st.builds(Split, UNITS)
+)
+GUARDS = st.sampled_from([None, None, "p2", "p3"])
+"""Columns that are true for ids that 2 or 3 divides."""
+
+
+def lower_id(a: Any, b: Any) -> Any:
+    return pc.less(a.id, b.id)
+
+
+PREDICATE = PythonPredicate("lower_id", lower_id, ("a", "b"), ((("id", "id"),),) * 2)
+
+
+def passes(guard: str | None, row: dict[str, Any]) -> bool:
+    return guard is None or row["id"] % int(guard[1:]) == 0
+
+
+def sent(case: Case, side: Side, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    batch = case.batch(side, rows)
+    for guard in ("p2", "p3"):
+        batch = batch.append_column(guard, pa.array([passes(guard, row) for row in rows], pa.bool_()))
+    return batch
+
+
+@st.composite
+def task_sets(draw: st.DrawFn) -> tuple[Case, list[TaskSpec]]:
+    """Two to four tasks over the streams of one case, each with condition, indexes and filters of its own."""
+    case = draw(cases())
+    specs = [TaskSpec("t0", UnitSpec(case.condition, case.indexes, case.archive_period_us))]
+    for number in range(1, draw(st.integers(2, 4))):
+        condition: Condition = draw(conditions(case.condition.sides[0].keys))
+        indexes = draw(index_specs(condition)), draw(index_specs(condition))
+        period = draw(st.one_of(st.none(), st.integers(1, 8))) if condition.window else None
+        if draw(st.booleans()):
+            condition = replace(condition, predicates=(PREDICATE,))
+        unit = UnitSpec(condition, indexes, period)
+        specs.append(TaskSpec(f"t{number}", unit, (draw(GUARDS), draw(GUARDS))))
+    return case, specs
+
+
+def wanted(case: Case, spec: TaskSpec) -> Counter[tuple[int, int]]:
+    """By nested loop over what is not late and passes."""
+    kept: tuple[list[Any], list[Any]] = ([], [])
+    for *streams, watermark in case.epochs:
+        for side in Side:
+            timely = oracle.timely(streams[side], watermark, "t")
+            kept[side].extend(row for row in timely if passes(spec.passes[side], row))
+    pairs = oracle.join(spec.unit.condition, *kept)
+    if spec.unit.condition.predicates:
+        return Counter({pair: n for pair, n in pairs.items() if pair[0] < pair[1]})
+    return pairs
+
+
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(task_sets(), MODELS)
+def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Model) -> None:
+    case, specs = drawn
+    together = LocalTasks(specs, model)
+    alone = {spec.name: LocalJoin(spec.unit, model) for spec in specs}
+    found: dict[str, Counter[tuple[int, int]]] = {spec.name: Counter() for spec in specs}
+    for *streams, watermark in case.epochs:
+        batches = [sent(case, side, streams[side]) for side in Side]
+        for name, (a, b) in together.epoch(*batches, watermark):
+            found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
+        # What a unit does for a task is what it would do for that join alone.
+        for spec in specs:
+            mine = [spec.passing(side, batch) for side, batch in zip(Side, batches, strict=True)]
+            matched = sum(len(a) for a, _ in alone[spec.name].epoch(*mine, watermark))
+            assert sum(unit.tasks[spec.name]["matched"] for unit in together.counters) == matched
+        late = sum(len(rows) - len(oracle.timely(rows, watermark, "t")) for rows in streams)
+        assert sum(unit.late for unit in together.counters) == late
+        for unit in together.counters:
+            for counter in unit.tasks["t0"]:
+                assert getattr(unit, counter) == sum(task[counter] for task in unit.tasks.values())
+            assert not set(OF_ALL) & set(unit.tasks["t0"])
+    assert found == {spec.name: wanted(case, spec) for spec in specs}
+
+
+def test_state_of_tasks_and_of_one_join_do_not_mix() -> None:
+    query = {"tasks": "far, near"}
+    state = TasksState({"near": UnitState(arrived=(1, 2)), "far": UnitState()})
+    assert decode_as(encode(query, state), query, TasksState) == state
+    assert decode_as(None, query, TasksState) == TasksState()
+    for text, ask in (
+        (encode(query, state), lambda text: decode(text, {"condition": "a.x < b.x"})),
+        (encode({}, UnitState()), lambda text: decode_as(text, query, TasksState)),
+    ):
+        with pytest.raises(StateError) as refused:
+            ask(text)
+        assert refused.value.condition == "STATE_OF_ANOTHER_QUERY"
+        assert "tasks: " in str(refused.value)
