@@ -255,7 +255,10 @@ FOLDED = [
 ]
 
 
-@pytest.mark.parametrize("text", FOLDED)
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(text, marks=[pytest.mark.slow] * (n % 2)) for n, text in enumerate(FOLDED)],
+)
 def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     text = text.format(join=JOIN)
     assert "units fold" in explained(spark, tables, text)

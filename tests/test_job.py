@@ -204,6 +204,7 @@ def test_lag_is_told_of_live_streams_only():
     assert "behind" not in tell({**epoch, "lag_s": 1e9})
 
 
+@pytest.mark.slow
 def test_a_job_stops_at_sigterm_and_goes_on(tmp_path):
     job = tmp_path / "job.toml"
     job.write_text(

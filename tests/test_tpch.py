@@ -76,7 +76,7 @@ STATEMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize("name", ["two streams", pytest.param("four streams", marks=pytest.mark.slow)])
 def test_sql_streamed_equals_duckdb_to_the_cent(spark: SparkSession, tables: Path, name: str) -> None:
     text = STATEMENTS[name]
     streams, connection = {}, duckdb.connect()
