@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from thetastream.errors import StateError
 from thetastream.joiner.unit import UnitState
 
-FORMAT = 3
+FORMAT = 4
 """Version of manifest and segment layout."""
 
 Fingerprint = Mapping[str, str]

@@ -15,6 +15,8 @@ from thetastream.joiner.unit import Counters
 from thetastream.spark.emit import COUNTERS
 
 PREFIX = "thetastream"
+COUNTS = tuple(field.name for field in fields(Counters) if field.name != "order")
+"""Counters that add up over units."""
 
 
 def observe(results: DataFrame, join: str, join_id: str) -> DataFrame:
@@ -42,7 +44,9 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         sums over units of ``left`` and ``right`` (timely tuples of each stream, each counted once),
         ``received`` (tuples that reached units, copies included), ``stored``, ``probed``, ``matched``,
         ``late``, ``expired``, ``candidates``, ``segments`` (all counts), ``received_bytes``, ``mlv_bytes``,
-        ``state_bytes``, ``emitted_bytes`` (bytes), and ``units``, the same counters unit by unit.
+        ``state_bytes``, ``emitted_bytes`` (bytes), ``order`` (of a ring whose orders are refined: per alias
+        the other streams, in the order in which its tuples look for partners), and ``units``, the same
+        counters unit by unit.
     """
     epochs = []
     for progress in query.recentProgress:
@@ -53,7 +57,9 @@ def metrics(query: Any) -> list[dict[str, Any]]:
                 # Spark Connect hands out the row as {"values": [units], "schema": ...}.
                 texts = (values["units"] if "units" in values else values["values"][0]) or []
                 units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
-                total = {field.name: sum(unit[field.name] for unit in units) for field in fields(Counters)}
+                total = {name: sum(unit[name] for unit in units) for name in COUNTS}
+                order = units[0]["order"] if units else {}  # all units decide alike
                 join = name.split("_")[1]
-                epochs.append({"epoch": report["batchId"], "join": join, **total, "units": units})
+                entry = {"epoch": report["batchId"], "join": join, **total, "order": order, "units": units}
+                epochs.append(entry)
     return epochs

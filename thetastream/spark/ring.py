@@ -108,8 +108,8 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
     inbox, mailbox = RingInbox(), None
     fresh: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
     for frame in frames:
-        headers = (frame[name] for name in ("side", "kind", "origin", "block"))
-        for side, kind, origin, data in zip(*headers, strict=True):
+        headers = (frame[name] for name in ("side", "kind", "origin", "block", "path"))
+        for side, kind, origin, data, path in zip(*headers, strict=True):
             if kind in (HELLO, TICK):
                 mailbox = bytes(data).decode() or mailbox
                 continue
@@ -118,7 +118,8 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
                 fresh.setdefault(int(side), []).append((int(origin), unpack(data)))
             else:
                 since = None if origin == NO_WATERMARK else int(origin)
-                inbox.messages.append(Message(int(side), int(kind), since, unpack(data)))
+                streams = tuple(int(stream) for stream in path.split())
+                inbox.messages.append(Message(streams, int(kind), since, unpack(data)))
     for side, blocks in fresh.items():
         ordered = sorted(blocks, key=lambda block: block[0])
         inbox.tuples[side] = concat([block for _, block in ordered])
@@ -136,11 +137,11 @@ def _packed(sent: Sequence[Message], keys: Mapping[int, int], is_wanted: bool) -
         )
         for message in sent
     ]
-    to = [None if message.to is None else keys[message.to] for message in sent]
     if is_wanted and not rows:
-        rows.append((0, TICK, 0, b""))
-        to.append(None)
-    return messages(rows, to) if rows else None
+        return messages([(0, TICK, 0, b"")])
+    to = [None if message.to is None else keys[message.to] for message in sent]
+    paths = [" ".join(map(str, message.path)) for message in sent]
+    return messages(rows, to, paths) if rows else None
 
 
 def build(
@@ -191,7 +192,7 @@ def build(
     )
     has_watermark = any(side.time is not None for side in plan.graph.sides)
     results = (
-        together.select(F.explode(to).alias("unit"), "side", "kind", "origin", "block")
+        together.select(F.explode(to).alias("unit"), "side", "kind", "origin", "block", "path")
         .groupBy("unit")
         .transformWithStateInPandas(
             JoinProcessor(spec),
