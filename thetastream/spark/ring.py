@@ -28,7 +28,7 @@ from thetastream.mailbox import Mailbox
 from thetastream.plan.graph import LoweredGraph
 from thetastream.spark import metrics
 from thetastream.spark.dataflow import block_columns, partition, slots
-from thetastream.spark.emit import BLOCK, COUNTERS, BlockEmitter, Emitter, FlatEmitter, unpack_blocks
+from thetastream.spark.emit import BLOCK, COUNTERS, BlockEmitter, Emitter, FlatEmitter, unpack_blocks, weighed
 from thetastream.spark.epoch import watermark_us
 from thetastream.spark.mailbox import HELLO, SCHEMA, messages, read_mailbox
 from thetastream.spark.manifest import Fingerprint, decode, digest, encode
@@ -77,9 +77,8 @@ class RingEpoch:
         node = RingNode(self.ring, slot, state, DurableStore(parts, plans, root))
         # 2. The epoch.
         number = int(TaskContext.get().getLocalProperty(EPOCH))  # type: ignore[union-attr, arg-type]
-        for columns in node.epoch(inbox, number, watermark_us(timers)):
-            node.counters.emitted_bytes += sum(column.nbytes for column in columns)
-            yield self.emitter.results(columns)
+        found = node.epoch(inbox, number, watermark_us(timers))
+        yield from self.emitter.gathered(weighed(found, node.counters))
         # 3. What the next one needs.
         if state.mailbox is not None:
             box = Mailbox(self.mailboxes, state.mailbox)
