@@ -7,13 +7,14 @@ import pytest
 
 from bench.figures import run as runner
 from bench.figures.__main__ import main
+from bench.figures.collection import write
 from bench.figures.figure import Check, Figure, Setup
 from bench.figures.page import sentence
 from bench.figures.query import Query
 from bench.figures.registry import FIGURES
 from bench.figures.timing import Setting, Timed
 
-COMMITTED = [figure for figure in FIGURES if (runner.FOLDER / f"{figure.name}.json").exists()]
+COMMITTED = [figure for figure in FIGURES if (runner.COLLECTION.folder / f"{figure.name}.json").exists()]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ class StandIn:
 )
 def test_figures_of_whole_queries(figure: Figure, tmp_path: Path) -> None:
     setup = Setup(0.01, 1, 1, lambda text: None, StandIn())
-    found = runner.write(figure, figure.measure(setup), setup, tmp_path)
+    found = write(figure, figure.measure(setup), setup, tmp_path)
     assert f"{found['verdict']['ratio']:.2f}" in found["verdict"]["text"]
     text = (tmp_path / f"{figure.name}.md").read_text()
     assert sentence(found) in text
@@ -87,11 +88,11 @@ def test_figures_of_whole_queries(figure: Figure, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("figure", COMMITTED, ids=lambda figure: figure.name)
 def test_the_page_says_what_the_numbers_say(figure) -> None:
-    found = json.loads((runner.FOLDER / f"{figure.name}.json").read_text())
-    assert sentence(found) in runner.PAGE.read_text()
+    found = json.loads((runner.COLLECTION.folder / f"{figure.name}.json").read_text())
+    assert sentence(found) in runner.COLLECTION.page.read_text()
     assert f"{found['verdict']['ratio']:.2f}" in found["verdict"]["text"]
     assert all(check["is_equal"] for check in found["checks"])
-    assert (runner.FOLDER / f"{figure.name}.png").stat().st_size < 60_000
+    assert (runner.COLLECTION.folder / f"{figure.name}.png").stat().st_size < 60_000
 
 
 def test_a_wrong_count_is_an_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,7 @@ def test_conditions(streams, on, condition, words):
         ({"a": "1 minute"}, "WINDOW_MISSING", "'b'"),
         ({"a": "1 minute", "b": "1 minute", "c": "1 minute"}, "UNKNOWN_ALIAS", "'c'"),
         ({"a": th.Rows(10), "b": "1 minute"}, "MIXED_WINDOWS", "'b'"),
+        ({"a": "1 minute", "b": "1 minute", "A": "1 hour"}, "WINDOW_TWICE", "'a', 'b', 'A'"),
     ],
 )
 def test_windows(streams, within, condition, words):

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench.psp.__main__ import FOLDER, PAGE, main
+from bench.psp.__main__ import COLLECTION, main
 from bench.psp.images import SECOND, START_US, Streams, Workload, alike, difference, pixels
 from bench.psp.registry import FIGURES
 from bench.psp.replay import models, replay
 
 SMALL = Workload(streams=4, tuples=20, per_window=8, selectivity=0.3, pixels=50, seed=3)
-COMMITTED = [figure for figure in FIGURES if (FOLDER / f"{figure.name}.json").exists()]
+COMMITTED = [figure for figure in FIGURES if (COLLECTION.folder / f"{figure.name}.json").exists()]
 
 
 def test_the_threshold_gives_the_selectivity():
@@ -72,12 +72,22 @@ def test_a_figure_is_a_picture_a_table_and_numbers(tmp_path):
     found = json.loads((tmp_path / "state-by-nodes.json").read_text())
     assert all(check["is_equal"] for check in found["checks"])
     assert (tmp_path / "state-by-nodes.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "state-by-nodes.md").read_text().strip() in (tmp_path / PAGE).read_text()
-    assert "a nested loop's" in (tmp_path / PAGE).read_text()
+    assert (tmp_path / "state-by-nodes.md").read_text().strip() in (
+        tmp_path / COLLECTION.page.name
+    ).read_text()
+    assert "a nested loop's" in (tmp_path / COLLECTION.page.name).read_text()
+
+
+def test_the_ring_that_follows_the_rate_takes_more_nodes(tmp_path):
+    name = "response-when-arrivals-double"
+    assert main(["--quick", "--figures", name, "--folder", str(tmp_path)]) == 0
+    rows = json.loads((tmp_path / f"{name}.json").read_text())["rows"]
+    nodes = {row["share"]: row["nodes_storing"] for row in rows if row["model"] == "Ring, adaptation on"}
+    assert nodes[0.35] < nodes[0.75]
 
 
 @pytest.mark.parametrize("figure", COMMITTED, ids=lambda figure: figure.name)
 def test_committed_figures_are_right_and_say_their_ratio(figure):
-    found = json.loads((FOLDER / f"{figure.name}.json").read_text())
+    found = json.loads((COLLECTION.folder / f"{figure.name}.json").read_text())
     assert all(check["is_equal"] for check in found["checks"])
     assert f"{found['verdict']['ratio']:.2f}" in found["verdict"]["text"]

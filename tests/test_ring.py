@@ -1,6 +1,5 @@
 """Models of m streams against the nested loop: random graphs, windows, disorder, lateness, cuts, nodes."""
 
-from collections import Counter
 from datetime import timedelta
 from itertools import combinations
 
@@ -13,7 +12,7 @@ from thetastream.joiner.graph import Edge, Ends, JoinGraph
 from thetastream.local.ring import LocalRing
 from thetastream.models import ATR, CTR, Multiway, Ring
 from thetastream.plan.ring import ring_spec
-from thetastream.testing.graphs import GraphCase, answer, graph_cases, side
+from thetastream.testing.graphs import GraphCase, answer, graph_cases, run_ring, side
 from thetastream.windows import Rows
 
 SLICES = st.sampled_from([Rows(1), Rows(3), timedelta(microseconds=1), timedelta(microseconds=4)])
@@ -28,32 +27,16 @@ MODELS = st.one_of(
 RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def run(case: GraphCase, model: Multiway) -> Counter:
-    join = LocalRing(ring_spec(case.graph, case.orders, model, case.archive_period_us))
-    found: Counter = Counter()
-    ids = [side.columns.index(f"s{n}id") + 4 * n for n, side in enumerate(case.graph.sides)]
-
-    def take(results) -> None:
-        for columns in results:
-            found.update(zip(*(columns[n].to_pylist() for n in ids), strict=True))
-
-    watermark = None
-    for rows, watermark in case.epochs:
-        take(join.epoch([case.batch(n, part) for n, part in enumerate(rows)], watermark))
-        under_way = {
-            (message.origin, row)
-            for message in join.in_flight
-            for row in message.block[f"s{message.origin}id"].to_pylist()
-        }
-        assert len(under_way) <= (model.in_flight or len(under_way))
-    take(join.drain(watermark))
-    return found
-
-
-@settings(RELAXED, max_examples=300)
+@settings(RELAXED, max_examples=200)
 @given(graph_cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: GraphCase, model: Multiway) -> None:
-    assert run(case, model) == answer(case)
+    assert run_ring(case, model) == answer(case)
+
+
+@settings(RELAXED, max_examples=60)
+@given(graph_cases(least=5, most=5), MODELS)
+def test_same_bag_of_five_streams(case: GraphCase, model: Multiway) -> None:
+    assert run_ring(case, model) == answer(case)
 
 
 @settings(RELAXED, max_examples=60)
@@ -64,7 +47,7 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) 
         patch.setattr(chain, "MIN_PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "SHARED_PERIODS", 1)
-        assert run(case, model) == answer(case)
+        assert run_ring(case, model) == answer(case)
 
 
 def test_state_is_the_windows_tuples_each_once(monkeypatch) -> None:

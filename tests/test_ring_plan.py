@@ -1,5 +1,7 @@
 """What th.plan makes of rings: settings read and refused, two streams, batch frames, explain."""
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -33,6 +35,7 @@ def two(streams: dict[str, DataFrame]) -> dict[str, DataFrame]:
         (th.Ring(2, order={"a": "cb"}), "BAD_HOPS"),
         (th.Ring(2, order={"a": [1, "b"]}), "BAD_HOPS"),
         (th.Ring(2, order={"a": None}), "BAD_HOPS"),
+        (th.Ring(2, order={"a": "cb", "A": "bc"}), "BAD_HOPS"),
         (th.Ring(2, slice="0 seconds"), "BAD_SLICE"),
         (th.Ring, "UNKNOWN_MODEL"),
         (th.ATR(2, master="d"), "BAD_MASTER"),
@@ -49,6 +52,7 @@ def test_a_ring_is_refused_by_name(streams: dict[str, DataFrame], model: th.Ring
     [
         ({"within": th.Rows(5)}, "COUNT_WINDOW"),
         ({"within": "1 minute", "order": "outer"}, "ORDER"),
+        ({"within": "1 minute", "punctuations": True}, "ORDER"),
         ({"within": "1 minute", "index": "hash"}, "INDEX_NOT_APPLICABLE"),
         ({"within": "1 minute", "archive_period": "0 seconds"}, "ARCHIVE_PERIOD"),
         ({"within": "1 minute", "archive_period": "2 minutes"}, "ARCHIVE_PERIOD"),
@@ -69,12 +73,21 @@ def test_a_ring_that_cannot_be(ring: dict) -> None:
 def test_aliases_of_order_ignore_case(streams: dict[str, DataFrame]) -> None:
     plan = th.plan(streams, ON, "1 minute", th.Ring(2, order={"A": ["C", "b"]}))
     assert plan.ring.orders[0] == (2, 1)
-    assert "a -> c" in plan.explain()
+    text = plan.explain()
+    assert "a -> c" in text
+    assert "orders    of b, c: refined as selectivities are measured\norders    of a: set" in text
+    assert plan.ring.refinement.estimate(0b111) == pytest.approx(1 / 30)
+    for model in (th.CTR(2), th.ATR(2), th.Ring(2, order={"a": "bc", "b": "ac", "c": "ab"})):
+        model = replace(model, order={alias: list(order) for alias, order in (model.order or {}).items()})
+        assert "orders    stay as they are" in th.plan(streams, ON, "1 minute", model).explain()
 
 
 def test_two_streams(streams: dict[str, DataFrame], frames: dict[str, DataFrame]) -> None:
     for model in (th.Ring(2, slice="10 seconds"), th.Ring(3), th.Ring()):
         assert "ring: " in th.plan(two(streams), "a.k < b.k", "1 minute", model).explain()
+    th.plan(two(streams), "a.k < b.k", "1 minute", th.Ring(3, order={"A": ["b"]}))
+    with pytest.raises(th.QueryError, match="BAD_HOPS"):
+        th.plan(two(streams), "a.k < b.k", "1 minute", th.Ring(3, order={"a": ["c"]}))
     with pytest.raises(th.QueryError, match="SPLIT_NEEDED"):
         th.plan(two(streams), "a.k < b.k", th.Rows(5), th.Ring(2))
     pairs = th.join(two(frames), "a.k < b.k", "1 second", th.Ring(2, slice="2 seconds"))
@@ -98,7 +111,7 @@ def test_nodes_and_slices_follow_from_statistics(streams: dict[str, DataFrame]) 
 
 
 def test_a_shared_folder_is_needed_on_a_cluster(streams: dict[str, DataFrame]) -> None:
-    from thetastream.multiway import mailbox_folder
+    from thetastream.frontend.hops import mailbox_folder
 
     class Cluster:
         def __init__(self, **settings: str) -> None:

@@ -11,12 +11,13 @@ from pyspark.sql import DataFrame
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On, read_condition
+from thetastream.frontend.hops import read_orders
 from thetastream.frontend.mailbox import mailbox_folder
 from thetastream.frontend.model import read_model
 from thetastream.frontend.statistics import read_statistics
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import arrival_problems, is_counted, read_counts, read_window
-from thetastream.models import Chain
+from thetastream.models import Chain, Multiway
 from thetastream.models.base import Model
 from thetastream.order import Order, read_order
 from thetastream.plan.choose import arrival_problem, choose, refusal, units_of
@@ -117,6 +118,8 @@ def plan_binary(
     statistics = read_statistics(settings.get("statistics"), streams, problems)
     partitions = int(left.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2")
     named = read_model(model, inputs, catalyst, partitions, problems)
+    if isinstance(named, Multiway):
+        read_orders(named, dict.fromkeys(streams, 1.0), (), problems)  # of two streams there is only one
     unordered = None if named is None else arrival_problem(named, is_counted(within), order is not None)
     if unordered is not None:
         problems.append(unordered)

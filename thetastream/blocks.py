@@ -17,8 +17,12 @@ BYTES_PER_BLOCK = 1 << 26
 """A block stays well below Arrow's and Spark's 2 GiB limits, however wide its tuples are."""
 
 
-def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of about ``ROWS_PER_BLOCK`` rows out of many small ones."""
+def gather(
+    batches: Iterable[pa.RecordBatch],
+    rows_at_once: int = ROWS_PER_BLOCK,
+    bytes_at_once: int = BYTES_PER_BLOCK,
+) -> Iterator[pa.RecordBatch]:
+    """Batches of about so many rows out of many small ones."""
     held: list[pa.RecordBatch] = []
     n_rows = nbytes = 0
     for batch in batches:
@@ -27,7 +31,7 @@ def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held.append(batch)
         n_rows += batch.num_rows
         nbytes += batch.nbytes
-        if n_rows >= ROWS_PER_BLOCK or nbytes >= BYTES_PER_BLOCK:
+        if n_rows >= rows_at_once or nbytes >= bytes_at_once:
             yield concat(held)
             held, n_rows, nbytes = [], 0, 0
     if held:

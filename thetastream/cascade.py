@@ -74,7 +74,6 @@ def plan_cascade(
     asked = read_many(streams, on, within, settings, problems)
     inputs, reads, calls = asked.inputs, asked.phrases, asked.predicates
     read_statistics(settings["statistics"], streams, problems)
-    problems += [problem for predicate, _ in calls for problem in _unknown_columns(predicate, inputs)]
     raise_problems(problems)
     spans = asked.within_us
     if isinstance(model, Model) and not model.is_prompt(2):
@@ -95,20 +94,6 @@ def plan_cascade(
         steps.append(work.step(stream, [*texts, *functions] or ["true"], model, settings))
     reason = "the smallest results first, as estimated from windows and kinds of conjuncts"
     return CascadePlan(tuple(streams), tuple(steps), event_times, reason, work.result(list(streams)))
-
-
-def _unknown_columns(predicate: Predicate, streams: Sequence[Stream]) -> list[QueryError]:
-    named = {alias.casefold(): names for alias, names in predicate.columns}
-    return [
-        QueryError(
-            "UNKNOWN_COLUMN",
-            f"predicate {predicate.name} reads {stream.alias}.{name}, but {stream.alias!r} has the columns "
-            + ", ".join(column for column, _ in stream.types),
-        )
-        for stream in streams
-        for name in named.get(stream.alias.casefold(), ())
-        if stream.find(name, is_case_sensitive=False) is None
-    ]
 
 
 def result_time(times: Sequence[Column], delay_ms: int) -> Column:

@@ -9,7 +9,7 @@ of binary joins (``thetastream.cascade``).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 
@@ -17,22 +17,22 @@ from thetastream.binary import JoinPlan, plan_binary
 from thetastream.cascade import CascadePlan, plan_cascade
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On
+from thetastream.frontend.hops import read_orders, refinement
 from thetastream.frontend.mailbox import mailbox_folder
-from thetastream.frontend.many import read_many
+from thetastream.frontend.many import Many, read_many
 from thetastream.frontend.model import read_model
 from thetastream.frontend.statistics import read_statistics
 from thetastream.joiner.ring import RingSpec
 from thetastream.models import Multiway, Ring
-from thetastream.models.multiway import AUTO, Travel
+from thetastream.models.multiway import AUTO
 from thetastream.plan.choose import units_of
 from thetastream.plan.cost_ring import RingLoad, initial_slice, load_of
 from thetastream.plan.explain_ring import explain_ring
 from thetastream.plan.graph import LoweredGraph, lower_graph
 from thetastream.plan.lower import archive_period
-from thetastream.plan.order import Tie, continued
 from thetastream.plan.physical import described
 from thetastream.plan.query import Stream
-from thetastream.plan.ring import Orders, ring_spec
+from thetastream.plan.ring import ring_spec
 from thetastream.plan.statistics import Statistics
 from thetastream.windows import Rows, Within
 
@@ -85,7 +85,6 @@ class RingPlan:
             "condition": repr(sorted(graph.edges.items())),
             "predicates": repr([predicate.name for predicate in graph.predicates]),
             "residual": repr(self.lowered.residual),
-            "hops": repr(self.ring.orders),
             "archive period": repr([chain.archive_period_us for chain in self.ring.chains]),
             "model": repr(self.ring.model.kept),
         }
@@ -100,53 +99,42 @@ def plan_ring(
     problems: Sequence[ThetastreamError] = (),
 ) -> "RingPlan | CascadePlan | JoinPlan":
     """``th.plan`` of a join hop by hop; parameters as those of ``plan_cascade``."""
-    # 1. Streams, condition, window.
+    # 1. What the user said.
     problems = list(problems)
     asked = read_many(streams, on, within, settings, problems)
-    catalyst, inputs, spans = asked.catalyst, asked.inputs, asked.within_us
-    if settings["index"] is not None:
-        what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
-        problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
-    # 2. Model, settings, session.
-    spark = next(iter(streams.values())).sparkSession
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
-    statistics = read_statistics(settings["statistics"], streams, problems) or Statistics()
-    is_auto = isinstance(model, Ring) and model.nodes == AUTO
-    read = read_model(model, inputs, catalyst, partitions, problems)
-    model = read if isinstance(read, Multiway) else model
-    archive_period_us = None
-    try:
-        if settings["archive_period"] is not None:
-            archive_period_us = catalyst.duration(settings["archive_period"], "archive_period")
-    except QueryError as problem:
-        problems.append(problem)
-    orders = hop_orders(model, asked.sizes, asked.ties, problems)
-    if not inputs[0].is_streaming:
+    read = _read_model(model, asked, streams, settings, problems)
+    hops = read_orders(read.model, asked.sizes, asked.ties, problems)
+    if not asked.inputs[0].is_streaming:
         raise_problems(problems)
         planner = plan_binary if len(streams) == 2 else plan_cascade
-        same = replace(model, order=None) if isinstance(model, Ring) else Ring(model.nodes)
+        same = replace(model, order=None) if isinstance(model, Ring) else Ring(read.model.nodes)
         return planner(streams, on, within, same, settings)
+    # 2. The session.
     from thetastream.spark.session import check_session
 
-    problems += check_session(spark, model.n_units)
-    has_mailbox = len(inputs) > 2 and model.travel is not Travel.STAY
+    spark = next(iter(streams.values())).sparkSession
+    problems += check_session(spark, read.model.n_units)
+    has_mailbox = read.model.has_mailbox(len(streams))
     mailbox = mailbox_folder(spark, settings["mailbox"], problems) if has_mailbox else ""
     raise_problems(problems)
-    # 3. Strategy.
+    # 3. Condition to hops, hops to indexes.
     lowered = lower_graph(
-        inputs, [p for p, _ in asked.phrases], [p for p, _ in asked.predicates], spans, catalyst
+        asked.inputs,
+        [phrase for phrase, _ in asked.phrases],
+        [predicate for predicate, _ in asked.predicates],
+        asked.within_us,
+        asked.catalyst,
     )
-    load = load_of(inputs, lowered.graph, orders, asked.ties, statistics)
-    if isinstance(model, Ring) and is_auto:
-        model = replace(model, nodes=load.optimal_length(units_of(partitions)))
-    if isinstance(model, Ring) and model.slice is None and settings["statistics"] is not None:
-        model = replace(model, slice=Rows(initial_slice(min(load.held), model.n_units)))
-    archive_period(map(lowered.graph.lifetime_us, range(len(inputs))), archive_period_us)
-    ring = ring_spec(lowered.graph, orders, model, archive_period_us)
+    graph = lowered.graph
+    load = load_of(asked.inputs, graph, hops.orders, asked.ties, read.statistics or Statistics())
+    chosen = _sized(model, read, load)
+    archive_period(map(graph.lifetime_us, range(len(streams))), read.archive_period_us)
+    refined = refinement(chosen, graph, hops.is_set, asked.ties)
+    ring = ring_spec(graph, hops.orders, chosen, read.archive_period_us, refined)
     return RingPlan(
-        tuple(inputs),
+        tuple(asked.inputs),
         tuple(asked.texts),
-        spans,
+        asked.within_us,
         lowered,
         ring,
         tuple(streams.values()),
@@ -156,34 +144,44 @@ def plan_ring(
     )
 
 
-def hop_orders(
+class _Settings(NamedTuple):
+    """Model and settings, as far as they can be read before anything is planned."""
+
+    model: Multiway
+    statistics: Statistics | None
+    archive_period_us: int | None
+    partitions: int
+
+
+def _read_model(
     model: Multiway,
-    sizes: Mapping[str, float],
-    ties: Sequence[Tie],
+    asked: Many,
+    streams: Mapping[str, DataFrame],
+    settings: Mapping[str, Any],
     problems: list[ThetastreamError],
-) -> Orders:
-    """Per stream the others in the order in which its tuples look for partners."""
-    aliases = list(sizes)
-    folded = [alias.casefold() for alias in aliases]
-    wanted = {str(alias).casefold(): order for alias, order in (model.order or {}).items()}
-    problems += [
-        QueryError("BAD_HOPS", f"order names {alias!r}, which is not one of {', '.join(aliases)}")
-        for alias in wanted
-        if alias not in folded
-    ]
-    orders = []
-    for alias in aliases:
-        others = [other for other in aliases if other != alias]
-        given = wanted.get(alias.casefold(), continued([alias], sizes, ties)[1:])
-        is_list = isinstance(given, list | tuple)
-        order = [str(other).casefold() for other in given] if is_list else []
-        if sorted(order) != sorted(map(str.casefold, others)):
-            problems.append(
-                QueryError(
-                    "BAD_HOPS",
-                    f"order of {alias!r} must list each of {', '.join(others)} once, not {given!r}",
-                )
-            )
-            order = [other.casefold() for other in others]
-        orders.append(tuple(folded.index(other) for other in order))
-    return tuple(orders)
+) -> _Settings:
+    if settings["index"] is not None:
+        what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
+        problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
+    spark = next(iter(streams.values())).sparkSession
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
+    statistics = read_statistics(settings["statistics"], streams, problems)
+    read = read_model(model, asked.inputs, asked.catalyst, partitions, problems)
+    archive_period_us = None
+    try:
+        if settings["archive_period"] is not None:
+            archive_period_us = asked.catalyst.duration(settings["archive_period"], "archive_period")
+    except QueryError as problem:
+        problems.append(problem)
+    known = read if isinstance(read, Multiway) else model
+    return _Settings(known, statistics, archive_period_us, partitions)
+
+
+def _sized(given: Multiway, read: _Settings, load: RingLoad) -> Multiway:
+    """The model with as many nodes as cost least, and slices to begin with, where the user left them open."""
+    model = read.model
+    if isinstance(model, Ring) and given.nodes == AUTO:
+        model = replace(model, nodes=load.optimal_length(units_of(read.partitions)))
+    if isinstance(model, Ring) and model.slice is None and read.statistics is not None:
+        model = replace(model, slice=Rows(initial_slice(min(load.held), model.n_units)))
+    return model

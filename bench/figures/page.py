@@ -99,7 +99,7 @@ def section(figure: Figure, found: dict[str, Any], pictures: str) -> str:
 
 
 def page(
-    figures: list[tuple[Figure, dict[str, Any]]], missing: list[Figure], pictures: str, head: str = HEAD
+    figures: list[tuple[Figure, dict[str, Any]]], missing: list[Figure], pictures: str, head: str
 ) -> str:
     """The whole page; ``pictures`` leads from it to the folder with the PNGs."""
     sections = [section(figure, found, pictures) for figure, found in figures]

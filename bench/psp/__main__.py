@@ -1,15 +1,11 @@
 """``python -m bench psp``; exit code 1 on a wrong count."""
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-from bench.figures import page
-from bench.figures.run import ROOT, write
+from bench.figures.collection import ROOT, Collection
 from bench.psp.images import Workload
 from bench.psp.registry import FIGURES
 from bench.psp.replay import warm_up
@@ -17,12 +13,12 @@ from bench.psp.streamed import Spark
 from bench.psp.sweeps import Setup
 
 FOLDER = ROOT / "bench" / "results" / "psp"
-PAGE = "README.md"
 HEAD = """# The experiment of PSP, drawn again
 
 `python -m bench psp` joins streams of images by a pixel difference, on the time-sliced ring (PSP: Wang,
 Rundensteiner, Ganguly and Bhatnagar, EDBT 2009) and on the two that it was compared with, aligned and
-coordinated tuple routing (ATR, CTR: Gu, Yu and Wang, ICDE 2007). Claims are in our words and say the shape of
+coordinated tuple routing (ATR, CTR: Gu, Yu and Wang, ICDE 2007); in Spark also as a cascade of binary
+bicliques, which stores intermediate results. Claims are in our words and say the shape of
 the paper's figure 8, whose numbers were not at hand; a cluster of theirs is one machine of two cores here.
 
 Stream i is joined with stream i + 1 where the mean difference of pixels is below a threshold, the quantile
@@ -38,26 +34,14 @@ Every number of results is compared with that of a nested loop in NumPy.
 """
 
 
+COLLECTION = Collection("psp", FIGURES, FOLDER, FOLDER / "README.md", HEAD)
+
+
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Command line."""
-    names = [figure.name for figure in FIGURES]
-    parser = argparse.ArgumentParser(prog="python -m bench psp", description=__doc__)
-    parser.add_argument("--figures", help=f"comma-separated, of {', '.join(names)}; all by default")
-    parser.add_argument("--local", action="store_true", help="only those that need no Spark")
-    parser.add_argument("--quick", action="store_true", help="small, without Spark, in less than a minute")
-    parser.add_argument("--page", action="store_true", help="measure nothing, write the page from the JSON")
-    parser.add_argument("--folder", type=Path, default=FOLDER)
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each query in Spark")
-    parser.add_argument("--seed", type=int, default=1)
-    parsed = parser.parse_args(arguments)
-    parsed.figures = parsed.figures.split(",") if parsed.figures else names
-    if unknown := set(parsed.figures) - set(names):
-        parser.error(f"unknown figures: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    if parsed.local or parsed.quick:
-        parsed.figures = [f.name for f in FIGURES if f.name in parsed.figures and not f.needs_spark]
-    if parsed.quick and parsed.folder == FOLDER:
-        parser.error("--quick needs a --folder of its own: it would replace the committed figures")
-    return parsed
+    parser = COLLECTION.parser(__doc__, quick="small, without Spark, in less than a minute", repeat=1)
+    local = [figure.name for figure in FIGURES if not figure.needs_spark]
+    return COLLECTION.read(parser, arguments, local)
 
 
 def setup_of(asked: argparse.Namespace, spark: Spark) -> Setup:
@@ -99,39 +83,18 @@ def announce(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def write_page(folder: Path) -> None:
-    """The page over all figures that the folder has."""
-    paths = {figure.name: folder / f"{figure.name}.json" for figure in FIGURES}
-    known = [
-        (figure, json.loads(paths[figure.name].read_text()))
-        for figure in FIGURES
-        if paths[figure.name].exists()
-    ]
-    missing = [figure for figure in FIGURES if not paths[figure.name].exists()]
-    text = page.page(known, missing if folder.resolve() == FOLDER.resolve() else [], "", HEAD)
-    (folder / PAGE).write_text(text)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Measure and write; 1 when a count is wrong."""
     asked = parse(arguments)
     if asked.page:
-        write_page(asked.folder)
+        COLLECTION.write_page(asked.folder)
         return 0
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    began, spark, is_correct = time.monotonic(), Spark(), True
-    setup: Any = setup_of(asked, spark)
+    began, spark = time.monotonic(), Spark()
     try:
         warm_up()
-        for figure in FIGURES:
-            if figure.name in asked.figures:
-                announce(f"figure {figure.name}")
-                found = write(figure, figure.measure(setup), setup, asked.folder)
-                announce(page.sentence(found))
-                is_correct &= all(check["is_equal"] for check in found["checks"])
+        is_correct = COLLECTION.measure(asked.figures, setup_of(asked, spark), asked.folder, announce)
     finally:
         spark.stop()
-    write_page(asked.folder)
     announce(f"{time.monotonic() - began:.0f} s")
     return 0 if is_correct else 1
 

@@ -1,37 +1,48 @@
 """What a Python predicate costs beside itself: ``python -m bench.psp.calls``.
 
 Three streams of images of 10,000 pixels on a ring of two nodes in Spark. Counted are the CPU seconds of all
-processes (driver's JVM, Python workers) in epochs with a full window, those spent inside the predicate
-function, and the pairs it was asked about; beside them a bare NumPy loop over such pairs in one process.
+processes in epochs with a full window, those spent inside the predicate function, and the pairs it was asked
+about. Then the same function runs over the very same pairs in the order in which each node met them, in bare
+loops in as many processes at once: what is left is the join's, Spark's included.
 """
 
 import json
+import multiprocessing
 import os
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import thetastream as th
 from bench import spark_run
-from bench.footprint import cpu_seconds_of_tree
 
-PIXELS, PER_EPOCH, WINDOW, EPOCHS, SKIPPED = 10_000, 120, 6, 11, 6
+PIXELS, PER_EPOCH, WINDOW = 10_000, 120, 6
+WARM, PER_WARM = 12, 12
+"""Epochs in which the JVM compiles what it runs, and tuples of a stream in each of them."""
+SKIPPED = WARM + WINDOW
+EPOCHS = SKIPPED + 5
 THRESHOLD = 83.6
 """Mean difference of pixels below which images are alike: two of a thousand random pairs are."""
 ALIASES = "abc"
 
 
-def pixels(column: pa.DictionaryArray) -> tuple[np.ndarray, np.ndarray]:
-    """Images as a matrix that is not copied, and for each candidate its row."""
-    values = column.dictionary
+def matrix(values: pa.Array) -> np.ndarray:
+    """Images as the rows of a matrix that is not copied."""
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(values.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-    return data.reshape(len(values), PIXELS), np.asarray(column.indices)
+    return data.reshape(len(values), PIXELS)
+
+
+def pixels(column: pa.DictionaryArray) -> tuple[np.ndarray, np.ndarray]:
+    """Images, and for each candidate its row."""
+    return matrix(column.dictionary), np.asarray(column.indices)
 
 
 def difference(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -40,20 +51,31 @@ def difference(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 
 
 def alike(left: str, right: str, log: Path) -> Any:
-    """The predicate over two aliases; notes its CPU seconds and pairs, one file a process."""
+    """The predicate over two aliases; notes its CPU seconds and pairs, in two files that stay open."""
+    logs: list[Any] = []
 
-    @th.predicate("dictionary", **{left: ["img"], right: ["img"]})
+    @th.predicate("dictionary", **{left: ["img", "id"], right: ["img", "id"]})
     def close(**sides: Any) -> np.ndarray:
         start = time.process_time()
         (mine, i), (theirs, j) = pixels(sides[left].img), pixels(sides[right].img)
-        found = np.empty(len(i), dtype=bool)
-        for n, (row, other) in enumerate(zip(i, j, strict=True)):
-            found[n] = difference(mine[row], theirs[other]) < THRESHOLD
-        with (log / str(os.getpid())).open("a") as file:
-            file.write(json.dumps([time.time(), time.process_time() - start, len(i)]) + "\n")
+        found = compared(mine, i, theirs, j)
+        seconds = time.process_time() - start
+        if not logs:
+            logs.extend((log / f"{os.getpid()}.{kind}").open("ab", buffering=0) for kind in ("json", "pairs"))
+        ids = [np.asarray(sides[alias].id.dictionary)[rows] for alias, rows in ((left, i), (right, j))]
+        logs[0].write(json.dumps([time.time(), seconds, len(i), left, right]).encode() + b"\n")
+        logs[1].write(np.stack(ids).astype(np.int32).tobytes())
         return found
 
     return close
+
+
+def compared(mine: np.ndarray, i: np.ndarray, theirs: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Whether images are alike, pair by pair."""
+    found = np.empty(len(i), dtype=bool)
+    for n, (row, other) in enumerate(zip(i, j, strict=True)):
+        found[n] = difference(mine[row], theirs[other]) < THRESHOLD
+    return found
 
 
 def files(folder: Path) -> None:
@@ -61,30 +83,71 @@ def files(folder: Path) -> None:
     random = np.random.default_rng(5)
     for alias in ALIASES:
         (folder / alias).mkdir()
+        began = 0
         for epoch in range(EPOCHS):
-            stamps = pa.array(np.full(PER_EPOCH, (epoch + 1) * 10**6), pa.timestamp("us", "UTC"))
-            images = [random.integers(0, 256, PIXELS, np.uint8).tobytes() for _ in range(PER_EPOCH)]
-            ids = np.arange(PER_EPOCH) + epoch * PER_EPOCH
+            n = PER_WARM if epoch < WARM else PER_EPOCH
+            images = [random.integers(0, 256, PIXELS, np.uint8).tobytes() for _ in range(n)]
+            ids = np.arange(n) + began
+            began += n
+            stamps = pa.array(np.full(n, (epoch + 1) * 10**6), pa.timestamp("us", "UTC"))
             path = folder / alias / f"{epoch:04d}.parquet"
             pq.write_table(pa.table({"id": ids, "ts": stamps, "img": pa.array(images, pa.binary())}), path)
             os.utime(path, (1_600_000_000 + epoch, 1_600_000_000 + epoch))
 
 
-def bare_loop() -> float:
-    """CPU seconds a pair of the same function in a loop of NumPy rows."""
-    random = np.random.default_rng(6)
-    mine, theirs = (random.integers(0, 256, (200, PIXELS), np.uint8) for _ in range(2))
-    start, n = time.process_time(), 0
-    for row in mine:
-        for other in theirs:
-            n += bool(difference(row, other) < THRESHOLD) or 1
-    return (time.process_time() - start) / len(mine) / len(theirs)
+def calls_of(path: Path, begun: float, ended: float) -> list[tuple[float, str, str, np.ndarray]]:
+    """A process' calls between two times: CPU seconds, aliases, ids of the pairs in their order."""
+    calls, place = [], 0
+    pairs = np.fromfile(path.with_suffix(".pairs"), np.int32)
+    for line in path.read_text().splitlines():
+        when, seconds, n, left, right = json.loads(line)
+        if begun < when <= ended:
+            calls.append((seconds, left, right, pairs[place : place + 2 * n].reshape(2, n)))
+        place += 2 * n
+    return calls
+
+
+def bare_loop(folder: Path, path: Path, begun: float, ended: float) -> float:
+    """CPU seconds of the function over a process' pairs, as it met them."""
+    images = {}
+    for alias in ALIASES:
+        table = pq.read_table(sorted((folder / alias).glob("*.parquet")), columns=["img"])
+        images[alias] = matrix(table["img"].combine_chunks())
+    calls = calls_of(path, begun, ended)
+    start = time.process_time()
+    for _, left, right, (i, j) in calls:
+        compared(images[left], i, images[right], j)
+    return time.process_time() - start
+
+
+def cpu_seconds() -> Counter:
+    """CPU time so far of this process and its descendants, by kind: those that have ended, too."""
+    found: Counter = Counter()
+    root = psutil.Process()
+    for member in root.children(recursive=True):
+        try:
+            times, kind = member.cpu_times(), "JVM" if "java" in member.name() else "Python workers"
+        except psutil.Error:
+            continue
+        found[kind] += times.user + times.system
+        found["processes that ended"] += times.children_user + times.children_system
+    times = root.cpu_times()
+    found["driver"] = times.user + times.system
+    return found
+
+
+def wait_for(checkpoint: Path, epoch: int, query: Any) -> None:
+    """Until an epoch is committed, without work for the JVM that is measured."""
+    while not (checkpoint / "commits" / str(epoch)).exists():
+        if not query.isActive and query.exception() is not None:
+            raise query.exception()
+        time.sleep(0.05)
 
 
 def main() -> None:
     """Run and print."""
     folder = Path(tempfile.mkdtemp(prefix="bench-calls-"))
-    log = folder / "log"
+    log, checkpoint = folder / "log", folder / "checkpoint"
     log.mkdir()
     files(folder)
     spark = th.local_session(2, "bench-calls", **spark_run.CONF)
@@ -96,32 +159,33 @@ def main() -> None:
         for alias in ALIASES
     }
     on = [alike("a", "b", log), alike("b", "c", log)]
+    order = {"a": ["b", "c"], "b": ["a", "c"], "c": ["b", "a"]}
     joined = th.join(
-        streams,
-        on,
-        f"{WINDOW - 1} seconds",
-        th.Ring(2, order={"b": ["a", "c"]}),
-        mailbox=str(folder / "mail"),
+        streams, on, f"{WINDOW - 1} seconds", th.Ring(2, order=order), mailbox=str(folder / "mail")
     )
     writer = joined.select("a.id", "b.id", "c.id").writeStream.format("noop")
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    loops = [bare_loop()]
-    while not query.lastProgress or query.lastProgress["batchId"] < SKIPPED:
-        query.awaitTermination(0.05)
-    begun, cpu = time.time(), cpu_seconds_of_tree()
-    while query.lastProgress["batchId"] < EPOCHS - 1:
-        query.awaitTermination(0.05)
-    ended, cpu = time.time(), cpu_seconds_of_tree() - cpu
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    wait_for(checkpoint, SKIPPED, query)
+    begun, before = time.time(), cpu_seconds()
+    wait_for(checkpoint, EPOCHS - 1, query)
+    ended, after = time.time(), cpu_seconds()
     query.awaitTermination()
-    loops.append(bare_loop())
-    calls = [json.loads(line) for path in log.iterdir() for line in path.read_text().splitlines()]
-    inside = [(seconds, pairs) for when, seconds, pairs in calls if begun < when <= ended]
-    seconds, pairs = (sum(part) for part in zip(*inside, strict=True))
-    print(f"{pairs:,} pairs in {EPOCHS - 1 - SKIPPED} epochs, {ended - begun:.1f} s")
-    print(f"CPU {cpu:.1f} s, {seconds:.1f} s of it in the predicate: {seconds / cpu:.0%}")
-    each, bare = cpu / pairs * 1e6, min(loops) * 1e6
-    print(f"{each:.1f} us CPU a pair in all, {bare:.1f} us in a bare loop: {each / bare:.2f} times")
     spark.stop()
+    # 1. What the epochs took.
+    logs = sorted(log.glob("*.json"))
+    inside = [call for path in logs for call in calls_of(path, begun, ended)]
+    seconds, pairs = sum(call[0] for call in inside), sum(call[3].shape[1] for call in inside)
+    spent = {kind: after[kind] - before[kind] for kind in after}
+    spent["Python workers"] -= seconds
+    cpu = seconds + sum(spent.values())
+    print(f"{pairs:,} pairs in {len(inside):,} calls, {EPOCHS - 1 - SKIPPED} epochs, {ended - begun:.1f} s")
+    beside = ", ".join(f"{kind} {part:.1f} s" for kind, part in spent.items())
+    print(f"CPU {cpu:.1f} s, {seconds:.1f} s of it in the predicate: {seconds / cpu:.0%}; beside it {beside}")
+    # 2. What a loop takes.
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        loops = pool.starmap(bare_loop, [(folder, path, begun, ended) for path in logs], chunksize=1)
+    each, bare = cpu / pairs * 1e6, sum(loops) / pairs * 1e6
+    print(f"{each:.1f} us CPU a pair in all, {bare:.1f} us in bare loops: {each / bare:.2f} times")
 
 
 if __name__ == "__main__":

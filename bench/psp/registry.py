@@ -2,10 +2,13 @@
 
 from bench.figures.figure import Column, Figure, Panel
 from bench.psp import sweeps
+from bench.psp.doubling import doubling
 
 SOURCE = "PSP, figure 8, by shape"
 TRUTH = "a nested loop's in NumPy"
 MODEL = Column("model", "model")
+OVERLAP = "ATR: windows per segment; CTR: copies asked for"
+LAST = "ring, last / first"
 RESPONSE = (
     Column("response (epochs)", "response_epochs", "{:.0f}"),
     Column("response (ms of busiest nodes)", "response_ms", "{:.1f}"),
@@ -23,61 +26,58 @@ STATE = (
     Column("in flight, peak (tuples)", "in_flight", "{:,}"),
     Column("in flight, peak (MB)", "mb_in_flight", "{:.2f}"),
 )
-RESPONSE_LABEL = "response (ms of busiest nodes)"
-STATE_LABEL = "held by all nodes, peak (MB)"
 
 
-def response(by: str, label: str, title: str, claim: str, measure: object) -> Figure:
-    """A figure of response times."""
+KINDS = {
+    "response": (
+        RESPONSE,
+        ("response time", "response_ms", "response (ms of busiest nodes)"),
+        ("epochs to a result", "response_epochs", "epochs"),
+    ),
+    "state": (
+        STATE,
+        ("state", "mb_held", "held by all nodes, peak (MB)"),
+        ("the largest node", "mb_largest", "held by the largest node (MB)"),
+    ),
+}
+"""What is measured: columns of the table, and (title, figure, label) of each panel."""
+SETTINGS = {
+    "nodes": ("nodes", "ring length"),
+    "selectivity": ("selectivity", "selectivity"),
+    "streams": ("streams", "the number of streams"),
+    "pixels": ("pixels", "image size"),
+}
+"""What is varied: label of the axis, words of the title."""
+
+
+def varied(kind: str, by: str, claim: str, ratio_of: str) -> Figure:
+    """A figure of one kind against one setting, all models side by side."""
+    (columns, *panels), (label, words) = KINDS[kind], SETTINGS[by]
     return Figure(
-        name=f"response-by-{by}",
-        title=title,
-        source=SOURCE,
-        claim=claim,
-        ratio_of="ring, one node / longest" if by == "nodes" else "ring, last / first",
-        panels=(
-            Panel("response time", by, "response_ms", "model", (label, RESPONSE_LABEL)),
-            Panel("epochs to a result", by, "response_epochs", "model", (label, "epochs")),
-        ),
-        columns=(Column(label, by, "{:,}"), MODEL, *RESPONSE),
-        measure=measure,  # type: ignore[arg-type]
-        truth=TRUTH,
-    )
-
-
-def state(by: str, label: str, title: str, claim: str, measure: object, ratio_of: str) -> Figure:
-    """A figure of state."""
-    return Figure(
-        name=f"state-by-{by}",
-        title=title,
+        name=f"{kind}-by-{by}",
+        title=f"{'Response time' if kind == 'response' else 'State'} against {words}",
         source=SOURCE,
         claim=claim,
         ratio_of=ratio_of,
-        panels=(
-            Panel("state", by, "mb_held", "model", (label, STATE_LABEL)),
-            Panel("the largest node", by, "mb_largest", "model", (label, "held by the largest node (MB)")),
-        ),
-        columns=(Column(label, by, "{:,}"), MODEL, *STATE),
-        measure=measure,  # type: ignore[arg-type]
+        panels=tuple(Panel(title, by, figure, "model", (label, unit)) for title, figure, unit in panels),
+        columns=(Column(label, by, "{:,}"), MODEL, *columns),
+        measure=getattr(sweeps, f"{kind}_by_{by}"),
         truth=TRUTH,
     )
 
 
 FIGURES: tuple[Figure, ...] = (
-    response(
+    varied(
+        "response",
         "nodes",
-        "nodes",
-        "Response time against ring length",
         "A longer ring answers sooner, because its slices share the work evenly.",
-        sweeps.response_by_nodes,
+        "ring, one node / longest",
     ),
-    state(
+    varied(
+        "state",
         "nodes",
-        "nodes",
-        "State against ring length",
         "The ring's state is the tuples of the windows at any length, without a copy; that of ATR and CTR is"
         " larger by their copies.",
-        sweeps.state_by_nodes,
         "copies, ATR / ring",
     ),
     Figure(
@@ -86,21 +86,11 @@ FIGURES: tuple[Figure, ...] = (
         source=SOURCE,
         claim="ATR's state grows with the overlaps of segments, CTR's with its copies; the ring has neither.",
         ratio_of="ATR's copies, most overlap / least",
-        panels=(
+        panels=tuple(
             Panel(
-                "copies of a tuple",
-                "overlap",
-                "copies",
-                "model",
-                ("ATR: windows per segment; CTR: copies asked for", "copies stored"),
-            ),
-            Panel(
-                "state",
-                "overlap",
-                "mb_held",
-                "model",
-                ("ATR: windows per segment; CTR: copies asked for", STATE_LABEL),
-            ),
+                title, "overlap", figure, "model", ("ATR: windows per segment; CTR: copies asked for", unit)
+            )
+            for title, figure, unit in (("copies of a tuple", "copies", "copies stored"), KINDS["state"][1])
         ),
         columns=(
             MODEL,
@@ -112,42 +102,35 @@ FIGURES: tuple[Figure, ...] = (
         measure=sweeps.state_by_overlap,  # type: ignore[arg-type]
         truth=TRUTH,
     ),
-    response(
+    varied(
+        "response",
         "selectivity",
-        "selectivity",
-        "Response time against selectivity",
         "Response time grows with selectivity, because more partial results look for partners.",
-        sweeps.response_by_selectivity,
+        LAST,
     ),
-    state(
+    varied(
+        "state",
         "selectivity",
-        "selectivity",
-        "State against selectivity",
         "Stored state does not depend on selectivity: no intermediate result is stored.",
-        sweeps.state_by_selectivity,
         "ATR / ring, bytes stored",
     ),
-    response(
+    varied(
+        "response",
         "streams",
-        "streams",
-        "Response time against the number of streams",
         "Response time grows with the number of streams, because each is one hop more.",
-        sweeps.response_by_streams,
+        LAST,
     ),
-    state(
+    varied(
+        "state",
         "streams",
-        "streams",
-        "State against the number of streams",
         "The ring's state grows in proportion to the streams, and that of the others by their copies on top.",
-        sweeps.state_by_streams,
         "ATR / ring, bytes stored",
     ),
-    response(
+    varied(
+        "response",
         "pixels",
-        "pixels",
-        "Response time against image size",
         "Response time grows with the size of the images, as the predicate does.",
-        sweeps.response_by_pixels,
+        LAST,
     ),
     Figure(
         name="response-when-arrivals-double",
@@ -155,7 +138,7 @@ FIGURES: tuple[Figure, ...] = (
         source=SOURCE,
         claim="When arrivals double, a ring of fixed length falls behind, and one that grows keeps its"
         " response time.",
-        ratio_of="end / before doubling, ring of one / of the most nodes",
+        ratio_of="end / before doubling, adaptation off / on",
         panels=(
             Panel(
                 "a single node is loaded to 0.6 before arrivals double",
@@ -170,9 +153,10 @@ FIGURES: tuple[Figure, ...] = (
             MODEL,
             Column("arrival (share)", "share", "{:.2f}"),
             Column("response (s of event time)", "response_s", "{:.1f}"),
+            Column("nodes that take new slices", "nodes_storing", "{:.1f}"),
             Column("results", "results", "{:,}"),
         ),
-        measure=sweeps.doubling,  # type: ignore[arg-type]
+        measure=doubling,  # type: ignore[arg-type]
         is_in_table=lambda row: row["share"] in (0.35, 0.65, 0.95),
         truth=TRUTH,
     ),

@@ -15,16 +15,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from bench import spark_run
 from bench.figures.figure import Check, Row
 from bench.psp.images import ALIASES, START_US, Streams, Workload, alike, streams_of
-from bench.psp.replay import EPOCH_US, cut, replay
+from bench.psp.replay import EPOCH_US, cut, models, replay
 from thetastream.models import Multiway
+from thetastream.models.base import Model
 from thetastream.spark.session import stderr_into
 
+OBSERVED = "bench"
 SKIPPED = 3
 """Epochs that are not timed: the first ones load and compile."""
+
+
+def epochs_of(work: Workload, model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Per result the epochs of its last tuple and of itself, from the same epochs in one process."""
+    if isinstance(model, Multiway):
+        same = replay(work, model)
+        return same.arrived, same.found
+    arrived = replay(work, models(work, 1)["Ring"]).arrived
+    return arrived, arrived
 
 
 class Spark:
@@ -48,8 +60,11 @@ class Spark:
                 self._spark = th.local_session(2, "bench-psp", **spark_run.CONF)
         return self._spark
 
-    def run(self, work: Workload, model: Multiway) -> tuple[Row, Check]:
-        """One query: milliseconds from arrival to result and of the median epoch."""
+    def run(self, work: Workload, model: Model) -> tuple[Row, Check]:
+        """One query: milliseconds from arrival to result and of the median epoch.
+
+        A model of two streams makes it a cascade of such joins; a result leaves as its last tuple comes.
+        """
         import thetastream as th
 
         spark, streams = self._session(), streams_of(work)
@@ -72,23 +87,26 @@ class Spark:
             inputs, on, f"{work.window_us} microseconds", model, mailbox=str(where / "mailboxes")
         )
         query = (
-            joined.writeStream.format("noop")
+            joined.observe(OBSERVED, F.expr("count(1) AS n"))
+            .writeStream.format("noop")
             .option("checkpointLocation", str(where / "checkpoint"))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
         ms = [float(progress["durationMs"]["triggerExecution"]) for progress in query.recentProgress]
-        matched = sum(epoch["matched"] for epoch in th.metrics(query))
+        matched = sum(
+            row["n"] for progress in query.recentProgress if (row := progress.observedMetrics.get(OBSERVED))
+        )
         shutil.rmtree(where, ignore_errors=True)
-        same = replay(work, model)
-        late = same.arrived >= SKIPPED
+        arrived, found = epochs_of(work, model)
+        late = arrived >= SKIPPED
         until = np.concatenate([[0.0], np.cumsum(ms)])
-        waits = until[same.found[late] + 1] - until[same.arrived[late]]
+        waits = until[found[late] + 1] - until[arrived[late]]
         return {
             "response_ms": float(waits.mean()),
             "epoch_ms": float(np.median(ms[SKIPPED:])),
-            "response_epochs": same.response_epochs,
+            "response_epochs": float(np.mean(found - arrived + 1)),
             "load_before": load,
         }, Check(f"Spark: {model!r}", streams.expected, matched)
 

@@ -1,26 +1,22 @@
 """What is measured: one setting varied at a time, Ring, ATR and CTR side by side."""
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 import numpy as np
 
 from bench.figures.figure import Check, Measured, Row, Verdict, yes_or_no
-from bench.psp.images import SECOND, START_US, Workload, streams_of
-from bench.psp.replay import Epoch, Replay, gathered, models, replay, timed
+from bench.psp.images import Workload
+from bench.psp.replay import models, replay
 from bench.psp.streamed import Spark
-from thetastream.models import ATR, CTR, Multiway, Ring
+from thetastream.models import ATR, CTR, Biclique, Multiway, Ring
+from thetastream.models.base import Model
 from thetastream.windows import Rows
 
 NODES = 4
-LOAD = 0.6
-"""Of a single node before arrivals double. Twice the arrivals meet twice the window: four times the pairs."""
-STEP_US = 12 * SECOND
-"""Shortest epoch of a run against the clock."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,7 @@ def response_by_nodes(setup: Setup) -> Measured:
         f"{spelled(last, '{:.0f} ms')}: ATR has no hops between epochs, and pays for it in state"
     )
     ratio = fewest["Ring"]
-    return Measured(rows, Verdict(yes_or_no(ratio > 1.5, ratio > 1), ratio, text), checks, _given(setup.base))
+    return Measured(rows, Verdict(yes_or_no(ratio > 1.5, ratio > 1), ratio, text), checks, given(setup.base))
 
 
 def state_by_nodes(setup: Setup) -> Measured:
@@ -151,7 +147,7 @@ def state_by_nodes(setup: Setup) -> Measured:
         rows,
         Verdict(yes_or_no(holds), copies["ATR"] / copies["Ring"], text),
         checks,
-        _given(setup.base),
+        given(setup.base),
     )
 
 
@@ -184,7 +180,7 @@ def state_by_overlap(setup: Setup) -> Measured:
     )
     rises = all(np.all(np.diff(copies[name]) > 0) for name in ("ATR", "CTR"))
     holds = bool(rises and copies["Ring"] == [1.0])
-    return Measured(rows, Verdict(yes_or_no(holds), ratio, text), checks, _given(work))
+    return Measured(rows, Verdict(yes_or_no(holds), ratio, text), checks, given(work))
 
 
 def response_by_selectivity(setup: Setup) -> Measured:
@@ -198,7 +194,7 @@ def response_by_selectivity(setup: Setup) -> Measured:
     )
     ratio = grows["Ring"]
     return Measured(
-        rows, Verdict(yes_or_no(min(grows.values()) > 1.2), ratio, text), checks, _given(setup.base)
+        rows, Verdict(yes_or_no(min(grows.values()) > 1.2), ratio, text), checks, given(setup.base)
     )
 
 
@@ -220,7 +216,7 @@ def state_by_selectivity(setup: Setup) -> Measured:
         f"; ATR stores {ratio:.2f} times the ring's bytes, and with what is in flight the ring holds "
         f"{share:.2f} of ATR's"
     )
-    return Measured(rows, Verdict(yes_or_no(holds), ratio, text + partly), checks, _given(setup.base))
+    return Measured(rows, Verdict(yes_or_no(holds), ratio, text + partly), checks, given(setup.base))
 
 
 def response_by_streams(setup: Setup) -> Measured:
@@ -233,9 +229,7 @@ def response_by_streams(setup: Setup) -> Measured:
         f"streams a result takes {spelled(epochs, '{:.0f}')} epoch(s)"
     )
     ratio = grows["Ring"]
-    return Measured(
-        rows, Verdict(yes_or_no(min(grows.values()) > 1), ratio, text), checks, _given(setup.many)
-    )
+    return Measured(rows, Verdict(yes_or_no(min(grows.values()) > 1), ratio, text), checks, given(setup.many))
 
 
 def state_by_streams(setup: Setup) -> Measured:
@@ -253,7 +247,7 @@ def state_by_streams(setup: Setup) -> Measured:
     ratio = held["ATR"] / held["Ring"]
     is_least = min(held["ATR"], held["CTR"]) > held["Ring"]
     holds = abs(grows["Ring"] / (most / first) - 1) < 0.1 and is_least
-    return Measured(rows, Verdict(yes_or_no(holds, is_least), ratio, text), checks, _given(setup.many))
+    return Measured(rows, Verdict(yes_or_no(holds, is_least), ratio, text), checks, given(setup.many))
 
 
 def response_by_pixels(setup: Setup) -> Measured:
@@ -265,84 +259,14 @@ def response_by_pixels(setup: Setup) -> Measured:
         "the bytes"
     )
     ratio = grows["Ring"]
-    return Measured(
-        rows, Verdict(yes_or_no(min(grows.values()) > 1), ratio, text), checks, _given(setup.base)
-    )
-
-
-def doubling(setup: Setup) -> Measured:
-    """Epochs follow each other as a clock says on which one node is loaded to ``LOAD`` at first."""
-    work = setup.doubling
-    streams = streams_of(work)
-    middle = START_US + work.tuples // 3 * SECOND
-    one = gathered(streams, timed(streams, Ring(1, Rows(4)), count(START_US + STEP_US, STEP_US)))
-    before = [
-        epoch.busiest_ms for epoch in one.epochs if START_US + work.window_us < epoch.until_us <= middle
-    ]
-    ms_per_second = statistics.mean(before) / (STEP_US / SECOND) / LOAD
-    rows, checks, late = [], [], {}
-    settings = {f"Ring, {n}": Ring(n, Rows(4)) for n in setup.lengths}
-    settings |= {f"{name}, {NODES}": model for name, model in models(work, NODES).items() if name != "Ring"}
-    for label, model in settings.items():
-        setup.announce(f"doubling, {label}")
-        run, waits = _against_the_clock(work, model, ms_per_second)
-        checks.append(Check(f"doubling, {label}", run.expected, len(run.found)))
-        share = (run.came_us - START_US) / (streams.end_us - START_US)
-        for number in range(10):
-            inside = (share * 10).astype(int) == number
-            if inside.any():
-                rows.append(
-                    {
-                        "model": label,
-                        "setting": repr(model),
-                        "share": (number + 0.5) / 10,
-                        "response_s": float(waits[inside].mean()),
-                        "results": int(inside.sum()),
-                    }
-                )
-        late[label] = float(waits[share > 0.9].mean()) / float(waits[(share > 0.25) & (share < 0.5)].mean())
-    last = setup.lengths[-1]
-    ratio = late["Ring, 1"] / late[f"Ring, {last}"]
-    text = (
-        "the number of nodes cannot change while a query runs yet, so this is adaptation off, with several "
-        f"fixed numbers: response times at the end are those before arrivals doubled times {spelled(late)}; "
-        f"one node slows down {ratio:.2f} times as much as {last}, and that is what nodes added in the "
-        "middle would be worth"
-    )
-    holds = late["Ring, 1"] > 2 * late[f"Ring, {last}"]
-    return Measured(
-        rows,
-        Verdict("agrees in part" if holds else yes_or_no(False), ratio, text),
-        checks,
-        {**_given(work), "load_of_one_node_before": LOAD, "ms_per_second_of_event_time": ms_per_second},
-    )
-
-
-def _against_the_clock(work: Workload, model: Multiway, ms_per_second: float) -> tuple[Replay, np.ndarray]:
-    """A run whose epochs begin when the last one is done; per result the seconds from arrival on."""
-    streams = streams_of(work)
-    clock, ends = START_US + STEP_US, []
-
-    def cuts() -> Iterator[int]:
-        while True:
-            yield clock
-
-    def epochs() -> Iterator[tuple[Epoch, np.ndarray]]:
-        nonlocal clock
-        for epoch, came in timed(streams, model, cuts()):
-            done = clock + round(epoch.busiest_ms / ms_per_second * SECOND)
-            ends.append(done)
-            clock = max(done, clock + STEP_US)
-            yield epoch, came
-
-    run = gathered(streams, epochs())
-    return run, (np.array(ends)[run.found] - run.came_us) / SECOND
+    return Measured(rows, Verdict(yes_or_no(min(grows.values()) > 1), ratio, text), checks, given(setup.base))
 
 
 def in_spark(setup: Setup) -> Measured:
     rows, checks, runs = [], [], []
     for nodes in setup.spark_nodes:
-        for label, model in models(setup.base, nodes).items():
+        settings: dict[str, Model] = {**models(setup.base, nodes), "Cascade": Biclique(nodes)}
+        for label, model in settings.items():
             found = []
             for turn in range(setup.repeat):
                 row, check = setup.spark.run(setup.base, model)
@@ -363,12 +287,15 @@ def in_spark(setup: Setup) -> Measured:
     text = (
         f"with {nodes} nodes on two cores results come after {spelled(response, '{:.0f} ms')}, "
         f"{ratio:.2f} times ATR's time for the ring, and epochs take "
-        f"{spelled(epoch, '{:.0f} ms')}: a hop is an epoch here, not a message on a network, and that decides"
+        f"{spelled(epoch, '{:.0f} ms')}: a hop is an epoch here, not a message on a network, and that "
+        "decides; the cascade joins two streams and then the third, with as many units a side, and stores "
+        "what the first join finds"
     )
-    return Measured(rows, Verdict(yes_or_no(ratio < 1), ratio, text), checks, _given(setup.base), runs)
+    return Measured(rows, Verdict(yes_or_no(ratio < 1), ratio, text), checks, given(setup.base), runs)
 
 
-def _given(work: Workload) -> dict[str, Any]:
+def given(work: Workload) -> dict[str, Any]:
+    """The workload as the page names it."""
     return {
         "streams": work.streams,
         "tuples_per_stream": work.tuples,

@@ -25,7 +25,7 @@ def read_condition(
         return texts, phrases, predicates
     for item in items:
         if isinstance(item, Predicate):
-            problems += _predicate_problems(item, streams)
+            problems += _predicate_problems(item, streams, catalyst.is_case_sensitive)
             predicates.append(item)
         elif isinstance(item, str):
             texts.append(item)
@@ -62,8 +62,11 @@ def _bad_condition(item: object) -> QueryError:
     )
 
 
-def _predicate_problems(predicate: Predicate, streams: Sequence[Stream]) -> list[QueryError]:
-    aliases = {stream.alias.casefold(): stream.alias for stream in streams}
+def _predicate_problems(
+    predicate: Predicate, streams: Sequence[Stream], is_case_sensitive: bool
+) -> list[QueryError]:
+    by_alias = {stream.alias.casefold(): stream for stream in streams}
+    aliases = {folded: stream.alias for folded, stream in by_alias.items()}
     named = [alias for alias, _ in predicate.columns]
     listed = ", ".join(aliases.values())
     problems = [
@@ -84,4 +87,15 @@ def _predicate_problems(predicate: Predicate, streams: Sequence[Stream]) -> list
                 "a predicate over one stream is a filter: put it before the join",
             )
         )
+    problems += [
+        QueryError(
+            "UNKNOWN_COLUMN",
+            f"predicate {predicate.name} reads {alias}.{name}, but {alias!r} has the columns "
+            + ", ".join(column for column, _ in stream.types),
+        )
+        for alias, names in predicate.columns
+        if (stream := by_alias.get(alias.casefold())) is not None
+        for name in names
+        if stream.find(name, is_case_sensitive) is None
+    ]
     return problems

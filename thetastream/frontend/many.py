@@ -57,6 +57,11 @@ def read_many(
     if settings["order"] is not None:
         what = "results of three streams and more have no one order of arrival; leave order out"
         problems.append(QueryError("ORDER", what))
+    elif str(settings["punctuations"]).lower() not in ("false", "none"):
+        what = (
+            "punctuations stand in an order, and results of three streams and more have none; leave them out"
+        )
+        problems.append(QueryError("ORDER", what))
     spans = None if is_counted(within) else read_window(within, inputs, catalyst, problems)
     return Many(
         catalyst,

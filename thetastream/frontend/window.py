@@ -68,6 +68,9 @@ def _by_alias(within: Within, streams: Sequence[Stream], problems: list[Thetastr
         given = {str(alias).casefold(): window for alias, window in within.items()}
         aliases = {stream.alias.casefold() for stream in streams}
         listed = ", ".join(stream.alias for stream in streams)
+        if len(given) < len(within):
+            what = ", ".join(map(repr, within))
+            problems.append(QueryError("WINDOW_TWICE", f"within must name each stream once; it names {what}"))
         problems += [
             QueryError("UNKNOWN_ALIAS", f"within names {alias!r}, which is not one of the streams {listed}")
             for alias in within

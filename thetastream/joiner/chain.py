@@ -229,11 +229,12 @@ def spans(periods: Int64s) -> list[tuple[int, int]]:
     """
     found: list[tuple[int, int]] = []
     held = 0
-    for period, count in zip(*np.unique(periods, return_counts=True), strict=True):
+    numbers, counts = np.unique(periods, return_counts=True)
+    for period, count in zip(numbers.tolist(), counts.tolist(), strict=True):
         joins = found and held + count <= SHARED_ROWS and period - found[-1][0] < SHARED_PERIODS
         held = held + count if joins else count
-        start = found.pop()[0] if joins else int(period)
-        found.append((start, int(period)))
+        start = found.pop()[0] if joins else period
+        found.append((start, period))
     return found
 
 

@@ -67,6 +67,9 @@ class Edge:
         )
 
 
+NO_EDGE = Edge()
+
+
 @dataclass(frozen=True)
 class GraphPredicate:
     """A vectorised Python function over candidates of several streams.
@@ -97,7 +100,7 @@ class JoinGraph:
 
     def edge(self, left: int, right: int) -> Edge:
         """What two streams must satisfy, ``left`` on the left, whichever number is lower."""
-        found = self.edges.get((min(left, right), max(left, right)), Edge())
+        found = self.edges.get((min(left, right), max(left, right)), NO_EDGE)
         return found if left < right else found.turned()
 
     def lifetime_us(self, stream: int) -> int | None:
@@ -116,13 +119,19 @@ class JoinGraph:
             for j in range(len(self.sides))
         )
 
+    def _most(self, left: int, right: int) -> int | None:
+        """The most that ``left.ts - right.ts`` can be, as the edge between them says."""
+        if left < right:
+            return self.edges.get((left, right), NO_EDGE).window.high
+        return self.edges.get((right, left), NO_EDGE).window.turned().high
+
     def _farthest(self, later: int, earlier: int) -> int | None:
         """The most that ``later.ts - earlier.ts`` can be; None: any."""
         reached = {earlier: 0}
         for _ in self.sides:
             for middle, so_far in list(reached.items()):
                 for other in range(len(self.sides)):
-                    step = None if other == middle else self.edge(other, middle).window.high
+                    step = None if other == middle else self._most(other, middle)
                     if step is not None and so_far + step < reached.get(other, so_far + step + 1):
                         reached[other] = so_far + step
         return 0 if later == earlier else reached.get(later)

@@ -14,7 +14,7 @@ in flight (PSP-I).
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,8 +25,9 @@ from thetastream.blocks import gather
 from thetastream.joiner.box import key_rows
 from thetastream.joiner.chain import ChainedIndex, ChainSpec
 from thetastream.joiner.graph import JoinGraph
-from thetastream.joiner.hop import BORN, EARLIEST, LATEST, Hop, members_columns
+from thetastream.joiner.hop import BORN, EARLIEST, LATEST, Hop, hop, members_columns
 from thetastream.joiner.queue import Fresh, Queue
+from thetastream.joiner.refine import Order, Refinement, Refiner, Step
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import SegmentStore
 from thetastream.joiner.unit import Counters, UnitState
@@ -40,15 +41,17 @@ class RingSpec:
     """All that a node needs to know of the query; picklable."""
 
     graph: JoinGraph
-    orders: tuple[tuple[int, ...], ...]
-    """Per stream the others, in the order in which a tuple of it looks for partners."""
-    hops: Mapping[tuple[tuple[int, ...], int], Hop]
-    """By members, ascending, and target."""
+    orders: tuple[Order, ...]
+    """Per stream the others, in the order in which a tuple of it looks for partners, to begin with."""
     chains: tuple[ChainSpec, ...]
     """How the tuples of each stream are stored, part by part."""
     model: Multiway
     reach: tuple[tuple[tuple[int | None, int | None], ...], ...] = ()
     """Per stream how far the event times of the others in a result are from its own."""
+    refinement: Refinement | None = None
+    """Which orders change as selectivities are measured; None: they stay as they are."""
+    _hops: dict[Step, Hop] = field(default_factory=dict, compare=False, repr=False)
+    """Those that were asked for: the orders of m streams may use m * 2 ** (m - 1)."""
 
     @property
     def n_streams(self) -> int:
@@ -58,24 +61,46 @@ class RingSpec:
     @property
     def has_mailbox(self) -> bool:
         """Whether there are partial results that wait for the next epoch."""
-        return self.n_streams > 2 and self.model.travel is not Travel.STAY
+        return self.model.has_mailbox(self.n_streams)
 
     def part(self, stream: int, part: int) -> int:
         """Which chain holds a part of the stored tuples of a stream."""
         return stream * self.model.n_parts + part
+
+    def hop(self, members: Sequence[int], target: int) -> Hop:
+        """The step from partial results over ``members`` to one more stream."""
+        step = sum(1 << stream for stream in members), target
+        if step not in self._hops:
+            stored = self.chains[self.part(target, 0)].plan
+            self._hops[step] = hop(self.graph, sorted(members), target, stored)
+        return self._hops[step]
 
 
 @dataclass(frozen=True)
 class Message:
     """Partial results that began with tuples of one stream in one epoch."""
 
-    origin: int
+    path: Order
+    """All streams, the origin first, in the order in which they are taken in."""
     n_members: int
     since_us: int | None
     """Watermark of the epoch in which the origins came."""
     block: pa.RecordBatch
     to: int | None = None
     """The node it goes to; None: all."""
+
+    @property
+    def origin(self) -> int:
+        """The stream whose tuples these partial results began with."""
+        return self.path[0]
+
+    def step(self, n_members: int) -> Step:
+        """The hop that partial results over so many streams go: members, a bit each, and target."""
+        return sum(1 << stream for stream in self.path[:n_members]), self.path[n_members]
+
+
+Header = tuple[Order, int, int | None]
+"""Path, number of members and watermark of a message."""
 
 
 @dataclass
@@ -113,9 +138,12 @@ class RingNode:
             ChainedIndex(chain_, [meta for meta in state.segments if meta.stream == number], store)
             for number, chain_ in enumerate(spec.chains)
         ]
-        self._held: dict[tuple[int, int, int | None], list[pa.RecordBatch]] = defaultdict(list)
+        refinement = spec.refinement
+        self._refiner = None if refinement is None else Refiner(refinement, spec.orders, state.measured)
+        self._held: dict[Header, list[pa.RecordBatch]] = defaultdict(list)
         self.messages: list[Message] = []
         """Partial results for the next epoch."""
+        self._newest: list[tuple[int, int, int]] = []
         self.counters = Counters()
 
     @property
@@ -123,7 +151,10 @@ class RingNode:
         """State after what has been done so far."""
         segments = [meta for index in self._chains for meta in index.segments]
         queue = self._queue
-        return UnitState(segments, tuple(self._arrived), self._mailbox, queue.waiting, queue.admitted)
+        measured = None if self._refiner is None else self._refiner.measured
+        return UnitState(
+            segments, tuple(self._arrived), self._mailbox, queue.waiting, queue.admitted, measured
+        )
 
     @property
     def is_waiting(self) -> bool:
@@ -162,10 +193,11 @@ class RingNode:
         # 2. Store what is mine of the new tuples. They are seen by those that come after them alone.
         fresh = self._admitted(inbox, epoch, watermark_us)
         # 3. Join them, and what is under way.
-        asking = [
-            Message(stream, 1, since_us, block) for stream, since_us, block in self._queue.admit(epoch, fresh)
-        ]
+        begun = list(self._queue.admit(epoch, fresh))
+        self._refine(inbox.messages, watermark_us, bool(begun))
+        asking = [message for tuples in begun for message in self._begun(tuples)]
         asking += together(inbox.messages)
+        self._note(asking)
         while asking:
             for message in asking:
                 yield from self._hop(message)
@@ -196,13 +228,50 @@ class RingNode:
         return Asking(payload.column(EARLIEST).to_numpy(), payload.column(LATEST).to_numpy(), turns)
 
     def _next_hop(self, message: Message) -> Hop:
-        order = self._spec.orders[message.origin]
-        members = tuple(sorted((message.origin, *order[: message.n_members - 1])))
-        return self._spec.hops[members, order[message.n_members - 1]]
+        return self._spec.hop(message.path[: message.n_members], message.path[message.n_members])
+
+    # Orders
+
+    def _refine(self, messages: list[Message], watermark_us: int | None, is_begun: bool) -> None:
+        """Orders for the tuples that begin now, by what the last epoch's hops found."""
+        if self._refiner is not None:
+            self._refiner.count(
+                (message.step(message.n_members - 1), message.block.num_rows) for message in messages
+            )
+            self._refiner.arrived(self._newest, watermark_us)
+            if is_begun:
+                self._refiner.choose()
+
+    def _begun(self, begun: Fresh) -> Iterator[Message]:
+        """Tuples that begin to look for partners; some may try another order."""
+        stream, since_us, block = begun
+        if self._refiner is None:
+            yield Message((stream, *self._spec.orders[stream]), 1, since_us, block)
+            return
+        order, rest = self._refiner.orders[stream], block
+        trial = self._refiner.trial(stream, self._turns(stream, block))
+        if trial is not None and len(trial[1]):
+            tried = np.isin(np.arange(block.num_rows), trial[1])
+            yield Message((stream, *trial[0]), 1, since_us, block.take(trial[1]))
+            rest = block.take(np.flatnonzero(~tried))
+        if rest.num_rows:
+            yield Message((stream, *order), 1, since_us, rest)
+
+    def _turns(self, stream: int, block: pa.RecordBatch) -> Int64s:
+        """A number for each tuple, the same if rows come in another order when a task is run again."""
+        time = self._spec.graph.sides[stream].time
+        return np.arange(block.num_rows) if time is None else encode(block.column(time.column), time.domain)
+
+    def _note(self, asking: list[Message]) -> None:
+        """Hops whose partial results all nodes will see; results of the last one leave."""
+        for message in asking:
+            if self._refiner is not None and message.n_members + 1 < self._spec.n_streams:
+                self._refiner.asked(message.step(message.n_members), message.block.num_rows)
 
     def _admitted(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> list[Fresh]:
         """New tuples that are not late, each with its place in the global order."""
         admitted = []
+        self._newest = []
         n_new = sum(batch.num_rows for batch in inbox.tuples.values())
         for stream, batch in sorted(inbox.tuples.items()):
             time = self._spec.graph.sides[stream].time
@@ -221,6 +290,7 @@ class RingNode:
             batch = batch.append_column(BORN, pa.array(born))
             sequence = np.arange(self._arrived[stream], self._arrived[stream] + n_rows)
             self._arrived[stream] += n_rows
+            self._newest.append((stream, int(times.max()), n_rows))
             arrivals = NewTuples(stream, sequence, times, self._spec.reach[stream], n_new)
             parts = self._spec.model.takes(self._slot, arrivals)
             for part in range(self._spec.model.n_parts):
@@ -275,7 +345,7 @@ class RingNode:
                 continue
             names = [*members_columns(self._spec.graph, everyone), BORN]
             partial = pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
-            self._held[message.origin, message.n_members + 1, message.since_us].append(partial)
+            self._held[message.path, message.n_members + 1, message.since_us].append(partial)
 
     def _joined(self, hop: Hop, members: pa.RecordBatch, target: pa.RecordBatch) -> dict[str, pa.Array]:
         """Block columns of joined tuples; ``born`` is that of the origin."""
@@ -292,14 +362,18 @@ class RingNode:
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(message.block.num_rows for message in self.messages)
         counters.waiting = self._queue.n_waiting if self._slot == 0 else 0  # all nodes have the same queue
+        if self._refiner is not None:
+            aliases = [side.alias for side in self._spec.graph.sides]
+            orders = zip(aliases, self._refiner.orders, strict=True)
+            counters.order = {alias: [aliases[stream] for stream in order] for alias, order in orders}
         counters.count_state(segments)
 
 
 def together(messages: list[Message]) -> list[Message]:
     """Messages that began alike as one: nodes send each their own, and each costs every segment a search."""
-    found: dict[tuple[int, int, int | None], list[pa.RecordBatch]] = defaultdict(list)
+    found: dict[Header, list[pa.RecordBatch]] = defaultdict(list)
     for message in messages:
-        found[message.origin, message.n_members, message.since_us].append(message.block)
+        found[message.path, message.n_members, message.since_us].append(message.block)
     return [Message(*header, block) for header, blocks in found.items() for block in gather(blocks)]
 
 

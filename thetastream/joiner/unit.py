@@ -29,6 +29,7 @@ from thetastream.joiner.arrival import ARRIVAL, SEEN, SEQUENCE, Numbers, counted
 from thetastream.joiner.box import Plan, key_rows
 from thetastream.joiner.chain import SHARED_PERIODS, Candidates, ChainedIndex, ChainSpec, joinable_us
 from thetastream.joiner.inbox import Inbox
+from thetastream.joiner.refine import Measured
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import MemoryStore, SegmentMeta, SegmentStore
 from thetastream.keys import Int64s, encode
@@ -73,6 +74,8 @@ class Counters:
     """Bytes of the stored tuples as the durable store holds them."""
     emitted_bytes: int = 0
     """Bytes of the rows that leave the unit, as Arrow."""
+    order: dict[str, list[str]] = field(default_factory=dict)
+    """The other streams in the order in which an alias' tuples look for partners, if orders are refined."""
 
     def count_state(self, segments: Sequence[SegmentMeta]) -> None:
         """What is stored at the end of the epoch."""
@@ -148,12 +151,18 @@ class UnitState:
     waiting: list[Waiting] = field(default_factory=list)
     admitted: list[tuple[int, int]] = field(default_factory=list)
     """Epochs and how many tuples began to look for partners in each, of those that may be under way."""
+    measured: Measured | None = None
+    """What is known of the hops, if their orders are refined."""
     chained: dict[str, Any] = field(default_factory=dict)
     """What a worker of a handshake chain knows of its neighbours; plain values."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for the manifest."""
-        return {**vars(self), "segments": [meta.as_json() for meta in self.segments]}
+        return {
+            **vars(self),
+            "segments": [meta.as_json() for meta in self.segments],
+            "measured": None if self.measured is None else self.measured.as_json(),
+        }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "UnitState":
@@ -164,7 +173,8 @@ class UnitState:
             values["mailbox"],
             [Waiting(*fields) for fields in values["waiting"]],
             [(int(epoch), int(n)) for epoch, n in values["admitted"]],
-            values.get("chained", {}),
+            None if values["measured"] is None else Measured.from_json(values["measured"]),
+            values["chained"],
         )
 
 

@@ -102,6 +102,10 @@ class Multiway(Model):
             raise TypeError("the planner says first how many nodes there are")
         return self.nodes
 
+    def has_mailbox(self, n_streams: int) -> bool:
+        """Whether there are partial results that wait for the next epoch."""
+        return n_streams > 2 and self.travel is not Travel.STAY
+
     @property
     def n_parts(self) -> int:
         """Into how many parts, asked apart, a node's stored tuples of a stream fall."""

@@ -37,8 +37,8 @@ class Ring(Multiway):
         What one slice spans of a stream: a number of its tuples or event time; an eighth of a node's share of
         the window if ``statistics`` say how much that is, else 64 tuples.
     order : mapping of alias to sequence of aliases, optional
-        For tuples of a stream, the other streams in the order in which their partners are looked for; chosen
-        by estimated selectivity for streams that are not named.
+        For tuples of a stream, the other streams in the order in which their partners are looked for. Of
+        streams that are not named it is estimated, and then refined as selectivities are measured.
     in_flight : int, optional
         Of three streams and more: how many tuples may look for partners at once. The others wait, stored
         already, and do so as there is room; any number when left out.

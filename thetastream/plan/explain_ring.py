@@ -62,16 +62,23 @@ def _hops(ring: RingSpec) -> Iterator[str]:
         members: tuple[int, ...] = (origin,)
         texts = []
         for target in order:
-            condition = ring.hops[members, target].plan.condition
+            plan = ring.hop(members, target).plan
+            condition = plan.condition
             kinds = [
                 *_counted(len(condition.equalities), "equality", "equalities"),
                 *_counted(len(condition.dimensions) - 1, "comparison", "comparisons"),
                 *(predicate.name for predicate in condition.predicates),
             ]
-            index = ring.hops[members, target].plan.index
-            texts.append(f"{aliases[target]} ({', '.join(kinds) or 'window alone'}; {index.kind})")
+            texts.append(f"{aliases[target]} ({', '.join(kinds) or 'window alone'}; {plan.index.kind})")
             members = tuple(sorted((*members, target)))
         yield f"{aliases[origin]} -> {' -> '.join(texts)}"
+    if ring.refinement is None:
+        yield "orders    stay as they are"
+        return
+    free = [alias for alias, is_free in zip(aliases, ring.refinement.is_free, strict=True) if is_free]
+    yield f"orders    of {', '.join(free)}: refined as selectivities are measured"
+    if fixed := [alias for alias in aliases if alias not in free]:
+        yield f"orders    of {', '.join(fixed)}: set"
 
 
 def _counted(n: int, one: str, many: str) -> list[str]:

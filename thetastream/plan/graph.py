@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from thetastream.condition import Equality
-from thetastream.errors import QueryError, raise_problems
 from thetastream.joiner.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.plan.domains import quoted
 from thetastream.plan.lower import dimensions_of, side_spec, window_ends
@@ -41,13 +40,7 @@ def lower_graph(
     within_us: Sequence[int] | None,
     resolver: Resolver,
 ) -> LoweredGraph:
-    """Filters, keys, edges and residuals of an m-way query.
-
-    Raises
-    ------
-    QueryError
-        UNKNOWN_COLUMN, of a Python predicate.
-    """
+    """Filters, keys, edges and residuals of an m-way query."""
     aliases = [stream.alias for stream in streams]
     keys = [SideKeys(stream, resolver, f"k{n}_") for n, stream in enumerate(streams)]
     filters: list[list[str]] = [[] for _ in streams]
@@ -114,7 +107,6 @@ def _edge(query: Query, rewritten: Rewritten, left_filters: list[str]) -> Edge:
 def _predicates(
     predicates: Sequence[Predicate], streams: Sequence[Stream], resolver: Resolver
 ) -> tuple[GraphPredicate, ...]:
-    problems: list[QueryError] = []
     numbers = {stream.alias.casefold(): n for n, stream in enumerate(streams)}
     found = []
     for predicate in predicates:
@@ -123,19 +115,9 @@ def _predicates(
             stream = streams[numbers[alias.casefold()]]
             blocks = {carried.field: carried.block_column for carried in stream.carried}
             columns = {name: stream.find(name, resolver.is_case_sensitive) for name in names}
-            problems += [
-                QueryError(
-                    "UNKNOWN_COLUMN",
-                    f"predicate {predicate.name} reads {alias}.{name}, but {alias!r} has the columns "
-                    + ", ".join(known for known, _ in stream.types),
-                )
-                for name, column in columns.items()
-                if column is None
-            ]
             pairs = tuple((name, blocks[column]) for name, column in columns.items() if column is not None)
             read.append((numbers[alias.casefold()], alias, pairs))
         found.append(GraphPredicate(predicate.name, predicate.function, tuple(read), predicate.is_encoded))
-    raise_problems(problems)
     return tuple(found)
 
 

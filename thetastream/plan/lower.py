@@ -23,7 +23,7 @@ from thetastream.condition import (
     PythonPredicate,
     SideSpec,
 )
-from thetastream.errors import QueryError, raise_problems
+from thetastream.errors import QueryError
 from thetastream.index import REGISTRY
 from thetastream.joiner.chain import joinable_us
 from thetastream.joiner.unit import PASSES, SUBINDEXES_PER_WINDOW
@@ -65,7 +65,7 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
     Raises
     ------
     QueryError
-        INDEX_NOT_APPLICABLE, ARCHIVE_PERIOD, UNKNOWN_COLUMN (of a Python predicate).
+        INDEX_NOT_APPLICABLE, ARCHIVE_PERIOD.
     """
     # 1. Conjuncts to keys and bounds.
     rewritten = rewrite(_untimed(query) if query.counts else query, resolver)
@@ -92,7 +92,7 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         equalities=equalities,
         dimensions=dimensions,
         window=window,
-        predicates=_predicates(query, resolver),
+        predicates=tuple(_predicate(predicate, query, resolver) for predicate in query.predicates),
         same=tuple(rewritten.same),
     )
     # 3. Shape.
@@ -256,36 +256,15 @@ def guarded(filters: Sequence[str], text: str) -> str:
     return text
 
 
-def _predicates(query: Query, resolver: Resolver) -> tuple[PythonPredicate, ...]:
-    problems: list[QueryError] = []
-    predicates = [_predicate(predicate, query, resolver, problems) for predicate in query.predicates]
-    raise_problems(problems)
-    return tuple(predicates)
-
-
-def _predicate(
-    predicate: Predicate, query: Query, resolver: Resolver, problems: list[QueryError]
-) -> PythonPredicate:
+def _predicate(predicate: Predicate, query: Query, resolver: Resolver) -> PythonPredicate:
     given = {alias.casefold(): (alias, names) for alias, names in predicate.columns}
     spelled, columns = [], []
     for stream in query.streams:
         alias, names = given.get(stream.alias.casefold(), (stream.alias, ()))
         blocks = {carried.field: carried.block_column for carried in stream.carried}
-        pairs = []
-        for name in names:
-            column = stream.find(name, resolver.is_case_sensitive)
-            if column is None:
-                problems.append(
-                    QueryError(
-                        "UNKNOWN_COLUMN",
-                        f"predicate {predicate.name} reads {alias}.{name}, but {alias!r} has the columns "
-                        + ", ".join(column for column, _ in stream.types),
-                    )
-                )
-            else:
-                pairs.append((name, blocks[column]))
+        found = {name: stream.find(name, resolver.is_case_sensitive) for name in names}
         spelled.append(alias)
-        columns.append(tuple(pairs))
+        columns.append(tuple((name, blocks[column]) for name, column in found.items() if column))
     return PythonPredicate(
         predicate.name,
         predicate.function,

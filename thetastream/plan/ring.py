@@ -11,7 +11,8 @@ from thetastream.condition import Condition, IndexSpec
 from thetastream.joiner.box import Plan
 from thetastream.joiner.chain import ChainSpec
 from thetastream.joiner.graph import JoinGraph
-from thetastream.joiner.hop import condition_of, hop, usable
+from thetastream.joiner.hop import condition_of, usable
+from thetastream.joiner.refine import Refinement
 from thetastream.joiner.ring import RingSpec
 from thetastream.models.multiway import Multiway
 from thetastream.plan.lower import archive_period, choose_index
@@ -23,7 +24,11 @@ STRENGTH = ("scan", "sorted", "grid", "hash", "hash_sorted")
 
 
 def ring_spec(
-    graph: JoinGraph, orders: Orders, model: Multiway, archive_period_us: int | None = None
+    graph: JoinGraph,
+    orders: Orders,
+    model: Multiway,
+    archive_period_us: int | None = None,
+    refinement: Refinement | None = None,
 ) -> RingSpec:
     """What the nodes run.
 
@@ -35,6 +40,8 @@ def ring_spec(
     model : Multiway
     archive_period_us : int, optional
         Event time of a subindex; a tenth of how long a stream's tuples are kept when left out.
+    refinement : Refinement, optional
+        Which orders follow what is measured; none when left out. Indexes are those of the planned orders.
     """
     asked = list(dict.fromkeys(hops_of(orders)))
     plans = [
@@ -49,9 +56,8 @@ def ring_spec(
             period = archive_period_us or archive_period([lifetime], None)
         numbers = range(stream * model.n_parts, (stream + 1) * model.n_parts)
         chains += [ChainSpec(number, plan, period, lifetime) for number in numbers]
-    hops = {(members, target): hop(graph, members, target, plans[target]) for members, target in asked}
     reach = tuple(graph.reach(stream) for stream in range(len(orders)))
-    return RingSpec(graph, orders, hops, tuple(chains), model, reach)
+    return RingSpec(graph, orders, tuple(chains), model, reach, refinement)
 
 
 def hops_of(orders: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], int]]:

@@ -24,7 +24,7 @@ from thetastream.models.chain import Chain
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.spark import metrics
 from thetastream.spark.dataflow import block_columns, fingerprint, partition, slots
-from thetastream.spark.emit import Emitter, unpack_blocks
+from thetastream.spark.emit import Emitter, outcome, unpack_blocks, weighed
 from thetastream.spark.epoch import watermark_us
 from thetastream.spark.letters import opened, posted
 from thetastream.spark.mailbox import HELLO, SCHEMA, messages, read_mailbox
@@ -32,7 +32,7 @@ from thetastream.spark.manifest import Fingerprint, decode, digest, encode
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import pairs
 from thetastream.spark.placement import unit_keys
-from thetastream.spark.posting import TICK, TUPLES, epoch_number, mailbox_name
+from thetastream.spark.posting import TICK, TUPLES, addressed, epoch_number, mailbox_name
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
 from thetastream.spark.worker import settle
 from thetastream.types import Side
@@ -66,10 +66,8 @@ class ChainEpoch:
         place = self.slots[key]
         worker = ChainWorker(self.join, place, state, DurableStore(parts, self.join.plans, root))
         # 2. The epoch.
-        for matches in worker.epoch(inbox, watermark_us(timers)):
-            columns = [*matches.left.columns, *matches.right.columns]
-            worker.counters.emitted_bytes += sum(column.nbytes for column in columns)
-            yield self.emitter.results(columns)
+        found = outcome(None, worker.epoch(inbox, watermark_us(timers)))
+        yield from self.emitter.gathered(weighed(found, worker.counters))
         # 3. What the next one needs.
         box = Mailbox(self.mailboxes, state.mailbox)
         box.check(self.fingerprint)  # the driver's folder, seen from here
@@ -140,9 +138,7 @@ def build(
         for side, stream in zip(Side, streams, strict=True)
     ]
     together = blocks[0].unionByName(blocks[1]).unionByName(read_mailbox(spark, mailboxes, query))
-    keys = F.array(*(F.lit(key) for key in unit_keys(model.n_units)))
-    to = F.when(F.col("to").isNull(), keys).otherwise(F.array("to"))
-    rows = together.select(F.explode(to).alias("unit"), "side", "kind", "origin", "block")
+    rows = addressed(together, model.n_units)
     join = ChainJoin(plan.condition, plan.indexes, plan.archive_period_us, model)
     has_watermark = any(side.time is not None for side in plan.condition.sides)
 

@@ -15,11 +15,14 @@ import pandas as pd
 import pyarrow as pa
 
 from thetastream.aggregate import Fold, view_of
-from thetastream.blocks import pack, unpack
+from thetastream.blocks import gather, pack, unpack
 from thetastream.joiner.unit import Counters, Matches
 
 COUNTERS = "counters"
 BLOCK = "block"
+ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 12, 1 << 23
+"""Results that leave in one frame, at least: a frame costs Spark's exchange with Python a millisecond or two,
+and a Python predicate may leave a single one of a thousand candidates."""
 
 
 class Emitter(Protocol):
@@ -28,6 +31,7 @@ class Emitter(Protocol):
     @property
     def columns(self) -> pa.Schema: ...
     def results(self, columns: Sequence[pa.Array]) -> Any: ...
+    def gathered(self, pieces: Iterable[Sequence[pa.Array]]) -> Iterator[Any]: ...
     def counters(self, unit: int, counters: Counters) -> Any: ...
 
 
@@ -39,6 +43,13 @@ def outcome(fold: Fold | None, matches: Iterable[Matches]) -> Iterator[list[pa.A
         return
     for rows in view_of(fold, matches).rows():
         yield rows.columns
+
+
+def weighed(pieces: Iterable[list[pa.Array]], counters: Counters) -> Iterator[list[pa.Array]]:
+    """The pieces as they are; their bytes are counted."""
+    for columns in pieces:
+        counters.emitted_bytes += sum(column.nbytes for column in columns)
+        yield columns
 
 
 def counters_json(unit: int, counters: Counters) -> str:
@@ -84,29 +95,37 @@ class _Emitter:
         """The columns of results."""
         return self._schema.remove(len(self._schema) - 1)
 
+    def results(self, columns: Sequence[pa.Array]) -> pd.DataFrame:
+        """A frame of result columns."""
+        return self._framed(result_batch(columns, self._schema))
+
+    def gathered(self, pieces: Iterable[Sequence[pa.Array]]) -> Iterator[pd.DataFrame]:
+        """Many small pieces in few frames, in their order."""
+        batches = (result_batch(columns, self._schema) for columns in pieces)
+        for batch in gather(batches, ROWS_AT_ONCE, BYTES_AT_ONCE):
+            yield self._framed(batch)
+
+    def counters(self, unit: int, counters: Counters) -> pd.DataFrame:
+        """A frame of one row that is NULL but for the counters."""
+        return self._framed(counters_batch(unit, counters, self._schema))
+
+    def _framed(self, batch: pa.RecordBatch) -> pd.DataFrame:
+        raise NotImplementedError
+
 
 class FlatEmitter(_Emitter):
     """One pandas column per result column."""
 
-    def results(self, columns: Sequence[pa.Array]) -> pd.DataFrame:
-        return _frame(result_batch(columns, self._schema))
-
-    def counters(self, unit: int, counters: Counters) -> pd.DataFrame:
-        return _frame(counters_batch(unit, counters, self._schema))
+    def _framed(self, batch: pa.RecordBatch) -> pd.DataFrame:
+        return _frame(batch)
 
 
 class BlockEmitter(_Emitter):
     """One binary column of packed result batches."""
 
-    def _packed(self, batch: pa.RecordBatch) -> pd.DataFrame:
+    def _framed(self, batch: pa.RecordBatch) -> pd.DataFrame:
         data = pa.array([pack(batch)], type=pa.binary())
         return _frame(pa.RecordBatch.from_pydict({BLOCK: data}))
-
-    def results(self, columns: Sequence[pa.Array]) -> pd.DataFrame:
-        return self._packed(result_batch(columns, self._schema))
-
-    def counters(self, unit: int, counters: Counters) -> pd.DataFrame:
-        return self._packed(counters_batch(unit, counters, self._schema))
 
 
 def unpack_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

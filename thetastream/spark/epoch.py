@@ -16,7 +16,7 @@ from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.unit import Unit, UnitSpec
 from thetastream.models.base import Model
 from thetastream.order import Order
-from thetastream.spark.emit import Emitter, outcome
+from thetastream.spark.emit import Emitter, outcome, weighed
 from thetastream.spark.held import take, updates
 from thetastream.spark.manifest import Fingerprint, decode, encode
 from thetastream.spark.ordered import punctuations
@@ -72,9 +72,7 @@ class EpochSpec:
             leaving = outcome(self.fold, matches)
         else:
             leaving = updates(self.fold, self.unit.condition, inbox, matches, watermark, parts, handle)
-        for columns in leaving:
-            unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
-            yield self.emitter.results(columns)
+        yield from self.emitter.gathered(weighed(leaving, unit.counters))
         if self.punctuated is not None and slot == 0:
             numbers = self.punctuated.punctuations(sum(state.arrived), sum(unit.state.arrived))
             yield self.emitter.results(punctuations(numbers, self.emitter.columns))

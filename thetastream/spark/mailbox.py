@@ -29,8 +29,9 @@ from thetastream.mailbox import Mailbox
 FORMAT = "thetastream_mailbox"
 HELLO = 0
 """Kind of the message that tells a unit the mailbox's name, as its block."""
-SCHEMA = "side byte, kind byte, origin long, block binary, to int"
-"""``to`` is the grouping key of the unit that a message goes to; NULL: all."""
+SCHEMA = "side byte, kind byte, origin long, block binary, to int, path string"
+"""``to`` is the grouping key of the unit that a message goes to; NULL: all. ``path``, of partial results, are
+the numbers of the streams in the order in which they are taken in; NULL: new tuples."""
 _ARROW = pa.schema(
     [
         ("side", pa.int8()),
@@ -38,15 +39,19 @@ _ARROW = pa.schema(
         ("origin", pa.int64()),
         ("block", pa.binary()),
         ("to", pa.int32()),
+        ("path", pa.string()),
     ]
 )
 
 
 def messages(
-    rows: Sequence[tuple[int, int, int, bytes]], to: Sequence[int | None] | None = None
+    rows: Sequence[tuple[int, int, int, bytes]],
+    to: Sequence[int | None] | None = None,
+    paths: Sequence[str | None] | None = None,
 ) -> pa.RecordBatch:
     """Messages, (side, kind, origin, block) each, as the source hands them out; ``to`` all units or these."""
-    columns = (*zip(*rows, strict=True), to or [None] * len(rows))
+    none = [None] * len(rows)
+    columns = (*zip(*rows, strict=True), to or none, paths or none)
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)],
         schema=_ARROW,

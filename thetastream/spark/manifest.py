@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, TypeVar
 from thetastream.errors import StateError
 from thetastream.joiner.unit import UnitState
 
-FORMAT = 3
+FORMAT = 4
 """Version of manifest and segment layout."""
 
 Fingerprint = Mapping[str, str]

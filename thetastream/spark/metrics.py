@@ -16,6 +16,8 @@ from thetastream.joiner.unit import Counters
 from thetastream.spark.emit import COUNTERS
 
 PREFIX = "thetastream"
+COUNTS = tuple(field.name for field in fields(Counters) if field.name != "order")
+"""Counters that add up over units."""
 
 
 def observe(results: DataFrame, join: str, join_id: str) -> DataFrame:
@@ -43,8 +45,9 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         sums over units of ``left`` and ``right`` (timely tuples of each stream, each counted once),
         ``received`` (tuples that reached units, copies included), ``stored``, ``probed``, ``matched``,
         ``late``, ``expired``, ``candidates``, ``segments`` (all counts), ``received_bytes``, ``mlv_bytes``,
-        ``state_bytes``, ``emitted_bytes`` (bytes), and ``units``, the same counters unit by unit. Of
-        ``th.join_many`` also ``tasks``: by name, what each of them did of it.
+        ``state_bytes``, ``emitted_bytes`` (bytes), ``order`` (of a ring whose orders are refined: per alias
+        the other streams, in the order in which its tuples look for partners), and ``units``, the same
+        counters unit by unit. Of ``th.join_many`` also ``tasks``: by name, what each of them did of it.
     """
     epochs = []
     for progress in query.recentProgress:
@@ -55,11 +58,13 @@ def metrics(query: Any) -> list[dict[str, Any]]:
                 # Spark Connect hands out the row as {"values": [units], "schema": ...}.
                 texts = (values["units"] if "units" in values else values["values"][0]) or []
                 units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
-                total = {field.name: sum(unit[field.name] for unit in units) for field in fields(Counters)}
+                total = {name: sum(unit[name] for unit in units) for name in COUNTS}
+                order = units[0]["order"] if units else {}  # all units decide alike
                 join = name.split("_")[1]
                 tasks = _by_task(units)
                 by_task = {"tasks": tasks} if tasks else {}
-                epochs.append({"epoch": report["batchId"], "join": join, **total, **by_task, "units": units})
+                entry = {"epoch": report["batchId"], "join": join, **total, "order": order, **by_task}
+                epochs.append({**entry, "units": units})
     return epochs
 
 

@@ -1,14 +1,25 @@
 """What units that send messages have in common: the name of their mailbox, the number of the epoch, ticks."""
 
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from thetastream.errors import StateError
+from thetastream.spark.placement import unit_keys
 
 TUPLES = 1
 """Kind of a row with new tuples, beside ``mailbox.HELLO``."""
 TICK = -1
 """Kind of a message that says nothing: it is there so that another epoch runs."""
 _EPOCH = "streaming.sql.batchId"
+
+
+def addressed(messages: DataFrame, n_units: int) -> DataFrame:
+    """Messages by the unit they go to, as column ``unit``: one copy each for those that go to all."""
+    keys = F.array(*(F.lit(key) for key in unit_keys(n_units)))
+    to = F.when(F.col("to").isNull(), keys).otherwise(F.array("to"))
+    others = [name for name in messages.columns if name != "to"]
+    return messages.select(F.explode(to).alias("unit"), *others)
 
 
 def epoch_number() -> int:

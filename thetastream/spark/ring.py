@@ -16,8 +16,6 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.blocks import concat, gather, nullable, pack, unpack
 from thetastream.joiner.ring import Message, RingInbox, RingNode, RingSpec
@@ -26,14 +24,13 @@ from thetastream.mailbox import Mailbox
 from thetastream.plan.graph import LoweredGraph
 from thetastream.spark import metrics
 from thetastream.spark.dataflow import block_columns, partition, slots
-from thetastream.spark.emit import BLOCK, COUNTERS, BlockEmitter, Emitter, FlatEmitter, unpack_blocks
+from thetastream.spark.emit import Emitter, unpack_blocks, weighed
 from thetastream.spark.epoch import watermark_us
 from thetastream.spark.mailbox import HELLO, SCHEMA, messages, read_mailbox
 from thetastream.spark.manifest import Fingerprint, decode, digest, encode
+from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import is_flat, schema_of, struct_of
-from thetastream.spark.placement import unit_keys
-from thetastream.spark.posting import TICK, TUPLES, epoch_number, mailbox_name
-from thetastream.spark.processor import JoinProcessor
+from thetastream.spark.posting import TICK, TUPLES, addressed, epoch_number, mailbox_name
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
 from thetastream.spark.worker import settle
 
@@ -72,9 +69,8 @@ class RingEpoch:
         node = RingNode(self.ring, slot, state, DurableStore(parts, plans, root))
         # 2. The epoch.
         number = epoch_number()
-        for columns in node.epoch(inbox, number, watermark_us(timers)):
-            node.counters.emitted_bytes += sum(column.nbytes for column in columns)
-            yield self.emitter.results(columns)
+        found = node.epoch(inbox, number, watermark_us(timers))
+        yield from self.emitter.gathered(weighed(found, node.counters))
         # 3. What the next one needs.
         if state.mailbox is not None:
             box = Mailbox(self.mailboxes, state.mailbox)
@@ -91,8 +87,8 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
     inbox, mailbox = RingInbox(), None
     fresh: dict[int, list[tuple[int, pa.RecordBatch]]] = {}
     for frame in frames:
-        headers = (frame[name] for name in ("side", "kind", "origin", "block"))
-        for side, kind, origin, data in zip(*headers, strict=True):
+        headers = (frame[name] for name in ("side", "kind", "origin", "block", "path"))
+        for side, kind, origin, data, path in zip(*headers, strict=True):
             if kind in (HELLO, TICK):
                 mailbox = bytes(data).decode() or mailbox
                 continue
@@ -101,7 +97,8 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
                 fresh.setdefault(int(side), []).append((int(origin), unpack(data)))
             else:
                 since = None if origin == NO_WATERMARK else int(origin)
-                inbox.messages.append(Message(int(side), int(kind), since, unpack(data)))
+                streams = tuple(int(stream) for stream in path.split())
+                inbox.messages.append(Message(streams, int(kind), since, unpack(data)))
     for side, blocks in fresh.items():
         ordered = sorted(blocks, key=lambda block: block[0])
         inbox.tuples[side] = concat([block for _, block in ordered])
@@ -119,11 +116,11 @@ def _packed(sent: Sequence[Message], keys: Mapping[int, int], is_wanted: bool) -
         )
         for message in sent
     ]
-    to = [None if message.to is None else keys[message.to] for message in sent]
     if is_wanted and not rows:
-        rows.append((0, TICK, 0, b""))
-        to.append(None)
-    return messages(rows, to) if rows else None
+        return messages([(0, TICK, 0, b"")])
+    to = [None if message.to is None else keys[message.to] for message in sent]
+    paths = [" ".join(map(str, message.path)) for message in sent]
+    return messages(rows, to, paths) if rows else None
 
 
 def build(
@@ -155,36 +152,19 @@ def build(
         block_columns(side, stream).mapInArrow(_packing(number, join_id), SCHEMA)
         for number, (side, stream) in enumerate(zip(plan.sides, streams, strict=True))
     ]
-    keys = F.array(*(F.lit(key) for key in unit_keys(ring.model.n_units)))
     if ring.has_mailbox:
         blocks.append(read_mailbox(spark, mailboxes, fingerprint))
-    together = reduce(DataFrame.unionByName, blocks)
-    to = F.when(F.col("to").isNull(), keys).otherwise(F.array("to"))
+    rows = addressed(reduce(DataFrame.unionByName, blocks), ring.model.n_units)
     fields = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
-    schema = StructType([*schema_of(spark, fields), StructField(COUNTERS, StringType())])
-    arrow = to_arrow_schema(schema, timezone=spark.conf.get("spark.sql.session.timeZone"))
-    as_columns = is_flat(schema)
-    spec = RingEpoch(
-        ring,
-        slots(ring.model),
-        fingerprint,
-        FlatEmitter(arrow) if as_columns else BlockEmitter(arrow),
-        mailboxes,
-        cache_folder,
-    )
+    columns = schema_of(spark, fields)
     has_watermark = any(side.time is not None for side in plan.graph.sides)
-    results = (
-        together.select(F.explode(to).alias("unit"), "side", "kind", "origin", "block")
-        .groupBy("unit")
-        .transformWithStateInPandas(
-            JoinProcessor(spec),
-            schema if as_columns else StructType([StructField(BLOCK, BinaryType())]),
-            "Append",
-            "EventTime" if has_watermark else "None",
-        )
-    )
-    if not as_columns:
-        results = results.mapInArrow(unpack_blocks, schema)
+
+    def spec_of(emitter: Emitter) -> RingEpoch:
+        return RingEpoch(ring, slots(ring.model), fingerprint, emitter, mailboxes, cache_folder)
+
+    results = stateful(rows, columns, is_flat(columns), has_watermark, spec_of)
+    if not is_flat(columns):
+        results = results.mapInArrow(unpack_blocks, with_counters(columns))
     results = metrics.observe(results, digest(fingerprint), join_id)
     joined = results.select(*(struct_of(side).alias(side.alias) for side in plan.sides))
     for conjunct in plan.residual:

@@ -25,7 +25,7 @@ from thetastream.models.base import Model
 from thetastream.plan.tasks import TASK, Task, TasksPlan
 from thetastream.spark import dataflow, metrics
 from thetastream.spark.dataflow import Batches, batch_inboxes, routed, slots
-from thetastream.spark.emit import Emitter, outcome, result_batch, unpack_blocks
+from thetastream.spark.emit import Emitter, outcome, result_batch, unpack_blocks, weighed
 from thetastream.spark.epoch import read_inbox, watermark_us
 from thetastream.spark.manifest import Fingerprint, decode_as, digest, encode
 from thetastream.spark.operator import stateful, with_counters
@@ -60,9 +60,8 @@ class TasksEpoch:
         slot = self.slots[key]
         unit = TasksUnit(self.tasks, self.model, slot, state, stores)
         # 2. The epoch.
-        for columns in _tagged(unit.epoch(read_inbox(rows), watermark_us(timers))):
-            unit.counters.emitted_bytes += sum(column.nbytes for column in columns)
-            yield self.emitter.results(columns)
+        found = _tagged(unit.epoch(read_inbox(rows), watermark_us(timers)))
+        yield from self.emitter.gathered(weighed(found, unit.counters))
         # 3. State for the next one.
         manifest.update((encode(self.fingerprint, unit.state),))
         yield self.emitter.counters(slot, unit.counters)

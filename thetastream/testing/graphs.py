@@ -1,7 +1,7 @@
 """Hypothesis strategies for m-way joins, and their nested-loop oracle."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from types import SimpleNamespace
@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from thetastream.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.joiner.graph import Edge, Ends, GraphPredicate, JoinGraph
-from thetastream.plan.ring import Orders
+from thetastream.joiner.refine import Refinement
+from thetastream.local.ring import LocalRing
+from thetastream.models import Multiway
+from thetastream.plan.ring import Orders, ring_spec
 from thetastream.testing import oracle
 from thetastream.types import Side
 
@@ -65,9 +68,9 @@ def edges(draw: st.DrawFn) -> Edge:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, most: int = 4) -> JoinGraph:
+def graphs(draw: st.DrawFn, least: int = 2, most: int = 4) -> JoinGraph:
     """Chains, stars, cliques and less, with windows per stream or without, and predicates."""
-    m = draw(st.integers(2, most))
+    m = draw(st.integers(least, most))
     pairs = list(combinations(range(m), 2))
     kind = draw(st.sampled_from(["chain", "star", "clique", "any"]))
     chosen = {
@@ -93,9 +96,9 @@ def graphs(draw: st.DrawFn, most: int = 4) -> JoinGraph:
 
 
 @st.composite
-def graph_cases(draw: st.DrawFn, most: int = 4) -> GraphCase:
+def graph_cases(draw: st.DrawFn, least: int = 2, most: int = 4) -> GraphCase:
     """A whole run: watermarks only rise, tuples come early, late and out of order."""
-    graph = draw(graphs(most))
+    graph = draw(graphs(least, most))
     m = len(graph.sides)
     orders = tuple(tuple(draw(st.permutations([n for n in range(m) if n != origin]))) for origin in range(m))
     identity = iter(range(10_000))
@@ -117,6 +120,32 @@ def graph_cases(draw: st.DrawFn, most: int = 4) -> GraphCase:
         watermark = rise if watermark is None and rise else (watermark + rise if watermark else None)
     period = draw(st.one_of(st.none(), st.integers(1, 8)))
     return GraphCase(graph, orders, period, tuple(epochs))
+
+
+def run_ring(
+    case: GraphCase, model: Multiway, refinement: Refinement | None = None
+) -> Counter[tuple[int, ...]]:
+    """The bag of ids that the nodes find; no more tuples are under way than the model lets."""
+    join = LocalRing(ring_spec(case.graph, case.orders, model, case.archive_period_us, refinement))
+    found: Counter[tuple[int, ...]] = Counter()
+    ids = [side.columns.index(f"s{n}id") + (2 + N_KEYS) * n for n, side in enumerate(case.graph.sides)]
+
+    def take(results: Iterable[list[pa.Array]]) -> None:
+        for columns in results:
+            found.update(zip(*(columns[n].to_pylist() for n in ids), strict=True))
+
+    watermark = None
+    for rows, watermark in case.epochs:
+        take(join.epoch([case.batch(n, part) for n, part in enumerate(rows)], watermark))
+        under_way = {
+            (message.origin, row)
+            for message in join.in_flight
+            for row in message.block[f"s{message.origin}id"].to_pylist()
+        }
+        if model.in_flight is not None and len(under_way) > model.in_flight:
+            raise AssertionError(f"{len(under_way)} tuples are under way, and {model.in_flight} may be")
+    take(join.drain(watermark))
+    return found
 
 
 def answer(case: GraphCase) -> Counter[tuple[int, ...]]:
