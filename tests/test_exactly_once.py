@@ -143,8 +143,8 @@ STATE = UnitState([META], (7, 2**40))
 
 
 def test_manifest_round_trip() -> None:
-    assert decode(None, QUERY) == UnitState()
-    assert decode(encode(QUERY, STATE), QUERY) == STATE
+    assert decode(None, QUERY, UnitState) == UnitState()
+    assert decode(encode(QUERY, STATE), QUERY, UnitState) == STATE
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,6 @@ def test_manifest_round_trip() -> None:
 )
 def test_manifest_refused_by_name(text: str, name: str, says: str) -> None:
     with pytest.raises(StateError) as refused:
-        decode(text, QUERY)
+        decode(text, QUERY, UnitState)
     assert refused.value.condition == name
     assert says in str(refused.value)

@@ -17,7 +17,7 @@ from thetastream.joiner.unit import UnitSpec, UnitState
 from thetastream.local import LocalJoin, LocalTasks
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
-from thetastream.spark.manifest import decode, decode_as, encode
+from thetastream.spark.manifest import decode, encode
 from thetastream.testing import oracle
 from thetastream.testing.strategies import Case, cases, conditions, index_specs
 from thetastream.types import Side
@@ -107,11 +107,11 @@ def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Mo
 def test_state_of_tasks_and_of_one_join_do_not_mix() -> None:
     query = {"tasks": "far, near"}
     state = TasksState({"near": UnitState(arrived=(1, 2)), "far": UnitState()})
-    assert decode_as(encode(query, state), query, TasksState) == state
-    assert decode_as(None, query, TasksState) == TasksState()
+    assert decode(encode(query, state), query, TasksState) == state
+    assert decode(None, query, TasksState) == TasksState()
     for text, ask in (
-        (encode(query, state), lambda text: decode(text, {"condition": "a.x < b.x"})),
-        (encode({}, UnitState()), lambda text: decode_as(text, query, TasksState)),
+        (encode(query, state), lambda text: decode(text, {"condition": "a.x < b.x"}, UnitState)),
+        (encode({}, UnitState()), lambda text: decode(text, query, TasksState)),
     ):
         with pytest.raises(StateError) as refused:
             ask(text)

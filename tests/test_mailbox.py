@@ -9,21 +9,22 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.errors import StateError
 from thetastream.mailbox import Mailbox
-from thetastream.spark.mailbox import HELLO, MailboxReader, messages
+from thetastream.spark import mailbox as spark_mailbox
+from thetastream.spark.mailbox import HELLO, MailboxReader, pages
 
 QUERY = {"model": "Ring(nodes=2)", "condition": "a.k = b.k"}
 ALL = ReadAllAvailable()
 
 
-def letters(*texts: str) -> pa.RecordBatch:
-    return messages([(0, 2, 7, text.encode()) for text in texts])
+def letters(*texts: str) -> list[pa.RecordBatch]:
+    return pages([(0, 2, 7, text.encode()) for text in texts], [None] * len(texts))
 
 
 def read(reader: MailboxReader, start: dict, end: dict) -> list[str]:
-    (partition,) = reader.partitions(start, end)
     (kind, *kinds), (_, *blocks) = zip(
         *(
             row
+            for partition in reader.partitions(start, end)
             for batch in reader.read(partition)
             for row in zip(batch["kind"].to_pylist(), batch["block"].to_pylist(), strict=True)
         ),
@@ -70,7 +71,7 @@ def test_a_task_that_is_run_again_replaces_what_it_sent(tmp_path: Path) -> None:
     box.post(0, 1, letters("first attempt"))
     box.post(0, 2, letters("first attempt"))
     box.post(0, 1, letters("second attempt"))
-    box.post(0, 2, None)
+    box.post(0, 2, [])
     end = reader.latestOffset(start, ALL)
     assert read(reader, start, end) == ["second attempt"]
 
@@ -142,3 +143,26 @@ def test_a_uri_is_a_folder(tmp_path: Path) -> None:
     box.create(QUERY)
     box.post(3, 0, letters("x"))
     assert Mailbox(str(tmp_path), "one").newest() == (3, [0])
+
+
+def test_messages_come_in_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Arrow array holds 2 GiB; a worker may send more."""
+    monkeypatch.setattr(spark_mailbox, "BYTES_PER_PAGE", 5)
+    texts = ["abc", "de", "f", "ghijklm", "n"]
+    batches = letters(*texts)
+    assert [batch.num_rows for batch in batches] == [2, 1, 1, 1]
+    reader, start, box = begun(tmp_path)
+    box.post(0, 1, batches)
+    assert read(reader, start, reader.latestOffset(start, ALL)) == texts
+
+
+def test_many_messages_are_read_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, start, box = begun(tmp_path)
+    for unit in range(4):
+        box.post(0, unit, letters(f"{unit}" * 10))
+    end = reader.latestOffset(start, ALL)
+    assert len(reader.partitions(start, end)) == 1
+    size = (tmp_path / box.name / "0" / "1").stat().st_size
+    monkeypatch.setattr(spark_mailbox, "BYTES_PER_TASK", 2 * size)
+    assert [part.value["units"] for part in reader.partitions(start, end)] == [[0, 1], [2, 3]]
+    assert read(reader, start, end) == [f"{unit}" * 10 for unit in range(4)]

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -142,9 +142,8 @@ def plan_binary(
         problems += check_session(left.sparkSession, n_units)
         if isinstance(named, Chain) and named.hands_on:
             mailbox = mailbox_folder(left.sparkSession, settings["mailbox"], problems)
-    elif isinstance(named, Chain):
-        # There are no epochs that letters could wait for.
-        named = replace(named, fast_forward=True)
+    elif named is not None:
+        named = named.on_batch
     raise_problems(problems)
     # 5. Strategy.
     spans = None if within_us is None else (within_us[0], within_us[1])

@@ -76,7 +76,7 @@ def plan_cascade(
     read_statistics(settings["statistics"], streams, problems)
     raise_problems(problems)
     spans = asked.within_us
-    if isinstance(model, Model) and not model.is_prompt(2):
+    if isinstance(model, Model) and not model.is_prompt(2) and inputs[0].is_streaming:
         what = f"{model!r} joins two streams: the next join of a pipeline would call its results late"
         raise QueryError("LATE_RESULTS", f"{what}; use th.Ring, or another model")
     windows = None if spans is None else dict(zip(streams, spans, strict=True))

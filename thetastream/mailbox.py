@@ -16,7 +16,7 @@ import os
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 import pyarrow as pa
@@ -109,15 +109,16 @@ class Mailbox:
 
     # Messages
 
-    def post(self, epoch: int, unit: int, messages: pa.RecordBatch | None) -> int:
+    def post(self, epoch: int, unit: int, messages: Sequence[pa.RecordBatch]) -> int:
         """Send a unit's messages of an epoch, in place of any it sent before; return their bytes."""
-        if messages is None:
+        if not messages:
             if self._exists(f"{epoch}/{unit}"):
                 self._fs.delete_file(f"{self._folder}/{epoch}/{unit}")
             return 0
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, messages.schema) as writer:
-            writer.write_batch(messages)
+        with pa.ipc.new_stream(sink, messages[0].schema) as writer:
+            for batch in messages:
+                writer.write_batch(batch)
         data = sink.getvalue()
         self._fs.create_dir(f"{self._folder}/{epoch}", recursive=True)
         self._write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, zlib.crc32(data), _MAGIC))
@@ -131,6 +132,10 @@ class Mailbox:
             if units:
                 return epoch, units
         return -1, []
+
+    def size(self, epoch: int, unit: int) -> int:
+        """Bytes of what a unit sent; 0 if its file is gone, which ``fetch`` refuses."""
+        return int(self._fs.get_file_info(f"{self._folder}/{epoch}/{unit}").size or 0)
 
     def fetch(self, epoch: int, unit: int) -> Iterator[pa.RecordBatch]:
         """What a unit sent.

@@ -92,6 +92,8 @@ def plan_tasks(
         reason = "left out: runs any condition, and routes by tuples alone"
     else:
         reason = "as asked for, for all tasks"
+    if isinstance(model, Model) and not next(iter(streams.values())).isStreaming:
+        model = model.on_batch
     refused = model_problem(model)
     if refused is not None:
         raise refused
@@ -115,7 +117,7 @@ def model_problem(model: object) -> QueryError | None:
     """Why a model cannot run several tasks; None if it can, or is none."""
     if not isinstance(model, Model) or (not model.needs_places and model.is_prompt(2)):
         return None
-    why = "routes by what one condition compares" if model.needs_places else "runs one join, hop by hop"
+    why = "routes by what one condition compares" if model.needs_places else "runs one join by messages"
     return QueryError(
         "TASKS_MODEL",
         f"tasks need a model that routes by tuples alone, and {model!r} {why}; "

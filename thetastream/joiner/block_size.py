@@ -1,13 +1,13 @@
 """How many tuples a block of the handshake chain should have (ESJ: the target function J).
 
-    J(b) = moved (a / b + w c)  +  probes n g b / 2          seconds of an epoch
+    J(b) = moved (a / b + w c)  +  probes g l b / 2          seconds of an epoch
 
 *serialisation* moved a / b: every block costs its message and its acknowledgement, whatever is in it;
 *transmission* moved w c: bytes cost the same in blocks of any size;
-*imbalance* probes n g b / 2: neighbours differ by a block, half of it on average, an epoch lasts as long as
-its most loaded worker, and each tuple more there costs each of its n probes the share g of a look.
+*imbalance* probes g l b / 2: neighbours differ by a block, half of it on average, an epoch lasts as long as
+its most loaded worker, and a probe looks at the share g of what is stored there, at l seconds a look.
 
-J is least where its first and last term are equal: b = sqrt(2 moved a / (probes g)).
+J is least where its first and last term are equal: b = sqrt(2 moved a / (probes g l)).
 """
 
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ r behind the ACK does. R needs no copies: an r that left worker i before s arriv
 threshold. It knows a neighbour's load by SIZE_CHG alone; blocks without an ACK count as that neighbour's.
 
 *Completeness.* A tuple that has expired passes the rest of the chain as a probe (TUPLE) and leaves at its
-end. When both streams have fallen silent SILENCE runs from the right end to the left, and the R that it
+end; one of S leaves a copy, as a block of it does, until its ACK. When both streams have fallen silent SILENCE runs from the right end to the left, and the R that it
 passes travel as probes too, though they stay as well: each meets the S on its right by number, from the first
 that it has not met so, and skips those when they come by later.
 
@@ -261,9 +261,11 @@ class Protocol:
         for side in Side:
             while group := self.movable(side):
                 theirs = state.loads[side is Side.LEFT] + sum(state.unacked[side])
-                if self.load - theirs <= self._threshold:
+                excess = self.load - theirs
+                if excess <= self._threshold:
                     break
-                yield self.forward(group[0], min(self._block, state.held[group[0]]))
+                # No more than evens them out.
+                yield self.forward(group[0], min(self._block, state.held[group[0]], (excess + 1) // 2))
         for neighbour in (self._place - 1, self._place + 1):
             yield from self._told(neighbour)
 

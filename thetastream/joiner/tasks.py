@@ -2,19 +2,19 @@
 
 For each task: { tuples of the inbox that are not late and pass its filters } -> its own ``Unit``.
 
-Tuples are judged late once, before any task sees them, and so counted once. A task's unit stores what passes
+Tuples are judged late before any task sees them, and so counted once. A task's unit stores what passes
 its filters, in segments of its own index and archive period: tasks keep different windows.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.segment import SegmentStore
-from thetastream.joiner.unit import Counters, Matches, Unit, UnitSpec, UnitState, admitted
+from thetastream.joiner.unit import COUNTS, Counters, Matches, Unit, UnitSpec, UnitState, admitted
 from thetastream.models.base import Model
 from thetastream.types import Role, Side
 
@@ -126,7 +126,7 @@ class TasksUnit:
         # 3. Count.
         self.counters.received, self.counters.received_bytes = inbox.received, inbox.received_bytes
         for name, unit in self._units.items():
-            done = {f.name: getattr(unit.counters, f.name) for f in fields(Counters) if f.name not in OF_ALL}
+            done = {counter: getattr(unit.counters, counter) for counter in COUNTS if counter not in OF_ALL}
             self.counters.tasks[name] = done
             for counter, n in done.items():
                 setattr(self.counters, counter, getattr(self.counters, counter) + n)

@@ -15,7 +15,7 @@ condition: a stored tuple meets only what came after it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -67,7 +67,7 @@ class Counters:
     candidates: int = 0
     segments: int = 0
     held: int = 0
-    """Stored tuples at the end of the epoch."""
+    """Stored tuples at the end of the epoch, copies included."""
     mlv_bytes: int = 0
     """Memory load volume: bytes of the stored tuples and their index."""
     state_bytes: int = 0
@@ -89,6 +89,10 @@ class Counters:
         self.left += n_timely if side is Side.LEFT else 0
         self.right += n_timely if side is Side.RIGHT else 0
         self.late += n_late
+
+
+COUNTS = tuple(counter.name for counter in fields(Counters) if counter.name != "order")
+"""The counters that are numbers, and add up over units."""
 
 
 class Matches(NamedTuple):

@@ -62,6 +62,16 @@ class Model(ABC):
         """Units, numbered from 0."""
 
     @property
+    def kept(self) -> "Model":
+        """What of the model a checkpoint holds on to; the rest may change when a query is started again."""
+        return self
+
+    @property
+    def on_batch(self) -> "Model":
+        """What runs on batch DataFrames, where there are no epochs that messages could wait for."""
+        return self
+
+    @property
     def needs_hash(self) -> bool:
         """Whether ``route`` looks at the hashes of tuples."""
         return False

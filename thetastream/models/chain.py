@@ -29,12 +29,15 @@ HOME_BLOCK = 64
 class Chain(Model):
     """k workers in a row, each with a stretch of both windows; any condition.
 
+    A pair is found when its tuples pass each other, or one of them expires, or both streams pause: maybe long
+    after the later one came. With ``fast_forward`` it is found as in other models.
+
     Parameters
     ----------
     workers : int
         Units of the chain.
     block : int or "auto"
-        Most tuples of a message between neighbours; "auto", the default: the optimum of
+        Most stored tuples that move on in one message; "auto", the default: the optimum of
         ``thetastream.joiner.block_size`` for what a worker measures.
     forward_threshold : int, optional
         How many tuples more than its neighbour a worker may hold before it forwards a block; a block's when
@@ -45,12 +48,13 @@ class Chain(Model):
     Raises
     ------
     QueryError
-        BAD_UNITS, BAD_BLOCK, BAD_LIMIT if a setting is not what is said above.
+        BAD_UNITS, BAD_BLOCK, BAD_LIMIT, BAD_VALUE if a setting is not what is said above.
 
     Examples
     --------
     >>> Chain(workers=3).n_units
     3
+    >>> pairs = th.join(streams, "a.x > b.y", "1 hour", th.Chain(workers=3))  # doctest: +SKIP
     """
 
     workers: int = 1
@@ -92,8 +96,11 @@ class Chain(Model):
 
     @property
     def kept(self) -> "Chain":
-        """What of the model a checkpoint holds on to; blocks may change when a query is started again."""
         return Chain(self.workers, fast_forward=self.fast_forward)
+
+    @property
+    def on_batch(self) -> "Chain":
+        return Chain(self.workers, fast_forward=True)
 
     @property
     def sees_all(self) -> bool:

@@ -92,11 +92,6 @@ class Multiway(Model):
         return micros(self.span)
 
     @property
-    def kept(self) -> "Multiway":
-        """What of the model a checkpoint holds on to; the rest may change when a query is started again."""
-        return self
-
-    @property
     def n_units(self) -> int:
         if isinstance(self.nodes, str):
             raise TypeError("the planner says first how many nodes there are")

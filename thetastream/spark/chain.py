@@ -19,21 +19,22 @@ from pyspark.sql import functions as F
 from thetastream.blocks import concat, gather, nullable, pack, unpack
 from thetastream.joiner.chain_join import ChainJoin
 from thetastream.joiner.handshake import ChainInbox, ChainWorker
+from thetastream.joiner.unit import UnitState
 from thetastream.mailbox import Mailbox
 from thetastream.models.chain import Chain
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.spark import metrics
 from thetastream.spark.dataflow import block_columns, fingerprint, partition, slots
 from thetastream.spark.emit import Emitter, outcome, unpack_blocks, weighed
-from thetastream.spark.epoch import watermark_us
+from thetastream.spark.epoch import begin, watermark_us
 from thetastream.spark.letters import opened, posted
 from thetastream.spark.mailbox import HELLO, SCHEMA, messages, read_mailbox
-from thetastream.spark.manifest import Fingerprint, decode, digest, encode
+from thetastream.spark.manifest import Fingerprint, digest, encode
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import pairs
 from thetastream.spark.placement import unit_keys
 from thetastream.spark.posting import TICK, TUPLES, addressed, epoch_number, mailbox_name
-from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
+from thetastream.spark.segments import DurableStore, PartMap
 from thetastream.spark.worker import settle
 from thetastream.types import Side
 
@@ -55,14 +56,10 @@ class ChainEpoch:
         self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, _handle: Any
     ) -> Iterator[pd.DataFrame]:
         """One worker's epoch, as ``EpochSpec.run`` is one of a unit: results, letters, a row of counters."""
-        settle()
         # 1. State as committed by the epoch before, and what came in.
-        value = manifest.get() if manifest.exists() else None
-        state = decode(None if value is None else value[0], self.fingerprint)
+        state, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState)
         inbox, hello = read_inbox(rows)
         state.mailbox = mailbox_name(state.mailbox, hello)
-        root = cache_root(self.cache_folder)
-        sweep(root)
         place = self.slots[key]
         worker = ChainWorker(self.join, place, state, DurableStore(parts, self.join.plans, root))
         # 2. The epoch.
@@ -72,8 +69,8 @@ class ChainEpoch:
         box = Mailbox(self.mailboxes, state.mailbox)
         box.check(self.fingerprint)  # the driver's folder, seen from here
         letters = posted(place, worker.sent, sorted(self.slots, key=self.slots.__getitem__))
-        if letters is None and worker.is_waiting:
-            letters = messages([(0, TICK, 0, b"")])
+        if not letters and worker.is_waiting:
+            letters = [messages([(0, TICK, 0, b"")])]
         worker.counters.forwarded_bytes = box.post(epoch_number(), place, letters)
         manifest.update((encode(self.fingerprint, worker.state),))
         yield self.emitter.counters(place, worker.counters)
@@ -132,7 +129,7 @@ def build(
     spark = streams[0].sparkSession
     join_id = uuid.uuid4().hex
     output = pairs(spark, plan, None)
-    query = {**fingerprint(plan, model), "model": repr(model.kept)}
+    query = fingerprint(plan, model)
     blocks = [
         block_columns(plan.sides[side], stream).mapInArrow(_entering(side, model, join_id), SCHEMA)
         for side, stream in zip(Side, streams, strict=True)

@@ -124,7 +124,7 @@ def fingerprint(plan: PhysicalPlan, model: Model, order: Order | None = None) ->
         "predicates": repr([predicate.name for predicate in condition.predicates]),
         "residual": repr(plan.residual),
         "archive period": repr(plan.archive_period_us),
-        "model": repr(model),
+        "model": repr(model.kept),
     }
 
 

@@ -6,22 +6,41 @@ and committed with it, so a retried, speculative or restarted task begins from t
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from thetastream.aggregate import Fold
 from thetastream.blocks import unpack
 from thetastream.joiner.inbox import Inbox
-from thetastream.joiner.unit import Unit, UnitSpec
+from thetastream.joiner.unit import Unit, UnitSpec, UnitState
 from thetastream.models.base import Model
 from thetastream.order import Order
 from thetastream.spark.emit import Emitter, outcome, weighed
 from thetastream.spark.held import take, updates
-from thetastream.spark.manifest import Fingerprint, decode, encode
+from thetastream.spark.manifest import Fingerprint, State, decode, encode
 from thetastream.spark.ordered import punctuations
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
 from thetastream.spark.worker import settle
+
+S = TypeVar("S", bound=State)
+
+
+def begin(manifest: Any, fingerprint: Fingerprint, cache_folder: str | None, kind: type[S]) -> tuple[S, Path]:
+    """State as committed by the epoch before, and the host's folder for segments.
+
+    Raises
+    ------
+    StateError
+        If the checkpoint is damaged, of another format or another query.
+    """
+    settle()
+    value = manifest.get() if manifest.exists() else None
+    state = decode(None if value is None else value[0], fingerprint, kind)
+    root = cache_root(cache_folder)
+    sweep(root)
+    return state, root
 
 
 @dataclass(frozen=True)
@@ -56,12 +75,8 @@ class EpochSpec:
         handle : StatefulProcessorHandle
             For timers.
         """
-        settle()
         # 1. State as committed by the epoch before.
-        value = manifest.get() if manifest.exists() else None
-        state = decode(None if value is None else value[0], self.fingerprint)
-        root = cache_root(self.cache_folder)
-        sweep(root)
+        state, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState)
         store = DurableStore(parts, self.unit.plans, root)
         slot = self.slots[key]
         unit = Unit(self.unit, self.model, slot, state, store)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from thetastream.blocks import pack, unpack
 from thetastream.joiner.handshake import Letter
 from thetastream.joiner.protocol import Ack, AckBlk, Group, Message, Silence, SizeChg, Tuple, TupleBlk
-from thetastream.spark.mailbox import messages
+from thetastream.spark.mailbox import pages
 from thetastream.types import Side
 
 WORDS, BLOCK = 2, 3
@@ -60,13 +60,11 @@ def opened(kind: int, data: bytes) -> Letter:
     return Letter(_FORMS[name](*fields), None if block is None else block.replace_schema_metadata(None))
 
 
-def posted(place: int, sent: Sequence[tuple[int, Letter]], keys: Sequence[int]) -> pa.RecordBatch | None:
+def posted(place: int, sent: Sequence[tuple[int, Letter]], keys: Sequence[int]) -> list[pa.RecordBatch]:
     """A worker's letters as rows for its neighbours, in their order; ``keys`` stand for the workers."""
-    if not sent:
-        return None
     rows, to = [], []
     for number, (neighbour, letter) in enumerate(sent):
         kind, data = sealed(letter)
         rows.append((int(place > neighbour), kind, number, data))
         to.append(keys[neighbour])
-    return messages(rows, to)
+    return pages(rows, to)

@@ -32,6 +32,9 @@ HELLO = 0
 SCHEMA = "side byte, kind byte, origin long, block binary, to int, path string"
 """``to`` is the grouping key of the unit that a message goes to; NULL: all. ``path``, of partial results, are
 the numbers of the streams in the order in which they are taken in; NULL: new tuples."""
+BYTES_PER_PAGE = 1 << 26
+BYTES_PER_TASK = 1 << 25
+"""Messages that one task reads, if they come from several units."""
 _ARROW = pa.schema(
     [
         ("side", pa.int8()),
@@ -56,6 +59,23 @@ def messages(
         [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)],
         schema=_ARROW,
     )
+
+
+def pages(
+    rows: Sequence[tuple[int, int, int, bytes]],
+    to: Sequence[int | None],
+    paths: Sequence[str | None] | None = None,
+) -> list[pa.RecordBatch]:
+    """Messages in as many batches as their blocks need: an Arrow array holds 2 GiB."""
+    found, start, nbytes = [], 0, 0
+    for n, (*_, block) in enumerate(rows):
+        if n > start and nbytes + len(block) > BYTES_PER_PAGE:
+            found.append(messages(rows[start:n], to[start:n], paths and paths[start:n]))
+            start, nbytes = n, 0
+        nbytes += len(block)
+    if start < len(rows):
+        found.append(messages(rows[start:], to[start:], paths and paths[start:]))
+    return found
 
 
 class MailboxSource(DataSource):
@@ -106,12 +126,22 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             box.create(self._query)
         box.check(self._query)
         self._has_begun = True
-        return [InputPartition(end)]
+        tasks: list[list[int]] = [[]]
+        nbytes = 0
+        for unit in end["units"]:
+            size = box.size(end["epoch"], unit)
+            if tasks[-1] and nbytes + size > BYTES_PER_TASK:
+                tasks.append([])
+                nbytes = 0
+            tasks[-1].append(unit)
+            nbytes += size
+        return [InputPartition({**end, "units": units, "is_first": n == 0}) for n, units in enumerate(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         offset = partition.value
         box = self._open(offset)
-        yield messages([(0, HELLO, 0, box.name.encode())])
+        if offset["is_first"]:
+            yield messages([(0, HELLO, 0, box.name.encode())])
         for unit in offset["units"]:
             yield from box.fetch(offset["epoch"], unit)
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Protocol, Self, TypeVar
 
 from thetastream.errors import StateError
-from thetastream.joiner.unit import UnitState
 
 FORMAT = 4
 """Version of manifest and segment layout."""
@@ -41,12 +40,7 @@ def encode(fingerprint: Fingerprint, state: State) -> str:
     return json.dumps({"format": FORMAT, "query": dict(fingerprint), "state": state.as_json()})
 
 
-def decode(text: str | None, fingerprint: Fingerprint) -> UnitState:
-    """What the unit of one join remembers; raises what ``decode_as`` does."""
-    return decode_as(text, fingerprint, UnitState)
-
-
-def decode_as(text: str | None, fingerprint: Fingerprint, kind: type[S]) -> S:
+def decode(text: str | None, fingerprint: Fingerprint, kind: type[S]) -> S:
     """What the unit remembers, as a state of this kind; nothing if there is no text.
 
     Raises

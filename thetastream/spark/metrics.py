@@ -6,17 +6,15 @@ into the progress, and the rows are dropped before anyone sees them.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thetastream.joiner.unit import Counters
+from thetastream.joiner.unit import COUNTS
 from thetastream.spark.emit import COUNTERS
 
 PREFIX = "thetastream"
-COUNTS = tuple(field.name for field in fields(Counters) if field.name != "order")
 """Counters that add up over units."""
 
 

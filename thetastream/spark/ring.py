@@ -19,19 +19,20 @@ from pyspark.sql import functions as F
 
 from thetastream.blocks import concat, gather, nullable, pack, unpack
 from thetastream.joiner.ring import Message, RingInbox, RingNode, RingSpec
+from thetastream.joiner.unit import UnitState
 from thetastream.keys import LOWEST
 from thetastream.mailbox import Mailbox
 from thetastream.plan.graph import LoweredGraph
 from thetastream.spark import metrics
 from thetastream.spark.dataflow import block_columns, partition, slots
 from thetastream.spark.emit import Emitter, unpack_blocks, weighed
-from thetastream.spark.epoch import watermark_us
-from thetastream.spark.mailbox import HELLO, SCHEMA, messages, read_mailbox
-from thetastream.spark.manifest import Fingerprint, decode, digest, encode
+from thetastream.spark.epoch import begin, watermark_us
+from thetastream.spark.mailbox import HELLO, SCHEMA, messages, pages, read_mailbox
+from thetastream.spark.manifest import Fingerprint, digest, encode
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import is_flat, schema_of, struct_of
 from thetastream.spark.posting import TICK, TUPLES, addressed, epoch_number, mailbox_name
-from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
+from thetastream.spark.segments import DurableStore, PartMap
 from thetastream.spark.worker import settle
 
 # The kind of a partial result is the number of its members, 2 or more.
@@ -55,15 +56,11 @@ class RingEpoch:
         self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, _handle: Any
     ) -> Iterator[pd.DataFrame]:
         """One node's epoch, as ``EpochSpec.run`` is one of a unit: results, messages, a row of counters."""
-        settle()
         # 1. State as committed by the epoch before, and what came in.
-        value = manifest.get() if manifest.exists() else None
-        state = decode(None if value is None else value[0], self.fingerprint)
+        state, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState)
         inbox, hello = read_inbox(rows)
         if self.ring.has_mailbox:
             state.mailbox = mailbox_name(state.mailbox, hello)
-        root = cache_root(self.cache_folder)
-        sweep(root)
         plans = {chain.stream: chain.plan for chain in self.ring.chains}
         slot = self.slots[key]
         node = RingNode(self.ring, slot, state, DurableStore(parts, plans, root))
@@ -105,7 +102,7 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
     return inbox, mailbox
 
 
-def _packed(sent: Sequence[Message], keys: Mapping[int, int], is_wanted: bool) -> pa.RecordBatch | None:
+def _packed(sent: Sequence[Message], keys: Mapping[int, int], is_wanted: bool) -> list[pa.RecordBatch]:
     """Messages as they are posted; ``is_wanted``: at least one, so that there is another epoch."""
     rows = [
         (
@@ -117,10 +114,10 @@ def _packed(sent: Sequence[Message], keys: Mapping[int, int], is_wanted: bool) -
         for message in sent
     ]
     if is_wanted and not rows:
-        return messages([(0, TICK, 0, b"")])
+        return [messages([(0, TICK, 0, b"")])]
     to = [None if message.to is None else keys[message.to] for message in sent]
     paths = [" ".join(map(str, message.path)) for message in sent]
-    return messages(rows, to, paths) if rows else None
+    return pages(rows, to, paths)
 
 
 def build(

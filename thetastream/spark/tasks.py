@@ -26,12 +26,11 @@ from thetastream.plan.tasks import TASK, Task, TasksPlan
 from thetastream.spark import dataflow, metrics
 from thetastream.spark.dataflow import Batches, batch_inboxes, routed, slots
 from thetastream.spark.emit import Emitter, outcome, result_batch, unpack_blocks, weighed
-from thetastream.spark.epoch import read_inbox, watermark_us
-from thetastream.spark.manifest import Fingerprint, decode_as, digest, encode
+from thetastream.spark.epoch import begin, read_inbox, watermark_us
+from thetastream.spark.manifest import Fingerprint, digest, encode
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import is_flat, pairs
-from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
-from thetastream.spark.worker import settle
+from thetastream.spark.segments import DurableStore, PartMap
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,8 @@ class TasksEpoch:
         self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, _handle: Any
     ) -> Iterator[pd.DataFrame]:
         """One unit's epoch, as ``EpochSpec.run`` is one of a single join: results, and a row of counters."""
-        settle()
         # 1. State as committed by the epoch before.
-        value = manifest.get() if manifest.exists() else None
-        state = decode_as(None if value is None else value[0], self.fingerprint, TasksState)
-        root = cache_root(self.cache_folder)
-        sweep(root)
+        state, root = begin(manifest, self.fingerprint, self.cache_folder, TasksState)
         stores = {task.name: DurableStore(parts, task.unit.plans, root) for task in self.tasks}
         slot = self.slots[key]
         unit = TasksUnit(self.tasks, self.model, slot, state, stores)

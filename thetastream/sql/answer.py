@@ -20,7 +20,8 @@ Planned = tuple[JoinPlan | CascadePlan, dict[str, DataFrame]]
 def plan_join(question: Question) -> Planned:
     """The join, over the columns that the question reads; problems have no place in the text yet."""
     model = question.model
-    if isinstance(model, Model) and not model.is_prompt(len(question.frames)):
+    is_streaming = any(frame.isStreaming for frame in question.frames.values())
+    if isinstance(model, Model) and is_streaming and not model.is_prompt(len(question.frames)):
         what = f"the watermark may have passed what {model!r} finds of {len(question.frames)} streams"
         raise QueryError("LATE_RESULTS", f"{what}: nothing can group by its time; use th.join, or no model")
     frames = {}
