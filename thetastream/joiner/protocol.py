@@ -13,9 +13,9 @@ r behind the ACK does. R needs no copies: an r that left worker i before s arriv
 threshold. It knows a neighbour's load by SIZE_CHG alone; blocks without an ACK count as that neighbour's.
 
 *Completeness.* A tuple that has expired passes the rest of the chain as a probe (TUPLE) and leaves at its
-end; one of S leaves a copy, as a block of it does, until its ACK. When both streams have fallen silent SILENCE runs from the right end to the left, and the R that it
-passes travel as probes too, though they stay as well: each meets the S on its right by number, from the first
-that it has not met so, and skips those when they come by later.
+end; S leave copies then too. When both streams have fallen silent SILENCE runs from the right end to the left,
+and the R that it passes travel as probes, though they stay as well: each meets the S on its right by number,
+from the first that it has not met so, and skips those when they come by later.
 
 Messages between two neighbours arrive in the order they were sent; nothing else is ordered. This module
 is pure: events go in, instructions come out, tuples are somebody else's.
