@@ -13,7 +13,7 @@ r behind the ACK does. R needs no copies: an r that left worker i before s arriv
 threshold. It knows a neighbour's load by SIZE_CHG alone; blocks without an ACK count as that neighbour's.
 
 *Completeness.* A tuple that has expired passes the rest of the chain as a probe (TUPLE) and leaves at its
-end; S leave copies then too. When both streams have fallen silent SILENCE runs from the right end to the left,
+end; S leave copies then too. When both streams have fallen silent SILENCE runs from right to left,
 and the R that it passes travel as probes, though they stay as well: each meets the S on its right by number,
 from the first that it has not met so, and skips those when they come by later.
 
