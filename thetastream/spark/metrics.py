@@ -5,6 +5,7 @@ into the progress, and the rows are dropped before anyone sees them.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -42,7 +43,8 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         sums over units of ``left`` and ``right`` (timely tuples of each stream, each counted once),
         ``received`` (tuples that reached units, copies included), ``stored``, ``probed``, ``matched``,
         ``late``, ``expired``, ``candidates``, ``segments`` (all counts), ``received_bytes``, ``mlv_bytes``,
-        ``state_bytes``, ``emitted_bytes`` (bytes), and ``units``, the same counters unit by unit.
+        ``state_bytes``, ``emitted_bytes`` (bytes), ``rho`` (see ``efficiency``), and ``units``, the same unit
+        by unit.
     """
     epochs = []
     for progress in query.recentProgress:
@@ -54,6 +56,19 @@ def metrics(query: Any) -> list[dict[str, Any]]:
                 texts = (values["units"] if "units" in values else values["values"][0]) or []
                 units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
                 total = {field.name: sum(unit[field.name] for unit in units) for field in fields(Counters)}
-                join = name.split("_")[1]
-                epochs.append({"epoch": report["batchId"], "join": join, **total, "units": units})
+                each = [{**unit, "rho": efficiency(unit)} for unit in units]
+                entry = {"epoch": report["batchId"], "join": name.split("_")[1], **total}
+                epochs.append({**entry, "rho": efficiency(total), "units": each})
     return epochs
+
+
+def efficiency(counters: Mapping[str, int]) -> float | None:
+    """ESJ's processing efficiency rho: matches per stored tuple looked at, None if none was.
+
+    The steps of bisections are not counted, so an index that answers the whole condition has rho = 1
+    (``thetastream.plan.efficiency`` has the bounds).
+
+    >>> efficiency({"matched": 3, "candidates": 12}), efficiency({"matched": 0, "candidates": 0})
+    (0.25, None)
+    """
+    return counters["matched"] / counters["candidates"] if counters["candidates"] else None
