@@ -373,15 +373,20 @@ class ChainWorker:
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(block.num_rows for block in moved)
         load = self._protocol.load
-        if counters.probed and counters.forwarded and load:
+        if counters.probed and load:
+            blocks = [letter.block for _, letter in self.sent if isinstance(letter.message, TupleBlk)]
+            n_moved = sum(_rows(block) for block in blocks)
+            nbytes = sum(0 if block is None else block.nbytes for block in blocks)
+            before = self._chained.measured
+            # Epochs without a block count too: large blocks are rare.
             now = [
-                float(counters.forwarded),
+                float(n_moved),
                 float(counters.probed),
                 min(1.0, counters.candidates / counters.probed / load),
-                sum(block.nbytes for block in moved) / counters.forwarded,
+                nbytes / n_moved if n_moved else before[-1] if before else 0.0,
             ]
-            before = self._chained.measured or now
-            self._chained.measured = [KEEP * a + (1 - KEEP) * b for a, b in zip(before, now, strict=True)]
+            kept = before or now
+            self._chained.measured = [KEEP * a + (1 - KEEP) * b for a, b in zip(kept, now, strict=True)]
 
 
 def _read(state: UnitState) -> Chained:
