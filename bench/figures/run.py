@@ -28,12 +28,14 @@ def run(
     seed: int,
     repeat: int,
     announce: Callable[[str], None],
+    figures: tuple[Figure, ...] = FIGURES,
+    into_page: Callable[[Path], None] | None = None,
 ) -> dict[str, Any]:
-    """Figures by name; True under ``is_correct`` if every count is right."""
+    """Figures by name, then the page over them; True under ``is_correct`` if every count is right."""
     folder.mkdir(parents=True, exist_ok=True)
     clock = Clock(seed)
     setup = Setup(scale, seed, repeat, announce, clock)
-    by_name = {figure.name: figure for figure in FIGURES}
+    by_name = {figure.name: figure for figure in figures}
     found = {}
     try:
         for name in names:
@@ -42,7 +44,7 @@ def run(
             announce(page.sentence(found[name]))
     finally:
         clock.stop()
-    write_page(folder)
+    (into_page or write_page)(folder)
     is_correct = all(check["is_equal"] for one in found.values() for check in one["checks"])
     return {"figures": found, "is_correct": is_correct}
 
