@@ -66,8 +66,8 @@ def latency(setup: Setup) -> Measured:
         f"on two cores a pair comes {chain['response_ms']:,.0f} ms after its last tuple on the chain, in its"
         f" {chain['response_epochs']:.1f}th epoch on average ({chain['at_once']:.0%} of the pairs in the"
         f" first), {ratio:.2f} times SplitJoin's {split['response_ms']:,.0f} ms;"
-        f" {fast['response_ms']:,.0f} ms fast-forwarded and {biclique['response_ms']:,.0f} ms on the biclique, in one epoch; tuples/s are"
-        f" {rates}, most of an epoch being Spark's own"
+        f" {fast['response_ms']:,.0f} ms fast-forwarded and {biclique['response_ms']:,.0f} ms on the"
+        f" biclique, in one epoch; tuples/s are {rates}, most of an epoch being Spark's own"
     )
     holds = ratio > 2 and fast["response_ms"] < 1.5 * split["response_ms"]
     return Measured(

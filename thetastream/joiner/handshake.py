@@ -50,7 +50,7 @@ FIRST_BLOCK = 4096
 """Until a worker has measured anything."""
 QUIET_EPOCHS = 2
 """Epochs without a new tuple that make a silence."""
-KEEP = 0.8
+KEEP = 0.95
 """Weight of earlier epochs in what is measured."""
 
 
@@ -372,21 +372,20 @@ class ChainWorker:
         counters.received = sum(block.num_rows for block in (*came, *inbox.tuples.values()))
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(block.num_rows for block in moved)
-        load = self._protocol.load
-        if counters.probed and load:
+        load, has_measured = self._protocol.load, bool(self._chained.measured or counters.candidates)
+        if counters.probed and load and counters.received and has_measured:
+            k = self._spec.model.workers
             blocks = [letter.block for _, letter in self.sent if isinstance(letter.message, TupleBlk)]
-            n_moved = sum(_rows(block) for block in blocks)
-            nbytes = sum(0 if block is None else block.nbytes for block in blocks)
-            before = self._chained.measured
-            # Epochs without a block count too: large blocks are rare.
+            arrived = [*came, *inbox.tuples.values()]
             now = [
-                float(n_moved),
+                float(sum(_rows(block) for block in blocks)),
                 float(counters.probed),
                 min(1.0, counters.candidates / counters.probed / load),
-                nbytes / n_moved if n_moved else before[-1] if before else 0.0,
+                sum(block.nbytes for block in arrived) / counters.received,
             ]
-            kept = before or now
-            self._chained.measured = [KEEP * a + (1 - KEEP) * b for a, b in zip(kept, now, strict=True)]
+            # Blocks may be rare: at first a worker expects to hand on what an end of a balanced chain does.
+            before = self._chained.measured or [counters.received * (k - 1) / k, *now[1:]]
+            self._chained.measured = [KEEP * a + (1 - KEEP) * b for a, b in zip(before, now, strict=True)]
 
 
 def _read(state: UnitState) -> Chained:
