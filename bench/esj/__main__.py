@@ -25,7 +25,7 @@ it; a random pair matches with a probability of 1 / 4,099. Efficiency, rho, is m
 The first three figures are of one process, counters exact and repeatable, times CPU times of units, least of
 several: what cores of their own would allow. A chain's letters go through a mailbox on disk there, as in
 Spark; the state store and the exchange are left out. The last figure is of whole queries in Spark. The
-machine is shared: CPU times differ by a tenth from run to run.
+machine is shared: CPU times differ by a tenth from run to run, and times in Spark by more.
 """
 
 

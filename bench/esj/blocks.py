@@ -2,7 +2,8 @@
 
 An epoch costs the CPU seconds of its slowest worker, letters included (``replay``). Beside it J of
 ``thetastream.joiner.block_size``, made of what the worker at the left end measures (``BlockCost``), with the
-rest that no block changes: the median of what is measured less J.
+rest that no block changes: the median of what is measured less J. ``MESSAGE_S`` was fitted to this very
+workload, so that the optima agree is no test of it on another.
 """
 
 from collections.abc import Iterator
@@ -95,7 +96,9 @@ def blocks(setup: Setup) -> Measured:
         f" {auto['block']:,} at the left end) {auto['epoch_ms'] / found['epoch_ms']:.2f} times, with"
         f" {BLOCKS[0]} {of_least[BLOCKS[0]]:.2f} times and with {BLOCKS[-1]:,} {of_least[BLOCKS[-1]]:.2f}"
         f" times; a block costs {1e6 * block_s:,.0f} us in all workers, {1e6 * letters.message_s:.0f} us of"
-        " it its letter and the acknowledgement"
+        f" it its letter and the acknowledgement; J's level is not right: with the rest it says"
+        f" {sized[0]['model_ms']:.0f} ms for blocks of {BLOCKS[0]}, where {sized[0]['epoch_ms']:.0f} are"
+        " measured, and its constant a was fitted to this workload"
     )
     is_inside = sized[0]["epoch_ms"] > NEAR * found["epoch_ms"]
     parameters = {
@@ -112,7 +115,8 @@ def blocks(setup: Setup) -> Measured:
         "a file, measured (us)": round(1e6 * letters.file_s),
         "LOOK_S (ns)": 1e9 * LOOK_S,
     }
-    verdict = Verdict(yes_or_no(is_inside and ratio < NEAR, ratio < 1.5), ratio, text)
+    has_level = 2 / 3 < sized[0]["model_ms"] / sized[0]["epoch_ms"] < 3 / 2
+    verdict = Verdict(yes_or_no(is_inside and ratio < NEAR and has_level, ratio < 1.5), ratio, text)
     return Measured(rows, verdict, checks, parameters)
 
 

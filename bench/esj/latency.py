@@ -67,7 +67,7 @@ def latency(setup: Setup) -> Measured:
         f" {chain['response_epochs']:.1f}th epoch on average ({chain['at_once']:.0%} of the pairs in the"
         f" first), {ratio:.2f} times SplitJoin's {split['response_ms']:,.0f} ms;"
         f" {fast['response_ms']:,.0f} ms fast-forwarded and {biclique['response_ms']:,.0f} ms on the"
-        f" biclique, in one epoch; tuples/s are {rates}, most of an epoch being Spark's own"
+        f" biclique, in one epoch; tuples/s are {rates}"
     )
     holds = ratio > 2 and fast["response_ms"] < 1.5 * split["response_ms"]
     return Measured(
