@@ -1,7 +1,7 @@
 """``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band``; exit code 1 on a wrong count.
 
-``python -m bench figures`` and ``python -m bench psp`` have options of their own: ``bench.figures``,
-``bench.psp``.
+``python -m bench figures``, ``python -m bench psp`` and ``python -m bench esj`` have options of their own:
+``bench.figures``, ``bench.psp``, ``bench.esj``.
 """
 
 import argparse
@@ -107,6 +107,10 @@ def main() -> int:
         from bench.psp.__main__ import main as psp
 
         return psp(sys.argv[2:])
+    if sys.argv[1:2] == ["esj"]:
+        from bench.esj.__main__ import main as esj
+
+        return esj(sys.argv[2:])
     arguments = parse()
     # A terminated benchmark ends its engines too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -23,6 +23,8 @@ class Panel:
     where: Mapping[str, Any] = field(default_factory=dict)
     log: str = ""
     """Axes with a logarithmic scale: "", "x", "y" or "xy"."""
+    beside: str = ""
+    """A second figure of the rows, such as a formula's, drawn dashed in the colour of its line."""
 
     def rows(self, rows: list[Row]) -> list[Row]:
         """The rows it shows."""

@@ -54,6 +54,11 @@ def _panel(axis: Axes, panel: Panel, rows: list[Row]) -> None:
                 markersize=4,
                 linewidth=1.4,
             )
+            mine = [row for row in rows if row[panel.by] == name and row.get(panel.beside) is not None]
+            if mine:
+                points = sorted((row[panel.x], row[panel.beside]) for row in mine)
+                colour = COLOURS[number % len(COLOURS)]
+                axis.plot(*zip(*points, strict=True), color=colour, linestyle="--", linewidth=0.9)
         if "x" in panel.log:
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter(ScalarFormatter())

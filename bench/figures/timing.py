@@ -117,9 +117,9 @@ class Clock:
     def _run(self, setting: Setting) -> Row:
         import thetastream as th
 
-        spark = self._session()
+        spark = self.session()
         query = setting.query
-        folder = self._files(query, setting.epochs)
+        folder = self.files(query, setting.epochs)
         checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._folder)
         left, right = (
             spark.readStream.schema(spark.read.parquet(str(folder / alias)).schema)
@@ -163,7 +163,8 @@ class Clock:
             "load_before": load,
         }
 
-    def _session(self) -> SparkSession:
+    def session(self) -> SparkSession:
+        """The session, started when first asked for."""
         import thetastream as th
 
         if self._spark is None:
@@ -173,7 +174,8 @@ class Clock:
                 self._spark = th.local_session(2, "bench-figures", **conf)
         return self._spark
 
-    def _files(self, query: Query, epochs: int) -> Path:
+    def files(self, query: Query, epochs: int) -> Path:
+        """A folder per stream with a file per epoch, written once."""
         key = (*_identity(query), epochs)
         if key not in self._written:
             folder = self._folder / f"{len(self._written)}"

@@ -39,11 +39,11 @@ from thetastream.keys import HIGHEST, encode
 from thetastream.models.chain import AUTO
 from thetastream.types import Side
 
-FIRST_BLOCK = 4096
+FIRST_BLOCK = 512
 """Until a worker has measured anything."""
 QUIET_EPOCHS = 2
 """Epochs without a new tuple that make a silence."""
-KEEP = 0.8
+KEEP = 0.95
 """Weight of earlier epochs in what is measured."""
 
 
@@ -310,19 +310,20 @@ class ChainWorker:
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(block.num_rows for block in moved)
         counters.count_state(self.state.segments)
-        load = self._protocol.load
-        if counters.probed and load:
-            came = [block for block in (*came, *inbox.tuples.values()) if block.num_rows]
+        load, has_measured = self._protocol.load, bool(self._chained.measured or counters.candidates)
+        if counters.probed and load and counters.received and has_measured:
             k = self._spec.model.workers
+            blocks = [letter.block for _, letter in self.sent if isinstance(letter.message, TupleBlk)]
+            arrived = [*came, *inbox.tuples.values()]
             now = [
-                # What came and stays goes on when it has expired.
-                max(float(counters.forwarded), counters.probed * (k - 1) / k),
+                float(sum(_rows(block) for block in blocks)),
                 float(counters.probed),
                 min(1.0, counters.candidates / counters.probed / load),
-                sum(block.nbytes for block in came) / sum(block.num_rows for block in came),
+                sum(block.nbytes for block in arrived) / counters.received,
                 float(load),
             ]
-            before = self._chained.measured or now
+            # Blocks may be rare: at first a worker expects to hand on what an end of a balanced chain does.
+            before = self._chained.measured or [counters.received * (k - 1) / k, *now[1:]]
             self._chained.measured = [KEEP * a + (1 - KEEP) * b for a, b in zip(before, now, strict=True)]
 
 

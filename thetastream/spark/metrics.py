@@ -43,9 +43,9 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         sums over units of ``left`` and ``right`` (timely tuples of each stream, each counted once),
         ``received`` (tuples that reached units, copies included), ``stored``, ``probed``, ``matched``,
         ``late``, ``expired``, ``candidates``, ``segments`` (all counts), ``received_bytes``, ``mlv_bytes``,
-        ``state_bytes``, ``emitted_bytes`` (bytes), ``order`` (of a ring whose orders are refined: per alias
-        the other streams, in the order in which its tuples look for partners), and ``units``, the same
-        counters unit by unit. Of ``th.join_many`` also ``tasks``: by name, what each of them did of it.
+        ``state_bytes``, ``emitted_bytes`` (bytes), ``rho`` (see ``efficiency``), ``order`` (of a ring whose
+        orders are refined: per alias the other streams, in the order in which its tuples look for partners),
+        and ``units``, the same unit by unit. Of ``th.join_many`` also ``tasks``: what each did of it.
     """
     epochs = []
     for progress in query.recentProgress:
@@ -58,11 +58,10 @@ def metrics(query: Any) -> list[dict[str, Any]]:
                 units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
                 total = {name: sum(unit[name] for unit in units) for name in COUNTS}
                 order = units[0]["order"] if units else {}  # all units decide alike
-                join = name.split("_")[1]
                 tasks = _by_task(units)
-                by_task = {"tasks": tasks} if tasks else {}
-                entry = {"epoch": report["batchId"], "join": join, **total, "order": order, **by_task}
-                epochs.append({**entry, "units": units})
+                entry = {"epoch": report["batchId"], "join": name.split("_")[1], **total}
+                entry |= {"rho": efficiency(total), "order": order, **({"tasks": tasks} if tasks else {})}
+                epochs.append({**entry, "units": [{**unit, "rho": efficiency(unit)} for unit in units]})
     return epochs
 
 
@@ -75,3 +74,15 @@ def _by_task(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
             for counter, n in counters.items():
                 mine[counter] += n
     return total
+
+
+def efficiency(counters: Mapping[str, int]) -> float | None:
+    """ESJ's processing efficiency rho: matches per stored tuple looked at, None if none was.
+
+    The steps of bisections are not counted, so an index that answers the whole condition has rho = 1
+    (``thetastream.plan.efficiency`` has the bounds).
+
+    >>> efficiency({"matched": 3, "candidates": 12}), efficiency({"matched": 0, "candidates": 0})
+    (0.25, None)
+    """
+    return counters["matched"] / counters["candidates"] if counters["candidates"] else None
