@@ -149,3 +149,27 @@ def test_bad_settings_are_refused_by_name(build, condition) -> None:
     with pytest.raises(QueryError) as refused:
         build()
     assert refused.value.condition == condition
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_pauses_do_not_leave_a_segment_each(workers: int) -> None:
+    """At a silence one group takes over the segments of the other; once they were not merged then."""
+    join = LocalChain(ChainJoin(EVERYTHING, (IndexSpec("scan"),) * 2, None, Chain(workers)))
+    for n in range(200):
+        batch = pa.RecordBatch.from_pydict({"id": [n], "t": [n]})
+        list(join.epoch(batch, batch))
+        list(join.drain())
+    assert max(len(state.segments) for state in join.states) < 40
+
+
+def test_neighbours_do_not_hand_blocks_back_and_forth() -> None:
+    """A block larger than half the difference once turned it round, and the neighbour sent as much back."""
+    join = LocalChain(ChainJoin(EVERYTHING, (IndexSpec("scan"),) * 2, None, Chain(2, 10, 0)))
+    for n in (1000, 1005):
+        left, right = (pa.RecordBatch.from_pydict({"id": list(range(n)), "t": [0] * n}) for _ in Side)
+        list(join.epoch(left, right.slice(5)))
+    epochs = 0
+    while join.counters[0].forwarded + join.counters[1].forwarded and epochs < 500:
+        list(join.epoch(None, None))
+        epochs += 1
+    assert epochs < 20

@@ -172,6 +172,7 @@ class ChainedIndex:
     def adopt(self, segments: list[SegmentMeta]) -> None:
         """Take over segments of tuples that are indexed as these are."""
         self.segments += [replace(meta, stream=self._spec.stream) for meta in segments]
+        self._merge()
 
     def probe(self, probes: Int64s, width_of_probe: float, plan: Plan | None = None) -> Iterator[Candidates]:
         """Find partners for probing key rows, by a plan of the same index or a scan."""

@@ -7,6 +7,7 @@ task is guarded by the filters that only this task has: before its own join it w
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -19,6 +20,8 @@ from thetastream.types import Side
 TASK = "task"
 """The user's column, text; what leaves the units is the task's number."""
 Filters = tuple[str, ...]
+_HARMLESS = re.compile(r"\([\w`.]+\) IS NOT NULL")
+"""A column is there."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def share(plans: Mapping[str, PhysicalPlan]) -> TasksPlan:
 
 def _merge(sides: Sequence[SidePlan]) -> _Merged:
     # 1. Filters that all tasks have; of the others one must let a tuple pass, if each task has some.
-    shared = [text for text in sides[0].filters if all(text in side.filters for side in sides)]
+    shared = _shared([side.filters for side in sides])
     own = [tuple(text for text in side.filters if text not in shared) for side in sides]
     filters = [*shared, *([_any(own)] if all(own) else [])]
     # 2. Keys, computed for tuples that pass a task which asks for them.
@@ -80,6 +83,20 @@ def _merge(sides: Sequence[SidePlan]) -> _Merged:
     computed += [(column, _any([guard])) for guard, column in columns.items()]
     merged = replace(sides[0], filters=tuple(filters), computed=tuple(computed))
     return _Merged(merged, [columns.get(guard) for guard in own])
+
+
+def _shared(filters: Sequence[Filters]) -> list[str]:
+    """Filters that may go before all tasks: those that all begin with, and others that cannot raise.
+
+    >>> _shared([("x <> 0", "1 / x > y", "(a.y) IS NOT NULL"), ("x > 0", "1 / x > y", "(a.y) IS NOT NULL")])
+    ['(a.y) IS NOT NULL']
+    """
+    first, *others = filters
+    common = [text for text in first if all(text in other for other in others)]
+    n = 0
+    while n < len(first) and all(other[: n + 1] == first[: n + 1] for other in others):
+        n += 1
+    return [*first[:n], *(text for text in common if text not in first[:n] and _HARMLESS.fullmatch(text))]
 
 
 def key_column(text: str) -> str:
