@@ -313,15 +313,15 @@ GUARDED = {
         "positive": {"on": "a.x > 0 AND 10 / a.x > 4 AND a.x > b.x"},
     },
     "keys": {
-        "nonzero": {"on": "a.x <> 0 AND 10 / a.x = b.x"},
-        "positive": {"on": "a.x > 0 AND 10 / a.x = b.x"},
+        "nonzero": {"on": "a.x <> 0 AND 6 / a.x = b.x"},
+        "positive": {"on": "a.x > 0 AND 6 / a.x = b.x"},
     },
 }
 
 
 @pytest.mark.parametrize("kind", GUARDED)
 def test_a_filter_that_tasks_share_stays_behind_the_guards_of_each(spark: SparkSession, kind: str) -> None:
-    """``10 / a.x`` of both tasks once went before ``a.x <> 0`` and ``a.x > 0``, and raised."""
+    """What divides by ``a.x`` in both tasks once went before ``a.x <> 0`` and ``a.x > 0``, and raised."""
     frame = spark.range(7).selectExpr("id", "CAST(id - 3 AS INT) AS x")
     streams, tasks = {"a": frame, "b": frame}, GUARDED[kind]
     alone = {name: th.join(streams, **task).count() for name, task in tasks.items()}
