@@ -128,7 +128,7 @@ def test_a_chain_goes_on_with_letters_under_way(spark: SparkSession, tmp_path: P
     counted = th.metrics(query)
     assert sum(epoch["forwarded"] for epoch in counted) > ROWS
     assert sum(epoch["late"] for epoch in counted) > 0
-    # It has come to rest, and nothing is left in the mailbox but what is not committed.
+    # It has come to rest.
     assert counted[-1]["forwarded"] == 0
 
 

@@ -263,6 +263,7 @@ def test_explain_says_what_is_shared(spark: SparkSession) -> None:
         ({"near": A_TASK}, {"order": "outer"}, "ORDER", "order"),
         ({"near": A_TASK}, {"model": th.Biclique(4, subgroups=2)}, "TASKS_MODEL", "what one condition"),
         ({"near": A_TASK}, {"model": th.Ring(4)}, "TASKS_MODEL", "hop by hop"),
+        ({"near": A_TASK}, {"model": th.ATR(2, "1 second")}, "TASKS_MODEL", "hop by hop"),
         ({"near": A_TASK}, {"model": "biclique"}, "UNKNOWN_MODEL", "not 'biclique'"),
         ({"near": A_TASK, "far": {"on": "a.x < b.nope"}}, {}, "UNKNOWN_COLUMN", "task 'far': "),
         ({"near": A_TASK, "far": {**A_TASK, "index": "hash"}}, {}, "INDEX_NOT_APPLICABLE", "task 'far': "),

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from thetastream.binary import JoinPlan, plan_binary
 from thetastream.errors import QueryError, ThetastreamError, problems_of, raise_problems
 from thetastream.frontend.window import is_counted
+from thetastream.models import Multiway
 from thetastream.models.base import Model
 from thetastream.plan.choose import usual
 from thetastream.plan.explain_tasks import explain_tasks
@@ -115,9 +116,14 @@ def plan_tasks(
 
 def model_problem(model: object) -> QueryError | None:
     """Why a model cannot run several tasks; None if it can, or is none."""
-    if not isinstance(model, Model) or (not model.needs_places and model.is_prompt(2)):
+    if not isinstance(model, Model):
         return None
-    why = "routes by what one condition compares" if model.needs_places else "runs one join by messages"
+    if model.needs_places:
+        why = "routes by what one condition compares"
+    elif isinstance(model, Multiway) or not model.is_prompt(2):
+        why = "runs one join, hop by hop or by letters"
+    else:
+        return None
     return QueryError(
         "TASKS_MODEL",
         f"tasks need a model that routes by tuples alone, and {model!r} {why}; "
