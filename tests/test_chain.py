@@ -17,7 +17,6 @@ from thetastream.joiner.unit import UnitSpec
 from thetastream.local import LocalJoin
 from thetastream.local.chain import LocalChain
 from thetastream.models import Chain
-from thetastream.testing import oracle
 from thetastream.testing.strategies import Case, cases
 from thetastream.types import Side
 
@@ -47,24 +46,13 @@ def run(case: Case, model: Chain, pauses: list[int]) -> tuple[Counter, int]:
     return found + pairs(join.drain(watermark)), late
 
 
-def expected(case: Case) -> tuple[Counter, int]:
-    kept: tuple[list, list] = ([], [])
-    late = 0
-    for left, right, watermark in case.epochs:
-        for side, rows in zip(Side, (left, right), strict=True):
-            timely = oracle.timely(rows, watermark, "t")
-            late += len(rows) - len(timely)
-            kept[side].extend(timely)
-    return oracle.join(case.condition, *kept), late
-
-
 PAUSES = st.lists(st.sampled_from([0, 0, 1, 3, 6]), min_size=4, max_size=4)
 
 
 @settings(RELAXED, max_examples=400)
 @given(cases(), MODELS, PAUSES)
 def test_same_bag_as_the_nested_loop(case: Case, model: Chain, pauses: list[int]) -> None:
-    assert run(case, model, pauses) == expected(case)
+    assert run(case, model, pauses) == case.answer()
 
 
 @settings(RELAXED, max_examples=150)
@@ -76,7 +64,7 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Chain, pauses: 
         patch.setattr(chain, "PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "SHARED_PERIODS", 1)
         patch.setattr(handshake, "FIRST_BLOCK", 1)
-        assert run(case, model, pauses) == expected(case)
+        assert run(case, model, pauses) == case.answer()
 
 
 def grown(model: Chain, epochs: int, n: int, condition: Condition = EVERYTHING) -> LocalChain:
@@ -130,7 +118,7 @@ def test_fast_forward_finds_all_in_the_epoch_of_the_later_tuple(case: Case, work
     found: Counter = Counter()
     for left, right, watermark in case.epochs:
         found += pairs(join.epoch(case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right), watermark))
-    assert found == expected(case)[0]
+    assert found == case.answer()[0]
 
 
 @pytest.mark.parametrize(

@@ -62,23 +62,12 @@ def run(case: Case, model: Model) -> tuple[Counter, int]:
     return found, late
 
 
-def expected(case: Case) -> tuple[Counter, int]:
-    kept: tuple[list, list] = ([], [])
-    late = 0
-    for left, right, watermark in case.epochs:
-        for side, rows in zip(Side, (left, right), strict=True):
-            timely = oracle.timely(rows, watermark, "t")
-            late += len(rows) - len(timely)
-            kept[side].extend(timely)
-    return oracle.join(case.condition, *kept), late
-
-
 @settings(
     max_examples=800, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: Case, model: Model) -> None:
-    assert run(case, model) == expected(case)
+    assert run(case, model) == case.answer()
 
 
 @settings(
@@ -92,7 +81,7 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
         patch.setattr(chain, "MIN_PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "PAIRS_AT_ONCE", 1)
         patch.setattr(chain, "SHARED_PERIODS", 1)
-        assert run(case, model) == expected(case)
+        assert run(case, model) == case.answer()
 
 
 @settings(
@@ -197,7 +186,7 @@ def test_named_cases(name: str) -> None:
     for index in indexes:
         for epochs in ([(rows, rows)], [(rows, []), ([], rows)], [([], rows), (rows, [])]):
             case = Case(condition, (index, index), None, tuple((*epoch, None) for epoch in epochs))
-            assert run(case, Biclique(1)) == expected(case), (index, epochs)
+            assert run(case, Biclique(1)) == case.answer(), (index, epochs)
 
 
 def test_a_side_without_end_keeps_few_segments() -> None:

@@ -34,8 +34,8 @@ from thetastream.joiner.protocol import (
 from thetastream.joiner.residual import Residual
 from thetastream.joiner.segment import SegmentMeta, SegmentStore
 from thetastream.joiner.staged import StagedStore
-from thetastream.joiner.unit import Counters, Matches, UnitState, meet
-from thetastream.keys import HIGHEST, encode
+from thetastream.joiner.unit import Counters, Matches, UnitState, meet, timely
+from thetastream.keys import HIGHEST
 from thetastream.models.chain import AUTO
 from thetastream.types import Side
 
@@ -195,12 +195,8 @@ class ChainWorker:
             yield from self._do(said, None)
 
     def _enter(self, side: Side, batch: pa.RecordBatch, watermark_us: int | None) -> Iterator[Matches]:
-        time = self._spec.condition.sides[side].time
         n_rows = batch.num_rows
-        if watermark_us is not None and time is not None:
-            timely = encode(batch.column(time.column), time.domain) > watermark_us
-            if not timely.all():
-                batch = batch.take(np.flatnonzero(timely))
+        batch = timely(batch, self._spec.condition.sides[side].time, watermark_us)
         self.counters.admit(side, batch.num_rows, n_rows - batch.num_rows)
         if not batch.num_rows:
             return

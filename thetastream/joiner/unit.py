@@ -431,13 +431,18 @@ def admitted(
     if batch is None:
         return None
     n_rows = batch.num_rows
-    if watermark_us is not None and time is not None:
-        timely = _times(batch, time) > watermark_us
-        if not timely.all():
-            batch = batch.take(np.flatnonzero(timely))
+    batch = timely(batch, time, watermark_us)
     if is_home and role is not Role.PROBE:
         counters.admit(side, batch.num_rows, n_rows - batch.num_rows)
     return batch if batch.num_rows else None
+
+
+def timely(batch: pa.RecordBatch, time: Key | None, watermark_us: int | None) -> pa.RecordBatch:
+    """The tuples that are not late: their event time is after the watermark."""
+    if watermark_us is None or time is None:
+        return batch
+    is_timely = _times(batch, time) > watermark_us
+    return batch if is_timely.all() else batch.take(np.flatnonzero(is_timely))
 
 
 def _times(batch: pa.RecordBatch, time: Key | None) -> Int64s:

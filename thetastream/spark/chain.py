@@ -20,7 +20,6 @@ from thetastream.blocks import concat, gather, nullable, pack, unpack
 from thetastream.joiner.chain_join import ChainJoin
 from thetastream.joiner.handshake import ChainInbox, ChainWorker
 from thetastream.joiner.unit import UnitState
-from thetastream.mailbox import Mailbox
 from thetastream.models.chain import Chain
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.spark import metrics
@@ -33,7 +32,7 @@ from thetastream.spark.manifest import Fingerprint, digest, encode
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import pairs
 from thetastream.spark.placement import unit_keys
-from thetastream.spark.posting import TICK, TUPLES, addressed, epoch_number, mailbox_name
+from thetastream.spark.posting import TICK, TUPLES, addressed, mailbox_name, post
 from thetastream.spark.segments import DurableStore, PartMap
 from thetastream.spark.worker import settle
 from thetastream.types import Side
@@ -66,12 +65,10 @@ class ChainEpoch:
         found = outcome(None, worker.epoch(inbox, watermark_us(timers)))
         yield from self.emitter.gathered(weighed(found, worker.counters))
         # 3. What the next one needs.
-        box = Mailbox(self.mailboxes, state.mailbox)
-        box.check(self.fingerprint)  # the driver's folder, seen from here
         letters = posted(place, worker.sent, sorted(self.slots, key=self.slots.__getitem__))
-        if not letters and worker.is_waiting:
-            letters = [messages([(0, TICK, 0, b"")])]
-        worker.counters.forwarded_bytes = box.post(epoch_number(), place, letters)
+        worker.counters.forwarded_bytes = post(
+            self.mailboxes, state.mailbox, self.fingerprint, place, letters, worker.is_waiting
+        )
         manifest.update((encode(self.fingerprint, worker.state),))
         yield self.emitter.counters(place, worker.counters)
 

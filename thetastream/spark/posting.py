@@ -1,10 +1,15 @@
 """What units that send messages have in common: the name of their mailbox, the number of the epoch, ticks."""
 
+from collections.abc import Mapping
+
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.errors import StateError
+from thetastream.mailbox import Mailbox
+from thetastream.spark.mailbox import messages
 from thetastream.spark.placement import unit_keys
 
 TUPLES = 1
@@ -14,17 +19,45 @@ TICK = -1
 _EPOCH = "streaming.sql.batchId"
 
 
-def addressed(messages: DataFrame, n_units: int) -> DataFrame:
+def addressed(rows: DataFrame, n_units: int) -> DataFrame:
     """Messages by the unit they go to, as column ``unit``: one copy each for those that go to all."""
     keys = F.array(*(F.lit(key) for key in unit_keys(n_units)))
     to = F.when(F.col("to").isNull(), keys).otherwise(F.array("to"))
-    others = [name for name in messages.columns if name != "to"]
-    return messages.select(F.explode(to).alias("unit"), *others)
+    others = [name for name in rows.columns if name != "to"]
+    return rows.select(F.explode(to).alias("unit"), *others)
 
 
 def epoch_number() -> int:
     """Of the epoch that this task is part of."""
     return int(TaskContext.get().getLocalProperty(_EPOCH))  # type: ignore[union-attr, arg-type]
+
+
+def post(
+    mailboxes: str,
+    name: str,
+    query: Mapping[str, str],
+    unit: int,
+    sent: list[pa.RecordBatch],
+    is_wanted: bool,
+) -> int:
+    """Send a unit's messages of this epoch; return their bytes.
+
+    Parameters
+    ----------
+    mailboxes, name : str
+        Folder of mailboxes, and which of them.
+    query : mapping of str to str
+        Whose it must be.
+    unit : int
+    sent : list of pyarrow.RecordBatch
+    is_wanted : bool
+        Whether another epoch is needed even if nothing is sent.
+    """
+    box = Mailbox(mailboxes, name)
+    box.check(query)  # the driver's folder, seen from here
+    if is_wanted and not sent:
+        sent = [messages([(0, TICK, 0, b"")])]
+    return box.post(epoch_number(), unit, sent)
 
 
 def mailbox_name(known: str | None, told: str | None) -> str:

@@ -21,7 +21,6 @@ from thetastream.blocks import concat, gather, nullable, pack, unpack
 from thetastream.joiner.ring import Message, RingInbox, RingNode, RingSpec
 from thetastream.joiner.unit import UnitState
 from thetastream.keys import LOWEST
-from thetastream.mailbox import Mailbox
 from thetastream.plan.graph import LoweredGraph
 from thetastream.spark import metrics
 from thetastream.spark.dataflow import block_columns, partition, slots
@@ -31,7 +30,7 @@ from thetastream.spark.mailbox import HELLO, SCHEMA, messages, pages, read_mailb
 from thetastream.spark.manifest import Fingerprint, digest, encode
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import is_flat, schema_of, struct_of
-from thetastream.spark.posting import TICK, TUPLES, addressed, epoch_number, mailbox_name
+from thetastream.spark.posting import TICK, TUPLES, addressed, epoch_number, mailbox_name, post
 from thetastream.spark.segments import DurableStore, PartMap
 from thetastream.spark.worker import settle
 
@@ -65,16 +64,15 @@ class RingEpoch:
         slot = self.slots[key]
         node = RingNode(self.ring, slot, state, DurableStore(parts, plans, root))
         # 2. The epoch.
-        number = epoch_number()
-        found = node.epoch(inbox, number, watermark_us(timers))
+        found = node.epoch(inbox, epoch_number(), watermark_us(timers))
         yield from self.emitter.gathered(weighed(found, node.counters))
         # 3. What the next one needs.
         if state.mailbox is not None:
-            box = Mailbox(self.mailboxes, state.mailbox)
-            box.check(self.fingerprint)  # the driver's folder, seen from here
             keys = {slot: key for key, slot in self.slots.items()}
-            sent = _packed(node.messages, keys, node.is_waiting and slot == 0)
-            node.counters.forwarded_bytes = box.post(number, slot, sent)
+            sent, is_wanted = _packed(node.messages, keys), node.is_waiting and slot == 0
+            node.counters.forwarded_bytes = post(
+                self.mailboxes, state.mailbox, self.fingerprint, slot, sent, is_wanted
+            )
         manifest.update((encode(self.fingerprint, node.state),))
         yield self.emitter.counters(slot, node.counters)
 
@@ -102,8 +100,8 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> tuple[RingInbox, str | None]:
     return inbox, mailbox
 
 
-def _packed(sent: Sequence[Message], keys: Mapping[int, int], is_wanted: bool) -> list[pa.RecordBatch]:
-    """Messages as they are posted; ``is_wanted``: at least one, so that there is another epoch."""
+def _packed(sent: Sequence[Message], keys: Mapping[int, int]) -> list[pa.RecordBatch]:
+    """Messages as they are posted."""
     rows = [
         (
             message.origin,
@@ -113,8 +111,6 @@ def _packed(sent: Sequence[Message], keys: Mapping[int, int], is_wanted: bool) -
         )
         for message in sent
     ]
-    if is_wanted and not rows:
-        return [messages([(0, TICK, 0, b"")])]
     to = [None if message.to is None else keys[message.to] for message in sent]
     paths = [" ".join(map(str, message.path)) for message in sent]
     return pages(rows, to, paths)

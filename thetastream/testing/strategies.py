@@ -3,6 +3,7 @@
 Small value ranges on purpose: equal keys, touching bounds and empty intervals are where joins break.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from thetastream.condition import (
     Key,
     SideSpec,
 )
+from thetastream.testing import oracle
 from thetastream.types import Side
 
 INTS = st.one_of(st.integers(-6, 6), st.sampled_from([-(2**63), 2**63 - 1, 2**53 + 1]))
@@ -55,6 +57,17 @@ class Case:
         fields: list[pa.Field[Any]] = [pa.field("id", pa.int64()), pa.field("t", pa.int64())]
         fields += [pa.field(key.column, TYPES[key.domain]) for key in spec.keys]
         return pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
+
+    def answer(self) -> tuple[Counter[tuple[Any, Any]], int]:
+        """The bag of (left id, right id) of the nested loop, and how many tuples are late."""
+        kept: tuple[list[oracle.Row], list[oracle.Row]] = ([], [])
+        late = 0
+        for left, right, watermark in self.epochs:
+            for side, rows in zip(Side, (left, right), strict=True):
+                timely = oracle.timely(rows, watermark, "t")
+                late += len(rows) - len(timely)
+                kept[side].extend(timely)
+        return oracle.join(self.condition, *kept), late
 
 
 @st.composite
