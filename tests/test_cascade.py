@@ -186,8 +186,8 @@ def test_streams_with_disorder_and_late_tuples(spark, tables, tmp_path, on, seed
 
     def timely(parts):
         for number, part in enumerate(parts):
-            watermark = found.watermarks_ms.get(number, 0)
-            yield from (row for row in part if row[2].timestamp() * 1000 > watermark)
+            late_ms = found.late_ms(number)
+            yield from (row for row in part if row[2].timestamp() * 1000 > late_ms)
 
     inputs = {alias: list(timely(parts)) for alias, parts in epochs.items()}
     assert any(len(inputs[alias]) < len(ROWS[alias]) for alias in ROWS), "the case should have late tuples"

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from thetastream.errors import StateError
 from thetastream.joiner.segment import SegmentMeta
 from thetastream.joiner.unit import UnitState
-from thetastream.spark.manifest import FORMAT, decode, encode
+from thetastream.spark.manifest import FORMAT, Heard, decode, encode
 from thetastream.testing import faults
 from thetastream.testing.faults import Job
 
@@ -139,35 +139,45 @@ def test_checkpoint_of_another_condition_is_refused_by_name(spark: SparkSession,
 
 QUERY = {"condition": "a.x < b.x", "window": "10 s"}
 META = SegmentMeta("0a", 1, 3, 10, 1000, 5, 7, 600)
+HEARD = Heard(41, 1_700_000_000_000_000)
 STATE = UnitState([META], (7, 2**40))
 
 
 def test_manifest_round_trip() -> None:
-    assert decode(None, QUERY, UnitState) == UnitState()
-    assert decode(encode(QUERY, STATE), QUERY, UnitState) == STATE
+    assert decode(None, QUERY, UnitState) == (None, UnitState())
+    assert decode(encode(QUERY, HEARD, STATE), QUERY, UnitState) == (HEARD, STATE)
 
 
 @pytest.mark.parametrize(
     ("text", "name", "says"),
     [
-        (encode(QUERY, STATE)[:-9], "MANIFEST_DAMAGED", "cannot be read"),
+        (encode(QUERY, HEARD, STATE)[:-9], "MANIFEST_DAMAGED", "cannot be read"),
         ("", "MANIFEST_DAMAGED", "cannot be read"),
         ("[]", "MANIFEST_DAMAGED", "cannot be read"),
         (json.dumps({"format": FORMAT, "query": QUERY}), "MANIFEST_DAMAGED", "cannot be read"),
         (
-            json.dumps({"format": FORMAT, "query": 1, "state": UnitState().as_json()}),
+            json.dumps({"format": FORMAT, "query": 1, "heard": HEARD, "state": UnitState().as_json()}),
             "MANIFEST_DAMAGED",
             "cannot be read",
         ),
         (
             json.dumps(
-                {"format": FORMAT, "query": QUERY, "state": {**STATE.as_json(), "segments": [{"id": "0a"}]}}
+                {
+                    "format": FORMAT,
+                    "query": QUERY,
+                    "heard": HEARD,
+                    "state": {**STATE.as_json(), "segments": [{"id": "0a"}]},
+                }
             ),
             "MANIFEST_DAMAGED",
             "cannot be read",
         ),
         (json.dumps({"format": FORMAT + 1, "anything": 1}), "STATE_FORMAT", f"must be {FORMAT}"),
-        (encode({**QUERY, "window": "9 s"}, UnitState()), "STATE_OF_ANOTHER_QUERY", "window: 9 s -> 10 s"),
+        (
+            encode({**QUERY, "window": "9 s"}, HEARD, UnitState()),
+            "STATE_OF_ANOTHER_QUERY",
+            "window: 9 s -> 10 s",
+        ),
     ],
 )
 def test_manifest_refused_by_name(text: str, name: str, says: str) -> None:

@@ -17,7 +17,7 @@ from thetastream.joiner.unit import UnitSpec, UnitState
 from thetastream.local import LocalJoin, LocalTasks
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
-from thetastream.spark.manifest import decode, encode
+from thetastream.spark.manifest import Heard, decode, encode
 from thetastream.testing import oracle
 from thetastream.testing.strategies import Case, cases, conditions, index_specs
 from thetastream.types import Side
@@ -67,9 +67,9 @@ def task_sets(draw: st.DrawFn) -> tuple[Case, list[TaskSpec]]:
 def wanted(case: Case, spec: TaskSpec) -> Counter[tuple[int, int]]:
     """By nested loop over what is not late and passes."""
     kept: tuple[list[Any], list[Any]] = ([], [])
-    for *streams, watermark in case.epochs:
+    for *streams, late_us in oracle.judged(case.epochs):
         for side in Side:
-            timely = oracle.timely(streams[side], watermark, "t")
+            timely = oracle.timely(streams[side], late_us, "t")
             kept[side].extend(row for row in timely if passes(spec.passes[side], row))
     pairs = oracle.join(spec.unit.condition, *kept)
     if spec.unit.condition.predicates:
@@ -86,6 +86,7 @@ def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Mo
     together = LocalTasks(specs, model)
     alone = {spec.name: LocalJoin(spec.unit, model) for spec in specs}
     found: dict[str, Counter[tuple[int, int]]] = {spec.name: Counter() for spec in specs}
+    late_us = None
     for *streams, watermark in case.epochs:
         batches = [sent(case, side, streams[side]) for side in Side]
         for name, (a, b) in together.epoch(*batches, watermark):
@@ -95,7 +96,8 @@ def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Mo
             mine = [spec.passing(side, batch) for side, batch in zip(Side, batches, strict=True)]
             matched = sum(len(a) for a, _ in alone[spec.name].epoch(*mine, watermark))
             assert sum(unit.tasks[spec.name]["matched"] for unit in together.counters) == matched
-        late = sum(len(rows) - len(oracle.timely(rows, watermark, "t")) for rows in streams)
+        late = sum(len(rows) - len(oracle.timely(rows, late_us, "t")) for rows in streams)
+        late_us = watermark
         assert sum(unit.late for unit in together.counters) == late
         for unit in together.counters:
             for counter in unit.tasks["t0"]:
@@ -107,11 +109,12 @@ def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Mo
 def test_state_of_tasks_and_of_one_join_do_not_mix() -> None:
     query = {"tasks": "far, near"}
     state = TasksState({"near": UnitState(arrived=(1, 2)), "far": UnitState()})
-    assert decode(encode(query, state), query, TasksState) == state
-    assert decode(None, query, TasksState) == TasksState()
+    heard = Heard(7, 1_000)
+    assert decode(encode(query, heard, state), query, TasksState) == (heard, state)
+    assert decode(None, query, TasksState) == (None, TasksState())
     for text, ask in (
-        (encode(query, state), lambda text: decode(text, {"condition": "a.x < b.x"}, UnitState)),
-        (encode({}, UnitState()), lambda text: decode(text, query, TasksState)),
+        (encode(query, heard, state), lambda text: decode(text, {"condition": "a.x < b.x"}, UnitState)),
+        (encode({}, heard, UnitState()), lambda text: decode(text, query, TasksState)),
     ):
         with pytest.raises(StateError) as refused:
             ask(text)

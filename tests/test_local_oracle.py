@@ -109,8 +109,8 @@ def test_count_windows_are_a_sequential_replay(
                 )
     has_time = condition.sides[0].time is not None
     timely = [
-        tuple(oracle.timely(rows, watermark, "t") if has_time else rows for rows in (left, right))
-        for left, right, watermark in case.epochs
+        tuple(oracle.timely(rows, late_us, "t") if has_time else rows for rows in (left, right))
+        for left, right, late_us in oracle.judged(case.epochs)
     ]
     assert found == Counter(
         oracle.replay(partial(oracle.holds, condition), timely, counts, "t" if has_time else None)

@@ -54,9 +54,9 @@ def frames(spark):
     }
 
 
-def expected(aliases, holds, watermarks_ms):
+def expected(aliases, holds, late_ms):
     def is_late(row, epoch):
-        return epoch in watermarks_ms and row[3].timestamp() * 1000 <= watermarks_ms[epoch]
+        return 0 < late_ms(epoch) >= row[3].timestamp() * 1000
 
     kept = [
         [row for epoch, rows in enumerate(STREAMS[alias]) for row in rows if not is_late(row, epoch)]
@@ -96,7 +96,7 @@ def joined(frames, aliases, model, folder, streaming=True):
 def test_same_bag_as_the_nested_loop(frames, tmp_path, aliases, model):
     plan = joined(frames, aliases, model, tmp_path)
     result = outcome(plan.dataframe(), [f"{alias}.id" for alias in aliases], tmp_path)
-    wanted = expected(aliases, CONDITIONS[aliases][1], result.watermarks_ms)
+    wanted = expected(aliases, CONDITIONS[aliases][1], result.late_ms)
     assert result.rows == wanted
     assert len(wanted) > 10
     assert sum(epoch["late"] for epoch in result.metrics) > 0

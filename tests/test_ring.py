@@ -64,8 +64,8 @@ def test_state_is_the_windows_tuples_each_once(monkeypatch) -> None:
         list(join.epoch([case.batch(stream, [row]) for stream, row in enumerate(rows)], watermark))
         watermark = now
     stored = [meta for state in join.states for meta in state.segments]
-    # The last epoch's watermark is n - 2, but results of the one before were under way with n - 3.
-    assert sum(meta.n_rows for meta in stored) == 3 * (n - (n - 3 - span) - 1)
+    # The last epoch judged its tuples by n - 3, and the one before, whose results were under way, by n - 4.
+    assert sum(meta.n_rows for meta in stored) == 3 * (n - (n - 4 - span) - 1)
     assert len({state.arrived for state in join.states}) == 1
     per_node = [sum(meta.n_rows for meta in state.segments) for state in join.states]
     assert max(per_node) <= 1.4 * min(per_node)

@@ -96,7 +96,7 @@ def timely_epochs(rows, epochs, found):
     """Per epoch the rows of both streams that were not late."""
     timely = []
     for number in range(4):
-        watermark = found.watermarks_ms.get(number, 0) / 1000 - START.timestamp()
+        watermark = found.late_ms(number) / 1000 - START.timestamp()
         timely.append(
             [
                 [rows[alias][n] for n in epochs[alias][number] if rows[alias][n]["t"] > watermark]

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from truth import ZONE, configured, differences, made, split, table, tagged, truths
 
 import thetastream as th
-from thetastream.testing.streams import outcome, replay
+from thetastream.testing.streams import Outcome, outcome, replay
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
 
@@ -48,15 +48,12 @@ def timed_frame(spark: SparkSession, side: int, kind: str = "timestamp") -> Data
     return made(spark, rows)
 
 
-def late(frame: DataFrame, epochs: Sequence[Sequence[int]], watermarks_ms: dict[int, int]) -> set[int]:
-    """Ids of tuples at or below the watermark of their epoch; a watermark of 0 means that there is none."""
+def late(frame: DataFrame, epochs: Sequence[Sequence[int]], found: Outcome) -> set[int]:
+    """Ids of tuples at or before the watermark of the epoch before theirs; 0 means that there is none."""
     stamp = F.expr("unix_micros(CAST(ts AS TIMESTAMP))").alias("us")
     micros = {row["id"]: row["us"] for row in frame.select("id", stamp).collect()}
     return {
-        i
-        for epoch, ids in enumerate(epochs)
-        for i in ids
-        if watermarks_ms[epoch] > 0 and micros[i] <= watermarks_ms[epoch] * 1000
+        i for epoch, ids in enumerate(epochs) for i in ids if 0 < found.late_ms(epoch) * 1000 >= micros[i]
     }
 
 
@@ -75,9 +72,7 @@ def stream_truth(
     )
     joined = [th.join({"a": a, "b": b}, on=join.on, within=join.within, **join.options) for join in joins]
     result = outcome(tagged(joined), ["*"], tmp_path)
-    gone = [
-        late(frame, epochs, result.watermarks_ms) for frame, epochs in zip((left, right), CUTS, strict=True)
-    ]
+    gone = [late(frame, epochs, result) for frame, epochs in zip((left, right), CUTS, strict=True)]
     assert all(gone), "the case is about lateness"
     assert not {0, 17} <= gone[0]
     assert 0 not in gone[0] | gone[1], "the start of 1970 is a time as any other"

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from thetastream.joiner.block_size import BlockCost
+from thetastream.joiner.clock import BEFORE
 from thetastream.joiner.handshake import ChainInbox, ChainJoin, ChainWorker
 from thetastream.joiner.protocol import TupleBlk
 from thetastream.joiner.segment import MemoryStore
@@ -54,12 +55,12 @@ def replay(spec: ChainJoin, epochs: Iterable[Epoch]) -> Iterator[Step]:
         box = Mailbox(folder, "letters")
         box.create({})
         rows: list[list[list[Any]]] = [[] for _ in range(k)]
-        is_waiting, watermark = False, None
+        is_waiting, clock = False, BEFORE
         coming = chain(((False, epoch) for epoch in epochs), repeat((True, (None, None, None))))
         for number, (is_draining, (left, right, now)) in enumerate(coming):
             if is_draining and not is_waiting and not any(rows):
                 return
-            watermark = watermark if is_draining else now
+            clock = clock.then(clock.watermark_us if is_draining else now)
             step = Step(0, [], [], [], [], [], [], is_draining)
             results, is_waiting = 0, False
             fresh = {
@@ -73,7 +74,7 @@ def replay(spec: ChainJoin, epochs: Iterable[Epoch]) -> Iterator[Step]:
                 for side, kind, _, data in sorted(rows[place], key=itemgetter(0, 2)):
                     inbox.letters[side].append(opened(kind, data))
                 worker = ChainWorker(spec, place, states[place], stores[place])
-                results += sum(matches.left.num_rows for matches in worker.epoch(inbox, watermark))
+                results += sum(matches.left.num_rows for matches in worker.epoch(inbox, clock))
                 box.post(number, place, posted(place, worker.sent, range(k)))
                 states[place] = worker.state
                 if worker.sent:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.psp.images import SECOND, START_US, Streams, Workload, streams_of
+from thetastream.joiner.clock import BEFORE
 from thetastream.joiner.unit import Counters
 from thetastream.local.ring import LocalRing
 from thetastream.models import ATR, CTR, Multiway, Ring
@@ -104,15 +105,16 @@ def timed(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator
     join = LocalRing(ring_spec(streams.graph, streams.orders, model))
     tables = [streams.table(n, f"s{n}") for n in range(m)]
     begun = np.zeros(m, dtype=np.int64)
-    watermark = None
+    clock, watermark = BEFORE, None
     while (begun < tuples).any() or join.in_flight:
         until = next(cuts_us)
         ends = np.array([np.searchsorted(times, until, side="right") for times in streams.times])
         batches = [cut(table, a, b) for table, a, b in zip(tables, begun, ends, strict=True)]
+        clock = clock.then(watermark)
         epoch, came = Epoch(until, [], []), [np.zeros(0, dtype=np.int64)]
         for slot, inbox in enumerate(join.deliver(batches)):
             before = time.process_time()
-            results = list(join.run(slot, inbox, watermark))
+            results = list(join.run(slot, inbox, clock))
             epoch.cpu_ms.append(1e3 * (time.process_time() - before))
             came += [np.max([columns[3 * n + 1].to_numpy() for n in range(m)], axis=0) for columns in results]
         last = np.concatenate(came)

@@ -18,6 +18,7 @@ from thetastream.joiner.block_size import BlockCost
 from thetastream.joiner.box import Plan, key_rows
 from thetastream.joiner.chain import ChainedIndex
 from thetastream.joiner.chain_join import COPIES, END, FIRST, NUMBER, ChainJoin
+from thetastream.joiner.clock import Clock
 from thetastream.joiner.protocol import (
     Drop,
     Group,
@@ -137,27 +138,26 @@ class ChainWorker:
         """Whether another epoch is needed even if nothing new comes."""
         return self._chained.has_news
 
-    def epoch(self, inbox: ChainInbox, watermark_us: int | None) -> Iterator[Matches]:
+    def epoch(self, inbox: ChainInbox, clock: Clock) -> Iterator[Matches]:
         """Run one epoch; exhaust the iterator, then read ``sent``, ``state`` and ``counters``.
 
         Parameters
         ----------
         inbox : ChainInbox
-        watermark_us : int or None
-            Spark's watermark of the epoch in microseconds; None while there is none.
+        clock : Clock
         """
         # 1. What neighbours sent, then what is new.
         for letters in inbox.letters:
             yield from self._read_letters(letters)
         for side, batch in sorted(inbox.tuples.items()):
-            yield from self._enter(side, batch, watermark_us)
+            yield from self._enter(side, batch, clock.late_us)
         # 2. What no future tuple can join passes the rest of the chain.
         for group in Group:
-            for meta in self._stored[group].take_expired(watermark_us):
+            for meta in self._stored[group].take_expired(clock.watermark_us):
                 yield from self._do(self._protocol.expire(group, meta.n_rows), self._payload(meta))
                 self._store.drop(meta)
                 self.counters.expired += meta.n_rows
-            self._stored[group].archive(watermark_us)
+            self._stored[group].archive(clock.watermark_us)
         # 3. Silence, balance.
         if self._place == self._spec.model.workers - 1 and self._falls_silent(inbox.is_quiet):
             yield from self._do(self._protocol.fall_silent(self._arrived[Side.RIGHT]), None)
@@ -194,9 +194,9 @@ class ChainWorker:
                 yield from self._do([step for step in steps[0] if not _is_said(step)], block)
             yield from self._do(said, None)
 
-    def _enter(self, side: Side, batch: pa.RecordBatch, watermark_us: int | None) -> Iterator[Matches]:
+    def _enter(self, side: Side, batch: pa.RecordBatch, late_us: int | None) -> Iterator[Matches]:
         n_rows = batch.num_rows
-        batch = timely(batch, self._spec.condition.sides[side].time, watermark_us)
+        batch = timely(batch, self._spec.condition.sides[side].time, late_us)
         self.counters.admit(side, batch.num_rows, n_rows - batch.num_rows)
         if not batch.num_rows:
             return

@@ -8,9 +8,9 @@ m-way result comes up to m - 2 epochs after its last tuple.
 Other models of m streams (``thetastream.models.multiway``) store tuples on several nodes, ask some nodes
 only, or let partial results go on where they were found; all else is the same.
 
-*Purge.* A stored tuple goes when nothing that is still under way can need it: a partial result found its
-origin not late at the watermark of that epoch, so state expires by the earliest such watermark among what is
-in flight (PSP-I).
+*Purge.* A stored tuple is dropped when nothing that is still under way can need it. The origin of a partial
+result is later than the watermark by which it was judged (``thetastream.joiner.clock``), so state expires by
+the earliest such watermark among what is in flight and what is new (PSP-I).
 """
 
 from collections import defaultdict
@@ -24,6 +24,7 @@ import pyarrow as pa
 from thetastream.blocks import gather
 from thetastream.joiner.box import key_rows
 from thetastream.joiner.chain import ChainedIndex, ChainSpec
+from thetastream.joiner.clock import Clock
 from thetastream.joiner.graph import JoinGraph
 from thetastream.joiner.hop import BORN, EARLIEST, LATEST, Hop, hop, members_columns
 from thetastream.joiner.queue import Fresh, Queue
@@ -84,7 +85,7 @@ class Message:
     """All streams, the origin first, in the order in which they are taken in."""
     n_members: int
     since_us: int | None
-    """Watermark of the epoch in which the origins came."""
+    """Watermark by which the origins were judged: they are later than it."""
     block: pa.RecordBatch
     to: int | None = None
     """The node it goes to; None: all."""
@@ -167,16 +168,13 @@ class RingNode:
         self._held.clear()
         return together(held)
 
-    def epoch(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> Iterator[list[pa.Array]]:
+    def epoch(self, inbox: RingInbox, clock: Clock) -> Iterator[list[pa.Array]]:
         """Run one epoch; exhaust the iterator, then read ``messages``, ``state`` and ``counters``.
 
         Parameters
         ----------
         inbox : RingInbox
-        epoch : int
-            Its number; numbers only rise.
-        watermark_us : int or None
-            Spark's watermark of the epoch in microseconds; None while there is none.
+        clock : Clock
 
         Yields
         ------
@@ -186,15 +184,15 @@ class RingNode:
         # 1. Forget what nothing can join any more.
         under_way = [message.since_us for message in inbox.messages]
         waiting = [entry.since_us for entry in self._queue.waiting]
-        horizon = _earliest([watermark_us, *under_way, *waiting])
+        horizon = _earliest([clock.late_us, *under_way, *waiting])
         for index in self._chains:
             self.counters.expired += index.expire(horizon)
             index.archive(horizon)
         # 2. Store what is mine of the new tuples. They are seen by those that come after them alone.
-        fresh = self._admitted(inbox, epoch, watermark_us)
+        fresh = self._admitted(inbox, clock)
         # 3. Join them, and what is under way.
-        begun = list(self._queue.admit(epoch, fresh))
-        self._refine(inbox.messages, watermark_us, bool(begun))
+        begun = list(self._queue.admit(clock.epoch, fresh))
+        self._refine(inbox.messages, clock.late_us, bool(begun))
         asking = [message for tuples in begun for message in self._begun(tuples)]
         asking += together(inbox.messages)
         self._note(asking)
@@ -232,13 +230,13 @@ class RingNode:
 
     # Orders
 
-    def _refine(self, messages: list[Message], watermark_us: int | None, is_begun: bool) -> None:
+    def _refine(self, messages: list[Message], late_us: int | None, is_begun: bool) -> None:
         """Orders for the tuples that begin now, by what the last epoch's hops found."""
         if self._refiner is not None:
             self._refiner.count(
                 (message.step(message.n_members - 1), message.block.num_rows) for message in messages
             )
-            self._refiner.arrived(self._newest, watermark_us)
+            self._refiner.arrived(self._newest, late_us)
             if is_begun:
                 self._refiner.choose()
 
@@ -268,17 +266,18 @@ class RingNode:
             if self._refiner is not None and message.n_members + 1 < self._spec.n_streams:
                 self._refiner.asked(message.step(message.n_members), message.block.num_rows)
 
-    def _admitted(self, inbox: RingInbox, epoch: int, watermark_us: int | None) -> list[Fresh]:
+    def _admitted(self, inbox: RingInbox, clock: Clock) -> list[Fresh]:
         """New tuples that are not late, each with its place in the global order."""
         admitted = []
         self._newest = []
+        late_us = clock.late_us
         n_new = sum(batch.num_rows for batch in inbox.tuples.values())
         for stream, batch in sorted(inbox.tuples.items()):
             time = self._spec.graph.sides[stream].time
             times = np.zeros(batch.num_rows, dtype=np.int64)
             if time is not None:
                 times = encode(batch.column(time.column), time.domain)
-            if watermark_us is not None and time is not None and not (timely := times > watermark_us).all():
+            if late_us is not None and time is not None and not (timely := times > late_us).all():
                 kept = np.flatnonzero(timely)
                 if self._spec.model.is_home(self._slot, Side.LEFT):
                     self.counters.late += len(timely) - len(kept)
@@ -286,7 +285,7 @@ class RingNode:
             n_rows = batch.num_rows
             if not n_rows:
                 continue
-            born = np.full(n_rows, epoch * self._spec.n_streams + stream)
+            born = np.full(n_rows, clock.epoch * self._spec.n_streams + stream)
             batch = batch.append_column(BORN, pa.array(born))
             sequence = np.arange(self._arrived[stream], self._arrived[stream] + n_rows)
             self._arrived[stream] += n_rows
@@ -299,7 +298,7 @@ class RingNode:
                 # Who stores a tuple stores what it can join with.
                 batch = batch.filter(pa.array(parts >= 0))
             if batch.num_rows:
-                admitted.append(Fresh(stream, watermark_us, batch))
+                admitted.append(Fresh(stream, late_us, batch))
         return admitted
 
     def _store(self, number: int, batch: pa.RecordBatch, is_mine: npt.NDArray[np.bool_]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from thetastream.joiner.clock import Clock
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.segment import SegmentStore
 from thetastream.joiner.unit import COUNTS, Counters, Matches, Unit, UnitSpec, UnitState, admitted
@@ -104,13 +105,13 @@ class TasksUnit:
         """State after what has been done so far."""
         return TasksState({name: unit.state for name, unit in self._units.items()})
 
-    def epoch(self, inbox: Inbox, watermark_us: int | None) -> Iterator[tuple[int, Matches]]:
+    def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[tuple[int, Matches]]:
         """Run one epoch, task by task: matches with their task's number; parameters as for ``Unit.epoch``."""
         # 1. Admit what is not late.
         times = [side.time for side in self._specs[0].unit.condition.sides]
         blocks = {
             (side, role): admitted(
-                inbox, side, role, times[side], watermark_us, self.counters, self._homes[side]
+                inbox, side, role, times[side], clock.late_us, self.counters, self._homes[side]
             )
             for side in Side
             for role in Role
@@ -121,7 +122,7 @@ class TasksUnit:
             for (side, role), batch in blocks.items():
                 if batch is not None:
                     mine.add(side, role, 0, spec.passing(side, batch), 0)
-            for matches in self._units[spec.name].epoch(mine, watermark_us):
+            for matches in self._units[spec.name].epoch(mine, clock):
                 yield number, matches
         # 3. Count.
         self.counters.received, self.counters.received_bytes = inbox.received, inbox.received_bytes

@@ -1,4 +1,4 @@
-"""One unit of any model: late filter, expire, probe, store, in the global order.
+"""One unit of any model: late filter, probe, store, expire, in the global order.
 
 The global order is epochs in sequence and, inside an epoch, R1 before all of S before R2. Spark's
 epoch barrier is the punctuation of BiStream's order-consistent protocol (section 3.2.3): when an
@@ -28,6 +28,7 @@ from thetastream.condition import Condition, IndexSpec, Key
 from thetastream.joiner.arrival import ARRIVAL, SEEN, SEQUENCE, Numbers, counted, number
 from thetastream.joiner.box import Plan, key_rows
 from thetastream.joiner.chain import SHARED_PERIODS, Candidates, ChainedIndex, ChainSpec, joinable_us
+from thetastream.joiner.clock import Clock
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.refine import Measured
 from thetastream.joiner.residual import Residual
@@ -240,29 +241,28 @@ class Unit:
         """State after what has been done so far."""
         return UnitState([meta for index in self._chains.values() for meta in index.segments], self._arrived)
 
-    def epoch(self, inbox: Inbox, watermark_us: int | None) -> Iterator[Matches]:
+    def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[Matches]:
         """Run one epoch; exhaust the iterator, then read ``state`` and ``counters``.
 
         Parameters
         ----------
         inbox : Inbox
             This epoch's blocks.
-        watermark_us : int or None
-            Spark's watermark of the epoch in microseconds; None while there is none.
+        clock : Clock
         """
-        # 1. Forget what nothing can join any more.
-        for side, index in self._chains.items():
-            clock = watermark_us if self._spec.counts is None else self._arrived[side] - 1
-            self.counters.expired += index.expire(clock)
-            index.archive(clock)
-        # 2. Admit what is not late.
+        # 1. Admit what is not late.
         timely = {
-            (side, role): self._timely(inbox, side, role, watermark_us) for side in Side for role in Role
+            (side, role): self._timely(inbox, side, role, clock.late_us) for side in Side for role in Role
         }
         arrivals = self._numbered(timely) if self._model.sees_all else self._placed(timely)
-        # 3. Join.
+        # 2. Join.
         turns = self._turns if self._spec.counts is None else self._turns_by_number
         yield from turns(*arrivals)
+        # 3. Expire what no tuple of a later epoch can join.
+        for side, index in self._chains.items():
+            horizon = clock.watermark_us if self._spec.counts is None else self._arrived[side] - 1
+            self.counters.expired += index.expire(horizon)
+            index.archive(horizon)
         self._count(inbox)
 
     def _count(self, inbox: Inbox) -> None:
@@ -273,13 +273,11 @@ class Unit:
 
     # Admission
 
-    def _timely(
-        self, inbox: Inbox, side: Side, role: Role, watermark_us: int | None
-    ) -> pa.RecordBatch | None:
+    def _timely(self, inbox: Inbox, side: Side, role: Role, late_us: int | None) -> pa.RecordBatch | None:
         """The tuples of one side and role that are not late, counted."""
         is_home = self._model.is_home(self._slot, side)
         return admitted(
-            inbox, side, role, self._spec.condition.sides[side].time, watermark_us, self.counters, is_home
+            inbox, side, role, self._spec.condition.sides[side].time, late_us, self.counters, is_home
         )
 
     def _placed(self, timely: dict[tuple[Side, Role], pa.RecordBatch | None]) -> list[Arrivals]:
@@ -422,7 +420,7 @@ def admitted(
     side: Side,
     role: Role,
     time: Key | None,
-    watermark_us: int | None,
+    late_us: int | None,
     counters: Counters,
     is_home: bool,
 ) -> pa.RecordBatch | None:
@@ -431,17 +429,17 @@ def admitted(
     if batch is None:
         return None
     n_rows = batch.num_rows
-    batch = timely(batch, time, watermark_us)
+    batch = timely(batch, time, late_us)
     if is_home and role is not Role.PROBE:
         counters.admit(side, batch.num_rows, n_rows - batch.num_rows)
     return batch if batch.num_rows else None
 
 
-def timely(batch: pa.RecordBatch, time: Key | None, watermark_us: int | None) -> pa.RecordBatch:
-    """The tuples that are not late: their event time is after the watermark."""
-    if watermark_us is None or time is None:
+def timely(batch: pa.RecordBatch, time: Key | None, late_us: int | None) -> pa.RecordBatch:
+    """The tuples that are not late: their event time is after the watermark of the epoch before."""
+    if late_us is None or time is None:
         return batch
-    is_timely = _times(batch, time) > watermark_us
+    is_timely = _times(batch, time) > late_us
     return batch if is_timely.all() else batch.take(np.flatnonzero(is_timely))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from thetastream.joiner.chain_join import ChainJoin
+from thetastream.joiner.clock import BEFORE, Clock
 from thetastream.joiner.handshake import ChainInbox, ChainWorker, Letter
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.unit import Counters, Matches, UnitState
@@ -32,6 +33,7 @@ class LocalChain:
         """Per worker, the block of the last epoch."""
         self._in_flight: list[tuple[int, int, Letter]] = []
         self._is_waiting = False
+        self._clock = BEFORE
 
     def epoch(
         self, left: pa.RecordBatch | None, right: pa.RecordBatch | None, watermark_us: int | None = None
@@ -45,8 +47,9 @@ class LocalChain:
         watermark_us : int, optional
             Watermark of the epoch in microseconds.
         """
+        self._clock = self._clock.then(watermark_us)
         for place, inbox in enumerate(self.deliver((left, right))):
-            yield from self.run(place, inbox, watermark_us)
+            yield from self.run(place, inbox, self._clock)
 
     def deliver(self, batches: Sequence[pa.RecordBatch | None]) -> list[ChainInbox]:
         """What the next epoch brings each worker."""
@@ -60,10 +63,10 @@ class LocalChain:
         self._in_flight, self._is_waiting = [], False
         return inboxes
 
-    def run(self, place: int, inbox: ChainInbox, watermark_us: int | None) -> Iterator[Matches]:
+    def run(self, place: int, inbox: ChainInbox, clock: Clock) -> Iterator[Matches]:
         """Run one worker's epoch."""
         worker = ChainWorker(self._spec, place, self.states[place], self._stores[place])
-        yield from worker.epoch(inbox, watermark_us)
+        yield from worker.epoch(inbox, clock)
         self._in_flight += [(place, to, letter) for to, letter in worker.sent]
         self.states[place] = worker.state
         self.counters[place] = worker.counters

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from thetastream.joiner.clock import BEFORE, Clock
 from thetastream.joiner.ring import Message, RingInbox, RingNode, RingSpec
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.unit import Counters, UnitState
@@ -24,7 +25,7 @@ class LocalRing:
         self._stores = [MemoryStore() for _ in range(n)]
         self.states = [UnitState() for _ in range(n)]
         """Per node, after the last epoch."""
-        self._epoch = -1
+        self._clock = BEFORE
         self.in_flight: list[Message] = []
         self._is_waiting = False
         self.counters: list[Counters] = [Counters() for _ in range(n)]
@@ -42,23 +43,23 @@ class LocalRing:
         watermark_us : int, optional
             Watermark of the epoch in microseconds.
         """
+        self._clock = self._clock.then(watermark_us)
         for slot, inbox in enumerate(self.deliver(batches)):
-            yield from self.run(slot, inbox, watermark_us)
+            yield from self.run(slot, inbox, self._clock)
 
     def deliver(self, batches: Sequence[pa.RecordBatch | None]) -> list[RingInbox]:
         """What the next epoch brings each node."""
         tuples = {n: batch for n, batch in enumerate(batches) if batch is not None and batch.num_rows}
         under_way, self.in_flight = self.in_flight, []
-        self._epoch += 1
         return [
             RingInbox(tuples, [message for message in under_way if message.to in (None, slot)])
             for slot in range(len(self.states))
         ]
 
-    def run(self, slot: int, inbox: RingInbox, watermark_us: int | None) -> Iterator[list[pa.Array]]:
+    def run(self, slot: int, inbox: RingInbox, clock: Clock) -> Iterator[list[pa.Array]]:
         """Run one node's epoch."""
         node = RingNode(self._spec, slot, self.states[slot], self._stores[slot])
-        yield from node.epoch(inbox, self._epoch, watermark_us)
+        yield from node.epoch(inbox, clock)
         self.in_flight += node.messages
         self.states[slot] = node.state
         self.counters[slot] = node.counters

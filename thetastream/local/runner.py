@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.blocks import HASH_COLUMN, route
+from thetastream.joiner.clock import BATCH, BEFORE, Clock
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.placing import placing
 from thetastream.joiner.segment import MemoryStore
@@ -48,6 +49,7 @@ class LocalJoin:
         self._places = None if found is None else found.places
         self._stores = [MemoryStore() for _ in range(model.n_units)]
         self._states = [UnitState() for _ in range(model.n_units)]
+        self._clock = BEFORE
         self.counters: list[Counters] = [Counters() for _ in range(model.n_units)]
         """Per unit, of the last epoch."""
 
@@ -63,17 +65,18 @@ class LocalJoin:
         watermark_us : int, optional
             Watermark of the epoch in microseconds.
         """
+        self._clock = self._clock.then(watermark_us)
         for number, inbox in enumerate(self.deliver(left, right)):
-            yield from self.run(number, inbox, watermark_us)
+            yield from self.run(number, inbox, self._clock)
 
     def deliver(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None) -> list[Inbox]:
         """What the exchange brings each unit of an epoch's tuples."""
         return deliver(self._model, (left, right), self._places)
 
-    def run(self, number: int, inbox: Inbox, watermark_us: int | None = None) -> Iterator[Matches]:
+    def run(self, number: int, inbox: Inbox, clock: Clock = BATCH) -> Iterator[Matches]:
         """One unit's part of an epoch."""
         unit = Unit(self._spec, self._model, number, self._states[number], self._stores[number])
-        yield from unit.epoch(inbox, watermark_us)
+        yield from unit.epoch(inbox, clock)
         self._states[number] = unit.state
         self.counters[number] = unit.counters
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from thetastream.joiner.clock import BEFORE
 from thetastream.joiner.segment import MemoryStore, SegmentStore
 from thetastream.joiner.tasks import TasksCounters, TaskSpec, TasksState, TasksUnit
 from thetastream.joiner.unit import Matches
@@ -29,6 +30,7 @@ class LocalTasks:
             {spec.name: MemoryStore() for spec in specs} for _ in range(model.n_units)
         ]
         self._states = [TasksState() for _ in range(model.n_units)]
+        self._clock = BEFORE
         self.counters = [TasksCounters() for _ in range(model.n_units)]
         """Per unit, of the last epoch."""
 
@@ -36,9 +38,10 @@ class LocalTasks:
         self, left: pa.RecordBatch | None, right: pa.RecordBatch | None, watermark_us: int | None = None
     ) -> Iterator[tuple[str, Matches]]:
         """Run one epoch over all units: matches with their task's name; parameters as ``LocalJoin.epoch``."""
+        self._clock = self._clock.then(watermark_us)
         for slot, inbox in enumerate(deliver(self._model, (left, right))):
             unit = TasksUnit(self._specs, self._model, slot, self._states[slot], self._stores[slot])
-            for number, matches in unit.epoch(inbox, watermark_us):
+            for number, matches in unit.epoch(inbox, self._clock):
                 yield self._specs[number].name, matches
             # As the manifest has it.
             self._states[slot] = TasksState.from_json(unit.state.as_json())

@@ -25,15 +25,16 @@ from thetastream.plan.physical import PhysicalPlan
 from thetastream.spark import metrics
 from thetastream.spark.dataflow import block_columns, fingerprint, partition, slots
 from thetastream.spark.emit import Emitter, outcome, unpack_blocks, weighed
-from thetastream.spark.epoch import begin, watermark_us
+from thetastream.spark.epoch import begin, end
 from thetastream.spark.letters import opened, posted
 from thetastream.spark.mailbox import HELLO, SCHEMA, messages, read_mailbox
-from thetastream.spark.manifest import Fingerprint, digest, encode
+from thetastream.spark.manifest import Fingerprint, digest
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import pairs
 from thetastream.spark.placement import unit_keys
 from thetastream.spark.posting import TICK, TUPLES, addressed, mailbox_name, post
 from thetastream.spark.segments import DurableStore, PartMap
+from thetastream.spark.session import meaning
 from thetastream.spark.worker import settle
 from thetastream.types import Side
 
@@ -50,26 +51,27 @@ class ChainEpoch:
     mailboxes: str
     """Folder of mailboxes."""
     cache_folder: str | None
+    has_watermark: bool = False
 
     def run(
-        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, _handle: Any
+        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, handle: Any
     ) -> Iterator[pd.DataFrame]:
         """One worker's epoch, as ``EpochSpec.run`` is one of a unit: results, letters, a row of counters."""
         # 1. State as committed by the epoch before, and what came in.
-        state, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState)
+        state, clock, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState, timers)
         inbox, hello = read_inbox(rows)
         state.mailbox = mailbox_name(state.mailbox, hello)
         place = self.slots[key]
         worker = ChainWorker(self.join, place, state, DurableStore(parts, self.join.plans, root))
         # 2. The epoch.
-        found = outcome(None, worker.epoch(inbox, watermark_us(timers)))
+        found = outcome(None, worker.epoch(inbox, clock))
         yield from self.emitter.gathered(weighed(found, worker.counters))
         # 3. What the next one needs.
         letters = posted(place, worker.sent, sorted(self.slots, key=self.slots.__getitem__))
         worker.counters.forwarded_bytes = post(
             self.mailboxes, state.mailbox, self.fingerprint, place, letters, worker.is_waiting
         )
-        manifest.update((encode(self.fingerprint, worker.state),))
+        end(manifest, self.fingerprint, clock, worker.state, self.has_watermark, handle)
         yield self.emitter.counters(place, worker.counters)
 
 
@@ -125,19 +127,21 @@ def build(
     """
     spark = streams[0].sparkSession
     join_id = uuid.uuid4().hex
+    has_watermark = any(side.time is not None for side in plan.condition.sides)
     output = pairs(spark, plan, None)
-    query = fingerprint(plan, model)
+    query = fingerprint(plan, model) | meaning(spark)
     blocks = [
-        block_columns(plan.sides[side], stream).mapInArrow(_entering(side, model, join_id), SCHEMA)
+        block_columns(plan.sides[side], stream).mapInArrow(
+            _entering(side, model, has_watermark, join_id), SCHEMA
+        )
         for side, stream in zip(Side, streams, strict=True)
     ]
     together = blocks[0].unionByName(blocks[1]).unionByName(read_mailbox(spark, mailboxes, query))
     rows = addressed(together, model.n_units)
     join = ChainJoin(plan.condition, plan.indexes, plan.archive_period_us, model)
-    has_watermark = any(side.time is not None for side in plan.condition.sides)
 
     def spec_of(emitter: Emitter) -> ChainEpoch:
-        return ChainEpoch(join, slots(model), query, emitter, mailboxes, cache_folder)
+        return ChainEpoch(join, slots(model), query, emitter, mailboxes, cache_folder, has_watermark)
 
     results = stateful(rows, output.columns, output.is_flat, has_watermark, spec_of)
     if not output.is_flat:
@@ -149,7 +153,7 @@ def build(
 
 
 def _entering(
-    side: Side, model: Chain, join_id: str
+    side: Side, model: Chain, has_watermark: bool, join_id: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The step that makes blocks; ``join_id`` makes it a function of one join."""
     keys = unit_keys(model.n_units)
@@ -158,6 +162,8 @@ def _entering(
     def to_blocks(batches: Iterator[pa.RecordBatch], _join_id: str = join_id) -> Iterator[pa.RecordBatch]:
         settle()
         origin = partition() << 32
+        if has_watermark and not origin:
+            yield messages([(side, TICK, 0, b"")])
         for number, batch in enumerate(gather(batches)):
             yield messages([(side, TUPLES, origin + number, pack(nullable(batch)))], [end])
             if end != last:

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from thetastream.aggregate import Fold
 from thetastream.blocks import HASH_COLUMN, gather, nullable, pack, route, unpack
+from thetastream.joiner.clock import BATCH
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.placing import Placing, placing
 from thetastream.joiner.segment import MemoryStore
@@ -36,8 +37,9 @@ from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.ordered import gathered, punctuations
 from thetastream.spark.output import pairs, views
 from thetastream.spark.placement import unit_keys
+from thetastream.spark.session import meaning
 from thetastream.spark.worker import settle
-from thetastream.types import Side
+from thetastream.types import Role, Side
 
 _BLOCKS = "unit int, side byte, role byte, origin long, block binary"
 _UNHASHED = ("map<", "variant", "geometry", "geography")
@@ -75,14 +77,15 @@ def build(
     # which it follows from node to node of the plan, would end at the place of the other.
     join_id = uuid.uuid4().hex
     output = pairs(spark, plan, order) if folding is None else views(streams, plan, folding)
-    together = routed(plan.sides, streams, model, placing(model, output.condition), join_id)
+    has_watermark = any(side.time is not None for side in plan.condition.sides)
+    together = routed(plan.sides, streams, model, placing(model, output.condition), has_watermark, join_id)
     zone = spark.conf.get("spark.sql.session.timeZone")
     unit = UnitSpec(output.condition, plan.indexes, plan.archive_period_us, plan.counts, order is not None)
     if any(stream.isStreaming for stream in streams):
         schema = with_counters(output.columns)
         # What is to be ordered crosses one exchange more, as blocks.
         is_flat = output.is_flat and order is None
-        query = fingerprint(plan, model, order)
+        query = fingerprint(plan, model, order) | meaning(spark)
         if folding is not None:  # stored columns are computed, so their names do not say what they are
             query["folded"] = repr([folding.computed, folding.measures, folding.pane])
             if folding.lazy is not None:  # otherwise nobody would look for views that wait
@@ -90,9 +93,18 @@ def build(
         punctuated = order if order is not None and order.is_punctuated else None
 
         def spec_of(emitter: Emitter) -> EpochSpec:
-            return EpochSpec(unit, model, slots(model), query, emitter, cache_folder, output.fold, punctuated)
+            return EpochSpec(
+                unit,
+                model,
+                slots(model),
+                query,
+                emitter,
+                cache_folder,
+                has_watermark,
+                output.fold,
+                punctuated,
+            )
 
-        has_watermark = any(side.time is not None for side in plan.condition.sides)
         results = stateful(together, output.columns, is_flat, has_watermark, spec_of)
         if order is not None:
             results = gathered(results, schema, order)
@@ -133,11 +145,20 @@ def routed(
     streams: Sequence[DataFrame],
     model: Model,
     placing: Placing | None,
+    has_watermark: bool,
     join_id: str,
 ) -> DataFrame:
-    """The blocks of both streams: one row per destination block; ``join_id`` makes them those of one join."""
+    """The blocks of both streams: one row per destination block; ``join_id`` makes them those of one join.
+
+    With a watermark every unit also gets an empty block whenever a stream is read: it hears of the epoch.
+    """
     left, right = (
-        _blocks(sides[side], stream, model.needs_hash, _router(side, model, placing, join_id))
+        _blocks(
+            sides[side],
+            stream,
+            model.needs_hash,
+            _router(side, model, placing, has_watermark and stream.isStreaming, join_id),
+        )
         for side, stream in zip(Side, streams, strict=True)
     )
     return left.unionByName(right)
@@ -168,7 +189,9 @@ def block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
     return nested.select(*columns)
 
 
-def _router(side: Side, model: Model, placing: Placing | None, join_id: str) -> Callable[[Batches], Batches]:
+def _router(
+    side: Side, model: Model, placing: Placing | None, is_announced: bool, join_id: str
+) -> Callable[[Batches], Batches]:
     """The step that makes blocks; ``join_id`` makes it a function of one join."""
     keys = unit_keys(model.n_units)
 
@@ -176,6 +199,9 @@ def _router(side: Side, model: Model, placing: Placing | None, join_id: str) -> 
         settle()
         # Of the blocks of a stream, in the order of its partitions.
         origin = partition() << 32
+        if is_announced and not origin:
+            for key in keys:
+                yield _row(key, side, Role.BOTH, origin, b"")
         for number, batch in enumerate(gather(batches)):
             packed: dict[int, bytes] = {}
             # A list keeps every block alive, so that id() names it.
@@ -187,18 +213,22 @@ def _router(side: Side, model: Model, placing: Placing | None, join_id: str) -> 
                 if data is None:
                     data = packed[id(block)] = pack(block)
                 # One row to a batch: all copies together may be more than an Arrow array holds.
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([keys[unit]], pa.int32()),
-                        pa.array([int(side)], pa.int8()),
-                        pa.array([int(role)], pa.int8()),
-                        pa.array([origin + number], pa.int64()),
-                        pa.array([data], pa.binary()),
-                    ],
-                    names=["unit", "side", "role", "origin", "block"],
-                )
+                yield _row(keys[unit], side, role, origin + number, data)
 
     return to_blocks
+
+
+def _row(key: int, side: Side, role: Role, origin: int, data: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([key], pa.int32()),
+            pa.array([int(side)], pa.int8()),
+            pa.array([int(role)], pa.int8()),
+            pa.array([origin], pa.int64()),
+            pa.array([data], pa.binary()),
+        ],
+        names=["unit", "side", "role", "origin", "block"],
+    )
 
 
 def slots(model: Model) -> dict[int, int]:
@@ -220,7 +250,7 @@ def _batch_units(
     def join(batches: Batches) -> Batches:
         for key, inbox in batch_inboxes(batches).items():
             unit = Unit(spec, model, by_key[key], UnitState(), MemoryStore())
-            for columns in outcome(fold, unit.epoch(inbox, None)):
+            for columns in outcome(fold, unit.epoch(inbox, BATCH)):
                 yield result_batch(columns, schema)
             if order is not None and order.is_punctuated and by_key[key] == 0:
                 numbers = order.punctuations(0, sum(unit.state.arrived))

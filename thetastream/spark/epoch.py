@@ -13,22 +13,26 @@ import pandas as pd
 
 from thetastream.aggregate import Fold
 from thetastream.blocks import unpack
+from thetastream.joiner.clock import Clock
 from thetastream.joiner.inbox import Inbox
 from thetastream.joiner.unit import Unit, UnitSpec, UnitState
 from thetastream.models.base import Model
 from thetastream.order import Order
 from thetastream.spark.emit import Emitter, outcome, weighed
-from thetastream.spark.held import take, updates
-from thetastream.spark.manifest import Fingerprint, State, decode, encode
+from thetastream.spark.held import updates
+from thetastream.spark.manifest import Fingerprint, Heard, State, decode, encode
 from thetastream.spark.ordered import punctuations
+from thetastream.spark.posting import epoch_number
 from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
 from thetastream.spark.worker import settle
 
 S = TypeVar("S", bound=State)
 
 
-def begin(manifest: Any, fingerprint: Fingerprint, cache_folder: str | None, kind: type[S]) -> tuple[S, Path]:
-    """State as committed by the epoch before, and the host's folder for segments.
+def begin(
+    manifest: Any, fingerprint: Fingerprint, cache_folder: str | None, kind: type[S], timers: Any
+) -> tuple[S, Clock, Path]:
+    """State as committed by the epoch before, what time it is, and the host's folder for segments.
 
     Raises
     ------
@@ -37,10 +41,24 @@ def begin(manifest: Any, fingerprint: Fingerprint, cache_folder: str | None, kin
     """
     settle()
     value = manifest.get() if manifest.exists() else None
-    state = decode(None if value is None else value[0], fingerprint, kind)
+    heard, state = decode(None if value is None else value[0], fingerprint, kind)
     root = cache_root(cache_folder)
     sweep(root)
-    return state, root
+    late_us = None if heard is None else heard.watermark_us
+    return state, Clock(epoch_number(), late_us, watermark_us(timers)), root
+
+
+def end(
+    manifest: Any, fingerprint: Fingerprint, clock: Clock, state: State, has_watermark: bool, handle: Any
+) -> None:
+    """Keep the state, and have Spark call the unit when the watermark moves, even if no tuples come then."""
+    manifest.update((encode(fingerprint, Heard(clock.epoch, clock.watermark_us), state),))
+    if not has_watermark:
+        return
+    before_ms, now_ms = ((time or 0) // 1000 for time in (clock.late_us, clock.watermark_us))
+    if before_ms != now_ms:
+        handle.deleteTimer(before_ms + 1)
+    handle.registerTimer(now_ms + 1)
 
 
 @dataclass(frozen=True)
@@ -54,6 +72,7 @@ class EpochSpec:
     fingerprint: Fingerprint = field(hash=False)
     emitter: Emitter
     cache_folder: str | None
+    has_watermark: bool = False
     fold: Fold | None = None
     punctuated: Order | None = None
     """The order whose punctuations are rows of the output."""
@@ -76,31 +95,24 @@ class EpochSpec:
             For timers.
         """
         # 1. State as committed by the epoch before.
-        state, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState)
+        state, clock, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState, timers)
         store = DurableStore(parts, self.unit.plans, root)
         slot = self.slots[key]
         unit = Unit(self.unit, self.model, slot, state, store)
         # 2. The epoch.
-        inbox, watermark = read_inbox(rows), watermark_us(timers)
-        matches = unit.epoch(inbox, watermark)
+        inbox = read_inbox(rows)
+        matches = unit.epoch(inbox, clock)
         if self.fold is None or self.fold.lazy is None:
             leaving = outcome(self.fold, matches)
         else:
-            leaving = updates(self.fold, self.unit.condition, inbox, matches, watermark, parts, handle)
+            leaving = updates(self.fold, self.unit.condition, inbox, matches, clock.watermark_us, parts)
         yield from self.emitter.gathered(weighed(leaving, unit.counters))
         if self.punctuated is not None and slot == 0:
             numbers = self.punctuated.punctuations(sum(state.arrived), sum(unit.state.arrived))
             yield self.emitter.results(punctuations(numbers, self.emitter.columns))
         # 3. State for the next one.
-        manifest.update((encode(self.fingerprint, unit.state),))
+        end(manifest, self.fingerprint, clock, unit.state, self.has_watermark, handle)
         yield self.emitter.counters(slot, unit.counters)
-
-    def release(self, parts: PartMap) -> Iterator[pd.DataFrame]:
-        """What waits in a unit that an epoch brings nothing."""
-        settle()
-        held = take(parts)
-        for batch in () if held is None else held.rows:
-            yield self.emitter.results(batch.columns)
 
 
 def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:
@@ -109,7 +121,8 @@ def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:
     for frame in frames:
         headers = (frame[name] for name in ("side", "role", "origin", "block"))
         for side, role, origin, data in zip(*headers, strict=True):
-            inbox.add(side, role, origin, unpack(data), len(data))
+            if len(data):  # an empty block only says that there is an epoch
+                inbox.add(side, role, origin, unpack(data), len(data))
     return inbox
 
 

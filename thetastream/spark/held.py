@@ -1,13 +1,12 @@
 """Views that wait in a unit's state, committed with it.
 
-They lie beside the segments, under a name no segment has. An event-time timer goes off as soon as the
-watermark moves; in an epoch that brings the unit nothing it lets the views out.
+They lie beside the segments, under a name no segment has. Spark calls the unit as soon as the watermark
+moves, and an epoch that brings no tuples lets the views out.
 """
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -28,7 +27,6 @@ class Held:
 
     since_ms: int
     """Watermark of the epoch that made the first of them."""
-    timer_ms: int
     rows: tuple[pa.RecordBatch, ...] = ()
 
 
@@ -39,7 +37,6 @@ def updates(
     matches: Iterator[Matches],
     watermark_us: int | None,
     parts: PartMap,
-    handle: Any,
 ) -> Iterator[list[pa.Array]]:
     """What leaves a unit in an epoch that brings it tuples: the view of all that waited, or nothing yet.
 
@@ -49,15 +46,11 @@ def updates(
         Of the epoch.
     parts : MapState
         Of the unit.
-    handle : StatefulProcessorHandle
-        For timers.
     """
     assert fold.lazy is not None
     now_ms = 0 if watermark_us is None else watermark_us // 1000
     # 1. What waits, and this epoch's view.
-    held = take(parts) or Held(now_ms, 0)
-    if held.timer_ms:
-        handle.deleteTimer(held.timer_ms)
+    held = take(parts) or Held(now_ms)
     view = view_of(fold, matches)
     for batch in held.rows:
         view.merge(batch)
@@ -65,8 +58,7 @@ def updates(
     # 2. Out with it, unless it may wait.
     is_due = now_ms - held.since_ms >= fold.lazy.every_ms
     if rows and not is_due and is_followed(fold.lazy, condition, inbox, now_ms):
-        put(parts, Held(held.since_ms, now_ms + 1, rows))
-        handle.registerTimer(now_ms + 1)
+        put(parts, Held(held.since_ms, rows))
     else:
         for batch in rows:
             yield batch.columns
@@ -83,7 +75,7 @@ def take(parts: PartMap) -> Held | None:
     rows = tuple(read_block(parts, name, n) for name, n in zip(names, header["rows"], strict=True))
     for name in names:
         remove_block(parts, name)
-    return Held(header["since_ms"], header["timer_ms"], rows)
+    return Held(header["since_ms"], rows)
 
 
 def put(parts: PartMap, held: Held) -> None:
@@ -91,5 +83,5 @@ def put(parts: PartMap, held: Held) -> None:
     for n, batch in enumerate(held.rows):
         write_block(parts, f"{_NAME}-{n}", batch)
     n_rows = [batch.num_rows for batch in held.rows]
-    header = {"since_ms": held.since_ms, "timer_ms": held.timer_ms, "rows": n_rows}
+    header = {"since_ms": held.since_ms, "rows": n_rows}
     parts.updateValue(_HEADER, (json.dumps(header).encode(),))

@@ -7,15 +7,26 @@ manifest of another format or another query is refused by name, never misread.
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from thetastream.errors import StateError
 
-FORMAT = 4
+FORMAT = 5
 """Version of manifest and segment layout."""
 
 Fingerprint = Mapping[str, str]
 """What must not change between runs on one checkpoint: part of the query -> its text."""
+
+
+class Heard(NamedTuple):
+    """The last epoch in which a unit took part.
+
+    Every unit takes part in every epoch that brings tuples or moves the watermark. So this watermark is that
+    of the epoch before the next one.
+    """
+
+    epoch: int
+    watermark_us: int | None
 
 
 class State(Protocol):
@@ -35,13 +46,15 @@ def digest(fingerprint: Fingerprint) -> str:
     return hashlib.sha256(json.dumps(dict(fingerprint), sort_keys=True).encode()).hexdigest()[:12]
 
 
-def encode(fingerprint: Fingerprint, state: State) -> str:
+def encode(fingerprint: Fingerprint, heard: Heard, state: State) -> str:
     """The manifest as text."""
-    return json.dumps({"format": FORMAT, "query": dict(fingerprint), "state": state.as_json()})
+    return json.dumps(
+        {"format": FORMAT, "query": dict(fingerprint), "heard": heard, "state": state.as_json()}
+    )
 
 
-def decode(text: str | None, fingerprint: Fingerprint, kind: type[S]) -> S:
-    """What the unit remembers, as a state of this kind; nothing if there is no text.
+def decode(text: str | None, fingerprint: Fingerprint, kind: type[S]) -> tuple[Heard | None, S]:
+    """The unit's last epoch and its state, which is of this kind; no epoch and no state if there is no text.
 
     Raises
     ------
@@ -49,7 +62,7 @@ def decode(text: str | None, fingerprint: Fingerprint, kind: type[S]) -> S:
         MANIFEST_DAMAGED, STATE_FORMAT or STATE_OF_ANOTHER_QUERY.
     """
     if text is None:
-        return kind()
+        return None, kind()
     try:
         manifest = json.loads(text)
         version = manifest["format"]
@@ -58,6 +71,7 @@ def decode(text: str | None, fingerprint: Fingerprint, kind: type[S]) -> S:
             changed = sorted(
                 part for part in {*query, *fingerprint} if query.get(part) != fingerprint.get(part)
             )
+            heard = Heard(*manifest["heard"])
             # The state of another query may be of another kind.
             state = kind() if changed else kind.from_json(manifest["state"])
     except (ValueError, KeyError, TypeError) as error:
@@ -74,4 +88,4 @@ def decode(text: str | None, fingerprint: Fingerprint, kind: type[S]) -> S:
             f"a checkpoint belongs to one query; since it was written this changed: {details}. "
             "Start with a new checkpointLocation, or undo the change",
         )
-    return state
+    return heard, state

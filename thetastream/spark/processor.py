@@ -40,18 +40,17 @@ class JoinProcessor(StatefulProcessor):
     def handleInputRows(  # type: ignore[override]
         self, key: Any, rows: "Iterator[pd.DataFrame]", timerValues: Any
     ) -> "Iterator[pd.DataFrame]":
-        spec = self._loaded()
-        yield from spec.run(int(key[0]), rows, timerValues, self._manifest, self._parts, self._handle)
+        yield from self._run(key, rows, timerValues)
 
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> "Iterator[pd.DataFrame]":
-        yield from self._loaded().release(self._parts)
+        yield from self._run(key, iter(()), timerValues)
 
-    def _loaded(self) -> Any:
+    def _run(self, key: Any, rows: "Iterator[pd.DataFrame]", timers: Any) -> "Iterator[pd.DataFrame]":
         if self._spec is None:
             self._spec = cloudpickle.loads(self._packed)
-        return self._spec
+        return self._spec.run(int(key[0]), rows, timers, self._manifest, self._parts, self._handle)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         pass

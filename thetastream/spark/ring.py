@@ -25,13 +25,14 @@ from thetastream.plan.graph import LoweredGraph
 from thetastream.spark import metrics
 from thetastream.spark.dataflow import block_columns, partition, slots
 from thetastream.spark.emit import Emitter, unpack_blocks, weighed
-from thetastream.spark.epoch import begin, watermark_us
+from thetastream.spark.epoch import begin, end
 from thetastream.spark.mailbox import HELLO, SCHEMA, messages, pages, read_mailbox
-from thetastream.spark.manifest import Fingerprint, digest, encode
+from thetastream.spark.manifest import Fingerprint, digest
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import is_flat, schema_of, struct_of
-from thetastream.spark.posting import TICK, TUPLES, addressed, epoch_number, mailbox_name, post
+from thetastream.spark.posting import TICK, TUPLES, addressed, mailbox_name, post
 from thetastream.spark.segments import DurableStore, PartMap
+from thetastream.spark.session import meaning
 from thetastream.spark.worker import settle
 
 # The kind of a partial result is the number of its members, 2 or more.
@@ -50,13 +51,14 @@ class RingEpoch:
     mailboxes: str
     """Folder of mailboxes."""
     cache_folder: str | None
+    has_watermark: bool = False
 
     def run(
-        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, _handle: Any
+        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, handle: Any
     ) -> Iterator[pd.DataFrame]:
         """One node's epoch, as ``EpochSpec.run`` is one of a unit: results, messages, a row of counters."""
         # 1. State as committed by the epoch before, and what came in.
-        state, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState)
+        state, clock, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState, timers)
         inbox, hello = read_inbox(rows)
         if self.ring.has_mailbox:
             state.mailbox = mailbox_name(state.mailbox, hello)
@@ -64,7 +66,7 @@ class RingEpoch:
         slot = self.slots[key]
         node = RingNode(self.ring, slot, state, DurableStore(parts, plans, root))
         # 2. The epoch.
-        found = node.epoch(inbox, epoch_number(), watermark_us(timers))
+        found = node.epoch(inbox, clock)
         yield from self.emitter.gathered(weighed(found, node.counters))
         # 3. What the next one needs.
         if state.mailbox is not None:
@@ -73,7 +75,7 @@ class RingEpoch:
             node.counters.forwarded_bytes = post(
                 self.mailboxes, state.mailbox, self.fingerprint, slot, sent, is_wanted
             )
-        manifest.update((encode(self.fingerprint, node.state),))
+        end(manifest, self.fingerprint, clock, node.state, self.has_watermark, handle)
         yield self.emitter.counters(slot, node.counters)
 
 
@@ -140,9 +142,11 @@ def build(
         Host-local folder for mapped segments; Spark's local directory when left out.
     """
     spark = streams[0].sparkSession
+    fingerprint = {**fingerprint, **meaning(spark)}
     join_id = uuid.uuid4().hex
+    has_watermark = any(side.time is not None for side in plan.graph.sides)
     blocks = [
-        block_columns(side, stream).mapInArrow(_packing(number, join_id), SCHEMA)
+        block_columns(side, stream).mapInArrow(_packing(number, has_watermark, join_id), SCHEMA)
         for number, (side, stream) in enumerate(zip(plan.sides, streams, strict=True))
     ]
     if ring.has_mailbox:
@@ -150,10 +154,11 @@ def build(
     rows = addressed(reduce(DataFrame.unionByName, blocks), ring.model.n_units)
     fields = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
     columns = schema_of(spark, fields)
-    has_watermark = any(side.time is not None for side in plan.graph.sides)
 
     def spec_of(emitter: Emitter) -> RingEpoch:
-        return RingEpoch(ring, slots(ring.model), fingerprint, emitter, mailboxes, cache_folder)
+        return RingEpoch(
+            ring, slots(ring.model), fingerprint, emitter, mailboxes, cache_folder, has_watermark
+        )
 
     results = stateful(rows, columns, is_flat(columns), has_watermark, spec_of)
     if not is_flat(columns):
@@ -165,12 +170,16 @@ def build(
     return joined
 
 
-def _packing(stream: int, join_id: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _packing(
+    stream: int, has_watermark: bool, join_id: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The step that makes blocks; ``join_id`` makes it a function of one join."""
 
     def to_blocks(batches: Iterator[pa.RecordBatch], _join_id: str = join_id) -> Iterator[pa.RecordBatch]:
         settle()
         origin = partition() << 32
+        if has_watermark and not origin:
+            yield messages([(stream, TICK, 0, b"")])
         for number, batch in enumerate(gather(batches)):
             yield messages([(stream, TUPLES, origin + number, pack(nullable(batch)))])
 

@@ -46,6 +46,14 @@ REQUIRED: dict[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 
+MEANING = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.legacy.timeParserPolicy",
+)
+"""Settings that change what an expression means: a key stored under one and probed under another is missed."""
+
 MAX_PARTITIONS_PER_UNIT = 4
 """Every partition pays a state commit and a Python hand-over per epoch, units in it or not."""
 
@@ -152,6 +160,11 @@ def stderr_into(path: str | Path) -> Iterator[None]:
     finally:
         os.dup2(saved, 2)
         os.close(saved)
+
+
+def meaning(spark: SparkSession) -> dict[str, str]:
+    """The settings under which the query's expressions are evaluated; a checkpoint belongs to them."""
+    return {key: str(spark.conf.get(key, "not set")) for key in MEANING}
 
 
 def check_session(spark: SparkSession, units: int) -> list[SessionError]:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from thetastream.joiner.clock import BATCH
 from thetastream.joiner.segment import MemoryStore
 from thetastream.joiner.tasks import TaskSpec, TasksState, TasksUnit
 from thetastream.joiner.unit import Matches, UnitSpec
@@ -26,11 +27,12 @@ from thetastream.plan.tasks import TASK, Task, TasksPlan
 from thetastream.spark import dataflow, metrics
 from thetastream.spark.dataflow import Batches, batch_inboxes, routed, slots
 from thetastream.spark.emit import Emitter, outcome, result_batch, unpack_blocks, weighed
-from thetastream.spark.epoch import begin, read_inbox, watermark_us
-from thetastream.spark.manifest import Fingerprint, digest, encode
+from thetastream.spark.epoch import begin, end, read_inbox
+from thetastream.spark.manifest import Fingerprint, digest
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.output import is_flat, pairs
 from thetastream.spark.segments import DurableStore, PartMap
+from thetastream.spark.session import meaning
 
 
 @dataclass(frozen=True)
@@ -44,21 +46,22 @@ class TasksEpoch:
     fingerprint: Fingerprint = field(hash=False)
     emitter: Emitter
     cache_folder: str | None
+    has_watermark: bool = False
 
     def run(
-        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, _handle: Any
+        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, handle: Any
     ) -> Iterator[pd.DataFrame]:
         """One unit's epoch, as ``EpochSpec.run`` is one of a single join: results, and a row of counters."""
         # 1. State as committed by the epoch before.
-        state, root = begin(manifest, self.fingerprint, self.cache_folder, TasksState)
+        state, clock, root = begin(manifest, self.fingerprint, self.cache_folder, TasksState, timers)
         stores = {task.name: DurableStore(parts, task.unit.plans, root) for task in self.tasks}
         slot = self.slots[key]
         unit = TasksUnit(self.tasks, self.model, slot, state, stores)
         # 2. The epoch.
-        found = _tagged(unit.epoch(read_inbox(rows), watermark_us(timers)))
+        found = _tagged(unit.epoch(read_inbox(rows), clock))
         yield from self.emitter.gathered(weighed(found, unit.counters))
         # 3. State for the next one.
-        manifest.update((encode(self.fingerprint, unit.state),))
+        end(manifest, self.fingerprint, clock, unit.state, self.has_watermark, handle)
         yield self.emitter.counters(slot, unit.counters)
 
 
@@ -80,17 +83,17 @@ def build_tasks(
     """
     spark = streams[0].sparkSession
     join_id = uuid.uuid4().hex
-    together = routed(plan.sides, streams, model, None, join_id)
+    has_watermark = any(side.time is not None for side in plan.tasks[0].plan.condition.sides)
+    together = routed(plan.sides, streams, model, None, has_watermark, join_id)
     output = pairs(spark, plan.tasks[0].plan, None)  # the payload is the same for all
     columns = StructType([StructField(TASK, IntegerType()), *output.columns])
     zone = spark.conf.get("spark.sql.session.timeZone")
     specs = tuple(TaskSpec(task.name, _unit(task), task.passes) for task in plan.tasks)
     if any(stream.isStreaming for stream in streams):
-        query = fingerprint(plan, model)
-        has_watermark = any(side.time is not None for side in plan.tasks[0].plan.condition.sides)
+        query = fingerprint(plan, model) | meaning(spark)
 
         def spec_of(emitter: Emitter) -> TasksEpoch:
-            return TasksEpoch(specs, model, slots(model), query, emitter, cache_folder)
+            return TasksEpoch(specs, model, slots(model), query, emitter, cache_folder, has_watermark)
 
         results = stateful(together, columns, is_flat(columns), has_watermark, spec_of)
         if not is_flat(columns):
@@ -136,7 +139,7 @@ def _batch_units(
         for key, inbox in batch_inboxes(batches).items():
             stores = {spec.name: MemoryStore() for spec in specs}
             unit = TasksUnit(specs, model, by_key[key], TasksState(), stores)
-            for columns in _tagged(unit.epoch(inbox, None)):
+            for columns in _tagged(unit.epoch(inbox, BATCH)):
                 yield result_batch(columns, schema)
 
     return join

@@ -69,9 +69,21 @@ def join(condition: Condition, left: Iterable[Row], right: Iterable[Row]) -> Cou
     return Counter((a["id"], b["id"]) for a in left for b in others if holds(condition, a, b))
 
 
-def timely(rows: Iterable[Row], watermark_us: int | None, time: str) -> list[Row]:
-    """The rows of one epoch that are not late: event time after the epoch's watermark."""
-    return [row for row in rows if watermark_us is None or row[time] is None or row[time] > watermark_us]
+def timely(rows: Iterable[Row], late_us: int | None, time: str) -> list[Row]:
+    """The rows of an epoch that are not late: their event time is after the watermark of the epoch before."""
+    return [row for row in rows if late_us is None or row[time] is None or row[time] > late_us]
+
+
+def judged(epochs: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Epochs whose last item is their watermark, with the watermark of the epoch before in its place.
+
+    >>> list(judged([("r1", 10), ("r2", 20)]))
+    [('r1', None), ('r2', 10)]
+    """
+    before: int | None = None
+    for *rows, watermark in epochs:
+        yield (*rows, before)
+        before = watermark
 
 
 class Meeting(NamedTuple):

@@ -62,9 +62,9 @@ class Case:
         """The bag of (left id, right id) of the nested loop, and how many tuples are late."""
         kept: tuple[list[oracle.Row], list[oracle.Row]] = ([], [])
         late = 0
-        for left, right, watermark in self.epochs:
+        for left, right, late_us in oracle.judged(self.epochs):
             for side, rows in zip(Side, (left, right), strict=True):
-                timely = oracle.timely(rows, watermark, "t")
+                timely = oracle.timely(rows, late_us, "t")
                 late += len(rows) - len(timely)
                 kept[side].extend(timely)
         return oracle.join(self.condition, *kept), late

@@ -34,6 +34,10 @@ class Outcome:
     watermarks_ms: dict[int, int]
     """Epoch -> watermark it ran with."""
 
+    def late_ms(self, epoch: int) -> int:
+        """The watermark by which the tuples of an epoch are judged: that of the epoch before; 0: none yet."""
+        return self.watermarks_ms.get(epoch - 1, 0)
+
 
 def replay(
     frame: DataFrame, epochs: Sequence[Iterable[int]], folder: str | os.PathLike[str], key: str = "id"
