@@ -1,15 +1,17 @@
 # make demo   real data through a streaming join, in a few minutes
 # make examples   two more: knocks in three microphones, aircraft too close to each other
-# make test   the test suite        make sweep  the long tests
-# make lint   ruff, mypy, imports   make bench  measurements (ARGS="equi --json out.json")
+# make test   the test suite        make test-core   what needs no Spark        make sweep  the long tests
+# make lint   ruff, mypy, imports   make docs   the documentation as a site, in out/site
+# make bench  measurements (ARGS="equi --json out.json")
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test sweep lint bench machine clean
+.PHONY: help demo examples test test-core sweep lint docs bench machine clean
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
+WORKERS ?= 2
 
 help:
 	@sed -n '/^$$/q;s/^# //p' Makefile
@@ -25,17 +27,28 @@ examples: machine $(VENV)/.demo
 		$(BIN)/python examples/$$example.py 2>out/$$example.log || { tail -n 20 out/$$example.log; exit 1; }; \
 	done
 
+# Tests run in WORKERS processes, each with a Spark session of its own when it needs one (about 1.5 GB). All tests of a
+# file run in one of them.
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 test: machine $(VENV)/.dev
-	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+test-core: machine $(VENV)/.dev
+	@$(PYTEST) -m "not slow and not spark" $(ARGS)
 
 sweep: machine $(VENV)/.dev
-	@$(BIN)/python -m pytest -m slow $(ARGS)
+	@$(PYTEST) -m slow $(ARGS)
 
 lint: machine $(VENV)/.dev
 	@status=0; \
 	for check in "ruff check ." "ruff format --check ." mypy lint-imports; do \
 		$(BIN)/$$check || status=1; \
 	done; exit $$status
+
+docs: machine $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "out/site/index.html"
 
 bench: machine $(VENV)/.dev
 	@$(BIN)/python -m bench $(or $(ARGS),handshake)
@@ -55,6 +68,12 @@ $(VENV)/.dev: pyproject.toml
 	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
 	@$(PIP) install -e ".[dev]"
 	@touch $(VENV)/.demo $@
+
+$(VENV)/.docs: pyproject.toml
+	@echo "Installing the documentation tools into $(VENV)"
+	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
+	@$(PIP) install -e ".[docs]"
+	@touch $@
 
 clean:
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,1 @@
-"""Benchmarks: the same join, the same files, several engines, one machine.
-
-``python -m bench handshake|equi|stock|inequality``, ``tpch-band`` and ``figures``.
-"""
+"""Benchmarks: workloads against other engines, and the figures of the papers. ``python -m bench NAME``."""

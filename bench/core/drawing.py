@@ -1,0 +1,102 @@
+"""``python -m bench PAPER``, ``figures`` for all papers, or a figure's name: measure, draw, write."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import papers
+from bench.core import page, plot
+from bench.core.clock import Clock
+from bench.core.figure import Run, Verdict
+from bench.core.machine import describe
+from bench.core.rows import Row
+
+RESULTS = Path(__file__).parents[1] / "results"
+DIGITS = 6
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Command line; ``chosen`` are the figures that are meant."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "name", choices=(papers.ALL, *papers.PAPERS, *papers.names(papers.ALL)), metavar="NAME"
+    )
+    parser.add_argument("--figures", help="comma-separated, of those of the paper; all by default")
+    parser.add_argument("--local", action="store_true", help="only those that need no Spark")
+    parser.add_argument("--quick", action="store_true", help="small, without Spark, a test of the machinery")
+    parser.add_argument("--page", action="store_true", help="measure nothing, write pages from the JSON")
+    parser.add_argument("--folder", type=Path, default=RESULTS, help="a folder per paper is written here")
+    parser.add_argument("--scale", type=float, help="of inputs; 1 is what is committed")
+    parser.add_argument("--repeat", type=int, default=3, help="runs of each query in Spark")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args(arguments)
+    own = papers.names(asked.name) if asked.name in (papers.ALL, *papers.PAPERS) else [asked.name]
+    wanted = asked.figures.split(",") if asked.figures else own
+    if unknown := set(wanted) - set(own):
+        parser.error(f"unknown figures: {', '.join(sorted(unknown))}; there are {', '.join(own)}")
+    if (asked.quick or asked.scale) and asked.folder == RESULTS:
+        parser.error("--quick and --scale need a --folder: they would replace the committed figures")
+    is_local = asked.local or asked.quick
+    asked.chosen = [n for n in own if n in wanted and not (is_local and papers.figure(n).needs_spark)]
+    return asked
+
+
+def main(arguments: list[str], announce: Callable[[str], None]) -> int:
+    """Measure and write; 1 when a count is wrong."""
+    asked = parse(arguments)
+    is_correct, began, clock = True, time.monotonic(), Clock()
+    try:
+        for name in [] if asked.page else asked.chosen:
+            announce(f"figure {name}")
+            paper = papers.paper_of(name)
+            scale = asked.scale or (papers.package(paper).QUICK_SCALE if asked.quick else 1.0)
+            run = Run(scale, asked.seed, asked.repeat, announce, clock)
+            found = write(name, run, papers.figure(name).measure(run), asked.folder / paper)
+            announce(page.sentence(found))
+            is_correct &= all(check["is_equal"] for check in found["checks"])
+    finally:
+        clock.stop()
+    for paper in dict.fromkeys(map(papers.paper_of, asked.chosen)):
+        write_page(paper, asked.folder / paper)
+    announce(f"{time.monotonic() - began:.0f} s")
+    return 0 if is_correct else 1
+
+
+def write(name: str, run: Run, verdict: Verdict, folder: Path) -> dict[str, Any]:
+    """The three files of a figure: numbers, picture, table."""
+    figure = papers.figure(name)
+    found = {
+        "name": name,
+        **{key: getattr(figure, key) for key in ("title", "source", "claim", "ratio_of", "truth")},
+        "verdict": {"agrees": verdict.agrees, "ratio": verdict.ratio, "text": verdict.text},
+        "scale": run.scale,
+        "seed": run.seed,
+        "repeat": run.repeat if figure.needs_spark else 1,
+        "parameters": run.parameters,
+        "checks": [{**vars(check), "is_equal": check.is_equal} for check in run.checks],
+        "machine": describe(),
+        "rows": [rounded(row) for row in run.rows],
+        "runs": [rounded(row) for row in run.runs],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    plot.draw(figure, found["rows"], folder / f"{name}.png")
+    (folder / f"{name}.md").write_text(page.section(name, figure, found) + "\n")
+    return found
+
+
+def rounded(row: Row) -> Row:
+    return {k: float(f"{v:.{DIGITS}g}") if isinstance(v, float) else v for k, v in row.items()}
+
+
+def write_page(paper: str, folder: Path) -> None:
+    paths = {name: folder / f"{name}.json" for name in papers.names(paper)}
+    found = [
+        (name, papers.figure(name), json.loads(path.read_text()))
+        for name, path in paths.items()
+        if path.exists()
+    ]
+    (folder / "README.md").write_text(page.page(papers.package(paper).__doc__, found))

@@ -1,0 +1,43 @@
+"""Thetastream, called the way a user calls it."""
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+import thetastream as th
+from bench.core import spark
+from bench.core.data import Task
+
+DEFAULTS: dict[str, Any] = {"m": 1, "n": 1}
+
+
+def counters(query: StreamingQuery) -> dict[int, dict[str, int]]:
+    """Bytes of state, and bytes that left the units, per epoch, from the engine's own counters."""
+    # An epoch that no unit took part in, such as a last one without input, has no counters.
+    names = ("state_bytes", "emitted_bytes")
+    return {
+        epoch["epoch"]: {name: epoch.get(name, 0) for name in names}
+        for epoch in th.metrics(query)
+        if epoch["units"]
+    }
+
+
+def asked(task: Task, streams: dict[str, DataFrame], m: int, n: int) -> dict[str, Any]:
+    shape, model = task.shape, th.Biclique(units=(m, n))
+    return {"streams": streams, "on": shape.spec.on, "within": shape.within, "model": model}
+
+
+def prepare(task: Task) -> spark.Query:
+    units = {**DEFAULTS, **task.options}
+    conf = {**spark.CONF, "spark.driver.memory": task.driver_memory}
+    return spark.Query(
+        th.local_session(2, "bench-thetastream", **conf),
+        lambda streams: th.join(**asked(task, streams, units["m"], units["n"])),
+        f"Biclique(units=({units['m']}, {units['n']}))",
+        counters,
+    )
+
+
+def run(task: Task) -> dict[str, Any]:
+    return spark.measure(task, prepare(task))

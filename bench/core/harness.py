@@ -1,0 +1,145 @@
+"""Engines against each other: interleaved runs, each in its own process, medians, ratios, check."""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import DEVNULL, Popen
+from typing import Any
+
+from bench.core.check import verify
+from bench.core.data import Task, ensure, window_arrow_bytes
+from bench.core.machine import describe, watch
+
+MEDIANS = (
+    "tuples_per_s",
+    "results_per_s",
+    "results_per_tuple",
+    "epoch_ms_p50",
+    "epoch_ms_p99",
+    "epoch_ms_mean",
+    "measured_epochs",
+    "state_bytes",
+    "emitted_bytes",
+    "peak_rss_bytes",
+    "cpu_seconds",
+    "cpu_us_per_tuple",
+)
+TAIL = 3000
+"""Characters of a failed engine's error output that are kept."""
+
+
+def run_once(task: Task, timeout_seconds: float) -> dict[str, Any]:
+    """One engine, one process; a failure is a result with ``error``."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        output, errors = Path(folder, "result.json"), Path(folder, "stderr")
+        command = [sys.executable, "-m", "bench.core.worker", task.dumps(), str(output)]
+        load = os.getloadavg()[0]
+        with errors.open("wb") as stderr:
+            process = Popen(
+                command, stdin=DEVNULL, stdout=stderr, stderr=stderr, cwd=Path(__file__).parents[2]
+            )
+            try:
+                seen = watch(process, timeout_seconds)
+            except TimeoutError as error:
+                return {"error": str(error), "load_before": load}
+        if process.returncode:
+            return {"error": errors.read_text(errors="replace")[-TAIL:], "load_before": load}
+        result = json.loads(output.read_text())
+    return {**result, **seen, "load_before": load}
+
+
+def compare(
+    tasks: list[Task], repeat: int, timeout_seconds: float, announce: Callable[[str], None]
+) -> dict[str, Any]:
+    """Run all tasks ``repeat`` times in turn; report medians per engine, and ratios between them."""
+    shape = tasks[0].shape
+    announce(f"data: {shape.folder}")
+    ensure(shape)
+    runs: dict[str, list[dict[str, Any]]] = {task.engine: [] for task in tasks}
+    for turn in range(repeat):
+        for task in tasks:
+            if turn and not is_measured(runs[task.engine][0]):
+                continue
+            announce(f"run {turn + 1} of {repeat}: {task.engine}")
+            result = run_once(task, timeout_seconds)
+            if is_measured(result) and "check" not in result:
+                result["check"] = verify(shape, result, announce)
+            runs[task.engine].append(result)
+            announce(f"  {summary_line(result)}")
+    engines = {engine: summarise(found) for engine, found in runs.items()}
+    arrow_bytes = window_arrow_bytes(shape)
+    for summary in engines.values():
+        if summary.get("state_bytes"):
+            summary["state_per_arrow"] = summary["state_bytes"] / arrow_bytes
+    return {
+        "workload": shape.workload,
+        "on": shape.spec.on,
+        "within": shape.within,
+        "window": shape.window,
+        "epoch": shape.epoch,
+        "epochs": tasks[0].epochs,
+        "warmup_seconds": tasks[0].warmup_seconds,
+        "rate": tasks[0].rate,
+        "seconds": tasks[0].seconds,
+        "seed": shape.seed,
+        "repeat": repeat,
+        "window_arrow_bytes": arrow_bytes,
+        "engines": engines,
+        "ratios": ratios(engines),
+        "is_correct": all(summary["is_correct"] for summary in engines.values()),
+        "machine": describe(),
+        "runs": runs,
+    }
+
+
+def is_measured(result: dict[str, Any]) -> bool:
+    """Whether a run has figures, as opposed to an error or a refusal."""
+    return "error" not in result and "refused" not in result
+
+
+def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians of one engine's runs; a refusal counts as correct, an error does not."""
+    refused = next((run["refused"] for run in runs if "refused" in run), None)
+    if refused is not None:
+        return {"refused": refused, "is_correct": True}
+    error = next((run["error"] for run in runs if "error" in run), None)
+    if error is not None:
+        return {"error": error, "is_correct": False}
+    summary: dict[str, Any] = {"form": runs[0].get("form"), "runs": len(runs)}
+    for name in MEDIANS:
+        values = [run[name] for run in runs if run.get(name) is not None]
+        summary[name] = statistics.median(values) if values else None
+    summary["is_correct"] = all(run["check"]["is_equal"] for run in runs)
+    return summary
+
+
+def ratios(engines: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """``thetastream/<other>`` of tuples_per_s.
+
+    >>> ratios({"thetastream": {"tuples_per_s": 30.0}, "spark": {"tuples_per_s": 2.0}, "duckdb": {}})
+    {'thetastream/spark': 15.0}
+    """
+    own = engines.get("thetastream", {}).get("tuples_per_s")
+    return {
+        f"thetastream/{name}": own / summary["tuples_per_s"]
+        for name, summary in engines.items()
+        if own and name != "thetastream" and summary.get("tuples_per_s")
+    }
+
+
+def summary_line(result: dict[str, Any]) -> str:
+    if "error" in result:
+        return f"failed: {result['error'].strip().splitlines()[-1]}"
+    if "refused" in result:
+        return f"refused: {result['refused']}"
+    check = result["check"]
+    verdict = "equals DuckDB" if check["is_equal"] else f"DIFFERS from DuckDB: {check}"
+    return (
+        f"{result.get('tuples_per_s') or 0:,.0f} tuples/s, epoch {result.get('epoch_ms_p50') or 0:,.0f} ms,"
+        f" {result.get('cpu_us_per_tuple') or 0:,.1f} CPU us/tuple,"
+        f" count of {check['epochs']} epochs {verdict} (load before: {result['load_before']:.1f})"
+    )

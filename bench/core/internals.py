@@ -1,0 +1,39 @@
+"""All that benchmarks take from inside Thetastream; the rest of ``bench`` uses its public interface."""
+
+from tests.support.local import LocalJoin, LocalMultiway
+from thetastream.core.blocks import concat, pack, unpack
+from thetastream.core.columns import HASH as HASH_COLUMN
+from thetastream.core.condition import (
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    Key,
+    SideSpec,
+)
+from thetastream.core.keys import scramble
+from thetastream.core.sides import Side
+from thetastream.core.windows import Rows as CountWindow
+from thetastream.engine.counters import Counters
+from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
+from thetastream.engine.handshake.letters import Letter
+from thetastream.engine.handshake.protocol import AckBlk, Group, TupleBlk
+from thetastream.engine.handshake.spec import HandshakeSpec
+from thetastream.engine.handshake.state import HandshakeState
+from thetastream.engine.handshake.worker import HandshakeWorker
+from thetastream.engine.inbox import Message
+from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
+from thetastream.engine.store import run as index_runs
+from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec
+from thetastream.index import IndexSpec
+from thetastream.local import LocalRun
+from thetastream.models.base import Model
+from thetastream.models.chain import AUTO
+from thetastream.plan.efficiency import brute_force, by_hash, by_range, matches
+from thetastream.plan.index_choice import choose_index
+from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
+from thetastream.spark.mailbox.files import Mailbox
+from thetastream.spark.mailbox.outbox import pages
+from thetastream.spark.session import stderr_into

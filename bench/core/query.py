@@ -1,0 +1,160 @@
+"""The two-stream joins of figures: tables in stream order, and the condition for units, Spark and DuckDB."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from bench.core import internals as inside
+from bench.core.internals import Dimension, Domain, Key, Model, Side
+
+TICKS_US = 1_000_000_000
+"""Event time from a stream's first tuple to its last: both streams are in step, however many tuples each
+has."""
+START_US = 1_700_000_000_000_000
+
+
+@dataclass(frozen=True)
+class Query:
+    """One join of two tables that are streamed in the order of their rows."""
+
+    name: str
+    aliases: tuple[str, str]
+    tables: tuple[pa.Table, pa.Table]
+    on: str
+    """In Spark SQL."""
+    keys: tuple[tuple[Key, ...], tuple[Key, ...]]
+    equalities: tuple[inside.Equality, ...] = ()
+    dimensions: tuple[Dimension, ...] = ()
+    duckdb_on: str = ""
+    """Where DuckDB's arithmetic needs other words."""
+    window_us: int | None = None
+    kind: str | None = None
+    """The kind of index, ``th.join(..., index=kind)``; by default the one that ``th.join`` chooses."""
+    seed: int = 1
+
+    def within(self, share: float) -> "Query":
+        """The same join inside a window that is a share of the whole stream."""
+        return replace(self, window_us=max(1, round(share * TICKS_US)))
+
+    def by(self, kind: str | None) -> "Query":
+        """The same join with another index; ``scan`` is the nested loop of the papers."""
+        return replace(self, kind=kind)
+
+    def part(self, share: float) -> "Query":
+        """The first part of both streams; event times stay as they are."""
+        return self._until(*(round(table.num_rows * share) for table in self.tables))
+
+    def first(self, n: int, epochs: int) -> "Query":
+        """The first ``n`` of ``epochs`` parts."""
+        return self._until(*(self.bounds(side, epochs)[n - 1][1] for side in Side))
+
+    def _until(self, left: int, right: int) -> "Query":
+        return replace(self, tables=(self.tables[0].slice(0, left), self.tables[1].slice(0, right)))
+
+    @property
+    def volume(self) -> int:
+        return sum(table.num_rows for table in self.tables)
+
+    @cached_property
+    def condition(self) -> inside.Condition:
+        """The condition as units see it."""
+        left, right = (
+            inside.SideSpec(alias, tuple(table.column_names), keys=keys, time=Key("ts", Domain.INT))
+            for alias, table, keys in zip(self.aliases, self.tables, self.keys, strict=True)
+        )
+        window = None if self.window_us is None else band(inside.TIME, self.window_us, "window")
+        return inside.Condition((left, right), self.equalities, self.dimensions, window)
+
+    @property
+    def index(self) -> inside.IndexSpec:
+        return inside.choose_index(self.condition, self.kind)[0]
+
+    def unit_spec(self) -> inside.UnitSpec:
+        period = (
+            None if self.window_us is None else max(1, -(-self.window_us // inside.SUBINDEXES_PER_WINDOW))
+        )
+        return inside.UnitSpec(self.condition, (self.index, self.index), period, None)
+
+    def join(self, streams: dict[str, Any], model: Model, **options: Any) -> Any:
+        import thetastream as th
+
+        within = None if self.window_us is None else f"{self.window_us} microseconds"
+        if self.kind is not None:
+            options["index"] = self.kind
+        return th.join(streams, on=self.on, within=within, model=model, **options)
+
+    def cut(self, side: Side, epochs: int) -> Iterator[pa.RecordBatch]:
+        """One stream in ``epochs`` equal parts, with hashes of its tuples."""
+        table = self.tables[side]
+        random = np.random.default_rng([self.seed, side])
+        hashes = inside.scramble(random.integers(0, 1 << 62, table.num_rows))
+        table = table.append_column(inside.HASH_COLUMN, pa.array(hashes)).combine_chunks()
+        for start, end in self.bounds(side, epochs):
+            batches = table.slice(start, end - start).to_batches()
+            yield batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+    def epochs(self, n: int) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, int | None]]:
+        """Both streams in ``n`` equal parts, with the watermark that streams in order have in Spark: behind
+        an epoch it is the older of the streams' newest event times."""
+        watermark = None
+        for left, right in zip(*(self.cut(side, n) for side in Side), strict=True):
+            yield left, right, watermark
+            if self.window_us is not None and left.num_rows and right.num_rows:
+                # Less one: a tuple of the next epoch may have the same event time.
+                watermark = min(int(batch.column("ts").view(pa.int64())[-1]) for batch in (left, right)) - 1
+
+    def bounds(self, side: Side, epochs: int) -> list[tuple[int, int]]:
+        cuts = [int(cut) for cut in np.linspace(0, self.tables[side].num_rows, epochs + 1)]
+        return list(pairwise(cuts))
+
+    @cached_property
+    def expected(self) -> int:
+        connection = duckdb.connect(config={"threads": 2})
+        connection.execute("SET enable_progress_bar = false")
+        for alias, table in zip(self.aliases, self.tables, strict=True):
+            connection.register(f"{alias}_rows", table)
+        ((found,),) = connection.execute(self._sql()).fetchall()
+        return int(found)
+
+    def _sql(self) -> str:
+        """A band is an equality of cells first, which DuckDB hashes: right tuples stand in all they touch."""
+        left, right = self.aliases
+        rows = [f"{alias}_rows" for alias in self.aliases]
+        conditions = [self.duckdb_on or self.on]
+        for number, dimension in enumerate(self.dimensions):
+            assert dimension.high is not None
+            mine, reach = self.keys[0][dimension.key].column, dimension.high.delta
+            other = self.keys[1][dimension.high.key].column
+            low, high = (f"floor(({other}::DOUBLE {sign} {reach}) / {2 * reach})::INT" for sign in "-+")
+            cell = f"cell_{number}"
+            rows[0] = f"(SELECT *, floor({mine}::DOUBLE / {2 * reach})::INT AS {cell} FROM {rows[0]})"
+            rows[1] = f"(SELECT *, unnest(range({low}, {high} + 1)) AS {cell} FROM {rows[1]})"
+            conditions.append(f"{left}.{cell} = {right}.{cell}")
+        if self.window_us is not None:
+            times = [f"epoch_us({alias}.ts)" for alias in self.aliases]
+            ends = f"{times[1]} - {self.window_us} AND {times[1]} + {self.window_us}"
+            conditions.append(f"{times[0]} BETWEEN {ends}")
+        return f"SELECT count(*) FROM {rows[0]} {left} JOIN {rows[1]} {right} ON {' AND '.join(conditions)}"
+
+
+def band(key: int, reach: float, *name: str) -> Dimension:
+    """|left - right| <= reach of two keys with the same number."""
+    return Dimension(Side.LEFT, key, inside.Bound(key, -reach), inside.Bound(key, reach), *name)
+
+
+def keys(*columns: str, domain: Domain = Domain.INT) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
+    """The same key columns on both sides."""
+    return (tuple(Key(column, domain) for column in columns),) * 2
+
+
+def stamped(table: pa.Table) -> pa.Table:
+    """The table with event times: its rows evenly over ``TICKS_US``."""
+    number = np.arange(table.num_rows, dtype=np.int64)
+    ts = START_US + number * TICKS_US // max(1, table.num_rows)
+    return table.append_column("ts", pa.array(ts, type=pa.timestamp("us", tz="UTC")))

@@ -1,0 +1,218 @@
+"""One streaming run on Spark, from files to the noop sink, measured by Spark's own query progress.
+
+One micro-batch is one file of each stream (``maxFilesPerTrigger=1``, trigger ``availableNow``). An
+epoch's time is ``durationMs.triggerExecution``: planning, logs, execution, commits. ``observe``
+counts the results of every epoch on the way to the sink, so the measured run is itself checked.
+
+Only epochs after the warm-up count; it is longer than the window, so that every measured epoch joins
+with a full window and expires as much as it stores.
+"""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from bench.core.machine import cpu_seconds_of_tree
+
+OBSERVED = "bench"
+POLL_SECONDS = 0.25
+CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.numRecentProgressUpdates": 100_000,
+    "spark.ui.enabled": False,
+    "spark.ui.showConsoleProgress": False,
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """What an engine makes of the streams, by their aliases."""
+
+    spark: SparkSession
+    join: Callable[[dict[str, DataFrame]], DataFrame]
+    form: str
+    counters: Callable[[StreamingQuery], dict[int, dict[str, int]]] | None = None
+    """``state_bytes`` and ``emitted_bytes`` per epoch, where Spark's progress does not say it."""
+    mode: str = "append"
+    results: str = "count(1)"
+    """SQL of the number of results, over the rows that reach the sink."""
+    is_running: bool = False
+    """Whether ``results`` counts those of all epochs so far."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    number: int
+    ms: int
+    tuples: int
+    results: int
+    state_bytes: int | None = None
+    emitted_bytes: int | None = None
+    phases_ms: dict[str, int] = field(default_factory=dict)
+    observed: Any = None
+    """All observed values of the epoch."""
+
+
+def streams(
+    spark: SparkSession, folder: Any, aliases: Any, files_per_trigger: int | None = 1
+) -> dict[str, DataFrame]:
+    """Folders of Parquet files, one of each alias, as streams with event time."""
+    found = {}
+    for alias in aliases:
+        reader = spark.readStream.schema(spark.read.parquet(f"{folder}/{alias}").schema)
+        if files_per_trigger is not None:
+            reader = reader.option("maxFilesPerTrigger", files_per_trigger)
+        found[alias] = reader.parquet(f"{folder}/{alias}").withWatermark("ts", "0 seconds")
+    return found
+
+
+def start(
+    results: DataFrame, checkpoint: Any, observed: list[Column], mode: str = "append", **trigger: Any
+) -> StreamingQuery:
+    """Observe the results in passing and hand all columns to the noop sink."""
+    writer = results.observe(OBSERVED, *observed).writeStream.format("noop").outputMode(mode)
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+
+
+def start_counting(
+    results: DataFrame, checkpoint: Any, query: Query | None = None, **trigger: Any
+) -> StreamingQuery:
+    rows = F.expr("count(1)" if query is None else query.results).alias("rows")
+    mode = "append" if query is None else query.mode
+    return start(results, checkpoint, [rows], mode, **(trigger or {"availableNow": True}))
+
+
+def epochs(running: StreamingQuery, query: Query | None = None) -> list[Epoch]:
+    """What the progress of a query says, epoch by epoch, epochs without input included."""
+    found: list[Epoch] = []
+    counters = query.counters(running) if query and query.counters else None
+    so_far = 0
+    for progress in running.recentProgress:
+        fields = progress if isinstance(progress, dict) else json.loads(progress.json)
+        number, durations = fields["batchId"], fields["durationMs"]
+        observed = (fields.get("observedMetrics") or {}).get(OBSERVED)
+        rows = observed["rows"] if observed is not None and "rows" in observed else 0
+        ours = None if counters is None else counters.get(number, {})
+        found.append(
+            Epoch(
+                number,
+                durations["triggerExecution"],
+                fields["numInputRows"],
+                results=rows - so_far,
+                state_bytes=spark_state_bytes(fields) if ours is None else ours.get("state_bytes"),
+                emitted_bytes=None if ours is None else ours.get("emitted_bytes"),
+                phases_ms=dict(durations),
+                observed=observed,
+            )
+        )
+        so_far = rows if query and query.is_running and fields["numInputRows"] else so_far
+    return found
+
+
+def with_input(found: list[Epoch]) -> list[Epoch]:
+    return [epoch for epoch in found if epoch.tuples]
+
+
+def spark_state_bytes(fields: dict[str, Any]) -> int:
+    """State of all operators: files on disk for RocksDB, heap for the default provider."""
+    total = 0
+    for operator in fields.get("stateOperators") or []:
+        on_disk = (operator.get("customMetrics") or {}).get("rocksdbSstFileSize")
+        total += operator.get("memoryUsedBytes", 0) if on_disk is None else on_disk
+    return total
+
+
+def measure(task: Any, query: Query) -> dict[str, Any]:
+    """Run all epochs of a task and report the steady ones."""
+    shape = task.shape
+    checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
+    try:
+        inputs = streams(query.spark, shape.folder, shape.spec.aliases)
+        running = start_counting(query.join(inputs), checkpoint, query)
+        cpu_seconds, since = await_steady(
+            running, shape.epochs, task.epochs, task.warmup, task.warmup_seconds
+        )
+        found = with_input(epochs(running, query))[: since + task.epochs]
+    finally:
+        query.spark.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    if len(found) < since + task.epochs:
+        raise RuntimeError(f"expected {since + task.epochs} epochs with input, Spark reports {len(found)}")
+    cpu_us = 1e6 * cpu_seconds / (2 * shape.epoch * task.epochs)
+    figures = steady(found, since, 2 * shape.epoch)
+    return {**figures, "cpu_us_per_tuple": cpu_us, "form": query.form, "warmup_epochs": since}
+
+
+def await_steady(
+    query: StreamingQuery, total: int, measured: int, warmup: int, warmup_seconds: float = 0
+) -> tuple[float, int]:
+    """Wait for the warm-up and the measured epochs of ``total``, then stop the query.
+
+    Returns the CPU time of this process tree in the measured epochs, and the first of them. CPU time
+    per tuple says what a join costs even when other work keeps the machine busy.
+    """
+    started = time.monotonic()
+    mark: tuple[float, int] | None = None
+    while True:
+        is_over = query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
+        last = query.lastProgress
+        done = 0 if last is None else int(last["batchId"]) + 1
+        is_warm = done >= warmup and time.monotonic() - started >= warmup_seconds
+        if mark is None and (is_warm or done >= total - measured):
+            mark = cpu_seconds_of_tree(), min(done, total - measured)
+        if mark is not None and (is_over or done >= mark[1] + measured):
+            spent = cpu_seconds_of_tree() - mark[0]
+            query.stop()
+            return spent, mark[1]
+        if is_over:
+            raise RuntimeError(f"the query ended after {done} epochs")
+
+
+def steady(epochs: list[Epoch], since: int, tuples_per_epoch: int | None = None) -> dict[str, Any]:
+    """Figures of the epochs from ``since`` on.
+
+    ``tuples_per_epoch`` replaces Spark's numInputRows, which counts a tuple again for every branch
+    of the plan that reads it.
+
+    >>> found = [Epoch(0, 900, 10, 1), Epoch(1, 100, 10, 2), Epoch(2, 300, 10, 4)]
+    >>> figures = steady(found, since=1)
+    >>> figures["tuples_per_s"], figures["results_per_s"], figures["epoch_ms_p50"]
+    (50.0, 15.0, 200.0)
+    >>> figures["results_by_epoch"]
+    [1, 2, 4]
+    """
+    measured = epochs[since:]
+    times = [epoch.ms for epoch in measured]
+    seconds = sum(times) / 1000
+    tuples = sum(tuples_per_epoch or epoch.tuples for epoch in measured)
+    results = sum(epoch.results for epoch in measured)
+    states = [epoch.state_bytes for epoch in measured if epoch.state_bytes is not None]
+    emitted = [epoch.emitted_bytes for epoch in measured if epoch.emitted_bytes is not None]
+    phases = sorted({name for epoch in measured for name in epoch.phases_ms})
+    return {
+        "tuples_per_s": tuples / seconds,
+        "results_per_s": results / seconds,
+        "results_per_tuple": results / tuples,
+        "epoch_ms_p50": float(np.percentile(times, 50)),
+        "epoch_ms_p99": float(np.percentile(times, 99)),
+        "epoch_ms_mean": float(np.mean(times)),
+        "state_bytes": max(states, default=None),
+        "emitted_bytes": sum(emitted) / len(emitted) if emitted else None,
+        "measured_epochs": len(measured),
+        "measured_seconds": seconds,
+        "results_by_epoch": [epoch.results for epoch in epochs],
+        "ms_by_epoch": [epoch.ms for epoch in epochs],
+        "state_bytes_by_epoch": [epoch.state_bytes for epoch in epochs],
+        "phases_ms_median": {
+            name: float(np.median([epoch.phases_ms.get(name, 0) for epoch in measured])) for name in phases
+        },
+    }

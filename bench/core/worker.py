@@ -1,0 +1,16 @@
+"""A measuring process: ``python -m bench.core.worker TASK OUTPUT``; one engine, one run, then it ends."""
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from bench.core import rate
+from bench.core.data import Task
+from bench.core.engines import ENGINES
+
+if __name__ == "__main__":
+    task = Task.loads(sys.argv[1])
+    engine = import_module(ENGINES[task.engine])
+    result = rate.measure(task, engine.prepare(task)) if task.rate else engine.run(task)
+    Path(sys.argv[2]).write_text(json.dumps(result))

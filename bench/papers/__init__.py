@@ -1,0 +1,40 @@
+"""Figures of papers, drawn again.
+
+A paper is a package here. Its docstring is the head of its page, ``FIGURES`` names its modules in the order
+of the page, each of which declares ``FIGURE``: adding a figure is a file and a word. ``QUICK_SCALE`` is that
+of a small run, which tests that figures work.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bench.core.figure import Figure
+
+PAPERS = ("bistream", "splitjoin", "psp", "esj")
+ALL = "figures"
+
+
+def package(paper: str) -> Any:
+    return import_module(f"bench.papers.{paper}")
+
+
+def names(paper: str) -> list[str]:
+    """A paper's figures, or those of all papers."""
+    if paper == ALL:
+        return [name for one in PAPERS for name in names(one)]
+    return [module.replace("_", "-") for module in package(paper).FIGURES]
+
+
+def paper_of(name: str) -> str:
+    return next(paper for paper in PAPERS if name in names(paper))
+
+
+def is_known(name: str) -> bool:
+    """Whether a name is one of a figure, a paper, or all of them."""
+    return name in (ALL, *PAPERS, *names(ALL))
+
+
+def figure(name: str) -> "Figure":
+    found: Figure = import_module(f"bench.papers.{paper_of(name)}.{name.replace('-', '_')}").FIGURE
+    return found

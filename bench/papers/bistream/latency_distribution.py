@@ -1,0 +1,46 @@
+"""Distribution of latency (BiStream, figure 9).
+
+Most tuples have a small latency, and the biclique's is below the matrix's.
+"""
+
+from bench.core.clock import Setting
+from bench.core.figure import Figure, Panel, Run, Verdict
+from bench.papers import inputs
+from bench.papers.bistream.models import UNITS, in_spark
+
+EPOCHS, WARMUP, PER_EPOCH = 20, 6, 4_000
+"""Epochs, those not measured, and their tuples of both streams."""
+PERCENTILES = (10, 25, 50, 75, 90, 99)
+
+
+def measure(run: Run) -> Verdict:
+    query = inputs.q5(run.scale)
+    query = query.part(min(1.0, PER_EPOCH * EPOCHS / query.volume))
+    models = {name: model for name, model in in_spark(query).items() if name != "JM, best shape"}
+    timed = run.compare([Setting(name, query, model, EPOCHS, WARMUP, {}) for name, model in models.items()])
+    run.rows.clear()
+    for name, one in timed.items():
+        for percent in PERCENTILES:
+            run.add(setting=name, percentile=percent, latency_ms=one.latency_ms(percent), **one.median)
+    per_epoch = round(query.volume / EPOCHS)
+    run.parameters = {"query": query.name, "units": UNITS, "tuples_per_epoch": per_epoch}
+    half, most = (run.rows.by("setting", "latency_ms", percentile=n) for n in (50, 99))
+    ratio = half["JB-CR4"] / half["JM, square"]
+    text = (
+        f"the median is {half['JM, square']:,.0f} ms for the square matrix, {half['JB (random)']:,.0f}"
+        f" ms for random routing and {half['JB-CR4']:,.0f} ms for JB-CR4, {ratio:.2f} times the matrix's;"
+        f" 99 % are below {most['JM, square']:,.0f}, {most['JB (random)']:,.0f} and"
+        f" {most['JB-CR4']:,.0f} ms; most of it is the floor of a micro-batch, and all settings pay it"
+    )
+    return Verdict(ratio < 0.9, ratio, text, partly=ratio < 1.0)
+
+
+FIGURE = Figure(
+    __doc__,
+    measure,
+    "JB-CR4 / square matrix, median latency",
+    (Panel("Q5, 16 units", "latency_ms", "percentile", "setting"),),
+    "setting; percentile; latency_ms; cpu_us_per_tuple",
+    needs_spark=True,
+    is_in_table=lambda row: row["percentile"] in (50, 90, 99),
+)

@@ -1,0 +1,80 @@
+"""Memory per unit against processed volume (BiStream, figure 6a).
+
+With full history, memory per unit grows with the volume, and the join-matrix needs a multiple of the
+join-biclique's because it stores copies.
+
+W is what a unit holds, p the number of units. The biclique stores every tuple once; the matrix of a rows and
+b columns stores a left tuple b times and a right one a times:
+
+    W_bi = (|R| + |S|) / p        W_mat = (b |R| + a |S|) / p
+
+A square matrix holds sqrt(p) times as much. If the sizes of the streams are known and far apart, a matrix
+of another shape holds less; the best one is shown too.
+"""
+
+from bench.core.figure import Figure, Panel, Run, Verdict
+from bench.core.replay import bytes_held, held
+from bench.papers import inputs
+from bench.papers.bistream.models import UNITS, best_biclique, best_matrix, square
+from thetastream.models import Biclique
+
+EPOCHS = 10
+NAMES = (*inputs.TPCH, "handshake")
+
+
+def measure(run: Run) -> Verdict:
+    """Bytes of all units after each epoch; subgroups would change nothing about what is stored."""
+    queries = [make(run.scale) for make in inputs.TPCH.values()]
+    queries.append(inputs.handshake(run.sized(150_000), run.seed))
+    for query in queries:
+        models = {
+            "JM, square": square(UNITS),
+            "JM, best shape": best_matrix(query, UNITS),
+            "JB": Biclique(UNITS // 2),
+            "JB, best split": best_biclique(query, UNITS),
+        }
+        for setting, model in models.items():
+            steps = run.replay(query, model, EPOCHS, f"{query.name}, {setting}")
+            for epoch, step in enumerate(steps, 1):
+                run.add(
+                    query=query.name,
+                    setting=setting,
+                    model=repr(model),
+                    epoch=epoch,
+                    volume=step.volume,
+                    tuples_per_unit=sum(held(steps[:epoch])) / UNITS,
+                    mb_per_unit=sum(bytes_held(step)) / UNITS / 1e6,
+                    mb_of_largest=max(bytes_held(step)) / 1e6,
+                )
+    rows = run.rows
+    for row in rows:
+        same = {"query": row["query"], "epoch": row["epoch"]}
+        row["mb_over_jb"] = row["mb_per_unit"] / rows.at("mb_per_unit", setting="JB", **same)
+    run.parameters = {"units": UNITS, "epochs": EPOCHS, "scale_factor": inputs.SCALE_FACTOR * run.scale}
+    last = rows.where(epoch=EPOCHS)
+    squares = last.by("query", "mb_over_jb", setting="JM, square").values()
+    best = last.by("query", "mb_over_jb", setting="JM, best shape")
+    largest = {name: last.by("setting", "mb_of_largest", query=name) for name in NAMES}
+    split = max(mb["JB"] / mb["JB, best split"] for mb in largest.values())
+    shaped = [mb["JM, best shape"] / mb["JB, best split"] for mb in largest.values()]
+    ratio = min(squares)
+    text = (
+        f"with {UNITS} units a square matrix holds {ratio:.2f} to {max(squares):.2f} times the bytes of the"
+        f" biclique per unit, sqrt({UNITS}) = 4 by the formula; if the sizes of the streams are known"
+        " beforehand, a matrix of the best shape holds"
+        f" {', '.join(f'{mb:.2f} ({name})' for name, mb in best.items())} times as much, and a biclique whose"
+        f" units are allotted in proportion has a largest unit up to {split:.2f} times smaller than one with"
+        f" as many units a side; best against best, the matrix's largest unit holds {min(shaped):.2f} to"
+        f" {max(shaped):.2f} times the biclique's"
+    )
+    return Verdict(ratio > 3, ratio, text)
+
+
+FIGURE = Figure(
+    __doc__,
+    measure,
+    "square matrix / biclique, bytes",
+    tuple(Panel(name, "volume", "mb_per_unit", "setting", {"query": name}) for name in NAMES),
+    "query; setting; model|model|`{}`; volume; tuples_per_unit; mb_per_unit; mb_of_largest; mb_over_jb",
+    is_in_table=lambda row: row["epoch"] == EPOCHS,
+)

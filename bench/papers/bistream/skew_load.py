@@ -1,0 +1,86 @@
+"""Load of the most loaded unit under skew (BiStream, section 3.2.2 and its experiments with skew).
+
+Under skew, hash routing overloads single units; ContRand spreads the heavy keys over a subgroup, and random
+routing over all units at the price of more copies.
+
+Pure hash gives all tuples of a heavy key to one unit; ContRand spreads them over a subgroup; random routing
+over all units. The load of a unit is the tuples it stores, and the tuples it receives to store or to probe:
+
+    imbalance = largest load / mean load      over the units of one side, the worse side counts
+"""
+
+import numpy as np
+
+from bench.core.figure import Figure, Panel, Run, Verdict
+from bench.core.replay import bound, held, replay
+from bench.papers import inputs
+from thetastream.models import Biclique
+
+SIDE = 8
+"""Units of each side."""
+EXPONENTS = (0.0, 0.5, 0.8, 1.1, 1.4)
+ZIPF = 1.1
+SUBGROUPS = {"pure hash": 8, "ContRand, 4 subgroups": 4, "ContRand, 2 subgroups": 2, "random": 1}
+EPOCHS, REPLAYS = 4, 3
+TUPLES = 120_000
+"""Of a stream."""
+
+
+def imbalance(loads: list[int]) -> float:
+    """Largest over mean, of the worse side.
+
+    >>> imbalance([4, 2, 3, 3, 3, 3, 3, 3, *[1] * 8])
+    1.3333333333333333
+    """
+    return max(float(np.max(side) / np.mean(side)) for side in (loads[:SIDE], loads[SIDE:]))
+
+
+def measure(run: Run) -> Verdict:
+    for exponent in EXPONENTS:
+        query = inputs.zipf(run.sized(TUPLES), exponent, run.seed)
+        for setting, subgroups in SUBGROUPS.items():
+            model = Biclique(SIDE, subgroups=subgroups)
+            steps = run.replay(query, model, EPOCHS, f"Zipf {exponent}, {setting}")
+            replays = [steps, *(list(replay(query, model, EPOCHS)) for _ in range(REPLAYS - 1))]
+            received = [sum(step.units[unit].received for step in steps) for unit in range(2 * SIDE)]
+            run.add(
+                exponent=exponent,
+                setting=setting,
+                model=repr(model),
+                stored_imbalance=imbalance(held(steps)),
+                received_imbalance=imbalance(received),
+                received_per_tuple=sum(received) / query.volume,
+                received_by_largest=max(received) / query.volume,
+                **bound(replays, range(EPOCHS // 2, EPOCHS)),
+            )
+    run.parameters = {"units_a_side": SIDE, "tuples_per_stream": run.sized(TUPLES), "keys": 10_000}
+    hashed, four, two, random = (run.rows.where(exponent=ZIPF, setting=name)[0] for name in SUBGROUPS)
+    stored = [row["stored_imbalance"] for row in (hashed, four, two, random)]
+    allowed = [row["bound_tuples_per_s"] / hashed["bound_tuples_per_s"] for row in (four, two)]
+    ratio = stored[0] / stored[2]
+    text = (
+        f"at Zipf {ZIPF} and {SIDE} units a side the most loaded unit stores {stored[0]:.2f} times the mean"
+        f" with pure hash, {stored[1]:.2f} with 4 subgroups, {stored[2]:.2f} with 2 and {stored[3]:.2f} with"
+        f" random routing; that is {ratio:.2f} times less for 2 subgroups than for pure hash, but a tuple is"
+        f" then received {two['received_per_tuple']:.0f} times instead of"
+        f" {hashed['received_per_tuple']:.0f}, and the busiest unit receives"
+        f" {two['received_by_largest']:.2f} of all tuples instead of {hashed['received_by_largest']:.2f}; by"
+        f" the CPU time of the busiest unit 4 and 2 subgroups would allow {allowed[0]:.2f} and"
+        f" {allowed[1]:.2f} times the throughput of pure hash"
+    )
+    return Verdict(stored[0] > stored[2] > stored[3], ratio, text)
+
+
+FIGURE = Figure(
+    __doc__,
+    measure,
+    "pure hash / ContRand, load of the most loaded unit",
+    (
+        Panel("8 units a side", "exponent", "stored_imbalance", "setting"),
+        Panel("8 units a side", "exponent", "received_by_largest", "setting"),
+    ),
+    "exponent; setting|routing; stored_imbalance; received_imbalance; received_per_tuple;"
+    " received_by_largest; cpu_us_per_tuple|CPU µs/tuple, all units|{:.2f};"
+    " bound_tuples_per_s|bound by the busiest (tuples/s)",
+    is_in_table=lambda row: row["exponent"] in (0.0, ZIPF),
+)

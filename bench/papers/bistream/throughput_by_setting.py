@@ -1,0 +1,67 @@
+"""Throughput by setting and volume (BiStream, figures 7 and 8).
+
+The biclique sustains more throughput than the matrix, most of all with ContRand routing where the query has
+an equality.
+"""
+
+import numpy as np
+
+from bench.core.clock import Setting
+from bench.core.columns import RATE
+from bench.core.figure import Figure, Panel, Run, Verdict
+from bench.papers import inputs
+from bench.papers.bistream.models import UNITS, in_spark
+
+EPOCHS, WARMUP = 6, 2
+SCALES = {"Q5": 1, "Q7": 3, "Band": 3}
+"""Times the scale factor: streams of half a million tuples each."""
+
+
+def measure(run: Run) -> Verdict:
+    """Medians of queries, and of their epochs by the volume processed before."""
+    asked = []
+    for name, times in SCALES.items():
+        query = inputs.TPCH[name](run.scale * times)
+        for setting, model in in_spark(query).items():
+            row = {"query": name, "setting": setting, "model": repr(model)}
+            asked.append(Setting(f"{name}, {setting}", query, model, EPOCHS, WARMUP, row))
+    timed = run.compare(asked, "received_per_tuple")
+    rates = {name: run.rows.by("setting", "tuples_per_s", query=name) for name in SCALES}
+    for one in asked:
+        share = one.query.volume / EPOCHS
+        epochs = [single["ms_by_epoch"][WARMUP - EPOCHS :] for single in timed[one.name].runs]
+        for number, ms in enumerate(np.median(epochs, axis=0), WARMUP):
+            run.add(**one.row, volume=round(share * number), epoch_tuples_per_s=float(1000 * share / ms))
+    factors = [round(inputs.SCALE_FACTOR * run.scale * times, 4) for times in SCALES.values()]
+    run.parameters = {"units": UNITS, "epochs": EPOCHS, "scale_factors": factors}
+    best = {name: max(rate["JB (random)"], rate.get("JB-CR4", 0)) for name, rate in rates.items()}
+    over = {name: best[name] / rate["JM, square"] for name, rate in rates.items()}
+    random = {name: rate["JB (random)"] / rate["JM, square"] for name, rate in rates.items()}
+    fits = {name: best[name] / rate["JM, best shape"] for name, rate in rates.items()}
+    spelled = (
+        ", ".join(f"{value:.2f} ({name})" for name, value in found.items()) for found in (over, random, fits)
+    )
+    text = (
+        "the best biclique reaches {} times the throughput of the square matrix, random routing"
+        " alone {} times; against the matrix of the best shape for sizes known beforehand the"
+        " best biclique reaches {} times"
+    )
+    ratio = float(np.median(list(over.values())))
+    return Verdict(min(over.values()) > 1, ratio, text.format(*spelled), partly=max(over.values()) > 1)
+
+
+FULL, BY_EPOCH = "16 units, full history", "epoch_tuples_per_s"
+FIGURE = Figure(
+    __doc__,
+    measure,
+    "best biclique / square matrix, tuples/s, median of the queries",
+    (
+        Panel(FULL, "query", "tuples_per_s", "setting"),
+        Panel(FULL, "query", "cpu_us_per_tuple", "setting"),
+        Panel("Q5, epoch by epoch", "volume", BY_EPOCH, "setting", {"query": "Q5"}),
+        Panel("Band, epoch by epoch", "volume", BY_EPOCH, "setting", {"query": "Band"}),
+    ),
+    f"query; setting; model|model|`{{}}`; {RATE}; received_per_tuple",
+    needs_spark=True,
+    is_in_table=lambda row: "tuples_per_s" in row,
+)

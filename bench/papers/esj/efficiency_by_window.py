@@ -1,0 +1,132 @@
+"""Efficiency and throughput against the window (ESJ, efficiency theorems).
+
+Comparing all with all has an efficiency of the selectivity at any window, so that throughput falls as 1 /
+W; a sorted index has matches / (log2 W + range), a hash index matches / bucket.
+
+rho is matches per candidate, a candidate being a stored tuple that the walk looked at; ``rho_searched``
+counts the steps of bisections too (``steps``). Finding a bucket among 16 keys is not counted. All as one unit
+does it that stores and probes both streams (``Split(1)``), once the window is full.
+
+The unit walks whole subindexes that a window touches, so it looks at more than the window: the measured rho
+of a nested loop lies below its bound by that, not by the index.
+"""
+
+from math import log2
+
+from bench.core.figure import Figure, Panel, Run, Verdict
+from bench.core.internals import brute_force, by_hash, by_range, matches
+from bench.core.query import Query
+from bench.core.replay import Step, cpu_of_units, replay, total, tuples_in
+from bench.papers.esj.inputs import BAND, KEYS, SELECTIVITY, keyed
+from bench.papers.esj.steps import counted
+from thetastream.models import Split
+
+INDEXES = ("scan", "hash", "sorted", "hash_sorted")
+WINDOWS = tuple(1 << power for power in range(10, 17))
+LONGEST_SCAN = 1 << 14
+"""A nested loop then looks at 10**9 tuples in all."""
+EPOCH, WINDOWS_LONG, EPOCHS_A_WINDOW = 1 << 10, 3, 4
+"""Tuples of a stream in an epoch, at least; the stream in windows; epochs of a window."""
+REPLAYS = 2
+
+
+def bound(kind: str, window: float) -> float:
+    found = matches(SELECTIVITY, window)
+    if kind == "scan":
+        return brute_force(SELECTIVITY)
+    if kind == "hash":
+        return by_hash(found, window / KEYS)
+    if kind == "sorted":
+        return by_range(found, window, in_range=BAND * window)
+    return by_range(found, window / KEYS)
+
+
+def measure_index(run: Run, query: Query, kind: str, window: int, least: int) -> None:
+    """One index at one window, in epochs of ``least`` tuples a stream or more."""
+    n = query.tables[0].num_rows
+    epochs = n // max(least, window // EPOCHS_A_WINDOW)
+    full = -(-window * epochs // n)
+    what = f"{kind}, window {window:,}"
+    run.announce(what)
+    counting: list[Step] = []
+    with counted() as steps:
+        begun = 0
+        for step in replay(query, Split(1), epochs):
+            counting.append(step)
+            begun = steps() if len(counting) <= full else begun
+        searched = steps() - begun
+    # A nested loop has no steps to count, and takes long enough once.
+    again = 0 if kind == "scan" else REPLAYS
+    timed = [list(replay(query, Split(1), epochs)) for _ in range(again)] or [counting]
+    for steps_of_run in [counting, *timed[:again]]:
+        run.check(what, query.expected, sum(step.results for step in steps_of_run))
+    steady, measured = counting[full:], range(full, epochs)
+    found, seen, probes = (total(steady, name) for name in ("matched", "candidates", "probed"))
+    run.add(
+        index=kind,
+        window=window,
+        rho=found / seen,
+        rho_searched=found / (seen + searched),
+        bound=bound(kind, window),
+        candidates_per_probe=seen / probes,
+        steps_per_probe=searched / probes,
+        matches_per_probe=found / probes,
+        tuples_per_s=tuples_in(counting, measured) / sum(cpu_of_units(timed, measured)),
+        epochs=epochs,
+    )
+
+
+def measure(run: Run) -> Verdict:
+    least = run.sized(EPOCH)
+    for largest in WINDOWS:
+        window = run.sized(largest)
+        query = keyed(max(WINDOWS_LONG * window, WINDOWS_LONG * EPOCHS_A_WINDOW * least), window, run.seed)
+        expected = query.expected
+        for kind in INDEXES:
+            if kind != "scan" or largest <= LONGEST_SCAN:
+                forced = query.by(kind)
+                vars(forced)["expected"] = expected
+                measure_index(run, forced, kind, window, least)
+    run.parameters = {
+        "keys": KEYS,
+        "band": BAND,
+        "selectivity": SELECTIVITY,
+        "stream": f"{WINDOWS_LONG} windows or 12 epochs",
+        "least tuples of a stream and epoch": EPOCH,
+    }
+    first, last, scanned = (run.sized(window) for window in (WINDOWS[0], WINDOWS[-1], LONGEST_SCAN))
+    ends, scans = ({"window": last}, {"window": first}), ({"window": scanned}, {"window": first})
+    scan, ordered = run.rows.where(index="scan"), run.rows.where(index="sorted")
+    flat, falls = (scan.ratio(figure, *scans) for figure in ("rho", "tuples_per_s"))
+    grows, bounds = (ordered.ratio(figure, *ends) for figure in ("rho_searched", "bound"))
+    of_bound = {
+        kind: [row["rho_searched"] / row["bound"] for row in run.rows.where(index=kind)] for kind in INDEXES
+    }
+    both, loop = {"index": "hash_sorted"}, {"index": "scan"}
+    ratio = run.rows.where(window=scanned).ratio("rho_searched", both, loop)
+    spans = ", ".join(f"{kind} {min(parts):.2f} to {max(parts):.2f}" for kind, parts in of_bound.items())
+    text = (
+        f"from a window of {first:,} to one of {scanned:,} the nested loop's rho changes by a factor of"
+        f" {flat:.2f} and its throughput by {falls:.3f}, where 1 / W is {first / scanned:.3f}; to {last:,}"
+        f" the sorted index's rho, bisections counted, grows {grows:.2f} times, its bound {bounds:.2f} times;"
+        f" of their bounds they reach {spans}, because a window is a chain of subindexes and each is bisected"
+        f" ({ordered.at('steps_per_probe', window=last):.0f} steps a probe at {last:,}, where one run would"
+        f" take {log2(last):.0f}); at {scanned:,} hash and order together have {ratio:.2f} times the nested"
+        " loop's rho"
+    )
+    holds = 0.5 < flat < 2 and all(0.5 < part < 1.2 for parts in of_bound.values() for part in parts)
+    return Verdict(holds, ratio, text, partly=ratio > 10)
+
+
+TITLE = "dashed: bounds; a bisection step counts as a comparison"
+FIGURE = Figure(
+    __doc__,
+    measure,
+    "hash_sorted / scan, rho at the longest window scanned",
+    (
+        Panel(TITLE, "window", "rho_searched", "index", log="xy", beside="bound"),
+        Panel("one unit on a core of its own", "window", "tuples_per_s", "index", log="xy"),
+    ),
+    "index; window; rho; rho_searched; bound; candidates_per_probe; steps_per_probe; matches_per_probe;"
+    " tuples_per_s",
+)

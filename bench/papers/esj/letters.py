@@ -1,0 +1,60 @@
+"""What a letter costs: a and c of the block size's target function, measured.
+
+    seconds of a block of b tuples, w bytes each = a + b w c
+
+A worker's blocks of an epoch are sealed, posted in one file, fetched and opened, and acknowledged the same
+way. ``a`` and ``c`` are the straight line through the seconds of blocks of several sizes. The file itself is
+one an epoch, however many blocks it holds; its seconds stand apart.
+"""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from bench.core.internals import AckBlk, Group, Letter, Side, TupleBlk, concat
+from bench.papers.esj.inputs import drawn
+from bench.papers.esj.replay import Post
+
+SIZES = (64, 256, 1024, 4096, 16384)
+LETTERS = 16
+"""In one file."""
+
+
+@dataclass(frozen=True)
+class LetterCost:
+    message_s: float
+    byte_s: float
+    file_s: float
+    """Of a file with a single letter, without tuples."""
+
+
+def letter_cost(repeat: int = 9) -> LetterCost:
+    random = np.random.default_rng(1)
+    acknowledged = [Letter(AckBlk(Side.LEFT))] * LETTERS
+    empty, per_block, nbytes = _seconds(acknowledged[:1], repeat), [], []
+    for size in SIZES:
+        block = concat(drawn(random, size).to_batches())
+        sent = [Letter(TupleBlk(Group.FRESH), block)] * LETTERS
+        both = _seconds(sent, repeat) + _seconds(acknowledged, repeat) - 2 * empty
+        per_block.append(both / LETTERS)
+        nbytes.append(block.nbytes)
+    slope, intercept = np.polyfit(nbytes, per_block, 1)
+    return LetterCost(float(intercept), float(slope), empty)
+
+
+def _seconds(letters: list[Letter], repeat: int) -> float:
+    found = []
+    with tempfile.TemporaryDirectory(prefix="bench-letters-") as folder:
+        post = Post(folder, 2)
+        for number in range(repeat):
+            began = time.process_time()
+            post.send(number, 0, [letter.seal(1) for letter in letters])
+            post.turn()
+            for message in post.messages(1):
+                Letter.unseal(message)
+            found.append(time.process_time() - began)
+            post.clear(number)
+    return median(found)

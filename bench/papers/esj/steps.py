@@ -1,0 +1,42 @@
+"""Bisection steps, counted as they are taken.
+
+``lower_bound`` of ``thetastream.kernels`` takes bit_length(n) steps in a bucket of n tuples: it halves n,
+rounded down, until nothing is left. Steps are taken where a bucket is sorted, and by every probe in every
+bucket that it enters.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from bench.core.internals import index_runs
+
+
+@contextmanager
+def counted() -> Iterator[Callable[[], int]]:
+    """Inside, every walk is counted; what is yielded says how many steps there were."""
+    walk, steps = index_runs.walk, 0
+
+    def counting(rows: Any, offsets: Any, suffix: int, first: Any, last: Any, *rest: Any) -> int:
+        nonlocal steps
+        cursor = rest[5]
+        if suffix >= 0 and cursor[0] == 0 and cursor[1] < 0:  # not where a full buffer broke it off
+            steps += steps_of(offsets, first, last)
+        return int(walk(rows, offsets, suffix, first, last, *rest))
+
+    with mock.patch.object(index_runs, "walk", counting):
+        yield lambda: steps
+
+
+def steps_of(offsets: Any, first: Any, last: Any) -> int:
+    """Steps of probes that enter the buckets [first, last), which begin and end at ``offsets``.
+
+    >>> steps_of(np.array([0, 8, 9]), np.array([0, 1]), np.array([2, 2]))
+    6
+    """
+    bits = np.frexp(np.diff(offsets))[1]
+    until = np.concatenate([[0], np.cumsum(bits)])
+    return int((until[np.maximum(first, last)] - until[first]).sum())

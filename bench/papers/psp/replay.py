@@ -1,0 +1,151 @@
+"""A workload run in one process: what each node stores and is asked, when results come, CPU time per node.
+
+The response time of a result is counted from the epoch that brings its last tuple. In epochs it is exact. In
+milliseconds it is the time of those epochs, each as long as its busiest node takes on a core of its own:
+what the model costs, without exchange, state store and Spark.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench.core.internals import CountWindow, LocalMultiway, build_multiway_spec
+from bench.core.replay import Step, bytes_held
+from bench.papers.psp.images import SECOND, START_US, Streams, Workload, streams_of
+from thetastream.models import ATR, CTR, Multiway, Ring
+
+EPOCH_US = 12 * SECOND
+"""Event time of an epoch: twelve tuples of each stream."""
+SLICE = CountWindow(4)
+
+
+@dataclass
+class Epoch(Step):
+    until_us: int
+    """Event time up to which tuples have come."""
+    in_flight: int = 0
+    in_flight_bytes: int = 0
+
+    @property
+    def busiest_ms(self) -> float:
+        """How long it takes where each node has a core."""
+        return 1e3 * max(self.cpu_s)
+
+
+@dataclass(frozen=True)
+class Replay:
+    epochs: list[Epoch]
+    came_us: np.ndarray
+    """Per result the event time of its last tuple."""
+    found: np.ndarray
+    """Per result the epoch in which it left."""
+    expected: int
+
+    @property
+    def arrived(self) -> np.ndarray:
+        """Per result the epoch of its last tuple."""
+        return np.searchsorted([epoch.until_us for epoch in self.epochs], self.came_us)
+
+    @property
+    def busy_ms(self) -> float:
+        return 1e3 * sum(sum(epoch.cpu_s) for epoch in self.epochs)
+
+    @property
+    def response_epochs(self) -> float:
+        """Mean over results, the epoch of the last tuple included."""
+        return float(np.mean(self.found - self.arrived + 1))
+
+    @property
+    def response_ms(self) -> float:
+        return float(waits(self.arrived, self.found, [epoch.busiest_ms for epoch in self.epochs]).mean())
+
+    def held(self) -> np.ndarray:
+        """Tuples that nodes hold after each epoch, shape (epochs, nodes)."""
+        change = [[node.stored - node.expired for node in epoch.units] for epoch in self.epochs]
+        return np.cumsum(change, axis=0)
+
+    def held_bytes(self) -> np.ndarray:
+        """Bytes that nodes hold after each epoch, shape (epochs, nodes)."""
+        return np.array([bytes_held(epoch) for epoch in self.epochs])
+
+
+def waits(arrived: np.ndarray, found: np.ndarray, ms_by_epoch: list[float]) -> np.ndarray:
+    """Milliseconds from the epoch of each result's last tuple to the end of the one it leaves in."""
+    until = np.concatenate([[0.0], np.cumsum(ms_by_epoch)])
+    waited: np.ndarray = until[found + 1] - until[arrived]
+    return waited
+
+
+def timed(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator[tuple[Epoch, np.ndarray]]:
+    """Epochs that bring what has come by each of ``cuts_us``, then drain.
+
+    Yields what each did and, per result, the event time of its last tuple.
+    """
+    m, tuples = streams.work.streams, streams.work.tuples
+    join = LocalMultiway(build_multiway_spec(streams.graph, streams.orders, model))
+    tables = [streams.table(n, f"s{n}") for n in range(m)]
+    begun = np.zeros(m, dtype=np.int64)
+    watermark = None
+    while (begun < tuples).any() or join.in_flight:
+        until = next(cuts_us)
+        ends = np.array([np.searchsorted(times, until, side="right") for times in streams.times])
+        batches = [cut(table, a, b) for table, a, b in zip(tables, begun, ends, strict=True)]
+        epoch, came = Epoch(int(ends.sum()), 0, [], [], until), [np.zeros(0, dtype=np.int64)]
+        for slot, inbox in enumerate(join.deliver(batches, watermark)):
+            before = time.process_time()
+            results = list(join.run(slot, inbox))
+            epoch.cpu_s.append(time.process_time() - before)
+            came += [np.max([columns[3 * n + 1].to_numpy() for n in range(m)], axis=0) for columns in results]
+        last = np.concatenate(came)
+        epoch.units = list(join.counters)
+        epoch.results = len(last)
+        epoch.in_flight = sum(partial.block.num_rows for partial in join.partial_results)
+        epoch.in_flight_bytes = sum(partial.block.nbytes for partial in join.partial_results)
+        yield epoch, last
+        # As Spark has it: of the streams' newest event times the oldest, once all have begun.
+        if (ends > 0).all():
+            watermark = min(int(streams.times[n][ends[n] - 1]) for n in range(m)) - 1
+        begun = ends
+
+
+def cut(table: pa.Table, start: Any, end: Any) -> pa.RecordBatch | None:
+    """Some rows as one batch, if there are any."""
+    return table.slice(start, end - start).to_batches()[0] if end > start else None
+
+
+def gathered(streams: Streams, epochs: Iterator[tuple[Epoch, np.ndarray]]) -> Replay:
+    expected = streams.expected
+    done = list(epochs)
+    found = np.repeat(np.arange(len(done)), [len(came) for _, came in done])
+    return Replay([epoch for epoch, _ in done], np.concatenate([came for _, came in done]), found, expected)
+
+
+@cache
+def replay(work: Workload, model: Multiway) -> Replay:
+    """Run a workload in epochs of ``EPOCH_US``; the same one is run once."""
+    streams = streams_of(work)
+    return gathered(streams, timed(streams, model, count(START_US + EPOCH_US, EPOCH_US)))
+
+
+def models(work: Workload, nodes: int) -> dict[str, Multiway]:
+    """The ring and its baselines, segments as long as the window."""
+    segment = timedelta(microseconds=work.window_us)
+    return {
+        "Ring": Ring(nodes, SLICE),
+        "ATR": ATR(nodes, segment),
+        "CTR": CTR(nodes, 2, timedelta(microseconds=work.window_us // 6)),
+    }
+
+
+@cache
+def warm_up() -> None:
+    work = Workload(tuples=16, per_window=4, selectivity=0.5, pixels=64)
+    for model in models(work, 2).values():
+        replay(work, model)

@@ -1,0 +1,124 @@
+"""Response time when arrivals double midway (PSP, figure 8, by shape).
+
+When arrivals double, a ring of fixed length falls behind, and one that grows keeps its response time.
+
+Epochs follow each other as a clock says on which a single node is loaded to ``LOAD`` at first: one that takes
+longer than its tuples took to come makes the next one longer. The ring with adaptation gives new slices to as
+many nodes as have ``tuples_per_node`` of an epoch's tuples to take each: two of them at first, more when
+tuples come faster, and more when it falls behind and its epochs grow.
+"""
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+
+from bench.core.figure import Figure, Panel, Run, Verdict
+from bench.papers.psp.images import SECOND, START_US, Streams, Workload, streams_of
+from bench.papers.psp.replay import EPOCH_US, SLICE, Epoch, Replay, gathered, models, timed, warm_up
+from bench.papers.psp.sweeps import NODES, TRUTH, given, spell
+from thetastream.models import Multiway, Ring
+
+WORK = Workload(tuples=540, pixels=5_000, doubles=True)
+LOAD = 0.6
+"""Of a single node before arrivals double. Twice the arrivals meet twice the window: four times the pairs."""
+LENGTHS = (1, 2, 3, 4)
+AT_FIRST = 2
+"""Nodes that the ring with adaptation uses before arrivals double, and the one without at any time."""
+ADAPTIVE = "Ring, adaptation on"
+FIXED = f"Ring, {AT_FIRST}"
+
+
+def measure(run: Run) -> Verdict:
+    work = replace(WORK, seed=run.seed).scaled(run.scale)
+    streams = streams_of(work)
+    warm_up()
+    # 1. The clock.
+    middle = START_US + work.tuples // 3 * SECOND
+    one = gathered(streams, timed(streams, Ring(1, SLICE), count(START_US + EPOCH_US, EPOCH_US)))
+    first = START_US + work.window_us
+    before = [epoch.busiest_ms for epoch in one.epochs if first < epoch.until_us <= middle]
+    ms_per_second = statistics.mean(before) / (EPOCH_US / SECOND) / LOAD
+    # 2. Runs against it.
+    late = {}
+    for label, model in settings(run, work).items():
+        run.announce(f"doubling, {label}")
+        found, ends = against_the_clock(streams, model, ms_per_second)
+        run.check(f"doubling, {label}", found.expected, len(found.found))
+        waits = (ends[found.found] - found.came_us) / SECOND
+        share = (found.came_us - START_US) / (streams.end_us - START_US)
+        add_tenths(run, label, model, found, waits, (share * 10).astype(int))
+        late[label] = float(waits[share > 0.9].mean()) / float(waits[(share > 0.25) & (share < 0.5)].mean())
+    run.parameters = {
+        **given(work),
+        "load_of_one_node_before": LOAD,
+        "ms_per_second_of_event_time": ms_per_second,
+    }
+    # 3. What they say.
+    ratio = late[FIXED] / late[ADAPTIVE]
+    used = max(row["nodes_storing"] for row in run.rows.where(model=ADAPTIVE))
+    text = (
+        f"response times at the end are those before arrivals doubled times {spell(late)}; a ring of "
+        f"{AT_FIRST} nodes slows down {ratio:.2f} times as much as one that begins with about as many and "
+        f"follows the rate, to {used:.1f} nodes that take new slices"
+    )
+    return Verdict(ratio > 2 and late[ADAPTIVE] < 2, ratio, text, partly=ratio > 1)
+
+
+def settings(run: Run, work: Workload) -> dict[str, Multiway]:
+    per_node = work.streams * EPOCH_US // SECOND // AT_FIRST * 4 // 3
+    lengths = sorted({*run.some(LENGTHS), AT_FIRST, NODES})
+    found: dict[str, Multiway] = {f"Ring, {n}": Ring(n, SLICE) for n in lengths}
+    found[ADAPTIVE] = Ring(NODES, SLICE, tuples_per_node=per_node)
+    rivals = models(work, NODES).items()
+    return found | {f"{name}, {NODES}": model for name, model in rivals if name != "Ring"}
+
+
+def add_tenths(
+    run: Run, label: str, model: Multiway, found: Replay, waits: np.ndarray, tenths: np.ndarray
+) -> None:
+    """A row for each tenth of event time that results came in."""
+    storing = np.array([sum(node.stored > 0 for node in epoch.units) for epoch in found.epochs])
+    for tenth in np.unique(tenths[tenths < 10]):
+        inside = tenths == tenth
+        run.add(
+            model=label,
+            setting=repr(model),
+            share=float(tenth + 0.5) / 10,
+            response_s=float(waits[inside].mean()),
+            nodes_storing=float(storing[found.arrived[inside]].mean()),
+            results=int(inside.sum()),
+        )
+
+
+def against_the_clock(streams: Streams, model: Multiway, ms_per_second: float) -> tuple[Replay, np.ndarray]:
+    """A run whose epochs begin when the last one is done; per epoch when it ends."""
+    clock, ends = START_US + EPOCH_US, []
+
+    def cuts() -> Iterator[int]:
+        while True:
+            yield clock
+
+    def epochs() -> Iterator[tuple[Epoch, np.ndarray]]:
+        nonlocal clock
+        for epoch, came in timed(streams, model, cuts()):
+            done = clock + round(epoch.busiest_ms / ms_per_second * SECOND)
+            ends.append(done)
+            clock = max(done, clock + EPOCH_US)
+            yield epoch, came
+
+    return gathered(streams, epochs()), np.array(ends)
+
+
+TITLE = "a single node is loaded to 0.6 before arrivals double"
+FIGURE = Figure(
+    __doc__,
+    measure,
+    "end / before doubling, adaptation off / on",
+    (Panel(TITLE, "share", "response_s", "model", log="y"),),
+    "model; share; response_s; nodes_storing; results",
+    is_in_table=lambda row: row["share"] in (0.35, 0.65, 0.95),
+    truth=TRUTH,
+)

@@ -1,0 +1,49 @@
+"""State against overlaps and copies (PSP, figure 8, by shape).
+
+ATR's state grows with the overlaps of segments, CTR's with its copies; the ring has neither.
+"""
+
+from datetime import timedelta
+
+import numpy as np
+
+from bench.core.figure import Figure, Panel, Run, Verdict
+from bench.papers.psp.images import Workload
+from bench.papers.psp.replay import SLICE
+from bench.papers.psp.sweeps import NODES, STATE, TRUTH, add, given
+from thetastream.models import ATR, CTR, Multiway, Ring
+
+
+def measure(run: Run) -> Verdict:
+    work = Workload(seed=run.seed).scaled(run.scale)
+    settings: list[tuple[str, float, Multiway]] = [("Ring", 0.0, Ring(NODES, SLICE))]
+    for overlap in (0.25, 0.5, 1, 2):
+        segment = timedelta(microseconds=round(work.window_us / overlap))
+        settings.append(("ATR", overlap, ATR(NODES, segment)))
+    segment = timedelta(microseconds=work.window_us // 6)
+    settings += [("CTR", float(copies), CTR(NODES, copies, segment)) for copies in (1, 2, 3, 4)]
+    for label, value, model in settings:
+        # The master's tuples lie on one node, the slaves' on one for each segment that a window touches.
+        wanted = (1 + (work.streams - 1) * min(NODES, 1 + 2 * value)) / work.streams
+        row = add(run, label, model, work, overlap=value)
+        row["formula"] = {"Ring": 1.0, "ATR": wanted, "CTR": value}[label]
+    run.parameters = given(work)
+    ring, atr, ctr = ([row["copies"] for row in run.rows.where(model=n)] for n in ("Ring", "ATR", "CTR"))
+    ratio = atr[-1] / atr[0]
+    text = (
+        f"from segments of four windows to segments of half a window ATR stores {atr[0]:.2f} to "
+        f"{atr[-1]:.2f} copies of a tuple, {ratio:.2f} times as many, on {NODES} nodes; CTR stores "
+        f"as many as it is told, {ctr[0]:.2f} to {ctr[-1]:.2f}; the ring {ring[0]:.2f}"
+    )
+    rises = all(np.all(np.diff(copies) > 0) for copies in (atr, ctr))
+    return Verdict(rises and ring == [1.0], ratio, text)
+
+
+FIGURE = Figure(
+    __doc__,
+    measure,
+    "ATR's copies, most overlap / least",
+    (Panel("copies of a tuple", "overlap", "copies", "model"), Panel("state", "overlap", "mb_held", "model")),
+    f"model; setting|setting|`{{}}`; overlap; formula; {STATE}",
+    truth=TRUTH,
+)

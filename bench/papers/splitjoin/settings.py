@@ -1,0 +1,32 @@
+"""What SplitJoin's figures share: kinds of index, windows in tuples, and panels side by side.
+
+nested loop    comparisons per tuple and core    W / k
+index          probes per tuple and core         1, of an index over W / k tuples
+"""
+
+from typing import Any
+
+from bench.core.figure import Panel
+from bench.core.query import Query
+from bench.core.rows import Row
+
+KINDS = {"nested loop": "scan", "index": None}
+"""As the papers have it, and our default."""
+EPOCHS, WARMUP = 6, 3
+"""Parts of a stream in Spark, and those in which the window fills and nothing is measured."""
+TUPLES = {"nested loop": 98_304, "index": 393_216}
+"""Of a stream in Spark: fewer where every tuple is compared with the whole window."""
+
+
+def windowed(query: Query, window: int, kind: str) -> Query:
+    """The query inside a window of so many tuples of each stream."""
+    return query.within(window / query.tables[0].num_rows).by(KINDS[kind])
+
+
+def described(kind: str, window: int, **more: Any) -> Row:
+    return {"kind": kind, "window": window, **more, "name": f"{kind}, window {window:,}"}
+
+
+def panels(figure: str, log: str = "") -> tuple[Panel, ...]:
+    titles = {"nested loop": "nested loop, as in the paper", "index": "index, our default"}
+    return tuple(Panel(title, "cores", figure, "name", {"kind": kind}, log) for kind, title in titles.items())

@@ -1,0 +1,64 @@
+"""SplitJoin: what cores of their own would allow (SplitJoin, figures 12 to 16).
+
+Throughput grows almost in proportion to the join cores and falls as the window grows.
+"""
+
+from bench.core.figure import Figure, Run, Verdict
+from bench.core.replay import bound, replay, total, tuples_in
+from bench.papers import inputs
+from bench.papers.splitjoin.settings import KINDS, described, panels, windowed
+from thetastream.models import Split
+
+CORES = (1, 2, 4, 8)
+WINDOWS = (1_024, 4_096, 16_384)
+"""Tuples of a stream."""
+TUPLES = {"nested loop": 32_768, "index": 131_072}
+"""Of a stream."""
+EPOCHS, WARMUP = 8, 4
+
+
+def measure(run: Run) -> Verdict:
+    for kind in KINDS:
+        whole = inputs.handshake(run.sized(TUPLES[kind]), run.seed)
+        for window in WINDOWS:
+            size = run.sized(window)
+            query = windowed(whole, size, kind)
+            for cores in CORES:
+                steps = run.replay(query, Split(cores), EPOCHS, f"{kind}, window {size:,}, {cores} cores")
+                measured = range(WARMUP, EPOCHS)
+                candidates = total(steps[WARMUP:], "candidates") / tuples_in(steps, measured)
+                found = bound([steps, list(replay(query, Split(cores), EPOCHS))], measured)
+                run.add(**described(kind, size, cores=cores), **found, candidates_per_tuple=candidates)
+    rows, figure = run.rows, "bound_tuples_per_s"
+    for row in rows:
+        row["speed_up"] = row[figure] / rows.at(figure, kind=row["kind"], window=row["window"], cores=1)
+    run.parameters = {
+        "tuples_per_stream": ", ".join(f"{run.sized(n)} ({kind})" for kind, n in TUPLES.items()),
+        "epochs": EPOCHS,
+    }
+    short, long, most = run.sized(WINDOWS[0]), run.sized(WINDOWS[-1]), CORES[-1]
+    loop, index = (rows.at("speed_up", kind=kind, window=long, cores=most) for kind in KINDS)
+    slower, slower_index = (
+        rows.where(kind=kind, cores=1).ratio(figure, {"window": short}, {"window": long}) for kind in KINDS
+    )
+    one_index, all_loop = {"kind": "index", "cores": 1}, {"kind": "nested loop", "cores": most}
+    gain = rows.where(window=long).ratio(figure, one_index, all_loop)
+    cached = " (a smaller part of the window suits the processor's cache better)" if loop > most else ""
+    text = (
+        f"with the paper's nested loop and the longest window, {most} cores allow {loop:.2f} times the"
+        f" throughput of one{cached}, and a"
+        f" window {long // short} times as long costs a factor of {slower:.2f}; with the index these"
+        f" are {index:.2f} and {slower_index:.2f}, because every core still probes with every tuple; one"
+        f" core with the index allows {gain:.1f} times what {most} cores of the nested loop allow"
+    )
+    return Verdict(loop > 0.6 * most, loop, text, partly=loop > 2)
+
+
+FIGURE = Figure(
+    __doc__,
+    measure,
+    "8 cores / 1, nested loop",
+    panels("bound_tuples_per_s", "xy"),
+    "kind; window; cores; bound_tuples_per_s; speed_up; cpu_us_per_tuple|CPU µs/tuple, all cores|{:.2f};"
+    " candidates_per_tuple",
+)

@@ -1,0 +1,55 @@
+"""SplitJoin: throughput of whole queries against cores and window (SplitJoin, figures 12 to 16).
+
+Throughput grows almost in proportion to the join cores and falls as the window grows.
+"""
+
+from bench.core.clock import Setting
+from bench.core.columns import RATE
+from bench.core.figure import Figure, Run, Verdict
+from bench.papers import inputs
+from bench.papers.splitjoin.settings import EPOCHS, KINDS, TUPLES, WARMUP, described, panels, windowed
+from thetastream.models import Split
+
+CORES = {"nested loop": (1, 2, 4), "index": (1, 2)}
+WINDOWS = {"nested loop": (2_048, 8_192), "index": (8_192, 65_536)}
+
+
+def measure(run: Run) -> Verdict:
+    asked = []
+    for kind in KINDS:
+        whole = inputs.handshake(run.sized(TUPLES[kind]), run.seed)
+        for window in map(run.sized, WINDOWS[kind]):
+            query = windowed(whole, window, kind)
+            for cores in CORES[kind]:
+                row = described(kind, window, cores=cores)
+                name = f"{row['name']}, {cores} cores"
+                asked.append(Setting(name, query, Split(cores), EPOCHS, WARMUP, row))
+    run.compare(asked)
+    run.parameters = {
+        "tuples_per_stream": ", ".join(f"{run.sized(n)} ({kind})" for kind, n in TUPLES.items()),
+        "epochs": EPOCHS,
+        "measured_epochs": EPOCHS - WARMUP,
+    }
+    short, long = map(run.sized, WINDOWS["nested loop"])
+    loop, index = (run.rows.by("cores", "tuples_per_s", kind=kind, window=long) for kind in KINDS)
+    most, ratio = max(loop), loop[2] / loop[1]
+    longer = loop[1] / run.rows.at("tuples_per_s", kind="nested loop", window=short, cores=1)
+    text = (
+        f"in whole queries on two cores, nested loop and window {long:,}, 2 join cores reach {ratio:.2f} and"
+        f" {most} join cores {loop[most] / loop[1]:.2f} times the throughput of one (more than 2 cannot"
+        f" speed up here); with the index 2 join cores reach {index[2] / index[1]:.2f} times, and one join"
+        f" core with the index {index[1] / loop[2]:.1f} times what 2 with the nested loop reach; from window"
+        f" {short:,} to {long:,} the throughput of one core changes by a factor of {longer:.2f}, because an"
+        " epoch holds many short windows and each is cut into subindexes of its own"
+    )
+    return Verdict(ratio > 1.5 and longer < 0.8, ratio, text, partly=ratio > 1.1 or longer < 0.8)
+
+
+FIGURE = Figure(
+    __doc__,
+    measure,
+    "2 join cores / 1, nested loop, tuples/s",
+    panels("tuples_per_s"),
+    f"kind; window; cores; {RATE}",
+    needs_spark=True,
+)
