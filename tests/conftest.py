@@ -1,8 +1,16 @@
-"""One local Spark session for all tests that need one."""
+"""What all tests share: one local Spark session per process, and the mark of the tests that need Java.
+
+- ``unit`` needs no Spark.
+- ``spark`` runs joins in a local Spark session, or in processes and clusters of their own.
+- ``conformance`` runs one suite over every member of a registry.
+- ``docs`` runs what README, docs and examples show.
+- ``support`` holds oracles, generators of cases, streams and processes for the tests.
+"""
 
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +18,49 @@ from pyspark.sql import SparkSession
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 # Every JVM here is young: optimising its code would cost more than it saves.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+ROOT = Path(__file__).parent
+LONG_FIRST = (
+    "spark/test_exactly_once.py",
+    "spark/test_connect.py",
+    "spark/test_ring_stream.py",
+    "spark/test_aggregate.py",
+    "spark/test_bounded_state.py",
+    "spark/test_stateful_inputs.py",
+    "spark/test_chain_stream.py",
+    "spark/test_join_many.py",
+    "spark/test_tpch.py",
+    "spark/",
+    "docs/",
+    "conformance/",
+    "unit/test_local_oracle.py",
+    "unit/test_kernels.py",
+    "unit/test_ring.py",
+    "unit/test_psp.py",
+    "unit/test_chain.py",
+    "unit/",
+)
+"""The order in which tests start: long ones first, so that workers that run side by side end together."""
+
+
+def place(item: pytest.Item) -> int:
+    """Where a test stands in ``LONG_FIRST``."""
+    path = path_of(item)
+    return next((n for n, prefix in enumerate(LONG_FIRST) if path.startswith(prefix)), len(LONG_FIRST))
+
+
+def path_of(item: pytest.Item) -> str:
+    """The test's file, seen from this folder."""
+    return item.path.relative_to(ROOT).as_posix()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs Spark, and order all tests."""
+    for item in items:
+        path = path_of(item)
+        if "spark" in getattr(item, "fixturenames", ()) or path.startswith("spark/"):
+            item.add_marker(pytest.mark.spark)
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

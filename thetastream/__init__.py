@@ -1,8 +1,7 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
 from thetastream.api import join, join_many, plan
-from thetastream.binary import JoinPlan
-from thetastream.cascade import CascadePlan
+from thetastream.core.windows import Rows
 from thetastream.errors import (
     InvalidQuery,
     PredicateError,
@@ -13,15 +12,15 @@ from thetastream.errors import (
 )
 from thetastream.frontend.statistics import statistics
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
-from thetastream.plan.query import CrossJoinWarning
+from thetastream.plan.query import CrossJoinWarning, UnboundedStateWarning
 from thetastream.plan.statistics import Statistics
+from thetastream.planners import JoinPlan, JoinTasks, MultiwayPlan, PipelinePlan, Plan
 from thetastream.predicate import predicate
-from thetastream.spark.arrival import by_arrival
+from thetastream.spark.by_arrival import by_arrival
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import configure, local_session
+from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.sql import aggregate, sql
-from thetastream.tasks import JoinTasks
-from thetastream.windows import Rows
 
 __version__ = "0.1.0"
 
@@ -29,22 +28,27 @@ __all__ = [
     "ATR",
     "CTR",
     "Biclique",
-    "CascadePlan",
     "Chain",
     "CrossJoinWarning",
     "InvalidQuery",
     "JoinPlan",
     "JoinTasks",
+    "LateTuplesWarning",
     "Matrix",
+    "MultiwayPlan",
+    "PipelinePlan",
+    "Plan",
     "PredicateError",
     "QueryError",
     "Ring",
     "Rows",
     "SessionError",
     "Split",
+    "StalledWatermarkWarning",
     "StateError",
     "Statistics",
     "ThetastreamError",
+    "UnboundedStateWarning",
     "aggregate",
     "by_arrival",
     "configure",

@@ -1,32 +1,17 @@
-"""th.join: streams and a condition in, a DataFrame of results out."""
+"""The functions ``th.join``, ``th.plan`` and ``th.join_many``."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from thetastream.binary import JoinPlan, plan_binary
-from thetastream.cascade import CascadePlan, plan_cascade
-from thetastream.errors import QueryError, ThetastreamError
+from thetastream.core.windows import Within
 from thetastream.frontend.condition import On
-from thetastream.frontend.streams import check_streams
-from thetastream.models import Multiway
+from thetastream.frontend.request import SETTINGS, complete_request
 from thetastream.models.base import Model
-from thetastream.multiway import RingPlan, plan_ring
-from thetastream.tasks import JoinTasks, plan_tasks
-from thetastream.windows import Within
+from thetastream.planners import JoinTasks, Plan, plan_join, plan_tasks
 
-SETTINGS: dict[str, str] = {
-    "index": "force an index shape: scan, sorted, hash, hash_sorted, grid",
-    "archive_period": 'event time one subindex spans, as in "1 minute"; by default a tenth of the window',
-    "order": 'order of pairs, with th.Split: "outer", "strict", or a punctuation interval in arrivals',
-    "punctuations": "whether punctuations are rows of ordered results: true or false",
-    "event_time": "event-time column per alias, for batch DataFrames, which cannot carry a watermark",
-    "mailbox": "folder, shared by driver and executors, for messages between units of a ring or chain",
-    "cache_folder": "host-local folder for mapped segments; Spark's local directory by default",
-    "statistics": "th.Statistics to estimate costs from, and to choose the model by; assumed by default",
-}
-"""Keyword arguments of join and plan; the session-wide default of each is ``spark.thetastream.<name>``."""
+__all__ = ["SETTINGS", "join", "join_many", "plan"]
 
 
 def join(
@@ -41,33 +26,36 @@ def join(
     Parameters
     ----------
     streams : mapping of alias to DataFrame
-        Two streams or more, or batch DataFrames; the same one twice is fine. Of two, the first is the left
-        one; three and more are joined one after the other, or hop by hop on a ``th.Ring``.
+        Two or more streams, or two or more batch DataFrames. One DataFrame may appear under two aliases. Of
+        two streams, the first is the left one. Three or more streams are joined one after the other, or hop
+        by hop with ``th.Ring``, ``th.ATR`` or ``th.CTR``.
     on : str, Predicate, or a list of them
-        A Spark SQL condition over the aliases, a ``@th.predicate`` function, or a conjunction of both.
-        Column names that only one stream has need no alias.
+        A Spark SQL condition over the aliases, a ``@th.predicate`` function, or a list of both, which is
+        their conjunction. A column name that only one stream has needs no alias.
     within : str, timedelta, th.Rows, mapping of alias to those, or None
-        Time window: for the latest event time T of a pair, T - t_i <= W_i for each stream i, inclusive.
-        Count window, ``th.Rows(n)``: an arriving tuple meets the last n tuples of the other stream.
-        None keeps the full history, unless ``on`` bounds event times.
+        The window. Time window: let T be the latest event time of a pair, then T - t_i <= W_i for each stream
+        i, inclusive. Count window, ``th.Rows(n)``: an arriving tuple meets the last n tuples of the other
+        stream. None keeps the full history, unless ``on`` bounds event times.
     model : Model or "auto", optional
-        Who stores and who probes; "auto", or left out: chosen by ``thetastream.plan.choose``.
+        The model decides which units store and which units probe. If it is left out, or "auto", the planner
+        chooses one by cost.
     **settings
-        Those that ``thetastream.api.SETTINGS`` lists.
+        Settings that ``thetastream.api.SETTINGS`` lists.
 
     Returns
     -------
     DataFrame
-        One struct column per alias; with ``order``, a column ``arrival`` too: struct of ``number``, the place
-        in the arrivals of both streams at which the pair was found, ``alias``, the stream whose tuple
-        arrived then, and ``stored``, the number of the tuple that it met.
+        It has one struct column per alias. With ``order``, it also has a column ``arrival``, a struct of
+        three fields: ``number`` is the place in the arrivals of both streams at which the pair was found,
+        ``alias`` is the stream whose tuple arrived then, and ``stored`` is the number of the tuple that it
+        met.
 
     Raises
     ------
     QueryError
-        Named, before anything starts; ``InvalidQuery`` lists several at once.
+        The query is wrong. It is raised before anything starts, and ``InvalidQuery`` lists several problems.
     SessionError
-        If the Spark session is set in a way the join cannot run with.
+        The Spark session lacks a setting that the join needs.
 
     Examples
     --------
@@ -89,20 +77,21 @@ def plan(
     within: Within = None,
     model: Model | str | None = None,
     **settings: Any,
-) -> JoinPlan | CascadePlan | RingPlan:
-    """Check and plan a join without starting it; parameters and errors are those of ``join``.
+) -> Plan:
+    """Check and plan a join without starting it. It takes the parameters and raises the errors of ``join``.
+
+    Returns
+    -------
+    Plan
+        It has ``aliases``, ``event_times``, ``explain()`` and ``dataframe()``. For two streams it is a
+        ``JoinPlan``, and for more streams a ``PipelinePlan``, unless the model names another planner.
 
     Examples
     --------
     >>> import thetastream as th
     >>> print(th.plan({"a": a, "b": b}, on="a.x > b.y", within="1 minute").explain())  # doctest: +SKIP
     """
-    check_streams(streams)
-    chosen, unknown = _settings(streams, settings)
-    if isinstance(model, Multiway) and (len(streams) > 2 or not model.is_binary):
-        return plan_ring(streams, on, within, model, chosen, unknown)
-    planner = plan_binary if len(streams) == 2 else plan_cascade
-    return planner(streams, on, within, model, chosen, unknown)
+    return plan_join(complete_request(streams, on, within, model, settings))
 
 
 def join_many(
@@ -111,23 +100,24 @@ def join_many(
     model: Model | str | None = None,
     **settings: Any,
 ) -> JoinTasks:
-    """Join the same two streams several times over one exchange: tuples are sent once, whatever the number.
+    """Join the same two streams several times over one exchange, so that each tuple is sent once.
 
-    Tasks share the exchange when they run in one query: start ``together``. Spark runs one query for each
-    ``writeStream``, so a task's own DataFrame, started alone, is that of ``th.join``, exchange included.
+    Join tasks share the exchange if they run in one query, so start the DataFrame ``together``. Spark runs
+    one query for each ``writeStream``. Therefore the DataFrame of one task, started alone, is what
+    ``th.join`` would return, with an exchange of its own.
 
     Parameters
     ----------
     streams : mapping of alias to DataFrame
-        Two streams, or two batch DataFrames; the same one twice is fine.
+        Two streams, or two batch DataFrames. One DataFrame may appear under both aliases.
     tasks : mapping of name to mapping
-        What each task joins: ``on``, and if need be ``within``, ``index`` and ``archive_period``, as for
-        ``join``. Windows are of time.
+        What each task joins: ``on``, and optionally ``within``, ``index`` and ``archive_period``, as in
+        ``join``. Windows must be time windows.
     model : Model, optional
-        Who stores and who probes, for all tasks: one that routes by tuples alone, as ``th.Biclique(units)``,
-        ``th.Matrix`` and ``th.Split`` do. Left out, the biclique with equal sides that fills the partitions.
+        The model of all tasks. It must route by tuples alone, as ``th.Biclique(units)``, ``th.Matrix`` and
+        ``th.Split`` do. If it is left out, the biclique with equal sides that fills the partitions runs.
     **settings
-        Those that ``thetastream.api.SETTINGS`` lists, for all tasks; ``order`` is refused.
+        Settings of all tasks that ``thetastream.api.SETTINGS`` lists, except ``order``.
 
     Returns
     -------
@@ -137,10 +127,10 @@ def join_many(
     Raises
     ------
     QueryError
-        Named, before anything starts, with the task it is about: TASKS, TASKS_MODEL, COUNT_WINDOW, ORDER,
-        and those of ``join``; ``InvalidQuery`` lists several at once.
+        It is TASKS, TASKS_MODEL, COUNT_WINDOW, ORDER, or an error of ``join``. It is raised before anything
+        starts, and it names the task. ``InvalidQuery`` lists several problems.
     SessionError
-        If the Spark session is set in a way the join cannot run with.
+        The Spark session lacks a setting that the join needs.
 
     Examples
     --------
@@ -157,23 +147,4 @@ def join_many(
     ...         found.write.mode("append").parquet(f"out/{name}")
     >>> query = pairs.together.writeStream.foreachBatch(save).start()  # doctest: +SKIP
     """
-    check_streams(streams)
-    chosen, unknown = _settings(streams, settings)
-    return plan_tasks(streams, tasks, model, chosen, unknown)
-
-
-def _settings(
-    streams: Mapping[str, DataFrame], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[ThetastreamError]]:
-    """Every setting, as given or by the session's default, and what is given but is none."""
-    spark = next(iter(streams.values())).sparkSession
-    unknown: list[ThetastreamError] = [
-        QueryError("UNKNOWN_SETTING", f"setting {name!r} is not one of {', '.join(SETTINGS)}")
-        for name in given
-        if name not in SETTINGS
-    ]
-    chosen = {
-        name: given[name] if name in given else spark.conf.get(f"spark.thetastream.{name}", None)
-        for name in SETTINGS
-    }
-    return chosen, unknown
+    return plan_tasks(streams, tasks, model, settings)

@@ -1,6 +1,7 @@
-"""The command line: ``thetastream run job.toml``, ``thetastream sql "..."``, and the others.
+"""The command line: ``thetastream run job.toml``, ``thetastream sql "..."``, and the other commands.
 
-Exit codes: 0 done or stopped on request, 1 failed, 2 not understood, 130 interrupted before anything ran.
+The exit code is 0 if the command is done or was stopped on request, 1 if it failed, 2 if the arguments are
+wrong, and 130 if it was interrupted before anything ran.
 """
 
 import argparse
@@ -14,25 +15,26 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from thetastream.errors import QueryError, ThetastreamError, problems_of
+from thetastream.errors import QueryError, ThetastreamError, list_problems
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 1 failed, 2 not understood."""
-    arguments = _parser().parse_args(argv)
+    """Run one command and return its exit code."""
+    arguments = _build_parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
     except ThetastreamError as error:
         print(f"thetastream: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: | head
+        # The reader of the pipe has closed it, as ``| head`` does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="thetastream", description="Joins on any condition between unbounded streams, on Spark."
     )
@@ -55,13 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     run = command(
         "run",
         _run,
-        "run a job; stopped and run again, it goes on where it was",
+        "run a job; a job that was stopped continues from its checkpoint",
         epilog="examples:\n  thetastream run job.toml\n  thetastream run job.toml --until-caught-up --json\n"
         "\nCtrl-C and SIGTERM let the running epoch finish.",
     )
     _add_job(run)
     run.add_argument(
-        "--until-caught-up", action="store_true", help="end when all input there is has been read"
+        "--until-caught-up", action="store_true", help="end when all available input has been read"
     )
     run.add_argument(
         "--for", dest="seconds", type=_seconds, metavar="60s", help="end after this time: 60s, 5m, 2h"
@@ -87,10 +89,14 @@ def _parser() -> argparse.ArgumentParser:
         type=_source,
         default=[],
         metavar="NAME=COLUMN",
-        help="event time of an alias; needed for WITHIN if it has several timestamps",
+        help="event time of an alias; WITHIN needs it if the alias has several timestamps",
     )
     sql.add_argument(
-        "--limit", type=_positive, default=20, metavar="N", help="rows printed (default %(default)s)"
+        "--limit",
+        type=_positive,
+        default=20,
+        metavar="N",
+        help="number of rows to print (default %(default)s)",
     )
     sql.add_argument("--json", action="store_true", help="one JSON object a line")
 
@@ -142,11 +148,11 @@ def _init(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     try:
-        _job_explained(arguments.job)
+        _explain_job(arguments.job)
     except ThetastreamError as error:
         if not arguments.json:
             raise
-        for problem in problems_of(error):
+        for problem in list_problems(error):
             print(json.dumps({"condition": problem.condition, "message": problem.message}))
         return 1
     print(json.dumps({"ok": True}) if arguments.json else f"{arguments.job} is fine")
@@ -154,31 +160,30 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    plan = _job_explained(arguments.job)
+    plan = _explain_job(arguments.job)
     print(json.dumps({"plan": plan}) if arguments.json else plan)
     return 0
 
 
-def _job_explained(path: Path) -> str:
-    """The plan of a job; everything that is wrong with it is raised, what Spark finds included."""
-    from thetastream.job.run import joined
+def _explain_job(path: Path) -> str:
+    """Explain the plan of a job; raise all errors of the job, also those that Spark finds."""
+    from thetastream.job.run import explain_job
     from thetastream.job.spec import read_job
 
     job = read_job(path)
-    with session_of(job.spark) as spark:
-        _ = joined(spark, job).schema
-        return str(joined(spark, job, f"EXPLAIN {job.sql}").collect()[0][0])
+    with open_session(job.spark) as spark:
+        return explain_job(spark, job)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from thetastream.job.run import locked, run, tell
+    from thetastream.job.run import lock, run, tell
     from thetastream.job.spec import read_job
 
     def say(epoch: dict[str, Any]) -> None:
         print(json.dumps(epoch) if arguments.json else tell(epoch), flush=True)
 
     job = read_job(arguments.job)
-    with locked(job.checkpoint) as log, session_of(job.spark, log) as spark:
+    with lock(job.checkpoint) as log, open_session(job.spark, log) as spark:
         run(spark, job, say, arguments.until_caught_up, arguments.seconds)
     return 0
 
@@ -189,7 +194,7 @@ def _sql(arguments: argparse.Namespace) -> int:
     from thetastream.sql.grammar import parse_statement
 
     statement = parse_statement(arguments.statement)
-    with session_of({"spark.sql.session.timeZone": "UTC"}) as spark:
+    with open_session({"spark.sql.session.timeZone": "UTC"}) as spark:
         streams = {name: read_file(spark, name, Path(path).absolute()) for name, path in arguments.source}
         settings: dict[str, Any] = {}
         if arguments.event_time:
@@ -206,8 +211,8 @@ def _sql(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def session_of(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
-    """A Spark session for one command; what Spark raises becomes one line."""
+def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
+    """Start a Spark session for one command; errors of Spark become errors of one line."""
     from pyspark.errors import PySparkException
 
     from thetastream.job.run import session
@@ -217,7 +222,7 @@ def session_of(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
         spark = session(conf, log)
         yield spark
     except PySparkException as error:
-        raise translated(error) from None
+        raise translate(error) from None
     finally:
         if spark is not None:
             spark.stop()
@@ -238,7 +243,7 @@ def _completion(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         hint = "shtab is needed and missing: pip install 'thetastream[completion]'"
         raise ThetastreamError("MISSING_PACKAGE", hint) from error
-    print(shtab.complete(_parser(), arguments.shell))
+    print(shtab.complete(_build_parser(), arguments.shell))
     return 0
 
 
@@ -278,8 +283,8 @@ def _source(text: str) -> tuple[str, str]:
     return name, value
 
 
-def translated(error: Exception) -> ThetastreamError:
-    """Spark's error in one line; its stack is for its own log."""
+def translate(error: Exception) -> ThetastreamError:
+    """Reduce Spark's error to one line, without its stack, which Spark's log contains."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     found = re.match(r"\[([A-Z_.]+)\] (.*)", first)
     return QueryError(found[1], found[2]) if found else QueryError("SPARK", first)

@@ -1,4 +1,4 @@
-"""Every error Thetastream raises on purpose: one tree, one wording.
+"""All errors that Thetastream raises on purpose. They form one tree and share one style of message.
 
 A message states the rule, the value that broke it, and the consequence or a hint, in Spark's
 ``[CONDITION_NAME] message`` form.
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 class ThetastreamError(Exception):
-    """Root of the tree.
+    """Base class of all errors of Thetastream.
 
     >>> str(ThetastreamError("UNKNOWN_ALIAS", "alias 'c' is not one of a, b"))
     "[UNKNOWN_ALIAS] alias 'c' is not one of a, b"
@@ -21,15 +21,15 @@ class ThetastreamError(Exception):
 
 
 class QueryError(ThetastreamError, ValueError):
-    """The query as written cannot run; raised before anything starts."""
+    """The query as written cannot run. It is raised before anything starts."""
 
 
 class SessionError(ThetastreamError):
-    """The Spark session is set in a way the join cannot run with."""
+    """The Spark session lacks a setting that the join needs."""
 
 
 class StateError(ThetastreamError):
-    """Checkpointed state is damaged, foreign, or of another format version."""
+    """The state of a checkpoint is damaged, belongs to another query, or has another format version."""
 
 
 class PredicateError(ThetastreamError):
@@ -37,7 +37,7 @@ class PredicateError(ThetastreamError):
 
 
 class InvalidQuery(QueryError):
-    """Several problems of one query, listed at once; ``problems`` holds them one by one."""
+    """A query has several problems. The message lists them, and ``problems`` holds them one by one."""
 
     def __init__(self, problems: Sequence[ThetastreamError]) -> None:
         self.problems = tuple(problems)
@@ -45,17 +45,17 @@ class InvalidQuery(QueryError):
         super().__init__("INVALID_QUERY", f"{len(self.problems)} problems:\n{lines}")
 
 
-def problems_of(error: ThetastreamError) -> tuple[ThetastreamError, ...]:
-    """The problems that an error lists, or the error itself.
+def list_problems(error: ThetastreamError) -> tuple[ThetastreamError, ...]:
+    """Return the problems that an error lists, or the error itself if it lists none.
 
-    >>> len(problems_of(InvalidQuery([QueryError("A", "a"), QueryError("B", "b")])))
+    >>> len(list_problems(InvalidQuery([QueryError("A", "a"), QueryError("B", "b")])))
     2
     """
     return error.problems if isinstance(error, InvalidQuery) else (error,)
 
 
 def raise_problems(problems: Sequence[ThetastreamError]) -> None:
-    """Raise the one problem itself, or all of several at once; nothing when there is none."""
+    """Raise a single problem itself, or several in one ``InvalidQuery``. Without problems, raise nothing."""
     if len(problems) == 1:
         raise problems[0]
     if problems:

@@ -1,11 +1,11 @@
-"""When a view may wait for the next epochs, so that groups are updated less often.
+"""Decides when a view may wait for later epochs, so that groups are updated less often.
 
-A view that waits must not wait for ever. It waits in an epoch only if Spark is sure to run another one, with
-data or without: that is so if the watermark moves behind the epoch. And it moves if each stream brought a
-tuple that is later than the watermark by more than the stream's delay.
+A view must not wait for ever. It waits in an epoch only if Spark is certain to run another epoch, with or
+without data. Spark does so if the watermark moves after the epoch. The watermark moves if each stream brought
+a tuple that is later than the watermark by more than the stream's delay.
 
-    follows:  for each stream  max(t) - delay > watermark + 1 ms
-    waits:    follows, and watermark - watermark of the first view that waits < every
+    is followed:  for each stream  max(t) - delay > watermark + 1 ms
+    waits:        is followed, and watermark - watermark of the oldest waiting view < every
 """
 
 from collections.abc import Iterator
@@ -13,34 +13,34 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from thetastream.condition import Condition
-from thetastream.joiner.inbox import Inbox
-from thetastream.keys import HIGHEST, encode
-from thetastream.types import Role, Side
+from thetastream.core.condition import Condition
+from thetastream.core.keys import HIGHEST, encode
+from thetastream.core.sides import Role, Side
+from thetastream.engine.inbox import Inbox
 
 
 @dataclass(frozen=True)
 class Lazy:
-    """How long views wait, and how far the watermark of each stream is behind it, in milliseconds."""
+    """The longest time that views wait, and the watermark delay of each stream, in milliseconds."""
 
     every_ms: int
     delays_ms: tuple[int, int]
 
 
 def is_followed(lazy: Lazy, condition: Condition, inbox: Inbox, watermark_ms: int) -> bool:
-    """Whether another epoch is sure to follow the one that brought ``inbox``, with a later watermark."""
+    """Whether an epoch with a later watermark is certain to follow the epoch that brought ``inbox``."""
     return all(
         any(
-            # Spark's watermark counts milliseconds, and passes a timer that is set one of them ahead.
+            # Spark's watermark is in milliseconds, and a timer is set one millisecond after the watermark.
             micros // 1000 - lazy.delays_ms[side] > watermark_ms + 1
-            for micros in _latest(condition, inbox, side)
+            for micros in _find_latest(condition, inbox, side)
         )
         for side in Side
     )
 
 
-def _latest(condition: Condition, inbox: Inbox, side: Side) -> Iterator[int]:
-    """The latest event time in each role, in microseconds."""
+def _find_latest(condition: Condition, inbox: Inbox, side: Side) -> Iterator[int]:
+    """Yield the latest event time of the stream's batch in each role, in microseconds."""
     time = condition.sides[side].time
     for role in Role:
         batch: pa.RecordBatch | None = inbox.batch(side, role)

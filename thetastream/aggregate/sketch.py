@@ -1,7 +1,7 @@
-"""Distinct values, counted approximately: HyperLogLog sketches of Apache DataSketches.
+"""Approximate counts of distinct values with the HyperLogLog sketches of Apache DataSketches.
 
-Spark's ``hll_union_agg`` reads the same bytes. Values come as 64-bit hashes, which Catalyst computes, so
-that equal values are what Spark takes for equal. With 2^k registers the standard error is 1.04 / sqrt(2^k).
+Spark's ``hll_union_agg`` reads the same bytes. Values arrive as 64-bit hashes that Catalyst computes, so two
+values are equal if Spark considers them equal. With 2^k registers the standard error is 1.04 / sqrt(2^k).
 """
 
 from collections.abc import Iterable
@@ -15,42 +15,42 @@ import pyarrow as pa
 from thetastream.errors import SessionError
 
 LEAST_K, MOST_K = 4, 21
-"""What the library makes."""
+"""The smallest and the largest k that the library supports."""
 INSTALL = "pip install 'thetastream[sketches]'"
 
 
 def is_available() -> bool:
-    """Whether the library is there."""
+    """Whether the library is installed."""
     return find_spec("datasketches") is not None
 
 
-def registers_for(error: float) -> int | None:
-    """k of the smallest sketch whose standard error is at most this; None if there is none.
+def choose_registers(error: float) -> int | None:
+    """Return k of the smallest sketch whose standard error is at most ``error``, or None if there is none.
 
-    >>> registers_for(0.05), registers_for(0.01), registers_for(1e-9)
+    >>> choose_registers(0.05), choose_registers(0.01), choose_registers(1e-9)
     (9, 14, None)
     """
     k = max(LEAST_K, ceil(2 * log2(1.04 / error))) if error > 0 else MOST_K + 1
     return k if k <= MOST_K else None
 
 
-def of_hashes(hashes: pa.ListArray, k: int) -> pa.Array:
-    """A sketch for each list of hashes, NULLs left out; NULL for a list without any."""
-    library = _library()
+def sketch_hashes(hashes: pa.ListArray, k: int) -> pa.Array:
+    """Build a sketch of each list of hashes. NULLs are ignored; a list without hashes gives NULL."""
+    library = _import_library()
     values, ends = hashes.flatten(), hashes.offsets.to_pylist()
     found = values.to_pylist() if values.null_count else values.to_numpy().tolist()
     first = ends[0]
     groups = (found[start - first : end - first] for start, end in pairwise(ends))
-    return pa.array([_sketch(library, group, k) for group in groups], pa.binary())
+    return pa.array([_sketch_group(library, group, k) for group in groups], pa.binary())
 
 
-def of_sketches(sketches: pa.ListArray, k: int) -> pa.Array:
-    """The union of each list of sketches."""
-    library = _library()
-    return pa.array([_union(library, parts, k) for parts in sketches.to_pylist()], pa.binary())
+def merge_sketches(sketches: pa.ListArray, k: int) -> pa.Array:
+    """Merge each list of sketches into one sketch."""
+    library = _import_library()
+    return pa.array([_merge_group(library, parts, k) for parts in sketches.to_pylist()], pa.binary())
 
 
-def _sketch(library: Any, hashes: Iterable[int | None], k: int) -> bytes | None:
+def _sketch_group(library: Any, hashes: Iterable[int | None], k: int) -> bytes | None:
     sketch = library.hll_sketch(k, library.tgt_hll_type.HLL_8)
     for value in hashes:
         if value is not None:
@@ -58,7 +58,7 @@ def _sketch(library: Any, hashes: Iterable[int | None], k: int) -> bytes | None:
     return None if sketch.is_empty() else bytes(sketch.serialize_compact())
 
 
-def _union(library: Any, sketches: Iterable[bytes | None], k: int) -> bytes | None:
+def _merge_group(library: Any, sketches: Iterable[bytes | None], k: int) -> bytes | None:
     parts = [part for part in sketches if part is not None]
     if len(parts) < 2:
         return parts[0] if parts else None
@@ -68,7 +68,7 @@ def _union(library: Any, sketches: Iterable[bytes | None], k: int) -> bytes | No
     return bytes(union.get_result(library.tgt_hll_type.HLL_8).serialize_compact())
 
 
-def _library() -> Any:
+def _import_library() -> Any:
     try:
         import datasketches
     except ModuleNotFoundError:

@@ -1,8 +1,8 @@
-"""The local view of a unit: what its matches of an epoch come to, group by group.
+"""The local view of a unit: the measures of one epoch's matches, one row per group.
 
-BiStream (SIGMOD 2015) section 3.4.2. Of a match only the columns that groups and measures read are
-looked at, a piece of some ten thousand matches at a time; no joined row leaves the unit. A view's rows
-are merged by the functions that made them: counts and sums add up, least and greatest stay so.
+BiStream (SIGMOD 2015) section 3.4.2. A view reads only the columns that its groups and measures need, in
+pieces of about ten thousand matches, and no joined row leaves the unit. The measure functions that made the
+rows of a view also merge them: counts and sums are added up, and of extremes the least or greatest is kept.
 
     view(m1 + m2) = merge(view(m1) + view(m2))
 """
@@ -16,23 +16,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thetastream.aggregate.accumulator import Call, Measure, accumulator
+from thetastream.aggregate.base import Call, Measure
 from thetastream.aggregate.lazy import Lazy
-from thetastream.joiner.unit import Matches
-from thetastream.types import Side
+from thetastream.core.sides import Side
+from thetastream.engine.matching import Matches
 
 TIME = "time"
-"""Column of a view: the latest result time of the row's matches."""
+"""The column of a view with the latest result time of the row's matches."""
 ROWS_HELD = 1 << 16
-"""Rows of a view that wait to be merged."""
+"""Number of unmerged rows at which a view merges its rows."""
 _PANE = "pane"
 _ALL = "all"
-"""The key of matches that are one group."""
+"""The key column of a view whose matches are all one group."""
 
 
 @dataclass(frozen=True)
 class Pane:
-    """Result times are cut into panes [offset + k * span, offset + (k + 1) * span), in microseconds."""
+    """Panes of the result time: [offset + k * span, offset + (k + 1) * span), in microseconds."""
 
     span_us: int
     offset_us: int = 0
@@ -40,23 +40,23 @@ class Pane:
 
 @dataclass(frozen=True)
 class Fold:
-    """What a view groups by and measures; picklable.
+    """The groups and measures of a view. It is picklable.
 
-    Its rows have the columns ``g0, g1, ...`` (groups), ``m0, m1, ...`` (measures; one that needs more than
-    one column has ``m0_n`` and so on), and with event times ``time``. With a pane, matches of different panes
-    are different groups.
+    The rows of the view have the columns ``g0, g1, ...`` (groups) and ``m0, m1, ...`` (measures). A measure
+    that needs several columns has ``m0_n`` and so on. With event times, the rows also have the column
+    ``time``. With a pane, matches of different panes belong to different groups.
     """
 
     groups: tuple[tuple[Side, str], ...] = ()
     measures: tuple[Measure, ...] = ()
     times: tuple[str, str] | None = None
-    """Event-time columns, left and right."""
+    """The event-time columns of the left and the right stream."""
     pane: Pane | None = None
     lazy: Lazy | None = None
-    """When views wait; never with a pane, whose window might close meanwhile."""
+    """How long views wait. It is None with a pane, because the pane's window could close meanwhile."""
 
     def columns(self, side: Side) -> tuple[str, ...]:
-        """The columns of one side that a view is made of."""
+        """Return the columns of one side that the view reads."""
         read = [column for at, column in self.groups if at is side]
         read += [m.column for m in self.measures if m.side is side and m.column is not None]
         if self.times is not None:
@@ -65,12 +65,15 @@ class Fold:
 
 
 class LocalView:
-    """Matches in, one row per group out.
+    """Folds matches into one row per group.
 
     Examples
     --------
-    >>> from thetastream.types import Side
-    >>> view = LocalView(Fold(((Side.LEFT, "k"),), (Measure("count"), Measure("sum", Side.RIGHT, "x"))))
+    >>> from thetastream.core.sides import Side
+    >>> from thetastream.aggregate.count import MatchCount
+    >>> from thetastream.aggregate.sums import Total
+    >>> measures = Measure(MatchCount()), Measure(Total(), Side.RIGHT, "x")
+    >>> view = LocalView(Fold(((Side.LEFT, "k"),), measures))
     >>> left = pa.RecordBatch.from_pydict({"k": ["u", "v", "u"]})
     >>> view.add(Matches(left, pa.RecordBatch.from_pydict({"x": [1.0, 2.0, 3.0]})))
     >>> view.rows()[0].to_pylist()
@@ -81,27 +84,29 @@ class LocalView:
         self._fold = fold
         self._keys = [f"g{n}" for n in range(len(fold.groups))] + [_PANE] * (fold.pane is not None)
         self._keys = self._keys or [_ALL]
-        self._measures = [accumulator(f"m{n}", measure) for n, measure in enumerate(fold.measures)]
+        self._measures = [
+            measure.function.build_accumulator(f"m{n}") for n, measure in enumerate(fold.measures)
+        ]
         self._held: list[pa.Table] = []
         self._most_held = ROWS_HELD
 
     def add(self, matches: Matches) -> None:
-        """Fold matches in."""
+        """Fold matches into the view."""
         if not matches.left.num_rows:
             return
-        table = pa.table(self._columns(matches))
-        if self._fold.pane is not None:  # no window holds a result without a time
+        table = pa.table(self._build_columns(matches))
+        if self._fold.pane is not None:  # a result without a time belongs to no window
             table = table.filter(table.column(TIME).is_valid())
             if not table.num_rows:
                 return
-        self._held.append(self._grouped(table, is_view=False))
+        self._held.append(self._group(table, is_view=False))
         if sum(part.num_rows for part in self._held) > self._most_held:
-            self._held = [self._merged()]
-            # A view that has grown is merged less often, so that the work stays linear.
+            self._held = [self._merge_held()]
+            # A large view is merged less often, so that the total work stays linear.
             self._most_held = max(ROWS_HELD, 2 * self._held[0].num_rows)
 
     def merge(self, rows: pa.RecordBatch) -> None:
-        """Fold in what ``rows`` of another view of this fold gave; of one without panes."""
+        """Merge the rows of another view with the same fold, which must have no pane."""
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         for measure in self._measures:
             for name in measure.columns:
@@ -113,19 +118,19 @@ class LocalView:
         )
 
     def rows(self) -> list[pa.RecordBatch]:
-        """The view; of one batch unless it holds more text than Arrow puts into one."""
+        """Return the rows of the view: one batch, or several if one cannot hold all their text."""
         if not self._held:
             return []
-        table = self._merged()
+        table = self._merge_held()
         for measure in self._measures:
             for name in measure.columns:
-                column = measure.shown(table.column(name))
+                column = measure.show(table.column(name))
                 table = table.set_column(table.schema.get_field_index(name), name, column)
         table = table.drop_columns([name for name in self._keys if name in (_PANE, _ALL)])
         batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
         return batches
 
-    def _columns(self, matches: Matches) -> dict[str, Any]:
+    def _build_columns(self, matches: Matches) -> dict[str, Any]:
         fold, sides = self._fold, (matches.left, matches.right)
         columns: dict[str, Any] = {
             f"g{n}": sides[side].column(column) for n, (side, column) in enumerate(fold.groups)
@@ -143,35 +148,35 @@ class LocalView:
             columns[_ALL] = np.zeros(matches.left.num_rows, dtype=np.int8)
         return columns
 
-    def _merged(self) -> pa.Table:
+    def _merge_held(self) -> pa.Table:
         if len(self._held) == 1:
             return self._held[0]
-        return self._grouped(pa.concat_tables(self._held), is_view=True)
+        return self._group(pa.concat_tables(self._held), is_view=True)
 
-    def _grouped(self, table: pa.Table, is_view: bool) -> pa.Table:
-        """One row per group of matches, or of rows of views."""
+    def _group(self, table: pa.Table, is_view: bool) -> pa.Table:
+        """Group matches, or rows of views, into one row per group."""
         latest: list[Call] = [(TIME, "max")] if self._fold.times is not None else []
         calls = [measure.of_views if is_view else measure.of_matches for measure in self._measures]
         every = [*chain.from_iterable(calls), *latest]
         grouped = table.group_by(self._keys, use_threads=False).aggregate(every)
         columns = {name: grouped.column(name) for name in self._keys}
         for measure, called in zip(self._measures, calls, strict=True):
-            found = [grouped.column(_name(call)) for call in called]
-            made = measure.merged(found) if is_view else measure.counted(found)
+            found = [grouped.column(_name_result(call)) for call in called]
+            made = measure.merge(found) if is_view else measure.count(found)
             columns.update(zip(measure.columns, made, strict=True))
         for call in latest:
-            columns[TIME] = grouped.column(_name(call))
+            columns[TIME] = grouped.column(_name_result(call))
         return pa.table(columns)
 
 
-def _name(call: Call) -> str:
-    """What Arrow names the result."""
+def _name_result(call: Call) -> str:
+    """Return the name that Arrow gives to the column with the result of a call."""
     column, function = call
     return f"{column}_{function}" if column else function
 
 
-def view_of(fold: Fold, matches: Iterable[Matches]) -> LocalView:
-    """The view of all these matches."""
+def fold_matches(fold: Fold, matches: Iterable[Matches]) -> LocalView:
+    """Fold matches into a new view."""
     view = LocalView(fold)
     for piece in matches:
         view.add(piece)

@@ -1,4 +1,4 @@
-"""``thetastream demo``: a year of New York departures through a join without any equality."""
+"""``thetastream demo`` runs a year of New York departures through a join without any equality."""
 
 from thetastream.demo.run import run
 

@@ -1,4 +1,4 @@
-"""A table of epochs that grows while the query runs; on a terminal, a progress bar below it."""
+"""Prints a table of epochs that grows while the query runs, with a progress bar below it on a terminal."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Epoch:
 
     number: int
     reached: str
-    """Latest event time, ISO 8601."""
+    """The latest event time of the epoch, in ISO 8601."""
     tuples: int
     seconds: float
     matches: int
@@ -30,7 +30,7 @@ class Epoch:
 
 
 class Board:
-    """Prints epochs as they end; ``n_tuples`` is what the whole replay holds."""
+    """Prints each epoch when it ends; ``n_tuples`` is the number of tuples in the whole replay."""
 
     def __init__(self, out: TextIO, n_tuples: int) -> None:
         self._out = out
@@ -39,18 +39,18 @@ class Board:
         self._tuples = 0
         self._matches = 0
         self._seconds = 0.0
-        self._write(_line(name for name, _ in _COLUMNS))
-        self._write(_line("-" * width for _, width in _COLUMNS))
-        self._bar()
+        self._write(_format_line(name for name, _ in _COLUMNS))
+        self._write(_format_line("-" * width for _, width in _COLUMNS))
+        self._draw_bar()
 
     def add(self, epoch: Epoch) -> None:
-        """Print one epoch; epochs without input (Spark runs them to move the watermark) only count."""
+        """Add one epoch to the totals, and print it unless it is an epoch without input."""
         self._tuples += epoch.tuples
         self._matches += epoch.matches
         self._seconds += epoch.seconds
         if epoch.tuples:
             self._write(
-                _line(
+                _format_line(
                     (
                         str(epoch.number),
                         epoch.reached[:16].replace("T", " "),
@@ -58,23 +58,25 @@ class Board:
                         f"{epoch.tuples / max(epoch.seconds, 1e-3):,.0f}",
                         f"{epoch.matches:,}",
                         f"{self._matches:,}",
-                        nbytes(epoch.state_bytes),
+                        format_bytes(epoch.state_bytes),
                     )
                 )
             )
-        self._bar()
+        self._draw_bar()
 
     def close(self) -> None:
-        """Print the totals, once."""
+        """Print the totals."""
         rate = self._tuples / max(self._seconds, 1e-3)
-        self._write(_line("-" * width for _, width in _COLUMNS))
-        self._write(_line(("all", "", f"{self._tuples:,}", f"{rate:,.0f}", f"{self._matches:,}", "", "")))
+        self._write(_format_line("-" * width for _, width in _COLUMNS))
+        self._write(
+            _format_line(("all", "", f"{self._tuples:,}", f"{rate:,.0f}", f"{self._matches:,}", "", ""))
+        )
 
     def _write(self, line: str) -> None:
         self._out.write((_CLEAR if self._is_terminal else "") + line.rstrip() + "\n")
         self._out.flush()
 
-    def _bar(self) -> None:
+    def _draw_bar(self) -> None:
         if self._is_terminal:
             done = min(1.0, self._tuples / max(1, self._n_tuples))
             filled = round(40 * done)
@@ -82,10 +84,10 @@ class Board:
             self._out.flush()
 
 
-def nbytes(n: int) -> str:
-    """A size for people.
+def format_bytes(n: int) -> str:
+    """Write a size in bytes with a unit.
 
-    >>> nbytes(1_234_567)
+    >>> format_bytes(1_234_567)
     '1.2 MB'
     """
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -94,5 +96,5 @@ def nbytes(n: int) -> str:
     return f"{n} B"
 
 
-def _line(cells: Iterable[str]) -> str:
+def _format_line(cells: Iterable[str]) -> str:
     return "  ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, _COLUMNS, strict=True))

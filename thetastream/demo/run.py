@@ -1,4 +1,4 @@
-"""The demo from start to end: replay, join, check against DuckDB, picture."""
+"""Runs the demo: replays the data, joins it, checks the result against DuckDB, and draws a picture."""
 
 import os
 import shutil
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 WITHIN = "10 minutes"
 ON = "abs(a.distance - b.distance) <= 25 AND a.dep_delay > b.dep_delay + 60"
 MARKER = ".thetastream-demo"
-"""Marks a folder as ours to empty."""
+"""Name of an empty file that marks a folder as the demo's, so that the demo may empty it."""
 
 
 def run(rows: int | None = None, out: Path = Path("out/demo")) -> int:
-    """Replay the departures through the join; return 0 when DuckDB counts the same pairs, else 1."""
-    # Before Spark starts, so that a missing package is told in the first second.
+    """Replay the departures through the join; return 0 if DuckDB counts the same number of pairs, else 1."""
+    # These are imported before Spark starts, so that a missing package is reported in the first second.
     from thetastream.demo import check, picture
 
     _say("The departures of 2013 from New York's three airports, replayed as two streams, a and b.")
@@ -43,7 +43,7 @@ def run(rows: int | None = None, out: Path = Path("out/demo")) -> int:
         started = time.perf_counter()
         _join(spark, out, table.num_rows, units=max(1, cores // 2))
         seconds = time.perf_counter() - started
-        # Spark reads the files its sink committed, and no others.
+        # Spark reads only files that its sink has committed.
         pairs = spark.read.parquet(str(out / "pairs")).toPandas()
     finally:
         spark.stop()
@@ -68,8 +68,8 @@ def _join(spark: "SparkSession", out: Path, n_departures: int, units: int) -> No
         on=ON,
         within=WITHIN,
         model=th.Biclique(units=(units, units)),
-        # An epoch of the replay is two weeks long: cut by the minute, the default for this window, its
-        # state would be thousands of segments, all of which the next epoch drops.
+        # An epoch of the replay covers two weeks. With archive periods of a minute, the default for this
+        # window, its state would have thousands of segments, all of which the next epoch would drop.
         archive_period=WITHIN,
     )
     columns = [f"{alias}.{name} AS {alias}_{name}" for alias in "ab" for name in departures.COLUMNS]
@@ -79,7 +79,7 @@ def _join(spark: "SparkSession", out: Path, n_departures: int, units: int) -> No
     seen = -1
     while True:
         is_active = query.isActive
-        for epoch in _epochs(query, seen):
+        for epoch in _read_epochs(query, seen):
             board.add(epoch)
             seen = epoch.number
         if not is_active:
@@ -89,8 +89,8 @@ def _join(spark: "SparkSession", out: Path, n_departures: int, units: int) -> No
     query.awaitTermination()
 
 
-def _epochs(query: Any, seen: int) -> Iterator[Epoch]:
-    """Epochs after number ``seen``, from Spark's progress and the join's counters."""
+def _read_epochs(query: Any, seen: int) -> Iterator[Epoch]:
+    """Read the epochs after number ``seen`` from Spark's progress and from the counters of the join."""
     counters = {epoch["epoch"]: epoch for epoch in th.metrics(query)}
     for progress in query.recentProgress:
         if progress.batchId > seen and progress.batchId in counters:

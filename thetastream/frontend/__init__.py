@@ -1,1 +1,1 @@
-"""What the user said, checked: streams, condition, window. Problems are gathered, not raised."""
+"""Reads and checks the user's input: streams, condition, window, settings. Problems are collected first."""

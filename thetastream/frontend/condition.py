@@ -1,12 +1,12 @@
-"""The condition of a join: SQL texts to resolved conjuncts, Python predicates to checked ones."""
+"""Reads the condition of a join: resolves SQL texts into conjuncts and checks Python predicates."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.plan.query import Stream
-from thetastream.predicate import Phrase, Predicate, conjuncts, parse
-from thetastream.predicate.names import qualify, refuse
+from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
+from thetastream.predicate.names import find_refused, qualify
 from thetastream.spark.catalyst import Catalyst
 
 On: TypeAlias = str | Predicate | Sequence[str | Predicate]
@@ -15,46 +15,48 @@ On: TypeAlias = str | Predicate | Sequence[str | Predicate]
 def read_condition(
     on: On, catalyst: Catalyst, streams: Sequence[Stream], problems: list[ThetastreamError]
 ) -> tuple[list[str], list[Phrase], list[Predicate]]:
-    """``on`` as SQL texts, their conjuncts, and Python predicates."""
+    """Read ``on`` and return its SQL texts, their conjuncts, and its Python predicates."""
     items: Sequence[str | Predicate] = [on] if isinstance(on, str | Predicate) else on
     texts: list[str] = []
     phrases: list[Phrase] = []
     predicates: list[Predicate] = []
     if not isinstance(items, Sequence) or not items:
-        problems.append(_bad_condition(on))
+        problems.append(_make_condition_error(on))
         return texts, phrases, predicates
     for item in items:
         if isinstance(item, Predicate):
-            problems += _predicate_problems(item, streams, catalyst.is_case_sensitive)
+            problems += _find_predicate_problems(item, streams, catalyst.is_case_sensitive)
             predicates.append(item)
         elif isinstance(item, str):
             texts.append(item)
             try:
-                found, refused = _sql(item, catalyst, streams)
+                found, refused = _read_sql(item, catalyst, streams)
             except QueryError as problem:
                 problems.append(problem)
                 continue
             problems += refused
             phrases += found
         else:
-            problems.append(_bad_condition(item))
+            problems.append(_make_condition_error(item))
     return texts, phrases, predicates
 
 
-def _sql(text: str, catalyst: Catalyst, streams: Sequence[Stream]) -> tuple[list[Phrase], list[QueryError]]:
-    """Conjuncts of one SQL text, or what is wrong with it."""
+def _read_sql(
+    text: str, catalyst: Catalyst, streams: Sequence[Stream]
+) -> tuple[list[Phrase], list[QueryError]]:
+    """Return the conjuncts of one SQL text and its problems."""
     phrase = parse(text)
-    refused = list(refuse(phrase))
+    refused = list(find_refused(phrase))
     if refused:
         return [], refused
     if not catalyst.is_resolved(phrase):
         columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
         phrase = qualify(phrase, columns, str if catalyst.is_case_sensitive else str.casefold)
-    found = conjuncts(phrase)
+    found = split_conjuncts(phrase)
     return found, catalyst.problems(phrase, found)
 
 
-def _bad_condition(item: object) -> QueryError:
+def _make_condition_error(item: object) -> QueryError:
     return QueryError(
         "CONDITION",
         "on must be a SQL condition, a @th.predicate function, or a list of them, "
@@ -62,7 +64,7 @@ def _bad_condition(item: object) -> QueryError:
     )
 
 
-def _predicate_problems(
+def _find_predicate_problems(
     predicate: Predicate, streams: Sequence[Stream], is_case_sensitive: bool
 ) -> list[QueryError]:
     by_alias = {stream.alias.casefold(): stream for stream in streams}

@@ -1,31 +1,31 @@
-"""How often groups are updated: ``every=``."""
+"""The setting ``every``: how often groups are updated."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 
 from thetastream.aggregate import Lazy
 from thetastream.errors import QueryError
-from thetastream.plan.query import Stream, window_problems
+from thetastream.plan.query import Stream, find_window_problems
 from thetastream.spark.catalyst import Catalyst
 
 
 def read_every(
     every: str | timedelta, streams: Sequence[Stream], has_window: bool, catalyst: Catalyst
 ) -> Lazy | None:
-    """When views wait; None for batch frames, which are one epoch.
+    """Read ``every`` as the time that views wait. It is None for batch DataFrames, which are one epoch.
 
     Raises
     ------
     QueryError
-        INVALID_DURATION, NO_WATERMARK, or EVERY for groups by a window of the result time.
+        INVALID_DURATION, NO_WATERMARK, or EVERY if the groups have a window of the result time.
     """
     every_us = catalyst.duration(every, "every")
     if has_window:
-        what = "every is for totals that run on, and a window of result_time closes meanwhile"
+        what = "every delays updates of running totals, and a window of result_time could close meanwhile"
         raise QueryError("EVERY", f'{what}; leave every={every!r} out, and write in output mode "append"')
     if not any(stream.is_streaming for stream in streams):
         return None
-    for problem in window_problems(streams, "every"):
+    for problem in find_window_problems(streams, "every"):
         raise problem
     delays = [(stream.watermark_delay_us or 0) // 1000 for stream in streams]
     return Lazy(every_us // 1000, (delays[0], delays[1]))

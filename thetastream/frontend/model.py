@@ -1,29 +1,25 @@
-"""The model as the user gives it: known, of a size that can be spread, its durations read."""
+"""Reads the model: checks that it is known and not too large, and reads its durations."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.models import REGISTRY, Multiway, Ring
-from thetastream.models.base import Model
+from thetastream.models import REGISTRY
+from thetastream.models.base import JoinContext, Model
 from thetastream.models.multiway import AUTO
-from thetastream.plan.choose import units_of
+from thetastream.plan.choose import choose_n_units
 from thetastream.plan.query import Stream
 from thetastream.spark.catalyst import Catalyst
 
 MOST_UNITS = 4096
+"""The largest number of units that a model may have."""
 
 
-def read_model(
-    given: Any,
-    streams: Sequence[Stream],
-    catalyst: Catalyst,
-    partitions: int,
-    problems: list[ThetastreamError],
-) -> Model | None:
-    """The model that ``model=`` names; None: one is to be chosen."""
+def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | None:
+    """Return the model that ``model=`` names.
+
+    Return None if the planner chooses one or if this is not a model.
+    """
     if given is None or given == AUTO:
         return None
     if isinstance(given, str | type) or not hasattr(given, "route"):
@@ -36,43 +32,32 @@ def read_model(
         )
         return None
     model: Model = given
-    if isinstance(model, Multiway):
-        model = read_multiway(model, streams, catalyst, partitions, problems)
-    if model.n_units > MOST_UNITS:
-        problems.append(
-            QueryError(
-                "BAD_UNITS", f"{model!r} has {model.n_units} units, and at most {MOST_UNITS} are spread"
-            )
-        )
-        return None
     return model
 
 
-def read_multiway(
-    model: Multiway,
+def read_model(
+    given: Any,
     streams: Sequence[Stream],
     catalyst: Catalyst,
     partitions: int,
     problems: list[ThetastreamError],
-) -> Multiway:
-    """The model with a number of nodes, stretches in microseconds, and streams by number."""
-    if isinstance(model, Ring) and model.nodes == AUTO:
-        model = replace(model, nodes=units_of(partitions))
-    name = model.span_field
-    try:
-        if isinstance(model.span, str):
-            span = timedelta(microseconds=catalyst.duration(model.span, name))
-            model = replace(model, **{name: span})  # type: ignore[type-var]
-        model = model.numbered([stream.alias for stream in streams])
-    except QueryError as problem:
-        problems.append(problem)
-        return model
-    problems += [
-        QueryError(
-            f"BAD_{name.upper()}",
-            f"{name}s of event time need one of the streams that are cut, and {streams[n].alias!r} has none",
+) -> Model | None:
+    """Return the model that ``model=`` names, fitted to the streams, or None if the planner chooses one."""
+    model = read_named_model(given, problems)
+    if model is None:
+        return None
+    join = JoinContext(
+        tuple(stream.alias for stream in streams),
+        tuple(stream.event_time is not None for stream in streams),
+        choose_n_units(partitions),
+        catalyst.duration,
+    )
+    model = model.fit(join, problems)
+    if model.n_units > MOST_UNITS:
+        problems.append(
+            QueryError(
+                "BAD_UNITS", f"{model!r} has {model.n_units} units, and a model may have at most {MOST_UNITS}"
+            )
         )
-        for n in model.timed(len(streams))
-        if streams[n].event_time is None
-    ]
+        return None
     return model

@@ -1,34 +1,37 @@
-"""Statistics as the user gives them: read off a query, or checked."""
+"""Statistics: measures them from a query, or checks those that the user gives."""
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.plan.measured import measured
+from thetastream.plan.measured_statistics import measure_statistics
 from thetastream.plan.statistics import Statistics
 from thetastream.spark.metrics import metrics
 
 
 def statistics(query: Any, join: str | None = None) -> Statistics:
-    """What a join's streams are like, measured while it runs or after it.
+    """Measure the streams of a join, while its query runs or afterwards.
 
     Parameters
     ----------
     query : pyspark.sql.streaming.StreamingQuery
-        What ``writeStream...start()`` returned.
+        The query that ``writeStream...start()`` returned.
     join : str, optional
-        Which join, as ``join`` in ``th.metrics`` names it; needed if the query has several.
+        The name of the join, as in the field ``join`` of ``th.metrics``. It is needed if the query has
+        several joins.
 
     Returns
     -------
     Statistics
-        Of the epochs Spark remembers, for ``th.plan(..., statistics=)`` of the same streams, left and right.
+        Figures of the epochs that Spark remembers. Pass them as ``th.plan(..., statistics=)`` for the same
+        left and right streams.
 
     Raises
     ------
     QueryError
-        NOTHING_MEASURED if no epoch has brought a tuple, SEVERAL_JOINS if ``join`` does not name one.
+        NOTHING_MEASURED if no epoch has brought a tuple. SEVERAL_JOINS if ``join`` names no join of the
+        query.
 
     Examples
     --------
@@ -46,13 +49,13 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
     reports = [
         report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress
     ]
-    return measured(mine, reports)
+    return measure_statistics(mine, reports)
 
 
 def read_statistics(
     given: object, aliases: Iterable[str], problems: list[ThetastreamError]
 ) -> Statistics | None:
-    """What ``statistics=`` says, if it can be read and says it of these streams."""
+    """Read ``statistics=``, and add an error if it is not valid or names other streams."""
     if given is None:
         return None
     if isinstance(given, Statistics):

@@ -1,8 +1,9 @@
-"""The streams of a join: what they are called, what kind they are, which column is their event time."""
+"""Reads the streams of a join: their aliases, their kind (stream or batch) and their event-time columns."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -13,10 +14,12 @@ from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
 
 MARK = "spark.watermarkDelayMs"
+"""The metadata key by which Spark marks the column that ``withWatermark`` names."""
+_INSTANTS = ("timestamp", "timestamp_ntz")
 
 
 def check_streams(streams: Mapping[str, DataFrame]) -> None:
-    """Raise unless these are DataFrames of one kind, two or more, under good names."""
+    """Raise unless there are two or more DataFrames of one kind with valid aliases."""
     if not isinstance(streams, Mapping) or not streams:
         raise QueryError(
             "STREAMS", f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {streams!r}'
@@ -43,7 +46,9 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
             )
     raise_problems(problems)
     if len({alias.casefold() for alias in streams}) < len(streams):
-        raise QueryError("DUPLICATE_ALIAS", f"aliases ignore case, so two of {', '.join(streams)} are one")
+        raise QueryError(
+            "DUPLICATE_ALIAS", f"aliases ignore case, so two of {', '.join(streams)} are the same"
+        )
     kinds = {alias: "streaming" if frame.isStreaming else "batch" for alias, frame in streams.items()}
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{alias} is {kind}" for alias, kind in kinds.items())
@@ -54,32 +59,66 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
         )
 
 
+class ReadStreams(NamedTuple):
+    """The streams of a join, their resolver, and those of their problems that do not stop the reading."""
+
+    catalyst: Catalyst
+    schemas: dict[str, StructType]
+    streams: tuple[Stream, ...]
+    problems: list[ThetastreamError]
+
+
 def read_streams(
-    streams: Mapping[str, DataFrame], needs_time: bool, event_time: str | Mapping[str, str] | None
-) -> tuple[Catalyst, list[Stream], list[ThetastreamError]]:
-    """The streams, their resolver, and what is wrong with them but lets the rest be read."""
-    check_streams(streams)
+    streams: Mapping[str, DataFrame],
+    needs_time: bool,
+    event_time: str | Mapping[str, str] | None,
+    columns: Mapping[str, Collection[str] | None],
+) -> ReadStreams:
+    """Read every stream: its columns and their types, its event time, and how its columns are sent.
+
+    ``columns`` gives, by alias and in lower case, the columns that are sent to the units. Columns that may be
+    the event time are sent too. All columns of an alias without an entry are sent.
+    """
     spark = next(iter(streams.values())).sparkSession
     problems: list[ThetastreamError] = []
     schemas = {alias: frame.schema for alias, frame in streams.items()}
     is_case_sensitive = (spark.conf.get("spark.sql.caseSensitive") or "").lower() == "true"
     for alias, schema in schemas.items():
-        problems += _duplicates(alias, schema, is_case_sensitive)
+        problems += _find_duplicates(alias, schema, is_case_sensitive)
     raise_problems(problems)
     catalyst = Catalyst(spark, schemas)
     inputs: list[Stream] = []
     for alias, frame in streams.items():
+        schema = schemas[alias]
         taken = sum(len(stream.carried) for stream in inputs)
-        carried, unsupported = carry(alias, schemas[alias], taken)
+        travelling = select_fields(schema, columns.get(alias), frame.isStreaming)
+        carried, unsupported = carry(alias, travelling, taken)
         problems += unsupported
-        types = tuple((field.name, field.dataType.simpleString()) for field in schemas[alias].fields)
+        types = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
         stream = Stream(alias, types, carried, is_streaming=frame.isStreaming)
-        inputs.append(_with_event_time(stream, schemas[alias], event_time, needs_time, catalyst, problems))
-    return catalyst, inputs, problems
+        inputs.append(_find_event_time(stream, schema, event_time, needs_time, catalyst, problems))
+    return ReadStreams(catalyst, schemas, tuple(inputs), problems)
 
 
-def _duplicates(alias: str, schema: StructType, is_case_sensitive: bool) -> list[QueryError]:
-    """Columns whose name is another's too."""
+def select_fields(schema: StructType, names: Collection[str] | None, is_streaming: bool) -> StructType:
+    """Select the columns with these lower-case names and those that may be the event time.
+
+    None selects all.
+    """
+    if names is None:
+        return schema
+    kept = [
+        field
+        for field in schema.fields
+        if field.name.casefold() in names
+        or MARK in (field.metadata or {})
+        or (not is_streaming and field.dataType.simpleString() in _INSTANTS)
+    ]
+    return StructType(kept or schema.fields[:1])  # a tuple without any column would not be counted
+
+
+def _find_duplicates(alias: str, schema: StructType, is_case_sensitive: bool) -> list[QueryError]:
+    """Return an error for each column name that occurs twice."""
     seen: dict[str, str] = {}
     problems = []
     for name in schema.names:
@@ -95,7 +134,7 @@ def _duplicates(alias: str, schema: StructType, is_case_sensitive: bool) -> list
     return problems
 
 
-def _with_event_time(
+def _find_event_time(
     stream: Stream,
     schema: StructType,
     asked: str | Mapping[str, str] | None,
@@ -103,7 +142,7 @@ def _with_event_time(
     catalyst: Catalyst,
     problems: list[ThetastreamError],
 ) -> Stream:
-    """The stream with its event-time column, if it has one that can be known."""
+    """Find the event-time column and return the stream with it. Without one, return the stream without it."""
     marked = [field.name for field in schema.fields if MARK in (field.metadata or {})]
     column, origin = (marked[0], "watermark") if marked else (None, "watermark")
     if len(marked) > 1:
@@ -117,23 +156,23 @@ def _with_event_time(
     if wanted is not None and not (stream.is_streaming and marked):
         column, origin = stream.find(wanted, catalyst.is_case_sensitive), "event_time="
         if column is None or stream.is_streaming:
-            problems.append(_bad_event_time(stream, wanted, column))
+            problems.append(_make_event_time_error(stream, wanted, column))
     elif wanted is not None and stream.find(wanted, catalyst.is_case_sensitive) != column:
-        problems.append(_bad_event_time(stream, wanted, column))
+        problems.append(_make_event_time_error(stream, wanted, column))
     if column is None and not stream.is_streaming and needs_time:
-        # Spark takes the mark of withWatermark off a batch DataFrame; one timestamp column says as much.
-        stamps = [name for name, type_ in stream.types if type_ in ("timestamp", "timestamp_ntz")]
+        # Spark drops the mark of withWatermark from batch DataFrames. One timestamp column is unambiguous.
+        stamps = [name for name, type_ in stream.types if type_ in _INSTANTS]
         if len(stamps) == 1:
             column, origin = stamps[0], "only timestamp"
-    if column is not None and not needs_time and stream.type_of(column) not in ("timestamp", "timestamp_ntz"):
-        # The mark is on a struct behind Spark's window(): no instant, and none is asked for.
+    if column is not None and not needs_time and stream.type_of(column) not in _INSTANTS:
+        # The mark is on a struct that Spark's window() returned. It is not an instant, and none is needed.
         column = None
     delay_ms = (schema[column].metadata or {}).get(MARK) if column is not None else None
     delay_us = None if delay_ms is None else int(delay_ms) * 1000
     return replace(stream, event_time=column, event_time_origin=origin, watermark_delay_us=delay_us)
 
 
-def _bad_event_time(stream: Stream, wanted: str, column: str | None) -> QueryError:
+def _make_event_time_error(stream: Stream, wanted: str, column: str | None) -> QueryError:
     if not stream.is_streaming:
         return QueryError(
             "UNKNOWN_COLUMN",

@@ -1,22 +1,22 @@
-"""The window of a join: of event time or of tuples, one for all streams or one per alias."""
+"""Reads the window of a join: a time window or a count window, for all streams or per alias."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from thetastream.core.windows import Rows, Within
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.plan.query import Stream, window_problems
+from thetastream.plan.query import Stream, find_window_problems
 from thetastream.spark.catalyst import Catalyst
-from thetastream.windows import Rows, Within
 
 
 def read_window(
     within: Within, streams: Sequence[Stream], catalyst: Catalyst, problems: list[ThetastreamError]
 ) -> tuple[int, ...] | None:
-    """``within`` in microseconds, stream by stream; None for the full history."""
+    """Read ``within`` as one span in microseconds per stream. None means the full history."""
     if within is None:
         return None
-    durations = _by_alias(within, streams, problems)
-    problems += window_problems(streams)
+    durations = _list_by_alias(within, streams, problems)
+    problems += find_window_problems(streams)
     spans = []
     for alias, duration in durations.items():
         what = f"within of {alias!r}" if isinstance(within, Mapping) else "within"
@@ -28,14 +28,15 @@ def read_window(
     return tuple(spans) if len(spans) == len(streams) else None
 
 
-def arrival_problems(streams: Sequence[Stream]) -> list[QueryError]:
-    """What keeps an epoch from being replayed: event times of one stream only, or of two types.
+def find_arrival_problems(streams: Sequence[Stream]) -> list[QueryError]:
+    """Find reasons why an epoch cannot be replayed in order of arrival.
 
-    Without any, tuples are replayed left before right, as the sources have them.
+    The reasons are: only one stream has an event time, or the event times have two types. If no stream has an
+    event time, there is no reason: the left tuples are replayed before the right ones, in the sources' order.
     """
     if all(stream.event_time is None for stream in streams):
         return []
-    return window_problems(streams, "the order of arrival")
+    return find_window_problems(streams, "the order of arrival")
 
 
 def is_counted(within: Within) -> bool:
@@ -47,14 +48,14 @@ def is_counted(within: Within) -> bool:
 def read_counts(
     within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]
 ) -> tuple[int, int] | None:
-    """Count windows of two streams, in tuples."""
-    windows = _by_alias(within, streams, problems)
+    """Read the count windows of two streams, in tuples."""
+    windows = _list_by_alias(within, streams, problems)
     for alias, window in windows.items():
         if not isinstance(window, Rows):
             problems.append(
                 QueryError(
                     "MIXED_WINDOWS",
-                    f"within of {alias!r} must count tuples as the other one does, th.Rows(n), "
+                    f"within of {alias!r} must count tuples with th.Rows(n), as the other window does, "
                     f"not {window!r}",
                 )
             )
@@ -62,8 +63,10 @@ def read_counts(
     return (counts[0], counts[1]) if len(counts) == 2 else None
 
 
-def _by_alias(within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]) -> dict[str, Any]:
-    """The window of each stream, in the order of the streams."""
+def _list_by_alias(
+    within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]
+) -> dict[str, Any]:
+    """Return the window of each stream by alias, in the order of the streams."""
     if isinstance(within, Mapping):
         given = {str(alias).casefold(): window for alias, window in within.items()}
         aliases = {stream.alias.casefold() for stream in streams}

@@ -1,18 +1,39 @@
-"""Index shapes: how a run of tuples is ordered and found again.
+"""Index shapes: how the tuples of a run are ordered and looked up.
 
-Adding a shape is one file and one line in ``REGISTRY``; ``plan/lower.py`` says when it is chosen.
+To add a shape, write one file with a subclass of ``Shape`` and one line in ``REGISTRY``. Planning, costs,
+explain, the setting ``index`` and the conformance tests read the registry. Workers do not read it: the plan
+carries the shape by value, so a shape that a user registers in the driver works in all workers.
 """
 
-from thetastream.index.base import Shape
+from thetastream.index.base import Access, Fit, Indexable, IndexSpec, Layout, Shape, Span
 from thetastream.index.grid import Grid
 from thetastream.index.hash import Hash, HashSorted
 from thetastream.index.scan import Scan
 from thetastream.index.sorted import Sorted
 
 REGISTRY: dict[str, Shape] = {
-    "scan": Scan(),
-    "sorted": Sorted(),
-    "hash": Hash(),
-    "hash_sorted": HashSorted(),
-    "grid": Grid(),
+    shape.name: shape
+    for shape in (
+        Scan(),
+        Sorted(),
+        Hash(),
+        HashSorted(),
+        Grid(),
+    )
 }
+
+__all__ = [
+    "REGISTRY",
+    "Access",
+    "Fit",
+    "Grid",
+    "Hash",
+    "HashSorted",
+    "IndexSpec",
+    "Indexable",
+    "Layout",
+    "Scan",
+    "Shape",
+    "Sorted",
+    "Span",
+]

@@ -1,25 +1,35 @@
-"""What an index shape has to offer, and the run it lays out.
+"""The base class of index shapes, and the layout of a run that a shape defines.
 
-A run is an immutable, ordered set of stored tuples: int64 key rows, cut into buckets. A shape
-says in which order the rows lie, where buckets begin, and which buckets a probe visits; the kernel
-does the rest (``thetastream.kernels.walk``).
+A run is an immutable, ordered set of stored tuples: int64 key rows that are cut into buckets. A shape defines
+the order of the rows, the first row of each bucket, and the buckets that a probe visits. The kernel
+(``thetastream.kernels.walk``) does the rest.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.condition import TIME, Condition
 from thetastream.kernels.find import find_equal
 
 Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+INSERT_S = 0.25e-6
+"""Seconds to order and lay out one stored tuple."""
+BISECTION_S, CANDIDATE_S = 5e-9, 20e-9
+"""Seconds for one step of a search, and seconds to compare one stored tuple. Both were measured on 2 cores
+(docs/guide/choosing-a-model.md). Only their ratio matters for a choice."""
 
 
 class Layout(NamedTuple):
-    """How rows are arranged: ``order`` (None: as they come), bucket ``edges`` and ``offsets``.
+    """The arrangement of rows in buckets.
 
-    ``edges[b]`` is the smallest bucket key in bucket b; ``offsets`` has one entry more.
+    ``order`` lists the row numbers in the new order; None keeps the rows as they are. ``edges[b]`` is the
+    smallest bucket key in bucket b. Bucket b holds the rows from ``offsets[b]`` to ``offsets[b + 1]``.
     """
 
     order: Int64s | None
@@ -28,7 +38,7 @@ class Layout(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Per probe a closed interval [low, high] of encoded keys."""
+    """A closed interval [low, high] of encoded keys for each probe."""
 
     low: Int64s
     high: Int64s
@@ -36,50 +46,168 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Access:
-    """Which columns of the key rows a shape orders by.
+    """The columns of the key rows that a shape orders by.
 
-    ``group`` columns are compared for equality, ``ranges`` columns by interval.
+    Probes compare ``group`` columns for equality and ``ranges`` columns with an interval.
     """
 
     group: tuple[int, ...] = ()
     ranges: tuple[int, ...] = ()
 
 
-class Shape(Protocol):
-    """An index shape. Stateless: all it knows is in the layout."""
+class Indexable(NamedTuple):
+    """The parts of a condition that an index can evaluate, as positions that ``IndexSpec`` accepts.
 
-    def suffix(self, access: Access) -> int:
-        """Column by which rows of one bucket are ordered, or -1."""
+    In each field the part that an index should prefer comes first.
+    """
 
-    def arrange(self, access: Access, rows: Int64s) -> Layout:
-        """Order and buckets for ``rows`` of shape (n, columns)."""
+    equalities: tuple[int, ...]
+    bands: tuple[int, ...]
+    """Dimensions that are bounded on both ends."""
+    comparisons: tuple[int, ...]
+    """All dimensions; bands come first."""
+    window: tuple[int, ...]
+    """``(TIME,)`` if the condition has a window, else empty."""
+    window_bands: tuple[int, ...]
+    """``(TIME,)`` if the window is bounded on both ends, else empty."""
 
-    def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
-        """Buckets [low, high) each probe visits.
+    @classmethod
+    def of(cls, condition: Condition) -> "Indexable":
+        """List the parts of ``condition`` that an index can evaluate."""
+        every = range(len(condition.dimensions))
+        bands = tuple(n for n in every if condition.dimensions[n].is_two_sided)
+        window = () if condition.window is None else (TIME,)
+        return cls(
+            equalities=tuple(range(len(condition.equalities))),
+            bands=bands,
+            comparisons=(*bands, *(n for n in every if n not in bands)),
+            window=window,
+            window_bands=window if condition.window is not None and condition.window.is_two_sided else (),
+        )
 
-        ``group`` holds the probes' equality keys folded by ``fold``; ``spans`` one interval per
-        column of ``Access.ranges``.
+
+class Fit(NamedTuple):
+    """The parts of a condition that a shape evaluates."""
+
+    equalities: tuple[int, ...]
+    dimensions: tuple[int, ...]
+    reason: str
+    """Which part of the condition made the shape fit; explain prints it."""
+
+
+class Shape(ABC):
+    """An index shape: it defines the order of the tuples in a run, and which of them a probe compares.
+
+    A shape keeps no data of a run; the layout holds all of it. The shape is pickled into the plan. Therefore
+    a subclass must be importable in the workers, or ``cloudpickle`` must pickle it by value, as it does with
+    the classes of a notebook, of ``__main__``, and of modules that were passed to
+    ``cloudpickle.register_pickle_by_value``. Two shapes are equal if they have the same name.
+    """
+
+    name: ClassVar[str]
+    """The name of the shape in the setting ``index`` and in explain."""
+    strength: ClassVar[int]
+    """The rank of the shape. Of all shapes that fit a condition, the planner chooses the one with the
+    greatest strength, because it leaves the fewest candidates. The shapes of this package have 0 (scan), 10
+    (sorted), 20 (grid), 30 (hash) and 40 (hash_sorted)."""
+    needs: ClassVar[str]
+    """What a condition must have so that the shape fits, as in "an equality". Error messages print it."""
+    probe_cost: ClassVar[str]
+    """The cost of one probe at a unit that stores n tuples, as in "log n + tuples of the bucket". Explain
+    prints it."""
+    looks_at_all: ClassVar[bool] = False
+    """Whether each stored tuple is a candidate of each probe. If so, ``steps`` counts candidates."""
+    step_s: ClassVar[float] = BISECTION_S
+    """Seconds for one of the ``steps`` of a probe."""
+    insert_s: ClassVar[float] = INSERT_S
+    """Seconds to order and lay out one tuple."""
+    entry_bytes: ClassVar[int] = 0
+    """The largest number of directory bytes per tuple."""
+    has_exact_buckets: ClassVar[bool] = True
+    """Whether all tuples of a bucket have equal keys in ``Access.group``. If they have not, the kernel
+    compares these keys while it walks."""
+    bucket_shape: "ClassVar[Shape | None]" = None
+    """The shape with which a hop reads runs of this shape if its condition has the equalities of the index
+    but not its ranges. None if such a hop must scan the runs."""
+
+    @abstractmethod
+    def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
+        """Choose the parts of a condition that this shape evaluates; None if it does not fit the condition.
+
+        ``is_asked`` says that the user named the shape. It may then also fit where another shape would be
+        better, for example over the window.
         """
 
+    @abstractmethod
+    def suffix(self, access: Access) -> int:
+        """The column that orders the rows inside a bucket, which is the last of ``access.ranges``; -1 if the
+        rows of a bucket have no order."""
 
-def one_bucket(n_rows: int) -> tuple[Int64s, Int64s]:
-    """Edges and offsets of a single bucket."""
+    @abstractmethod
+    def arrange(self, access: Access, rows: Int64s) -> Layout:
+        """Compute the order and the buckets of ``rows``, which have the shape (n, columns)."""
+
+    @abstractmethod
+    def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
+        """Find the buckets [low, high) that each probe visits.
+
+        ``group`` holds the equality keys of the probes, combined by ``thetastream.core.keys.fold``. ``spans``
+        holds one interval for each column of ``Access.ranges``.
+        """
+
+    def steps(self, stored: Floats, n_segments: float) -> Floats:
+        """Estimate how many steps one probe takes before it compares candidates, for the cost model.
+
+        The ``stored`` tuples lie in ``n_segments`` runs of equal size. Most shapes bisect each run.
+        """
+        return np.asarray(n_segments * np.log2(np.maximum(stored / n_segments, 1.0)))
+
+    def __repr__(self) -> str:
+        # The text has no address, because it identifies the index of a run in every process.
+        return f"<index shape {self.name}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shape) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True)
+class IndexSpec:
+    """The index in which the tuples of a side are stored, and the conjuncts that it evaluates.
+
+    ``equalities`` are positions in ``Condition.equalities``. ``dimensions`` are positions in
+    ``Condition.dimensions``, where ``TIME`` (-1) stands for the window.
+
+    >>> from thetastream.index.hash import Hash
+    >>> IndexSpec(Hash(), (0,))
+    IndexSpec(shape=<index shape hash>, equalities=(0,), dimensions=())
+    """
+
+    shape: Shape
+    equalities: tuple[int, ...] = ()
+    dimensions: tuple[int, ...] = ()
+
+
+def build_one_bucket(n_rows: int) -> tuple[Int64s, Int64s]:
+    """Build the edges and offsets of a single bucket that holds all rows."""
     return np.zeros(1, dtype=np.int64), np.array([0, n_rows], dtype=np.int64)
 
 
-def all_probes(n_probes: int) -> Span:
-    """Every probe visits bucket 0."""
+def visit_only_bucket(n_probes: int) -> Span:
+    """Let every probe visit bucket 0."""
     return Span(np.zeros(n_probes, dtype=np.int64), np.ones(n_probes, dtype=np.int64))
 
 
-def groups(ordered: Int64s) -> tuple[Int64s, Int64s]:
-    """Edges and offsets of the groups of equal keys in an ordered column."""
+def group_equal_keys(ordered: Int64s) -> tuple[Int64s, Int64s]:
+    """Compute the edges and offsets of the groups of equal keys in an ordered column."""
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     return ordered[starts], np.append(starts, len(ordered)).astype(np.int64)
 
 
-def equal_buckets(edges: Int64s, keys: Int64s) -> Span:
-    """The one bucket whose edge equals the key, or none."""
+def find_equal_buckets(edges: Int64s, keys: Int64s) -> Span:
+    """Find the bucket whose edge equals the key of each probe; the span is empty if there is none."""
     first, last = np.empty_like(keys), np.empty_like(keys)
     find_equal(edges, keys, first, last)
     return Span(first, last)

@@ -1,20 +1,30 @@
-"""Two bands: equal-depth cells of the first key, each ordered by the second.
+"""The index shape for two bands: equal-depth cells of the first key, each ordered by the second key.
 
-Cells hold about 2 sqrt(n) tuples each, whatever the distribution. A probe visits the cells its
-first interval touches, bisects each by its second interval, and checks the first on the way.
+A cell holds about 2 sqrt(n) tuples, whatever the distribution of the keys. A probe visits the cells that its
+first interval touches, bisects each cell by its second interval, and checks the first interval while it
+walks.
 """
 
 import numpy as np
 
-from thetastream.index.base import Access, Int64s, Layout, Span
-from thetastream.kernels.place import ordered_inside
+from thetastream.index.base import Access, Fit, Indexable, Int64s, Layout, Shape, Span
+from thetastream.kernels.place import order_inside
 
 MIN_CELL = 64
-"""Fewer tuples to a cell would cost more bisections than they save comparisons."""
+"""The smallest cell. Smaller cells would cost more in bisections than they save in comparisons."""
 
 
-class Grid:
-    """Cells of the first range key, ordered inside by the second."""
+class Grid(Shape):
+    """Cells of the first range key; the rows of a cell are ordered by the second range key."""
+
+    name = "grid"
+    strength = 20
+    needs = "two bands (BETWEEN, abs, or the window)"
+    probe_cost = "sqrt n cells touched at most + tuples in the box"
+
+    def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
+        cells = (*offer.bands, *(offer.window_bands if is_asked else ()))
+        return Fit((), cells[:2], "two bands") if len(cells) >= 2 else None
 
     def suffix(self, access: Access) -> int:
         return access.ranges[1]
@@ -25,10 +35,11 @@ class Grid:
         by_first = np.argsort(first)
         depth = max(MIN_CELL, 2 * int(np.sqrt(n)))
         offsets = np.append(np.arange(0, n, depth, dtype=np.int64), n)
-        order = ordered_inside(by_first, offsets, second)
+        order = order_inside(by_first, offsets, second)
         return Layout(order, first[by_first[offsets[:-1]]], offsets)
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
-        # Equal keys may straddle an edge, so the cell before the first edge >= low counts too.
+        # Equal keys may lie on both sides of an edge, so the probe also visits the cell before the first edge
+        # >= low.
         low = np.maximum(np.searchsorted(edges, spans[0].low, side="left") - 1, 0)
         return Span(low, np.searchsorted(edges, spans[0].high, side="right"))

@@ -1,14 +1,38 @@
-"""A bucket per equality key; hash + sorted orders each bucket by a range key too."""
+"""The index shapes with one bucket per equality key. ``HashSorted`` also orders each bucket by a range
+key."""
 
 import numpy as np
 
-from thetastream.index.base import Access, Int64s, Layout, Span, equal_buckets, groups
-from thetastream.kernels.place import ordered_inside
-from thetastream.keys import fold
+from thetastream.core.keys import fold
+from thetastream.index.base import (
+    Access,
+    Fit,
+    Indexable,
+    Int64s,
+    Layout,
+    Shape,
+    Span,
+    find_equal_buckets,
+    group_equal_keys,
+)
+from thetastream.kernels.place import order_inside
+
+_DIRECTORY_BYTES = 16
+"""Bytes of an edge and an offset. Every bucket has one of each, and there are at most as many buckets as
+tuples."""
 
 
-class Hash:
+class Hash(Shape):
     """One bucket for each distinct key."""
+
+    name = "hash"
+    strength = 30
+    needs = "an equality"
+    probe_cost = "log n + tuples of the bucket"
+    entry_bytes = _DIRECTORY_BYTES
+
+    def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
+        return Fit(offer.equalities, (), "equalities") if offer.equalities else None
 
     def suffix(self, access: Access) -> int:
         return -1
@@ -16,15 +40,27 @@ class Hash:
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         key = fold([rows[:, column] for column in access.group])
         order = np.argsort(key)
-        return Layout(order, *groups(key[order]))
+        return Layout(order, *group_equal_keys(key[order]))
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         assert group is not None
-        return equal_buckets(edges, group)
+        return find_equal_buckets(edges, group)
 
 
 class HashSorted(Hash):
-    """One bucket for each distinct key, ordered inside by the range key."""
+    """One bucket for each distinct key; the rows of a bucket are ordered by the range key."""
+
+    name = "hash_sorted"
+    strength = 40
+    needs = "an equality and a comparison or a window"
+    probe_cost = "log n + tuples of the bucket in the interval"
+    bucket_shape = Hash()
+
+    def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
+        ranges = offer.comparisons or (offer.window if is_asked else ())
+        if not offer.equalities or not ranges:
+            return None
+        return Fit(offer.equalities, ranges[:1], "equalities, then a range inside a bucket")
 
     def suffix(self, access: Access) -> int:
         return access.ranges[0]
@@ -32,6 +68,6 @@ class HashSorted(Hash):
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         key = fold([rows[:, column] for column in access.group])
         by_key = np.argsort(key)
-        edges, offsets = groups(key[by_key])
+        edges, offsets = group_equal_keys(key[by_key])
         minor = np.ascontiguousarray(rows[:, access.ranges[0]])
-        return Layout(ordered_inside(by_key, offsets, minor), edges, offsets)
+        return Layout(order_inside(by_key, offsets, minor), edges, offsets)

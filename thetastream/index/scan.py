@@ -1,22 +1,46 @@
-"""No order: every stored tuple is a candidate (nested loop in column blocks).
+"""The index shape without an order: every stored tuple is a candidate (a nested loop in column blocks).
 
-Runs of every shape can be scanned, which a probe does that knows nothing of their keys.
+A probe can scan runs of every shape. It does so if its condition does not use the keys of the run.
 """
 
 import numpy as np
 
-from thetastream.index.base import Access, Int64s, Layout, Span, one_bucket
+from thetastream.index.base import (
+    CANDIDATE_S,
+    Access,
+    Fit,
+    Floats,
+    Indexable,
+    Int64s,
+    Layout,
+    Shape,
+    Span,
+    build_one_bucket,
+)
 
 
-class Scan:
-    """One bucket, no suffix."""
+class Scan(Shape):
+    """One bucket without a suffix."""
+
+    name = "scan"
+    strength = 0
+    needs = "nothing"
+    probe_cost = "n comparisons"
+    looks_at_all = True
+    step_s = CANDIDATE_S
+
+    def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
+        return Fit((), (), "nothing in the condition is indexable")
 
     def suffix(self, access: Access) -> int:
         return -1
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
-        return Layout(None, *one_bucket(len(rows)))
+        return Layout(None, *build_one_bucket(len(rows)))
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
-        # All buckets: a run of another shape has several.
+        # The probe visits all buckets, because a run of another shape has several.
         return Span(np.zeros(n_probes, dtype=np.int64), np.full(n_probes, len(edges), dtype=np.int64))
+
+    def steps(self, stored: Floats, n_segments: float) -> Floats:
+        return stored

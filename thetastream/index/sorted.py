@@ -1,18 +1,40 @@
-"""One sorted run: a range, a band, an inequality is one bisection and a walk."""
+"""The index shape of one sorted run: a probe with a band or an inequality bisects once and then walks."""
 
 import numpy as np
 
-from thetastream.index.base import Access, Int64s, Layout, Span, all_probes, one_bucket
+from thetastream.index.base import (
+    Access,
+    Fit,
+    Indexable,
+    Int64s,
+    Layout,
+    Shape,
+    Span,
+    build_one_bucket,
+    visit_only_bucket,
+)
 
 
-class Sorted:
-    """One bucket ordered by the range key."""
+class Sorted(Shape):
+    """One bucket whose rows are ordered by the range key."""
+
+    name = "sorted"
+    strength = 10
+    needs = "a comparison or a window"
+    probe_cost = "log n + tuples in the interval"
+
+    def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
+        if offer.comparisons:
+            return Fit((), offer.comparisons[:1], "one band" if offer.bands else "one inequality")
+        if offer.window:
+            return Fit((), offer.window, "only the window bounds the partners of a tuple")
+        return None
 
     def suffix(self, access: Access) -> int:
         return access.ranges[0]
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
-        return Layout(np.argsort(rows[:, access.ranges[0]], kind="stable"), *one_bucket(len(rows)))
+        return Layout(np.argsort(rows[:, access.ranges[0]], kind="stable"), *build_one_bucket(len(rows)))
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
-        return all_probes(n_probes)
+        return visit_only_bucket(n_probes)

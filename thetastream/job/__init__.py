@@ -1,1 +1,1 @@
-"""A streaming join as a file: sources, SQL, sink, checkpoint; read, checked, run."""
+"""Reads, checks and runs job files, which describe a streaming join: sources, SQL, sink, checkpoint."""

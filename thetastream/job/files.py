@@ -1,4 +1,4 @@
-"""Files and folders as batch DataFrames: for statements typed on the command line, and to be replayed."""
+"""Reads files and folders as batch DataFrames, for ``thetastream sql`` and for sources that replay a file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,10 @@ def read_file(
     schema: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """A file, or a folder of files of one format; CSV has a header; without a schema types are inferred."""
+    """Read a file, or a folder of files of one format.
+
+    CSV files must have a header. Without a schema, Spark infers the types.
+    """
     if not path.exists():
         raise QueryError("NO_SUCH_PATH", f"source {name!r} reads {path}, which does not exist")
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in FORMATS)

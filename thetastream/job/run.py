@@ -1,4 +1,4 @@
-"""A job on Spark: streams in, query started, progress told, stopped between two epochs."""
+"""Runs a job on Spark: reads streams, starts the query, reports progress, and stops between two epochs."""
 
 import fcntl
 import json
@@ -23,26 +23,27 @@ from thetastream.job.spec import REPLAY, Job, SourceSpec, is_local
 from thetastream.plan.domains import quoted
 from thetastream.spark.session import stderr_into
 from thetastream.sql import sql
+from thetastream.sql.query import explain
 
 POLL_SECONDS = 0.2
 _NUMBER = "__number"
 LOCK = ".thetastream.lock"
 LONGEST_LAG_S = 86_400
-"""Event times further back are of a recording, not of now."""
+"""A larger lag is not reported, because event times that old come from a recording."""
 Say = Callable[[dict[str, Any]], None]
 
 
 def session(conf: dict[str, Any], log: str | Path = os.devnull) -> SparkSession:
-    """The session a job runs in: the settings of the file, a local one unless they name a master.
+    """Start the session of a job with the settings of its file; it is local unless they name a master.
 
-    What Spark and its workers print goes to the file ``log``.
+    The standard error of Spark and its workers goes to the file ``log``.
     """
     with stderr_into(log):
         return _session(conf)
 
 
 def _session(conf: dict[str, Any]) -> SparkSession:
-    settings = {key: _text(value) for key, value in conf.items()}
+    settings = {key: _to_text(value) for key, value in conf.items()}
     if "spark.master" not in settings and "spark.remote" not in settings and "MASTER" not in os.environ:
         return th.local_session(os.cpu_count() or 2, "thetastream", **settings)
     builder = SparkSession.builder.appName("thetastream")
@@ -57,7 +58,7 @@ def _session(conf: dict[str, Any]) -> SparkSession:
 
 
 def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
-    """The stream of a source."""
+    """Read the stream of a source."""
     if source.format == REPLAY:
         frame = replay(spark, source)
     else:
@@ -65,7 +66,7 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
         if source.schema is not None:
             reader = reader.schema(source.schema)
         for key, value in source.options.items():
-            reader = reader.option(key, _text(value))
+            reader = reader.option(key, _to_text(value))
         frame = reader.load(source.path) if source.path is not None else reader.load()
         if source.select:
             frame = frame.selectExpr(*source.select)
@@ -73,14 +74,15 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
 
 
 def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
-    """A file's rows in the order of their event time, ``source.rate`` of them each second.
+    """Stream the rows of a file in the order of their event time, ``source.rate`` rows per second.
 
-    Spark's rate source counts, and each number meets the row that has it; the file is kept in memory.
+    Spark's rate source produces numbers, which are joined with the numbered rows. The rows are kept in
+    memory.
     """
     rows = read_file(spark, source.name, Path(source.path or ""), source.schema, source.options)
     if source.select:
         rows = rows.selectExpr(*source.select)
-    # The whole row orders ties, so that a restarted job numbers them as before.
+    # The whole row breaks ties, so that a restarted job gives all rows the same numbers.
     order = Window.orderBy(source.event_time or "", F.to_json(F.struct("*")))
     numbered = rows.select("*", (F.row_number().over(order) - 1).alias(_NUMBER)).persist()
     clock = spark.readStream.format("rate").option("rowsPerSecond", source.rate or 1).load()
@@ -88,10 +90,18 @@ def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
     return named.join(numbered, _NUMBER).select(*(F.col(quoted(name)) for name in rows.columns))
 
 
-def joined(spark: SparkSession, job: Job, text: str | None = None) -> DataFrame:
-    """The job's result, or that of another statement over its sources; not started."""
-    streams = {source.name: read(spark, source) for source in job.sources}
-    return sql(spark, text or job.sql, streams, job.model)
+def join_streams(spark: SparkSession, job: Job) -> DataFrame:
+    """Build the streaming DataFrame of a job's results."""
+    return sql(spark, job.sql, _read_streams(spark, job), job.model)
+
+
+def explain_job(spark: SparkSession, job: Job) -> str:
+    """Explain the plan of a job; raise all errors of the job, also those that Spark finds."""
+    return explain(spark, job.sql, _read_streams(spark, job), job.model)
+
+
+def _read_streams(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
+    return {source.name: read(spark, source) for source in job.sources}
 
 
 def run(
@@ -99,13 +109,13 @@ def run(
 ) -> None:
     """Run a job until it is stopped, has caught up, or its time is over.
 
-    SIGINT and SIGTERM let the running epoch finish. Restarted, the job goes on behind the last epoch
-    that is committed in its checkpoint.
+    SIGINT and SIGTERM let the running epoch finish. When the job is started again, it continues after the
+    last epoch that is committed in its checkpoint.
 
     Raises
     ------
     ThetastreamError
-        Whatever is wrong with the query.
+        The query is wrong.
     StreamingQueryException
         If the query fails.
     """
@@ -113,14 +123,14 @@ def run(
     if until_caught_up and endless:
         raise QueryError(
             "ENDLESS_SOURCE",
-            f"--until-caught-up never comes to the end of a replay ({', '.join(endless)}); use --for",
+            f"--until-caught-up would never end, a replay is endless ({', '.join(endless)}); use --for",
         )
-    # Polled so often that the last few reports suffice; each poll would read all of them.
+    # Every poll reads all reports that Spark keeps. Polls are so frequent that the last few are enough.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
-    with _stop_signals() as stop:
-        writer = joined(spark, job).writeStream.format(job.sink.format).outputMode(job.sink.mode)
+    with _catch_signals() as stop:
+        writer = join_streams(spark, job).writeStream.format(job.sink.format).outputMode(job.sink.mode)
         for key, value in job.sink.options.items():
-            writer = writer.option(key, _text(value))
+            writer = writer.option(key, _to_text(value))
         if job.sink.path is not None:
             writer = writer.option("path", job.sink.path)
         if until_caught_up:
@@ -141,26 +151,27 @@ def _watch(query: StreamingQuery, say: Say, stop: threading.Event, deadline: flo
         is_active = query.isActive
         last = query.lastProgress
         if last is not None and (last.batchId > seen or not is_active):
-            for epoch in _epochs(query, seen):
+            for epoch in _read_epochs(query, seen):
                 seen = epoch["epoch"]
                 say(epoch)
         if not is_active:
-            query.awaitTermination()  # raises what the query failed with
+            query.awaitTermination()  # This raises the exception of a failed query.
             return
         if leaving_after is None and (
             stop.is_set() or (deadline is not None and time.monotonic() > deadline)
         ):
             leaving_after = seen
-        # Stopped once an epoch has ended: the next one may have begun, and will be done anew.
+        # The query is stopped when an epoch has ended. The next epoch may have begun; the next run repeats
+        # it.
         if leaving_after is not None and (seen > leaving_after or not query.status["isTriggerActive"]):
             query.stop()
-            for epoch in _epochs(query, seen):
+            for epoch in _read_epochs(query, seen):
                 say(epoch)
             return
         time.sleep(POLL_SECONDS)
 
 
-def _epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
+def _read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
     counters: dict[int, dict[str, int]] = {}
     for epoch in th.metrics(query):
         sums = counters.setdefault(epoch["epoch"], {})
@@ -176,13 +187,13 @@ def _epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
             "tuples_per_s": round(progress.processedRowsPerSecond or 0),
             "seconds": progress.durationMs["triggerExecution"] / 1000,
             "watermark": (progress.eventTime or {}).get("watermark"),
-            "lag_s": _lag_seconds(progress.timestamp, (progress.eventTime or {}).get("max")),
+            "lag_s": _measure_lag_s(progress.timestamp, (progress.eventTime or {}).get("max")),
             **counters.get(progress.batchId, {}),
         }
 
 
-def _lag_seconds(began: str, latest: str | None) -> float | None:
-    """How far the latest event time of an epoch was behind the clock when the epoch began."""
+def _measure_lag_s(began: str, latest: str | None) -> float | None:
+    """Compute how far the latest event time of an epoch was behind the clock when the epoch began."""
     if latest is None:
         return None
     behind = datetime.fromisoformat(began) - datetime.fromisoformat(latest)
@@ -190,7 +201,7 @@ def _lag_seconds(began: str, latest: str | None) -> float | None:
 
 
 def tell(epoch: dict[str, Any]) -> str:
-    """One epoch as a line.
+    """Describe one epoch in one line.
 
     >>> tell({"epoch": 3, "tuples": 1200, "tuples_per_s": 600, "seconds": 2.0, "watermark": None, "late": 1})
     'epoch 3: 1,200 tuples in 2.0 s (600/s), 1 late'
@@ -208,13 +219,14 @@ def tell(epoch: dict[str, Any]) -> str:
 
 
 @contextmanager
-def locked(checkpoint: str) -> Iterator[str]:
-    """Hold the checkpoint, so that a second query does not silently stop the first; gives a path for the log.
+def lock(checkpoint: str) -> Iterator[str]:
+    """Lock the checkpoint, because a second query on it would silently stop the first; yield a path for the
+    log.
 
     Raises
     ------
     ThetastreamError
-        CHECKPOINT_IN_USE, with the process that holds it.
+        CHECKPOINT_IN_USE, with the number of the process that holds the lock.
     """
     if not is_local(checkpoint):
         yield os.devnull
@@ -238,7 +250,7 @@ def locked(checkpoint: str) -> Iterator[str]:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
+def _catch_signals() -> Iterator[threading.Event]:
     stop = threading.Event()
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
@@ -249,6 +261,6 @@ def _stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _text(value: object) -> str:
-    """As Spark's options want it: a TOML boolean is ``true``, not ``True``."""
+def _to_text(value: object) -> str:
+    """Write a value as text for Spark's options, in which booleans are ``true`` and ``false``."""
     return json.dumps(value) if isinstance(value, bool) else str(value)

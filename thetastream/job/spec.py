@@ -1,9 +1,9 @@
-"""``job.toml``: what it may say, and everything that is wrong with it, listed at once.
+"""Parses ``job.toml``, and lists all errors of the file at once.
 
 sql = "SELECT ONLINE ..."     checkpoint = "folder"     trigger = "1 second"
 [sources.NAME]  format, path, schema, event_time, delay, rate, select, options
 [sink]          format, path, mode, options
-[model]         name, and what the model takes
+[model]         name, and the parameters of the model
 [spark]         session settings
 """
 
@@ -11,19 +11,20 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.models import REGISTRY, Model
-from thetastream.plan.folding import is_surely_grouped
+from thetastream.plan.fold_planner import is_surely_grouped
 from thetastream.sql.grammar import parse_statement
 from thetastream.sql.statement import Statement
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
 REPLAY = "replay"
-"""A file in the order of its event time, so many rows a second."""
+"""Format of a source that streams a file in the order of its event time, at a given rate."""
 SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
 MODES = ("append", "update", "complete")
 _FOLDER_SINKS = ("parquet", "csv", "json", "orc", "delta")
@@ -58,7 +59,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """One stream: a Spark source, its event time, and expressions that make its columns."""
+    """One stream: a Spark source, its event time, and the expressions that compute its columns."""
 
     name: str
     format: str
@@ -74,7 +75,7 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class SinkSpec:
-    """Where results go."""
+    """The Spark sink to which results are written."""
 
     format: str = "console"
     path: str | None = None
@@ -84,7 +85,7 @@ class SinkSpec:
 
 @dataclass(frozen=True)
 class Job:
-    """A job file that is well-formed; Spark has not been asked yet."""
+    """The content of a well-formed job file, which Spark has not checked yet."""
 
     sql: str
     checkpoint: str
@@ -96,12 +97,12 @@ class Job:
 
 
 def read_job(path: Path) -> Job:
-    """The job of a TOML file; relative paths in it are relative to the file.
+    """Read the job of a TOML file; relative paths in it are relative to the folder of the file.
 
     Raises
     ------
     QueryError
-        JOB_FILE if it cannot be read as TOML, else everything wrong with it at once.
+        JOB_FILE if the file cannot be read as TOML; otherwise all errors of the job at once.
     """
     try:
         found = tomllib.loads(path.read_text())
@@ -113,7 +114,7 @@ def read_job(path: Path) -> Job:
 
 
 def parse_job(found: Mapping[str, Any], folder: Path) -> Job:
-    """The job that a parsed TOML document describes.
+    """Make the job that a parsed TOML document describes.
 
     >>> job = parse_job({
     ...     "sql": "SELECT ONLINE * FROM a, b WHERE a.value > b.value WITHIN 5 seconds",
@@ -128,10 +129,12 @@ def parse_job(found: Mapping[str, Any], folder: Path) -> Job:
     for key in ("sql", "checkpoint", "sources"):
         if key not in found:
             problems.append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
-    sources = [_source(name, table, folder, problems) for name, table in _table(found, "sources").items()]
-    sink = _sink(_table(found, "sink"), folder, problems)
-    _check_scalars(_table(found, "spark"), "spark", problems)
-    model = _model(_table(found, "model"), problems)
+    sources = [
+        _parse_source(name, table, folder, problems) for name, table in _get_table(found, "sources").items()
+    ]
+    sink = _parse_sink(_get_table(found, "sink"), folder, problems)
+    _check_scalars(_get_table(found, "spark"), "spark", problems)
+    model = _parse_model(_get_table(found, "model"), problems)
     text = found.get("sql")
     if isinstance(text, str):
         try:
@@ -139,12 +142,15 @@ def parse_job(found: Mapping[str, Any], folder: Path) -> Job:
         except QueryError as problem:
             problems.append(problem)
         else:
-            problems += _mode_problems(statement, sink)
+            problems += _check_mode(statement, sink)
             if statement.is_explain:
                 problems.append(
-                    QueryError("EXPLAIN", "a job runs a statement; EXPLAIN is a command of its own")
+                    QueryError(
+                        "EXPLAIN",
+                        "a job runs a statement; EXPLAIN is a command of its own",
+                    )
                 )
-            names = {name.casefold() for name in _table(found, "sources")}
+            names = {name.casefold() for name in _get_table(found, "sources")}
             problems += [
                 QueryError(
                     "UNKNOWN_SOURCE",
@@ -156,16 +162,18 @@ def parse_job(found: Mapping[str, Any], folder: Path) -> Job:
     raise_problems(problems)
     return Job(
         sql=found["sql"],
-        checkpoint=_resolved(found["checkpoint"], folder),
+        checkpoint=_resolve(found["checkpoint"], folder),
         sources=tuple(source for source in sources if source is not None),
         sink=sink,
         trigger=found.get("trigger"),
         model=model,
-        spark=dict(_table(found, "spark")),
+        spark=dict(_get_table(found, "spark")),
     )
 
 
-def _source(name: str, table: object, folder: Path, problems: list[ThetastreamError]) -> SourceSpec | None:
+def _parse_source(
+    name: str, table: object, folder: Path, problems: list[ThetastreamError]
+) -> SourceSpec | None:
     where = f"source {name!r}"
     if not isinstance(table, dict):
         problems.append(QueryError("BAD_VALUE", f"{where} must be a table, [sources.{name}]"))
@@ -204,10 +212,10 @@ def _source(name: str, table: object, folder: Path, problems: list[ThetastreamEr
         problems.append(
             QueryError("MISSING_KEY", f"{where} has a delay, but no event_time that it is the delay of")
         )
-    _check_scalars(_table(table, "options"), f"the options of {where}", problems)
+    _check_scalars(_get_table(table, "options"), f"the options of {where}", problems)
     if len(problems) > before:
         return None
-    path = _resolved(table["path"], folder) if "path" in table else None
+    path = _resolve(table["path"], folder) if "path" in table else None
     if path is not None and format_ in (*FILE_FORMATS, REPLAY) and _is_missing(path):
         problems.append(QueryError("NO_SUCH_PATH", f"{where} reads {path}, which does not exist"))
     return SourceSpec(
@@ -223,7 +231,7 @@ def _source(name: str, table: object, folder: Path, problems: list[ThetastreamEr
     )
 
 
-def _sink(table: Mapping[str, Any], folder: Path, problems: list[ThetastreamError]) -> SinkSpec:
+def _parse_sink(table: Mapping[str, Any], folder: Path, problems: list[ThetastreamError]) -> SinkSpec:
     _check_keys(table, _SINK, "the sink", problems)
     format_, mode = table.get("format", "console"), table.get("mode", "append")
     if format_ not in SINKS:
@@ -234,17 +242,17 @@ def _sink(table: Mapping[str, Any], folder: Path, problems: list[ThetastreamErro
         problems.append(QueryError("BAD_VALUE", f"sink.mode ({mode!r}) must be one of {', '.join(MODES)}"))
     if format_ in _FOLDER_SINKS and "path" not in table:
         problems.append(QueryError("MISSING_KEY", f"a {format_} sink must have 'path'"))
-    _check_scalars(_table(table, "options"), "the sink's options", problems)
+    _check_scalars(_get_table(table, "options"), "the sink's options", problems)
     path = table.get("path")
     return SinkSpec(
         str(format_),
-        _resolved(path, folder) if isinstance(path, str) else None,
+        _resolve(path, folder) if isinstance(path, str) else None,
         str(mode),
-        dict(_table(table, "options")),
+        dict(_get_table(table, "options")),
     )
 
 
-def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model | None:
+def _parse_model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model | None:
     if not table:
         return None
     name = table.get("name", "biclique")
@@ -254,7 +262,7 @@ def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model 
         )
         return None
     settings = {key: value for key, value in table.items() if key != "name"}
-    allowed = {known.name: object for known in fields(REGISTRY[name]) if known.init}
+    allowed = dict.fromkeys(signature(REGISTRY[name]).parameters, object)
     before = len(problems)
     _check_keys(settings, allowed, f"the model {name}", problems)
     if len(problems) > before:
@@ -269,7 +277,7 @@ def _model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model 
         return None
 
 
-def _mode_problems(statement: Statement, sink: SinkSpec) -> list[QueryError]:
+def _check_mode(statement: Statement, sink: SinkSpec) -> list[QueryError]:
     keys = statement.group_by
     if sink.mode != "append" or not is_surely_grouped(statement.items, keys):
         return []
@@ -305,7 +313,7 @@ def _check_keys(
             )
 
 
-def _table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _get_table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = found.get(key, {})
     return value if isinstance(value, dict) else {}
 
@@ -315,10 +323,10 @@ def _is_missing(path: str) -> bool:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is one of this machine's, as opposed to a URL."""
+    """Whether a path is a path on this machine and not a URL."""
     return re.match(r"[a-z][a-z0-9+.-]+:", path) is None
 
 
-def _resolved(path: object, folder: Path) -> str:
+def _resolve(path: object, folder: Path) -> str:
     text = str(path)
     return text if not is_local(text) or Path(text).is_absolute() else str(folder / text)

@@ -1,4 +1,4 @@
-"""``thetastream init``: a job that runs as it is, with two small streams to run it on."""
+"""The job that ``thetastream init`` writes: it runs without changes, on two small streams."""
 
 import os
 import random
@@ -7,7 +7,7 @@ from pathlib import Path
 from thetastream.errors import ThetastreamError
 
 _JOB = """\
-# Bids meet asks of their symbol that cost no more, up to a minute apart.
+# This job joins every bid with the asks of its symbol that cost at most as much, up to a minute apart.
 #   thetastream check job.toml
 #   thetastream run job.toml --until-caught-up
 sql = \"\"\"
@@ -43,7 +43,7 @@ path = "matches"
 """
 FILES, PER_FILE = 3, 200
 FIRST_FILE_S = 1_700_000_000
-"""Modification time of the first file: Spark reads files in this order."""
+"""Modification time of the first file; Spark reads files in the order of their modification times."""
 
 
 def write(folder: Path) -> None:

@@ -1,1 +1,1 @@
-"""Numba kernels over plain arrays."""
+"""The Numba kernels, which take and return plain arrays."""

@@ -1,4 +1,4 @@
-"""Look up many keys in ascending edges; fastest when the keys ascend too."""
+"""Look up many keys in ascending edges. The search is fastest when the keys ascend too."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,11 @@ Int64s = npt.NDArray[np.int64]
 
 @jit
 def find_equal(edges: Int64s, keys: Int64s, first: Int64s, last: Int64s) -> None:
-    """``[first[p], last[p])`` is the position of ``keys[p]`` in ``edges``, or empty.
+    """Write the position of ``keys[p]`` in ``edges`` as ``[first[p], last[p])``, which is empty if it is
+    absent.
 
-    Gallops from where the key before was found: ascending keys cost O(log of the gap) each, any
-    others O(log edges).
+    The search gallops from the position of the previous key. Therefore ascending keys cost O(log gap) each,
+    and other keys cost O(log edges).
     """
     n = len(edges)
     at = 0

@@ -1,8 +1,8 @@
-"""The one place that says how kernels are compiled.
+"""The decorator that compiles kernels; compiler options are set nowhere else.
 
-``cache=True`` keeps machine code beside the package (or in NUMBA_CACHE_DIR), so only the first
-worker of a machine compiles. Numba writes cache files under a temporary name and renames them:
-many processes may fill one cache at once (``tests/test_kernels.py`` does it).
+``cache=True`` keeps machine code beside the package (or in NUMBA_CACHE_DIR), so only the first worker on a
+machine compiles. Numba writes cache files under a temporary name and renames them, so several processes may
+fill one cache at the same time (``tests/unit/test_kernels.py`` tests this).
 """
 
 from collections.abc import Callable
@@ -14,5 +14,8 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def jit(function: F) -> F:
-    """Compile a kernel: no Python objects, no GIL, no fast-math (NaN rules are Spark's)."""
+    """Compile a kernel without Python objects and without the GIL.
+
+    Fast-math stays off, because NaN must compare as Spark defines it.
+    """
     return cast(F, numba.njit(function, cache=True, nogil=True))

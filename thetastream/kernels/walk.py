@@ -1,10 +1,12 @@
 """Walk the buckets of a run and emit every stored tuple inside the probe's box.
 
-For each probe p, each bucket b in [first[p], last[p]), each stored row i of b with
-slo[p] <= rows[i, suffix] <= shi[p]: emit (p, i) iff lo[p, j] <= rows[i, columns[j]] <= hi[p, j]
-for all j. Every index shape is a case of this: scan (one bucket, no suffix), sorted (one bucket,
-suffix), hash (a bucket per key), hash + sorted, grid (equal-depth cells of one key, suffix of the
-other). BiStream section 3.3: the checks are its piggybacked secondary predicates.
+For each probe p, each bucket b in [first[p], last[p]), and each stored row i of b with
+slo[p] <= rows[i, suffix] <= shi[p]: emit (p, i) iff lo[p, j] <= rows[i, columns[j]] <= hi[p, j] for all j.
+
+Every index shape is a case of this walk: scan has one bucket and no suffix, sorted has one bucket with a
+suffix, hash has a bucket per key, hash_sorted has a bucket per key with a suffix, and grid has equal-depth
+cells of one key with the other key as the suffix. BiStream (section 3.3) calls the checks piggybacked
+secondary predicates.
 """
 
 import numpy as np
@@ -17,9 +19,9 @@ Int64s = npt.NDArray[np.int64]
 
 @jit
 def lower_bound(rows: Int64s, column: int, start: int, end: int, key: int) -> int:
-    """First i in [start, end) with rows[i, column] >= key, else end.
+    """Find the first i in [start, end) with rows[i, column] >= key; return ``end`` if there is none.
 
-    Without a branch in the loop: which half is taken is a coin toss that no predictor wins.
+    The loop has no branch, because a branch predictor could not predict which half is taken.
     """
     n = end - start
     while n > 0:
@@ -45,10 +47,11 @@ def walk(
     out_probe: Int64s,
     out_stored: Int64s,
 ) -> int:
-    """Fill the output buffers with matching pairs, starting at ``cursor``; return how many.
+    """Fill the output buffers with matching pairs, starting at ``cursor``; return the number of pairs.
 
-    ``cursor`` is (probe, bucket, row, candidates seen); row -1 means "enter the bucket". A return
-    value below the buffers' length means that all probes are done; otherwise call again.
+    ``cursor`` is (probe, bucket, row, candidates seen). Row -1 means that the walk has not entered the
+    bucket. If fewer pairs are returned than the buffers hold, all probes are done; otherwise call the
+    function again.
     """
     n = 0
     p, b, i = cursor[0], cursor[1], cursor[2]

@@ -1,6 +1,5 @@
-"""The same routers, units and indexes in one process, without Spark."""
+"""A runner that uses the same routers, engines and indexes in one process, without Spark."""
 
-from thetastream.local.runner import LocalJoin
-from thetastream.local.tasks import LocalTasks
+from thetastream.local.runner import LocalRun
 
-__all__ = ["LocalJoin", "LocalTasks"]
+__all__ = ["LocalRun"]

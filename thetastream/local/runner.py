@@ -1,103 +1,131 @@
-"""A join run epoch by epoch in this process: the same code as on Spark, less the exchange."""
+"""Run a query epoch by epoch in this process, with the engines that run on Spark, but without exchange and
+state store.
 
-from collections.abc import Callable, Iterator, Sequence
+Messages wait in a list between epochs. After each epoch, states are converted to JSON and back, as in the
+manifest.
+"""
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from thetastream.blocks import HASH_COLUMN, route
-from thetastream.joiner.clock import BATCH, BEFORE, Clock
-from thetastream.joiner.inbox import Inbox
-from thetastream.joiner.placing import placing
-from thetastream.joiner.segment import MemoryStore
-from thetastream.joiner.unit import Counters, Matches, Unit, UnitSpec, UnitState
-from thetastream.models.base import Model, Places
-from thetastream.types import Side
+from thetastream.core.columns import HASH
+from thetastream.core.sides import Role
+from thetastream.engine.clock import BEFORE
+from thetastream.engine.counters import Counters
+from thetastream.engine.inbox import Inbox, Message
+from thetastream.engine.protocol import Engine, EngineSpec
+from thetastream.engine.store.segment import MemoryStore
 
 
-class LocalJoin:
-    """State of all units, one epoch at a time.
+class LocalRun:
+    """All units of a query, one epoch at a time.
 
     Parameters
     ----------
-    spec : UnitSpec
-        Condition, indexes, archive period.
-    model : Model
-        The router.
+    spec : EngineSpec
+        The query, for any engine.
 
     Examples
     --------
     Two tuples with |x - y| <= 1, stored and probed in one epoch:
 
     >>> import pyarrow as pa
-    >>> from thetastream.condition import Bound, Condition, Dimension, Domain, IndexSpec, Key, SideSpec
+    >>> from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
+    >>> from thetastream.core.sides import Side
+    >>> from thetastream.engine.two_stream.query import UnitSpec
+    >>> from thetastream.engine.two_stream.spec import TwoStreamSpec
+    >>> from thetastream.index import IndexSpec, Sorted
     >>> from thetastream.models import Biclique
     >>> side = lambda alias: SideSpec(alias, ("x",), keys=(Key("x", Domain.INT),))
     >>> band = Dimension(Side.LEFT, 0, Bound(0, -1), Bound(0, +1))
     >>> condition = Condition((side("a"), side("b")), dimensions=(band,))
-    >>> spec = UnitSpec(condition, (IndexSpec("sorted", dimensions=(0,)),) * 2, None)
-    >>> join = LocalJoin(spec, Biclique(1))
+    >>> unit = UnitSpec(condition, (IndexSpec(Sorted(), dimensions=(0,)),) * 2, None)
+    >>> run = LocalRun(TwoStreamSpec(unit, Biclique(1)))
     >>> batch = lambda *values: pa.RecordBatch.from_pydict({"x": list(values)})
-    >>> [(m.left["x"].to_pylist(), m.right["x"].to_pylist()) for m in join.epoch(batch(1, 5), batch(2))]
-    [([1], [2])]
+    >>> [[column.to_pylist() for column in piece] for piece in run.epoch([batch(1, 5), batch(2)])]
+    [[[1], [2]]]
     """
 
-    def __init__(self, spec: UnitSpec, model: Model) -> None:
+    def __init__(self, spec: EngineSpec) -> None:
         self._spec = spec
-        self._model = model
-        found = placing(model, spec.condition)
-        self._places = None if found is None else found.places
-        self._stores = [MemoryStore() for _ in range(model.n_units)]
-        self._states = [UnitState() for _ in range(model.n_units)]
+        n = spec.n_units
+        self.states = [spec.state_type() for _ in range(n)]
+        """The state of each unit after the last epoch."""
+        self.counters: list[Counters] = [Counters() for _ in range(n)]
+        """The counters of each unit for the last epoch."""
+        self.in_flight: list[Message] = []
+        """The messages that units sent in the last epoch."""
+        self._stores: list[list[MemoryStore]] = [[] for _ in range(n)]
+        self._is_waiting = False
         self._clock = BEFORE
-        self.counters: list[Counters] = [Counters() for _ in range(model.n_units)]
-        """Per unit, of the last epoch."""
 
     def epoch(
-        self, left: pa.RecordBatch | None, right: pa.RecordBatch | None, watermark_us: int | None = None
-    ) -> Iterator[Matches]:
-        """Run one epoch over all units.
+        self, batches: Sequence[pa.RecordBatch | None], watermark_us: int | None = None
+    ) -> Iterator[list[pa.Array]]:
+        """Run one epoch over all units and yield the columns of results, piece by piece.
 
         Parameters
         ----------
-        left, right : pyarrow.RecordBatch or None
-            The epoch's tuples, with the columns the condition's ``SideSpec`` names.
+        batches : sequence of pyarrow.RecordBatch or None
+            The tuples of the epoch by stream, with the columns that the ``SideSpec`` of the stream names.
         watermark_us : int, optional
-            Watermark of the epoch in microseconds.
+            The watermark of the epoch in microseconds.
         """
+        for slot, inbox in enumerate(self.deliver(batches, watermark_us)):
+            yield from self.run(slot, inbox)
+
+    def deliver(
+        self, batches: Sequence[pa.RecordBatch | None], watermark_us: int | None = None
+    ) -> list[Inbox]:
+        """Begin an epoch: fill the inbox of each unit with new tuples and messages."""
         self._clock = self._clock.then(watermark_us)
-        for number, inbox in enumerate(self.deliver(left, right)):
-            yield from self.run(number, inbox, self._clock)
+        inboxes = [Inbox() for _ in self.states]
+        for stream, batch in enumerate(batches):
+            if batch is not None and batch.num_rows:
+                for slot, role, block in self._route(stream, batch):
+                    inboxes[slot].add(stream, role, 0, block, block.nbytes)
+        for message in self.in_flight:
+            to = inboxes if message.to is None else [inboxes[message.to]]
+            for inbox in to:
+                inbox.deliver(message, 0 if message.block is None else message.block.nbytes)
+        self.in_flight, self._is_waiting = [], False
+        return inboxes
 
-    def deliver(self, left: pa.RecordBatch | None, right: pa.RecordBatch | None) -> list[Inbox]:
-        """What the exchange brings each unit of an epoch's tuples."""
-        return deliver(self._model, (left, right), self._places)
+    def open(self, slot: int) -> Engine:
+        """Open the engine of one unit for the epoch that ``deliver`` began."""
+        stores = iter([*self._stores[slot]])
 
-    def run(self, number: int, inbox: Inbox, clock: Clock = BATCH) -> Iterator[Matches]:
-        """One unit's part of an epoch."""
-        unit = Unit(self._spec, self._model, number, self._states[number], self._stores[number])
-        yield from unit.epoch(inbox, clock)
-        self._states[number] = unit.state
-        self.counters[number] = unit.counters
+        def open_store(_: object) -> MemoryStore:
+            store = next(stores, None)
+            if store is None:
+                store = MemoryStore()
+                self._stores[slot].append(store)
+            return store
 
+        return self._spec.open(slot, self.states[slot], open_store)
 
-def deliver(
-    model: Model,
-    batches: Sequence[pa.RecordBatch | None],
-    places: Callable[[Side, pa.RecordBatch], Places] | None = None,
-) -> list[Inbox]:
-    """What the exchange brings each unit of an epoch's tuples of left and right.
+    def run(self, slot: int, inbox: Inbox, engine: Engine | None = None) -> Iterator[list[pa.Array]]:
+        """Run one unit in the epoch that ``deliver`` began. ``engine`` is what ``open`` returned, if it was
+        called."""
+        engine = engine or self.open(slot)
+        yield from engine.epoch(inbox, self._clock)
+        self.in_flight += [message._replace(sender=slot) for message in engine.messages]
+        self.states[slot] = self._spec.state_type.from_json(engine.state.as_json())
+        self.counters[slot] = engine.counters
+        self._is_waiting |= engine.is_waiting
 
-    A column ``h`` of a batch, int64 and not negative, is the hash of its tuples; without one, and if the
-    model needs it, every tuple is hashed here, slowly.
-    """
-    inboxes = [Inbox() for _ in range(model.n_units)]
-    for side, batch in zip(Side, batches, strict=True):
-        if batch is None or not batch.num_rows:
-            continue
-        if model.needs_hash and HASH_COLUMN not in batch.schema.names:
+    def drain(self, watermark_us: int | None = None) -> Iterator[list[pa.Array]]:
+        """Run epochs without new tuples until no message is in flight and no unit waits for another epoch."""
+        while self.in_flight or self._is_waiting:
+            yield from self.epoch([], watermark_us)
+
+    def _route(self, stream: int, batch: pa.RecordBatch) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
+        """Route a batch to units. If the model needs the column ``h`` and it is missing, compute it here,
+        which is slow."""
+        router = self._spec.router
+        if router.model.needs_hash and HASH not in batch.schema.names:
             hashes = np.array([hash(repr(row)) for row in batch.to_pylist()], dtype=np.int64)
-            batch = batch.append_column(HASH_COLUMN, pa.array(hashes))
-        for number, role, block in route(model, side, batch, places):
-            inboxes[number].add(side, role, 0, block, block.nbytes)
-    return inboxes
+            batch = batch.append_column(HASH, pa.array(hashes))
+        return router.route(stream, batch)

@@ -1,6 +1,7 @@
-"""Models: pure routers. Which unit stores a tuple, which units probe with it.
+"""Models: pure routers, which choose the unit that stores a tuple and the units that probe with it.
 
-Adding a model is one file and one line in ``REGISTRY``.
+To add a model, write one file and one entry in ``REGISTRY``. Planners, ``explain``, the command line and jobs
+look models up there, and read everything else from the model.
 """
 
 from thetastream.models.atr import ATR
@@ -13,7 +14,7 @@ from thetastream.models.multiway import Multiway
 from thetastream.models.ring import Ring
 from thetastream.models.split import Split
 
-REGISTRY: dict[str, type] = {
+REGISTRY: dict[str, type[Model]] = {
     "atr": ATR,
     "biclique": Biclique,
     "chain": Chain,

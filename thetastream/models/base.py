@@ -1,18 +1,23 @@
-"""A model is a pure router: which unit stores a tuple, which units probe with it.
+"""The base class of models, which are pure routers.
 
-Routers see hashes, never tuples, clocks or Spark. All units run the same code
-(``thetastream.joiner.unit``); nothing but the routes differs between models.
+A model chooses the unit that stores a tuple and the units that probe with it. It sees hashes and places, but
+no tuples, clocks or Spark. All routers of two streams run the same unit
+(``thetastream.engine.two_stream.unit``) and differ only in their routes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from thetastream.keys import Int64s
-from thetastream.types import Role, Side
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Role, Side
+from thetastream.errors import ThetastreamError
+
+TWO_STREAMS, PIPELINE, MULTIWAY = "two_streams", "pipeline", "multiway"
+"""The names of planners in ``thetastream.planners.PLANNERS``."""
 
 
 class Route(NamedTuple):
@@ -21,13 +26,13 @@ class Route(NamedTuple):
     unit: int
     role: Role
     rows: Int64s | None
-    """Positions in the block; None means all of them."""
+    """Positions of the rows in the block; None means all rows."""
 
 
 class Places(NamedTuple):
-    """Where on a line tuples lie, and on which stretch of it their partners do; int64 per row.
+    """The place of each tuple, and the interval of places in which its partners lie; int64 per row.
 
-    A tuple meets only what lies from ``low`` to ``high``, both included.
+    A tuple has partners only at the places from ``low`` to ``high``, both included.
     """
 
     own: Int64s
@@ -36,83 +41,164 @@ class Places(NamedTuple):
 
 
 class Hashes(NamedTuple):
-    """What routers know of the rows of a block."""
+    """The properties of the rows of a block that routers use."""
 
     tuples: Int64s | None = None
-    """int64 of the whole tuple: spreads tuples evenly, and the same way when a task is run again."""
+    """The hash of each whole tuple. It spreads tuples evenly, and in the same way when a Spark task is run
+    again."""
     places: Places | None = None
-    """By what the condition compares, for routing by content."""
+    """The places of the tuples, which follow from the values that the condition compares, for routing by
+    content."""
+
+
+class JoinContext(NamedTuple):
+    """The properties of a join that a model may use before the join is planned."""
+
+    aliases: tuple[str, ...]
+    has_event_time: tuple[bool, ...]
+    """For each stream, whether it has an event time."""
+    n_units: int
+    """The number of units that fill the shuffle partitions of the session."""
+    duration: Callable[[str, str], int]
+    """Reads an interval from text, in microseconds. The second argument is the name of the setting for
+    errors."""
 
 
 class Model(ABC):
-    """What a user passes as ``model=``: frozen, printable, picklable."""
+    """The class of values that a user passes as ``model=``. Models are frozen, printable and picklable.
+
+    A model chooses the unit that stores a tuple and the units that probe with it (``route``). It also defines
+    everything else that differs between models: the planner, the features that it supports, and the estimate
+    of its cost. The defaults are those of a router of two streams, so such a model defines only ``name``,
+    ``n_units``, ``route`` and ``describe``.
+    """
 
     name: ClassVar[str]
-    """In the registry."""
-    is_binary: ClassVar[bool] = True
-    """Whether ``joiner.unit`` runs it for two streams; if not, two go hop by hop as more do."""
+    """The name of the model in the registry."""
     is_costed: ClassVar[bool] = True
-    """Whether its routes say all that it costs, so that the planner may choose it."""
+    """Whether the cost of the model follows from its routes alone. Only such a model may be chosen when a
+    query names no model."""
     routing: str = "auto"
-    """What names subgroups, at models that have some: hash, range, or what the condition allows."""
+    """How a model with subgroups chooses the subgroup of a tuple: by hash, by range, or ``auto``, which
+    follows the condition."""
 
     @property
     @abstractmethod
     def n_units(self) -> int:
-        """Units, numbered from 0."""
+        """The number of units, which are numbered from 0."""
 
     @property
     def kept(self) -> "Model":
-        """What of the model a checkpoint holds on to; the rest may change when a query is started again."""
+        """The model with only those fields that must not change when a query is started again."""
+        return self
+
+    # Planning
+
+    @classmethod
+    def of_units(cls, n_units: int, subgroups: Callable[[int], int]) -> "Iterator[Model]":
+        """Yield every setting of this model with ``n_units`` units, so that the planner can choose the
+        cheapest.
+
+        ``subgroups`` returns the number of subgroups into which a number of units of one side may be divided.
+        By default, the number of units is the only setting of a model.
+        """
+        yield cls(n_units)  # type: ignore[call-arg]
+
+    def planner(self, n_streams: int) -> str:
+        """Name the planner of a join of ``n_streams`` streams, as in ``thetastream.planners.PLANNERS``."""
+        return usual_planner(n_streams)
+
+    def fit(self, join: JoinContext, problems: list[ThetastreamError]) -> "Model":
+        """Resolve the settings of the model for a join; add errors to ``problems``."""
         return self
 
     @property
     def on_batch(self) -> "Model":
-        """What runs on batch DataFrames, where there are no epochs that messages could wait for."""
+        """The model that replaces this one on batch DataFrames, which have no epochs and so no messages."""
         return self
 
     @property
+    def costs_by(self) -> str:
+        """The name of the cost estimate of this model in ``thetastream.plan.explain_cost.ESTIMATES``."""
+        return "routes"
+
+    # Features
+
+    def has_mailbox(self, n_streams: int) -> bool:
+        """Whether the units send each other messages in a join of ``n_streams`` streams."""
+        return False
+
+    def is_prompt(self, n_streams: int) -> bool:
+        """Whether a result of ``n_streams`` streams is emitted in the epoch of its last tuple.
+
+        The watermark cannot have passed such a result. Only then may an aggregation by event time or another
+        join follow.
+        """
+        return True
+
+    @property
+    def keeps_arrival_order(self) -> bool:
+        """Whether windows may count tuples, and results may be ordered by arrival."""
+        return self.sees_all
+
+    @property
+    def sharing_obstacle(self) -> str | None:
+        """The reason why several join tasks cannot share the exchange of this model; None if they can."""
+        if self.needs_places:
+            return "routes by what one condition compares"
+        return None
+
+    # Routing
+
+    @property
     def needs_hash(self) -> bool:
-        """Whether ``route`` looks at the hashes of tuples."""
+        """Whether ``route`` uses the hashes of tuples."""
         return False
 
     @property
     def needs_places(self) -> bool:
-        """Whether ``route`` looks at the places of tuples."""
+        """Whether ``route`` uses the places of tuples."""
         return False
 
     @property
     def sees_all(self) -> bool:
-        """Whether every unit gets every tuple, and so can number them as they arrive."""
+        """Whether every unit receives every tuple, and so can number all tuples in the order of arrival."""
         return False
 
     @abstractmethod
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
-        """Where the rows of one block go."""
+        """Yield the routes of the rows of one block."""
 
     def is_home(self, unit: int, side: Side) -> bool:
-        """Whether a tuple that this unit gets to store is counted here; its copies are not."""
+        """Whether this unit counts the tuples of ``side`` that it receives. Other units do not count their
+        copies."""
         return True
 
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
-        """Which tuples a unit stores, by their numbers in their stream and their event times in
-        microseconds; asked if it ``sees_all``.
+        """Choose the tuples that a unit stores; called only if ``sees_all`` is true.
+
+        ``sequence`` has the numbers of the tuples in their stream, and ``times`` their event times in
+        microseconds.
         """
         raise NotImplementedError
 
-    def is_prompt(self, n_streams: int) -> bool:
-        """Whether a result of so many streams comes in the epoch of its last tuple, before the watermark can
-        pass it.
-        """
-        return True
-
     @abstractmethod
     def describe(self) -> str:
-        """One line for ``explain``."""
+        """Describe the model in one line for ``explain``."""
+
+
+def usual_planner(n_streams: int) -> str:
+    """Name the planner of a model that routes two streams. It joins more than two streams one after the
+    other.
+
+    >>> usual_planner(2), usual_planner(3)
+    ('two_streams', 'pipeline')
+    """
+    return TWO_STREAMS if n_streams == 2 else PIPELINE
 
 
 def split(targets: Int64s, n_targets: int) -> Iterator[tuple[int, Int64s]]:
-    """(target, positions) for every target that has any, positions in order of the rows.
+    """Yield (target, positions) for every target that has rows. Positions are in the order of the rows.
 
     >>> [(target, rows.tolist()) for target, rows in split(np.array([2, 0, 2]), 3)]
     [(0, [1]), (2, [0, 2])]
@@ -124,10 +210,10 @@ def split(targets: Int64s, n_targets: int) -> Iterator[tuple[int, Int64s]]:
             yield target, order[cuts[target] : cuts[target + 1]]
 
 
-def positive_pair(value: object) -> tuple[int, int] | None:
-    """A positive integer as a pair of it, a pair of them as it is, None for anything else.
+def read_positive_pair(value: object) -> tuple[int, int] | None:
+    """Read a positive integer, which stands for a pair of equal numbers, or a pair; None for anything else.
 
-    >>> positive_pair(2), positive_pair([1, 3]), positive_pair(0)
+    >>> read_positive_pair(2), read_positive_pair([1, 3]), read_positive_pair(0)
     ((2, 2), (1, 3), None)
     """
     pair = tuple(value) if isinstance(value, tuple | list) else (value, value)

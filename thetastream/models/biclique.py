@@ -1,49 +1,49 @@
 """Join-biclique (BiStream, SIGMOD 2015, section 3).
 
-m units store R, n units store S, no replicas. A tuple is stored at one unit of its own side and
+m units store R, n units store S, and there are no replicas. A tuple is stored at one unit of its own side and
 probes units of the opposite side: all of them (random routing), or only those of the subgroups that its
-partners can be in (ContRand and content-sensitive routing, section 3.2.2). Inside a subgroup tuples are
-spread by their hash, so a retried task repeats itself.
+partners can be in (ContRand and content-sensitive routing, section 3.2.2). Inside a subgroup, tuples are
+spread by their hash, so a Spark task that is run again routes in the same way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.keys import Int64s
-from thetastream.models.base import Hashes, Model, Places, Route, positive_pair, split
-from thetastream.types import Role, Side
+from thetastream.models.base import Hashes, Model, Places, Route, read_positive_pair, split
 
 ROUTINGS = ("auto", "random", "hash", "range")
 
 
 @dataclass(frozen=True)
 class Biclique(Model):
-    """m units for the left stream, n for the right; any condition.
+    """The join-biclique: m units for the left stream and n units for the right one. It runs any condition.
 
     Parameters
     ----------
     units : (int, int) or int
-        Units per side; one integer means both. Units are logical: any number of them is spread
+        Units of each side. One integer means both sides. Units are logical: any number of them is spread
         evenly over Spark's shuffle partitions.
     subgroups : (int, int) or int
-        Subgroups that the units of each side form. With more than one, what the condition compares names
-        the subgroup that stores a tuple and those it probes; inside a subgroup tuples are spread evenly.
-        1 is random routing, as many as units is pure routing by content. Few, large ones stand more skew,
-        and send more.
+        Subgroups that the units of each side form. 1 is random routing. With more than one subgroup, the
+        values that the condition compares name the subgroup that stores a tuple and the subgroups that it
+        probes. Inside a subgroup, tuples are spread evenly. As many subgroups as units is pure routing by
+        content. Few large subgroups tolerate more skew and send more copies.
     routing : {"auto", "random", "hash", "range"}
-        What names subgroups: ``hash`` of the values that equalities compare, or ``range`` of a band's keys,
-        as in ``abs(a.x - b.x) <= 3``. ``auto`` is the hash where there is an equality, the range otherwise,
-        and random where there is one subgroup.
+        What names subgroups: ``hash`` of the values that equalities compare, or ``range`` of the keys of a
+        band, as in ``abs(a.x - b.x) <= 3``. ``auto`` is random routing for one subgroup. Otherwise it is the
+        hash if the condition has an equality, and the range if it has none.
 
     Raises
     ------
     QueryError
-        BAD_UNITS, BAD_SUBGROUPS if a count is not a positive integer, or there are more subgroups than units;
-        BAD_ROUTING if there is no such routing, or one that the number of subgroups contradicts.
+        BAD_UNITS or BAD_SUBGROUPS if a count is not a positive integer, or if there are more subgroups than
+        units. BAD_ROUTING if the routing is unknown or contradicts the number of subgroups.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Biclique(Model):
     name: ClassVar[str] = "biclique"
 
     def __post_init__(self) -> None:
-        units, subgroups = positive_pair(self.units), positive_pair(self.subgroups)
+        units, subgroups = read_positive_pair(self.units), read_positive_pair(self.subgroups)
         if units is None:
             raise QueryError(
                 "BAD_UNITS", f"units must be a positive integer or a pair of them, not {self.units!r}"
@@ -83,6 +83,22 @@ class Biclique(Model):
         object.__setattr__(self, "units", units)
         object.__setattr__(self, "subgroups", subgroups)
 
+    @classmethod
+    def of_units(cls, n_units: int, subgroups: Callable[[int], int]) -> "Iterator[Biclique]":
+        """Yield every division into units that store left tuples and units that store right tuples.
+
+        Each division comes without subgroups, and also with subgroups if they are allowed.
+
+        >>> list(Biclique.of_units(2, lambda units: 1))
+        [Biclique(units=(1, 1))]
+        """
+        for m in range(1, n_units):
+            n = n_units - m
+            yield cls((m, n))
+            groups = subgroups(m), subgroups(n)
+            if max(groups) > 1:
+                yield cls((m, n), groups)
+
     def __repr__(self) -> str:
         subgroups = f", subgroups={self.subgroups}" if self.needs_places else ""
         routing = f", routing={self.routing!r}" if self.routing != "auto" else ""
@@ -90,13 +106,13 @@ class Biclique(Model):
 
     @property
     def per_side(self) -> tuple[int, int]:
-        """Units of the left and of the right side."""
+        """The numbers of units of the left and of the right side."""
         assert isinstance(self.units, tuple)
         return self.units
 
     @property
     def groups(self) -> tuple[int, int]:
-        """Subgroups of the left and of the right side."""
+        """The numbers of subgroups of the left and of the right side."""
         assert isinstance(self.subgroups, tuple)
         return self.subgroups
 
@@ -114,20 +130,20 @@ class Biclique(Model):
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         start = (0, self.per_side[0])
-        # 1. Store once on the own side: unit g + d * k is the k-th of subgroup g of d.
+        # 1. Store once on the own side. Unit g + d * k is the k-th unit of subgroup g, one of d subgroups.
         units, d = self.per_side[side], self.groups[side]
         if units == 1:
             yield Route(start[side], Role.STORE, None)
         else:
             assert hashes.tuples is not None
-            group = 0 if d == 1 else _places(hashes).own % d
-            target = group + d * (hashes.tuples % _sizes(units, d)[group])
+            group = 0 if d == 1 else _get_places(hashes).own % d
+            target = group + d * (hashes.tuples % _count_units(units, d)[group])
             for unit, rows in split(target, units):
                 yield Route(start[side] + unit, Role.STORE, rows)
         # 2. Probe every unit of the subgroups of the opposite side that partners can be in.
         units, e = self.per_side[side.other], self.groups[side.other]
-        found = [(0, None)] if e == 1 else _touched(_places(hashes), e)
-        sizes = _sizes(units, e)
+        found = [(0, None)] if e == 1 else _find_touched(_get_places(hashes), e)
+        sizes = _count_units(units, e)
         for number, probing in found:
             for k in range(sizes[number]):
                 yield Route(start[side.other] + number + e * k, Role.PROBE, probing)
@@ -142,16 +158,16 @@ class Biclique(Model):
         return f"biclique: {m} unit(s) store left, {n} store right, {routing}"
 
 
-def _places(hashes: Hashes) -> Places:
+def _get_places(hashes: Hashes) -> Places:
     assert hashes.places is not None
     return hashes.places
 
 
-def _touched(places: Places, groups: int) -> Iterator[tuple[int, Int64s]]:
-    """(subgroup, rows whose partners may be in it): the stretch of places, dealt out in turn.
+def _find_touched(places: Places, groups: int) -> Iterator[tuple[int, Int64s]]:
+    """Yield (subgroup, rows whose partners may be in it). Places are assigned to subgroups round robin.
 
     >>> stretch = Places(np.array([5, 6]), np.array([4, 6]), np.array([5, 6]))
-    >>> [(group, rows.tolist()) for group, rows in _touched(stretch, 3)]
+    >>> [(group, rows.tolist()) for group, rows in _find_touched(stretch, 3)]
     [(0, [1]), (1, [0]), (2, [0])]
     """
     if places.low is places.high:
@@ -164,10 +180,10 @@ def _touched(places: Places, groups: int) -> Iterator[tuple[int, Int64s]]:
             yield group, rows
 
 
-def _sizes(units: int, groups: int) -> Int64s:
-    """How many units each subgroup has.
+def _count_units(units: int, groups: int) -> Int64s:
+    """Count the units of each subgroup.
 
-    >>> _sizes(5, 2).tolist()
+    >>> _count_units(5, 2).tolist()
     [3, 2]
     """
     return (units - np.arange(groups) + groups - 1) // groups

@@ -1,11 +1,12 @@
 """The handshake chain (ESJ, after the handshake join: Teubner and Mueller, SIGMOD 2011).
 
-R enters at the left end of a chain of workers and moves right, S at the right end and moves left; where they
-meet they join. A worker hands a block on only if its load exceeds its neighbour's, so windows spread
-themselves evenly over whatever workers there are, without a router that knows them all.
+R enters at the left end of a chain of workers and moves right. S enters at the right end and moves left.
+Tuples join when they meet at a worker. A worker forwards a block only if its load exceeds that of its
+neighbour. So windows spread evenly over all workers, and no router needs to know them all.
 
-The low-latency variant (Roy, Teubner and Gemulla, VLDB 2014) sends every tuple past all workers at once and
-stores it at its home; on Spark one exchange does that, as it does for SplitJoin, whose baseline it was.
+The low-latency variant (Roy, Teubner and Gemulla, VLDB 2014) sends every tuple to all workers at once and
+stores it at its home. On Spark, this takes one exchange, as in SplitJoin. (The SplitJoin paper uses this
+variant as a baseline.)
 """
 
 from collections.abc import Iterator
@@ -15,40 +16,41 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.keys import Int64s
-from thetastream.models.base import Hashes, Model, Route, positive_pair
-from thetastream.types import Role, Side
+from thetastream.models.base import Hashes, Model, Route, read_positive_pair
 
 AUTO = "auto"
 HOME_BLOCK = 64
-"""Tuples in a row that have one home."""
+"""The number of consecutive tuples that have the same home."""
 
 
 @dataclass(frozen=True)
 class Chain(Model):
-    """k workers in a row, each with a stretch of both windows; any condition.
+    """The handshake chain: k workers in a row, each with a stretch of both windows. It runs any condition.
 
-    A pair is found when its tuples pass each other, or one of them expires, or both streams pause: maybe long
-    after the later one came. With ``fast_forward`` it is found as in other models.
+    A pair is found when its tuples pass each other, when one of them expires, or when both streams pause.
+    This may be long after the later tuple came. With ``fast_forward``, a pair is found at once, as in other
+    models.
 
     Parameters
     ----------
     workers : int
         Units of the chain.
     block : int or "auto"
-        Most stored tuples that move on in one message; "auto", the default: the optimum of
-        ``thetastream.joiner.block_size`` for what a worker measures.
+        The largest number of stored tuples that move on in one message. "auto", the default, is the size that
+        costs least by what a worker measures.
     forward_threshold : int, optional
-        How many tuples more than its neighbour a worker may hold before it forwards a block; a block's when
-        left out.
+        How many more tuples than its neighbour a worker may hold before it forwards a block. If it is left
+        out, it is the number of tuples of a block.
     fast_forward : bool
-        Whether tuples visit all workers at once, and are stored at a home, round robin.
+        Whether tuples visit all workers at once. Each is then stored at one worker, round robin.
 
     Raises
     ------
     QueryError
-        BAD_UNITS, BAD_BLOCK, BAD_LIMIT, BAD_VALUE if a setting is not what is said above.
+        BAD_UNITS, BAD_BLOCK, BAD_LIMIT or BAD_VALUE if a setting has another type or range.
 
     Examples
     --------
@@ -65,9 +67,11 @@ class Chain(Model):
     is_costed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.workers, tuple | list) or positive_pair(self.workers) is None:
+        if isinstance(self.workers, tuple | list) or read_positive_pair(self.workers) is None:
             raise QueryError("BAD_UNITS", f"workers must be a positive integer, not {self.workers!r}")
-        if self.block != AUTO and (isinstance(self.block, tuple | list) or positive_pair(self.block) is None):
+        if self.block != AUTO and (
+            isinstance(self.block, tuple | list) or read_positive_pair(self.block) is None
+        ):
             raise QueryError("BAD_BLOCK", f'block must be a positive integer or "auto", not {self.block!r}')
         threshold = self.forward_threshold
         is_number = isinstance(threshold, int) and not isinstance(threshold, bool)
@@ -90,7 +94,7 @@ class Chain(Model):
         return self.workers
 
     @property
-    def hands_on(self) -> bool:
+    def forwards_tuples(self) -> bool:
         """Whether tuples move from worker to worker."""
         return not self.fast_forward
 
@@ -103,6 +107,17 @@ class Chain(Model):
         return Chain(self.workers, fast_forward=True)
 
     @property
+    def costs_by(self) -> str:
+        return "forwarding" if self.forwards_tuples else "routes"
+
+    def has_mailbox(self, n_streams: int) -> bool:
+        return self.forwards_tuples
+
+    @property
+    def sharing_obstacle(self) -> str | None:
+        return "runs one join, by messages between neighbours" if self.forwards_tuples else None
+
+    @property
     def sees_all(self) -> bool:
         return self.fast_forward
 
@@ -110,8 +125,12 @@ class Chain(Model):
         if self.fast_forward:
             for worker in range(self.workers):
                 yield Route(worker, Role.BOTH, None)
-        else:
-            yield Route(self.end(side), Role.BOTH, None)
+            return
+        yield Route(self.end(side), Role.BOTH, None)
+        if self.end(side) != self.workers - 1:
+            # An empty block tells the right end that there are new tuples, because it must notice when
+            # streams pause.
+            yield Route(self.workers - 1, Role.PROBE, np.zeros(0, dtype=np.int64))
 
     def is_prompt(self, n_streams: int) -> bool:
         return self.fast_forward

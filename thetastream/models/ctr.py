@@ -1,15 +1,17 @@
 """Coordinated tuple routing (Gu, Yu and Wang, ICDE 2007), a baseline of PSP.
 
-Every stream is cut into segments of event time, and segment k lies on the ``copies`` nodes that follow each
-other from node k mod N. A probe asks for the segments that its window touches, each at one node; copies let
-few nodes answer: they are chosen by greedy weighted set cover. Partial results travel hop by hop, each to the
-nodes of its next cover alone.
+Every stream is cut into segments of event time. Segment k is stored on the nodes k mod N, (k + 1) mod N, ...,
+as many as ``copies`` says. A probe needs the segments that its window touches and reads each of them at one
+node. The nodes are chosen by greedy weighted set cover; more copies let fewer nodes cover the window. In each
+hop, a partial result is sent only to the nodes of its cover.
 
-No node knows how busy another is, so weights take turns: a probe's own number says which node weighs least.
-With one weight for all, every probe of a window would go to the same nodes.
+No node knows the loads of the others. Therefore the weights of the nodes depend on the tie-breaking number of
+the probe, which chooses the node with the smallest weight. With the same weights for all probes, all probes
+of a window would go to the same nodes.
 
-Segments that are N apart lie on the same nodes, so a cover is one of the classes k mod N, of which a node
-holds ``copies``, a part of its store each. A class is asked of one node, so nothing is found twice.
+Segments k and k + N are stored on the same nodes, so a cover consists of classes k mod N. A node stores
+``copies`` classes, each in its own part of the store. A probe reads a class at one node, so no result is
+found twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,27 +22,28 @@ from typing import ClassVar
 
 import numpy as np
 
+from thetastream.core.keys import Int64s, scramble
 from thetastream.errors import QueryError
-from thetastream.keys import Int64s, scramble
 from thetastream.models.atr import SEGMENT, check_segment
-from thetastream.models.base import positive_pair
-from thetastream.models.multiway import Asking, Multiway, NewTuples, Travel, stretches
+from thetastream.models.base import read_positive_pair
+from thetastream.models.multiway import Multiway, NewTuples, Probes, Travel, number_stretches
+from thetastream.models.ring import Ring
 
 
 @dataclass(frozen=True)
 class CTR(Multiway):
-    """A baseline: N nodes that hold every segment several times, probes visit a cover of them.
+    """A baseline: N nodes hold every segment several times, and a probe visits a cover of its window.
 
     Parameters
     ----------
     nodes : int
-        Units that get every tuple and store their share.
+        Units. Each of them gets every tuple and stores its share.
     copies : int, optional
-        Nodes that store each segment; all, if there are not so many.
+        How many nodes store each segment. If there are fewer nodes than this, all of them store it.
     segment : str or timedelta, optional
-        Event time that one segment of a stream spans.
+        The event time that one segment of a stream spans.
     order : mapping of alias to sequence of aliases, optional
-        For tuples of a stream, the other streams in the order in which their partners are looked for.
+        For tuples of a stream, the other streams in the order of the hops.
 
     Raises
     ------
@@ -58,32 +61,37 @@ class CTR(Multiway):
     segment: str | timedelta = SEGMENT
     order: Mapping[str, Sequence[str]] | None = None
     name: ClassVar[str] = "ctr"
-    is_binary: ClassVar[bool] = False
+    runs_as_unit: ClassVar[bool] = False
     travel: ClassVar[Travel] = Travel.COVER
     span_field: ClassVar[str] = "segment"
 
     def __post_init__(self) -> None:
         self._check()
-        if isinstance(self.copies, tuple | list) or positive_pair(self.copies) is None:
+        if isinstance(self.copies, tuple | list) or read_positive_pair(self.copies) is None:
             raise QueryError("BAD_COPIES", f"copies must be a positive integer, not {self.copies!r}")
         check_segment(self.segment)
+
+    @property
+    def on_batch(self) -> Ring:
+        return Ring(self.nodes)
 
     @property
     def n_parts(self) -> int:
         return min(self.copies, self.nodes)
 
-    def takes(self, node: int, arrivals: NewTuples) -> Int64s:
-        part = (node - stretches(arrivals.times, self.span_us) % self.nodes) % self.nodes
+    def assign_parts(self, node: int, arrivals: NewTuples) -> Int64s:
+        part = (node - number_stretches(arrivals.times, self.span_us) % self.nodes) % self.nodes
         return np.where(part < self.n_parts, part, np.int64(-1))
 
-    def asked(self, node: int, asking: Asking) -> Sequence[Int64s | None]:
+    def choose_probes(self, node: int, probes: Probes) -> Sequence[Int64s | None]:
         n = self.nodes
-        # 1. The classes that each window touches, and whose turn it is: a few patterns.
-        first, last = (stretches(times, self.span_us) for times in asking[:2])
+        # 1. Combine the classes that each window touches and the preferred node into a pattern; there are few
+        #    of them.
+        first, last = (number_stretches(times, self.span_us) for times in probes[:2])
         touched = np.where(last >= first + n, np.int64(n), np.clip(last - first + 1, 0, n))
-        pattern = (first % n * (n + 1) + touched) * n + scramble(asking.turns) % n
+        pattern = (first % n * (n + 1) + touched) * n + scramble(probes.tie_breakers) % n
         patterns, which = np.unique(pattern, return_inverse=True)
-        # 2. What each pattern asks of this node, part by part.
+        # 2. Find the parts of this node that each pattern reads.
         asks = np.zeros((len(patterns), self.n_parts), dtype=np.bool_)
         for row, code in enumerate(patterns.tolist()):
             rest, turn = divmod(code, n)
@@ -102,10 +110,12 @@ class CTR(Multiway):
 
 @lru_cache(maxsize=1 << 16)
 def cover(nodes: int, copies: int, first: int, n: int, turn: int) -> tuple[int, ...]:
-    """The node that each class of segments is asked of, -1 for those that are not; greedy.
+    """Choose the node at which a probe reads each class of segments, by greedy set cover; -1 for unneeded
+    classes.
 
-    Of ``nodes`` classes the ``n`` from ``first`` on are wanted. A node weighs from 1 to 2, more the further
-    it is behind ``turn``; the one that costs least weight for each class it adds comes next.
+    The probe needs ``n`` of the ``nodes`` classes, from ``first`` on. The weight of node ``turn`` is 1, and
+    the weights of the nodes after it grow to almost 2. Each step adds the node with the smallest weight per
+    new class.
 
     >>> cover(4, 2, 1, 2, 0), cover(4, 2, 0, 4, 0), cover(4, 2, 0, 4, 1)
     ((-1, 2, 2, -1), (0, 2, 2, 0), (1, 1, 3, 3))

@@ -1,28 +1,28 @@
 """Join-matrix (Stamos and Young 1993; the baseline of BiStream, SIGMOD 2015, section 2.2).
 
-Units form a matrix. A tuple of R is kept by all units of one row, one of S by all units of one
-column, so that every pair meets at one unit, whatever the condition. Each stores all it gets: the price
-is a copy of every tuple per column, or row.
+Units form a matrix. All units of one row store a tuple of R, and all units of one column store a tuple of S.
+Therefore every pair meets at exactly one unit, whatever the condition. The price is the number of copies: a
+tuple of R is stored once per column, and a tuple of S once per row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.keys import Int64s
-from thetastream.models.base import Hashes, Model, Route, positive_pair, split
-from thetastream.types import Role, Side
+from thetastream.models.base import Hashes, Model, Route, read_positive_pair, split
 
 
 @dataclass(frozen=True)
 class Matrix(Model):
-    """Rows of units that share left tuples, columns that share right ones; any condition.
+    """The join-matrix: a row of units stores a left tuple, a column a right one. It runs any condition.
 
     Parameters
     ----------
     rows, columns : int
-        A left tuple is stored ``columns`` times, a right one ``rows`` times.
+        A left tuple is stored ``columns`` times, and a right tuple is stored ``rows`` times.
 
     Raises
     ------
@@ -40,11 +40,20 @@ class Matrix(Model):
     name: ClassVar[str] = "matrix"
 
     def __post_init__(self) -> None:
-        if positive_pair((self.rows, self.columns)) is None:
+        if read_positive_pair((self.rows, self.columns)) is None:
             raise QueryError(
                 "BAD_UNITS",
                 f"rows and columns must be positive integers, not {self.rows!r}, {self.columns!r}",
             )
+
+    @classmethod
+    def of_units(cls, n_units: int, subgroups: Callable[[int], int]) -> "Iterator[Matrix]":
+        """Yield every rectangle of ``n_units`` units.
+
+        >>> list(Matrix.of_units(2, lambda units: 1))
+        [Matrix(rows=1, columns=2), Matrix(rows=2, columns=1)]
+        """
+        yield from (cls(rows, n_units // rows) for rows in range(1, n_units + 1) if n_units % rows == 0)
 
     @property
     def n_units(self) -> int:
@@ -65,7 +74,7 @@ class Matrix(Model):
                 yield Route(unit, Role.BOTH, positions)
 
     def _line(self, side: Side, number: int) -> range:
-        """Units of a row, or of a column."""
+        """List the units of a row for the left side, or of a column for the right side."""
         if side is Side.LEFT:
             return range(number * self.columns, (number + 1) * self.columns)
         return range(number, self.n_units, self.columns)

@@ -1,22 +1,32 @@
-"""What models of joins of any number of streams share: every node gets every new tuple and takes its share.
+"""The base class of multi-way models, under which every node receives every new tuple and stores a share of
+them.
 
-A model says three things and nothing else: which new tuples a node stores, which of what it stores a probe
-asks for, and where partial results go on. Hops, order, purge and state are those of one node
-(``thetastream.joiner.ring``).
+A multi-way model defines three things: the new tuples that a node stores, the stored tuples that a probe
+reads, and the nodes at which partial results look for their next partners. Everything else (hops, global
+order, purge and state) is the same for all of them (``thetastream.engine.multiway.node``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from thetastream.errors import QueryError
-from thetastream.keys import Int64s
-from thetastream.models.base import Hashes, Model, Route, positive_pair
-from thetastream.types import Role, Side
-from thetastream.windows import Rows, micros
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Role, Side
+from thetastream.core.windows import Rows, to_micros
+from thetastream.errors import QueryError, ThetastreamError
+from thetastream.models.base import (
+    MULTIWAY,
+    Hashes,
+    JoinContext,
+    Model,
+    Route,
+    read_positive_pair,
+    usual_planner,
+)
 
 AUTO = "auto"
 
@@ -30,49 +40,52 @@ class Travel(Enum):
 
 
 class NewTuples(NamedTuple):
-    """New tuples of one stream, none of them late."""
+    """The new tuples of one stream in an epoch, without late tuples."""
 
     stream: int
     sequence: Int64s
-    """Their numbers in the stream."""
+    """The numbers of the tuples in the stream."""
     times: Int64s
-    """Event times in microseconds."""
+    """The event times in microseconds."""
     reach: Sequence[tuple[int | None, int | None]]
-    """Per stream j: low and high of t_j - t, for t one of ``times`` and t_j any that can be in a result
-    with it; None is open."""
+    """For each stream j, the bounds of t_j - t, where t is one of ``times`` and t_j is the event time of a
+    tuple in the same result. None leaves an end open."""
     n_new: int = 0
-    """New tuples of all streams in the epoch."""
+    """The number of new tuples of all streams in the epoch."""
 
 
-class Asking(NamedTuple):
-    """Probes: the event times that their partners may have, and a number each to take turns by."""
+class Probes(NamedTuple):
+    """Probes: the interval of event times of their partners, and a tie-breaking number per probe."""
 
     earliest: Int64s
     latest: Int64s
-    turns: Int64s
+    tie_breakers: Int64s
 
 
 class Multiway(Model):
-    """A model of joins of two streams or more, hop by hop."""
+    """A model that joins two or more streams hop by hop."""
 
+    runs_as_unit: ClassVar[bool] = True
+    """Whether a join of two streams runs without hops, as under a router of two streams."""
     nodes: int | str
     order: Mapping[str, Sequence[str]] | None
     in_flight: int | None = None
-    """How many tuples may be under way at once."""
+    """The number of tuples that may be in flight at the same time. None means any number."""
     travel: ClassVar[Travel] = Travel.ALL
+    """Where partial results look for their next partners."""
     span_field: ClassVar[str]
-    """Its field that cuts streams into stretches."""
+    """The name of the field with the length of the stretches into which streams are cut."""
     is_costed: ClassVar[bool] = False
     may_be_auto: ClassVar[bool] = False
-    """Whether the planner can say how many nodes it has."""
+    """Whether the planner can choose the number of nodes."""
 
     def _check(self) -> None:
         is_auto = self.may_be_auto and self.nodes == AUTO
-        if not is_auto and (isinstance(self.nodes, tuple | list) or positive_pair(self.nodes) is None):
+        if not is_auto and (isinstance(self.nodes, tuple | list) or read_positive_pair(self.nodes) is None):
             what = 'a positive integer or "auto"' if self.may_be_auto else "a positive integer"
             raise QueryError("BAD_UNITS", f"nodes must be {what}, not {self.nodes!r}")
         name, span = self.span_field, self.span
-        if isinstance(span, timedelta) and micros(span) <= 0:
+        if isinstance(span, timedelta) and to_micros(span) <= 0:
             raise QueryError(f"BAD_{name.upper()}", f"{name} must be longer than nothing, not {span}")
         if self.order is not None and not isinstance(self.order, Mapping):
             raise QueryError(
@@ -81,34 +94,87 @@ class Multiway(Model):
 
     @property
     def span(self) -> Any:
-        """How long a stretch is: text, a duration or a number of tuples."""
+        """The length of a stretch: text, a duration or a number of tuples."""
         return getattr(self, self.span_field)
 
     @property
     def span_us(self) -> int:
-        """The same in microseconds of event time."""
+        """The length of a stretch in microseconds of event time."""
         if not isinstance(self.span, timedelta):
-            raise TypeError(f"a {self.span_field} that is text is read by the planner first")
-        return micros(self.span)
+            raise TypeError(f"the planner must convert a {self.span_field} that is text to a duration first")
+        return to_micros(self.span)
 
     @property
     def n_units(self) -> int:
         if isinstance(self.nodes, str):
-            raise TypeError("the planner says first how many nodes there are")
+            raise TypeError('the planner must replace nodes="auto" by a number first')
         return self.nodes
 
+    def planner(self, n_streams: int) -> str:
+        return usual_planner(2) if self._is_unit(n_streams) else MULTIWAY
+
+    def _is_unit(self, n_streams: int) -> bool:
+        return n_streams == 2 and self.runs_as_unit
+
+    def fit(self, join: JoinContext, problems: list[ThetastreamError]) -> "Multiway":
+        """Resolve the number of nodes, durations that are text, and the aliases of streams."""
+        model, name = self, self.span_field
+        if model.nodes == AUTO:
+            model = model._with(nodes=join.n_units)
+        read_hops(self.order, join.aliases, problems)
+        try:
+            if isinstance(model.span, str):
+                span = timedelta(microseconds=join.duration(model.span, name))
+                model = model._with(**{name: span})
+            model = model.resolve_aliases(join.aliases)
+        except QueryError as problem:
+            problems.append(problem)
+            return model
+        problems += [
+            QueryError(
+                f"BAD_{name.upper()}",
+                f"{name}s of event time need one of the streams that are cut, "
+                f"and {join.aliases[n]!r} has none",
+            )
+            for n in model.list_cut_streams(len(join.aliases))
+            if not join.has_event_time[n]
+        ]
+        return model
+
+    def with_nodes(self, n_nodes: int) -> "Multiway":
+        """Return the model with ``n_nodes`` nodes."""
+        return self._with(nodes=n_nodes)
+
+    def with_slices(self, n_tuples: int) -> "Multiway":
+        """Return the model with slices of ``n_tuples`` tuples, if it has slices and the user did not set
+        them."""
+        return self
+
+    def _with(self, **fields: Any) -> "Multiway":
+        changed: Multiway = replace(self, **fields)  # type: ignore[type-var]
+        return changed
+
     def has_mailbox(self, n_streams: int) -> bool:
-        """Whether there are partial results that wait for the next epoch."""
+        """Whether partial results are sent to the next epoch."""
         return n_streams > 2 and self.travel is not Travel.STAY
 
     @property
     def n_parts(self) -> int:
-        """Into how many parts, asked apart, a node's stored tuples of a stream fall."""
+        """The number of parts into which a node divides the stored tuples of a stream. Probes read single
+        parts."""
         return 1
 
     @property
     def sees_all(self) -> bool:
         return True
+
+    @property
+    def keeps_arrival_order(self) -> bool:
+        return False
+
+    @property
+    def sharing_obstacle(self) -> str | None:
+        return "runs one join, hop by hop"
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         for node in range(self.n_units):
@@ -118,29 +184,69 @@ class Multiway(Model):
         return unit == 0
 
     def is_prompt(self, n_streams: int) -> bool:
-        return n_streams == 2 and self.is_binary
+        return self._is_unit(n_streams)
 
-    def numbered(self, aliases: Sequence[str]) -> "Multiway":
-        """The model with streams by their numbers."""
+    def resolve_aliases(self, aliases: Sequence[str]) -> "Multiway":
+        """Return the model with numbers of streams instead of aliases."""
         return self
 
-    def timed(self, n_streams: int) -> Sequence[int]:
-        """The streams that must have event times."""
+    def list_cut_streams(self, n_streams: int) -> Sequence[int]:
+        """List the streams that are cut by event time, which must have event times."""
         return () if isinstance(self.span, Rows) else range(n_streams)
 
-    def takes(self, node: int, arrivals: NewTuples) -> Int64s:
-        """The part of its store in which a node stores each tuple; -1: it does not."""
+    def assign_parts(self, node: int, arrivals: NewTuples) -> Int64s:
+        """Choose the part of the store in which a node stores each tuple; -1 if it does not store the
+        tuple."""
         raise NotImplementedError
 
-    def asked(self, node: int, asking: Asking) -> Sequence[Int64s | None]:
-        """Per part of a node's store the positions of the probes that ask for it; None: all do."""
+    def choose_probes(self, node: int, probes: Probes) -> Sequence[Int64s | None]:
+        """For each part of the store of a node, choose the positions of the probes that read it; None means
+        all."""
         return (None,)
 
 
-def stretches(times: Int64s, span_us: int) -> Int64s:
-    """Numbers of the stretches in which event times lie.
+def read_hops(
+    order: Mapping[str, Sequence[str]] | None, aliases: Sequence[str], problems: list[ThetastreamError]
+) -> dict[int, tuple[int, ...]]:
+    """Read the hop orders that the user set, as a map from each stream to the other streams, by number.
 
-    >>> stretches(np.array([-1, 0, 9, 10]), 10)
+    >>> read_hops({"a": ["c", "B"]}, ["a", "b", "c"], [])
+    {0: (2, 1)}
+    """
+    given = order or {}
+    folded = [alias.casefold() for alias in aliases]
+    wanted = {str(alias).casefold(): asked for alias, asked in given.items()}
+    problems += [
+        QueryError("BAD_HOPS", f"order names {alias!r}, which is not one of {', '.join(aliases)}")
+        for alias in wanted
+        if alias not in folded
+    ]
+    if len(wanted) < len(given):
+        problems.append(
+            QueryError("BAD_HOPS", f"order must name a stream once; it names {', '.join(map(str, given))}")
+        )
+    orders = {}
+    for n, alias in enumerate(aliases):
+        if folded[n] not in wanted:
+            continue
+        asked, others = wanted[folded[n]], [other for other in aliases if other != alias]
+        names = [str(other).casefold() for other in asked] if isinstance(asked, list | tuple) else []
+        if sorted(names) == sorted(map(str.casefold, others)):
+            orders[n] = tuple(map(folded.index, names))
+        else:
+            problems.append(
+                QueryError(
+                    "BAD_HOPS",
+                    f"order of {alias!r} must list each of {', '.join(others)} once, not {asked!r}",
+                )
+            )
+    return orders
+
+
+def number_stretches(times: Int64s, span_us: int) -> Int64s:
+    """Compute the number of the stretch in which each event time lies.
+
+    >>> number_stretches(np.array([-1, 0, 9, 10]), 10)
     array([-1,  0,  0,  1])
     """
     return np.floor_divide(times, span_us)

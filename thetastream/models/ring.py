@@ -1,58 +1,58 @@
 """The time-sliced ring (PSP: Wang, Rundensteiner, Ganguly and Bhatnagar, EDBT 2009 and VLDB 2009).
 
-Window state is cut into disjoint slices; slice k lies on node k mod N and stays there until it has expired.
-Every tuple is stored once and visits all slices, and so does what it has been joined with so far: the ring
-joins any number of streams on any condition without a copy of state. PSP moves slices around the ring under a
-fixed head; here slices stay and the head moves, which is the same seen from the rotating frame, and the hops
-of one revolution are one exchange.
+Window state is cut into disjoint slices. Slice k is stored on node k mod N and stays there until it has
+expired. Every tuple is stored once. It visits all slices, and so do its partial results. Therefore the ring
+joins any number of streams on any condition without copies of state. PSP moves slices around the ring past a
+fixed head. Here slices stay and the head moves, which has the same effect: one exchange replaces the hops of
+one revolution.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.keys import Int64s
+from thetastream.core.windows import Rows
 from thetastream.errors import QueryError
-from thetastream.keys import Int64s
-from thetastream.models.base import positive_pair
-from thetastream.models.multiway import AUTO, Multiway, NewTuples, stretches
-from thetastream.windows import Rows
+from thetastream.models.base import read_positive_pair
+from thetastream.models.multiway import AUTO, Multiway, NewTuples, number_stretches
 
 SLICE = Rows(64)
-"""Slices that are bounded by a count are even whatever the rates of the streams: PSP's smoothing."""
+"""The default slice. Slices with a fixed number of tuples have equal sizes at all rates; PSP calls this
+smoothing."""
 
 
 @dataclass(frozen=True)
 class Ring(Multiway):
-    """N nodes that hold the slices of all windows in turn; two streams or more, any condition.
+    """The ring: N nodes hold slices of all windows in turn. It joins two or more streams on any condition.
 
     Parameters
     ----------
     nodes : int or "auto"
-        Units that get every tuple; "auto", the default: as many as ``thetastream.plan.cost_ring`` finds best.
+        Units. Each of them gets every tuple. "auto", the default, is the best by the cost model.
     slice : th.Rows, str or timedelta, optional
-        What one slice spans of a stream: a number of its tuples or event time; an eighth of a node's share of
-        the window if ``statistics`` say how much that is, else 64 tuples.
+        What a slice of a stream spans: a number of tuples, or event time. If it is left out, a slice is an
+        eighth of a node's share of the window if ``statistics`` tell its size, and 64 tuples otherwise.
     order : mapping of alias to sequence of aliases, optional
-        For tuples of a stream, the other streams in the order in which their partners are looked for. Of
-        streams that are not named it is estimated, and then refined as selectivities are measured.
+        For tuples of a stream, the other streams in the order of the hops. For streams that are not named,
+        the order is estimated, and then refined as selectivities are measured.
     in_flight : int, optional
-        Of three streams and more: how many tuples may look for partners at once. The others wait, stored
-        already, and do so as there is room; any number when left out.
+        For three streams and more: how many tuples may look for partners at once. The others are stored and
+        wait for room. If it is left out, there is no limit.
     tuples_per_node : int, optional
-        Of three streams and more: new slices go to as few of the nodes as have this many of an epoch's new
-        tuples to take each. Nodes that get no new slices keep theirs until they expire (PSP's passive
-        adjustment). All nodes, always, when left out.
+        For three streams and more: new slices go to as few nodes as take this many of an epoch's new tuples
+        each. Nodes without new slices keep theirs until they expire (PSP's passive adjustment). If it is left
+        out, new slices always go to all nodes.
 
     Raises
     ------
     QueryError
-        BAD_UNITS if ``nodes`` is not a positive integer, BAD_SLICE, BAD_HOPS if ``order`` is no mapping,
-        BAD_LIMIT if ``in_flight`` or ``tuples_per_node`` is not a
-        positive integer.
+        BAD_UNITS if ``nodes`` is not a positive integer. BAD_SLICE. BAD_HOPS if ``order`` is no mapping.
+        BAD_LIMIT if ``in_flight`` or ``tuples_per_node`` is not a positive integer.
 
     Examples
     --------
@@ -77,12 +77,21 @@ class Ring(Multiway):
             )
         for name in ("in_flight", "tuples_per_node"):
             limit = getattr(self, name)
-            if limit is not None and (isinstance(limit, tuple | list) or positive_pair(limit) is None):
+            if limit is not None and (isinstance(limit, tuple | list) or read_positive_pair(limit) is None):
                 raise QueryError("BAD_LIMIT", f"{name} must be a positive integer, not {limit!r}")
 
     @property
     def kept(self) -> "Ring":
         return Ring(self.nodes)
+
+    @property
+    def on_batch(self) -> "Ring":
+        return replace(
+            self, order=None
+        )  # batch joins take two streams at a time, which have one hop order only
+
+    def with_slices(self, n_tuples: int) -> "Ring":
+        return self if self.slice is not None else replace(self, slice=Rows(n_tuples))
 
     @property
     def span(self) -> Rows | str | timedelta:
@@ -94,9 +103,9 @@ class Ring(Multiway):
 
     def _slices(self, sequence: Int64s, times: Int64s) -> Int64s:
         span = self.span
-        return sequence // span.n if isinstance(span, Rows) else stretches(times, self.span_us)
+        return sequence // span.n if isinstance(span, Rows) else number_stretches(times, self.span_us)
 
-    def takes(self, node: int, arrivals: NewTuples) -> Int64s:
+    def assign_parts(self, node: int, arrivals: NewTuples) -> Int64s:
         active = self.n_units
         if self.tuples_per_node is not None:
             active = max(1, min(active, -(-arrivals.n_new // self.tuples_per_node)))

@@ -1,9 +1,9 @@
 """SplitJoin (Najafi, Sadoghi and Jacobsen, USENIX ATC 2016).
 
 Every tuple goes to all cores. Each core looks for its partners among the tuples that it stores (the
-processing step), and one core stores it (the storing step): the core that the tuple's number in its stream
-names, round robin, which every core works out alone. No tuple is stored twice, none is handed on, and as
-every core sees the whole order of arrival, windows may count tuples and results may be ordered.
+processing step), and one core stores it (the storing step). Storing is round robin by the number of the tuple
+in its stream, which every core computes by itself. No tuple is stored twice or forwarded. Every core sees the
+whole order of arrival, so windows may count tuples and results may be ordered.
 """
 
 from collections.abc import Iterator
@@ -13,20 +13,22 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.keys import Int64s
-from thetastream.models.base import Hashes, Model, Route, positive_pair
-from thetastream.types import Role, Side
+from thetastream.models.base import Hashes, Model, Route, read_positive_pair
 
 
 @dataclass(frozen=True)
 class Split(Model):
-    """k cores, each with a k-th of both windows; any condition, count windows, ordered output.
+    """SplitJoin: k cores, each with a k-th part of both windows.
+
+    It runs any condition, count windows and ordered output.
 
     Parameters
     ----------
     cores : int
-        Join cores: units that get every tuple.
+        Join cores. Each of these units gets every tuple.
 
     Raises
     ------
@@ -43,7 +45,7 @@ class Split(Model):
     name: ClassVar[str] = "split"
 
     def __post_init__(self) -> None:
-        if isinstance(self.cores, tuple | list) or positive_pair(self.cores) is None:
+        if isinstance(self.cores, tuple | list) or read_positive_pair(self.cores) is None:
             raise QueryError("BAD_UNITS", f"cores must be a positive integer, not {self.cores!r}")
 
     @property

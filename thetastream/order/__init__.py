@@ -1,4 +1,4 @@
-"""Ordered results: how much order, and the gathering that makes it."""
+"""Ordered results: the order that the user asks for, and the function that establishes it."""
 
 from thetastream.order.gather import gather
 from thetastream.order.spec import Order, read_order

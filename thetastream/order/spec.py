@@ -1,7 +1,8 @@
 """Relaxed adjustable punctuation, RAP (SplitJoin, ATC 2016, section 5).
 
-After every ``interval`` arrivals stands a punctuation: no result of an earlier arrival follows. Between two
-punctuations results come in any order, so an interval of 1 is strict outer order, a longer one is less order.
+A punctuation follows every ``interval`` arrivals. It promises that no result of an earlier arrival follows
+it. Between two punctuations, results come in any order. So an interval of 1 gives outer order, and longer
+intervals give less order.
 """
 
 from dataclasses import dataclass
@@ -9,29 +10,29 @@ from typing import TypeAlias
 
 import numpy as np
 
+from thetastream.core.keys import Int64s
 from thetastream.errors import QueryError
-from thetastream.keys import Int64s
 
 MOST_ARRIVALS = 1 << 48
 Asked: TypeAlias = str | int | None
-"""``None``, ``"outer"``, ``"strict"``, or the punctuation interval."""
+"""The setting ``order``: None, ``"outer"``, ``"strict"``, or the punctuation interval."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """How results are ordered."""
+    """The order of results."""
 
     interval: int = 1
-    """Arrivals from one punctuation to the next."""
+    """Number of arrivals between two punctuations."""
     is_strict: bool = False
-    """Whether results of one arriving tuple are ordered by the age of the stored ones."""
+    """Whether the results of one arriving tuple are ordered by the age of the stored tuples."""
     is_punctuated: bool = False
     """Whether punctuations are rows of the output."""
 
-    def punctuations(self, first: int, end: int) -> Int64s:
-        """The last arrivals of intervals that end in [first, end).
+    def list_punctuations(self, first: int, end: int) -> Int64s:
+        """Return the last arrivals of the intervals that end in [first, end).
 
-        >>> Order(interval=10).punctuations(5, 40).tolist()
+        >>> Order(interval=10).list_punctuations(5, 40).tolist()
         [9, 19, 29, 39]
         """
         return np.arange(first // self.interval + 1, end // self.interval + 1) * self.interval - 1
@@ -45,12 +46,12 @@ class Order:
 
 
 def read_order(asked: Asked, punctuations: object) -> Order | None:
-    """The settings ``order`` and ``punctuations``, checked.
+    """Check the settings ``order`` and ``punctuations``, and return the order of results or None.
 
     Raises
     ------
     QueryError
-        BAD_ORDER.
+        BAD_ORDER if one of the settings is not valid.
 
     Examples
     --------
@@ -62,7 +63,9 @@ def read_order(asked: Asked, punctuations: object) -> Order | None:
         raise QueryError("BAD_ORDER", f"punctuations must be true or false, not {punctuations!r}")
     if asked is None:
         if is_punctuated:
-            raise QueryError("BAD_ORDER", 'punctuations stand in an order; add order="outer" or an interval')
+            raise QueryError(
+                "BAD_ORDER", 'punctuations need an order of results; add order="outer" or an interval'
+            )
         return None
     if asked in ("outer", "strict"):
         return Order(is_strict=asked == "strict", is_punctuated=is_punctuated)

@@ -1,1 +1,1 @@
-"""From a query to a physical plan."""
+"""Turns a query into a physical plan, estimates its cost and explains it."""

@@ -1,56 +1,61 @@
-"""Which model runs a join when none is named: the cheapest, or the usual one if that costs little more.
+"""Chooses the model of a join if the user names none: the cheapest, or the default if it costs little more.
 
-The choice is a function of the query, the session's partitions and the statistics given, so that a query
-started again finds its checkpoint's model. Statistics of a running query change: pass the ones it began with.
+The choice depends only on the query, the session's partitions and the given statistics. So a query that is
+started again gets the model of its checkpoint. The statistics of a running query change: on restart, pass the
+statistics with which the query first started.
 """
 
 from collections.abc import Callable, Iterator
 
+from thetastream.engine.two_stream.content_routing import choose_placing
 from thetastream.errors import QueryError
-from thetastream.joiner.placing import placing
 from thetastream.models import REGISTRY
 from thetastream.models.base import Model
 from thetastream.models.biclique import Biclique
-from thetastream.models.matrix import Matrix
-from thetastream.models.multiway import Multiway
 from thetastream.plan.cost import Estimate, estimate
 from thetastream.plan.lower import Lowered
 from thetastream.plan.workload import Workload
 
 MOST_CHOSEN = 32
+"""The largest number of units of a chosen model."""
 MARGIN = 0.8
-"""Another model must cost less than this part of the usual one: estimates are not better than that."""
+"""Another model is chosen only if it costs less than this share of the default model's cost.
+Smaller differences are within the error of the estimates."""
 ALIKE = 0.95
-"""Costs that differ by less are called equal in the reason."""
+"""Costs whose ratio is above this count as equal in the reason that explain shows."""
 MOST_UNEVEN = 1.25
-"""How much more than the mean the most loaded unit of a side may store, for the heaviest key's sake."""
+"""Maximum load imbalance caused by the heaviest key: the load of a side's fullest unit over the mean load."""
 
 
-def units_of(partitions: int) -> int:
-    """Units of a chosen model: one a partition, two at least."""
+def choose_n_units(partitions: int) -> int:
+    """Return the number of units of a chosen model: one per partition, at least two."""
     return max(2, min(partitions, MOST_CHOSEN))
 
 
-def usual(partitions: int) -> Biclique:
-    """What runs any condition, stores each tuple once and fills the partitions: a biclique of equal sides.
+def build_default_model(partitions: int) -> Biclique:
+    """Build the default model: a biclique with equal sides that fills the partitions.
 
-    >>> usual(4), usual(200).n_units
+    It runs any condition and stores each tuple once.
+
+    >>> build_default_model(4), build_default_model(200).n_units
     (Biclique(units=(2, 2)), 32)
     """
-    return Biclique(units=units_of(partitions) // 2)
+    return Biclique(units=choose_n_units(partitions) // 2)
 
 
-def subgroups(units: int, work: Workload) -> int:
-    """Subgroups of a side: as many as its heaviest key allows.
+def choose_subgroups(units: int, work: Workload) -> int:
+    """Choose the number of subgroups of a side: as many as its heaviest key allows.
 
-    Of m units in d subgroups those of the heaviest key's, m / d, store its share p and (1 - p) / d of the
-    rest: 1 + p (d - 1) times the mean each. So d = 1 + (MOST_UNEVEN - 1) / p at most. Every subgroup more
-    saves probes. Where p was not given, a subgroup has two units or more: one key never waits for one unit;
-    and bands are not routed by range, since their keys may all lie within few of them.
+    A side has m units in d subgroups. The m / d units of the heaviest key's subgroup store the share p of
+    that key and (1 - p) / d of the rest. So each of them stores 1 + p (d - 1) times the mean, and d is at
+    most 1 + (MOST_UNEVEN - 1) / p. Each additional subgroup saves probes. If p is not known, a subgroup has
+    at least two units, so that no key depends on a single unit. Bands are then not routed by range, since all
+    their keys may lie in a few ranges.
 
+    >>> from thetastream.index import Hash
     >>> from thetastream.plan.workload import Inflow
     >>> flow = Inflow("a", 1000, 60, 50, 40, 10)
-    >>> [subgroups(m, Workload((flow, flow), "hash", None, 0.15, "hash")) for m in (1, 2, 4, 16)]
+    >>> [choose_subgroups(m, Workload((flow, flow), Hash(), None, 0.15, "hash")) for m in (1, 2, 4, 16)]
     [1, 1, 2, 2]
     """
     if work.content is None or (work.content == "range" and not work.skew_is_known):
@@ -61,105 +66,94 @@ def subgroups(units: int, work: Workload) -> int:
     return max(1, min(most, even))
 
 
-def arrival_problem(model: Model, is_counted: bool, is_ordered: bool) -> QueryError | None:
-    """What a model that does not see all tuples cannot do; None if nothing of it is asked for."""
+def find_arrival_problem(model: Model, is_counted: bool, is_ordered: bool) -> QueryError | None:
+    """Return an error if the query needs the order of arrival and the model does not keep it, else None."""
     needs = " and ".join(["count windows"] * is_counted + ["ordered results"] * is_ordered)
-    if not needs or (model.sees_all and not isinstance(model, Multiway)):
+    if not needs or model.keeps_arrival_order:
         return None
     what = f"{needs} need the order of arrival, which {model!r} does not keep"
     return QueryError("SPLIT_NEEDED", f"{what}; use th.Split(cores), or leave model out")
 
 
-def refusal(model: Model, lowered: Lowered, is_ordered: bool = False) -> QueryError | None:
-    """Why a model cannot run a query; None if it can."""
-    problem = arrival_problem(model, lowered.physical.counts is not None, is_ordered)
+def find_refusal(model: Model, lowered: Lowered, is_ordered: bool = False) -> QueryError | None:
+    """Return an error that says why a model cannot run a query, or None if it can."""
+    problem = find_arrival_problem(model, lowered.physical.counts is not None, is_ordered)
     if problem is not None:
         return problem
     try:
-        placing(model, lowered.physical.condition)
+        choose_placing(model, lowered.physical.condition)
     except QueryError as refused:
         return refused
     return None
 
 
-def candidates(name: str, units: int, work: Workload) -> Iterator[Model]:
-    """Every way to set a registered model to that many units.
+def list_variants(name: str, units: int, work: Workload) -> Iterator[Model]:
+    """Yield every variant of a registered model with that many units.
 
+    >>> from thetastream.index import Scan
     >>> from thetastream.plan.workload import Inflow
     >>> flow = Inflow("a", 1000, 60, 50, 40, 10)
-    >>> list(candidates("matrix", 4, Workload((flow, flow), "scan", None, 0)))
+    >>> list(list_variants("matrix", 4, Workload((flow, flow), Scan(), None, 0)))
     [Matrix(rows=1, columns=4), Matrix(rows=2, columns=2), Matrix(rows=4, columns=1)]
     """
-    if name == Biclique.name:
-        for m in range(1, units):
-            n = units - m
-            yield Biclique((m, n))
-            groups = subgroups(m, work), subgroups(n, work)
-            if max(groups) > 1:
-                yield Biclique((m, n), groups)
-    elif name == Matrix.name:
-        for rows in range(1, units + 1):
-            if units % rows == 0:
-                yield Matrix(rows, units // rows)
-    else:
-        yield REGISTRY[name](units)  # models that take a number of units need no line here
+    return REGISTRY[name].of_units(units, lambda n: choose_subgroups(n, work))
 
 
 def compare(
     work: Workload, partitions: int, can_run: Callable[[Model], bool] = lambda model: True
 ) -> list[Estimate]:
-    """The cheapest setting of every model for two streams that can run the query, cheapest first."""
-    units = units_of(partitions)
+    """Estimate the cheapest runnable variant of every model for two streams, and sort them by cost."""
+    units = choose_n_units(partitions)
     best = []
     for name, kind in REGISTRY.items():
-        if issubclass(kind, Model) and not kind.is_costed:
-            continue  # asked for by name
+        if not kind.is_costed:
+            continue  # this model runs only if the query names it
         found = [
-            estimate(model, work, partitions) for model in candidates(name, units, work) if can_run(model)
+            estimate(model, work, partitions) for model in list_variants(name, units, work) if can_run(model)
         ]
         if found:
-            best.append(min(found, key=_cost))
-    return sorted(best, key=_cost)
+            best.append(min(found, key=_get_cost))
+    return sorted(best, key=_get_cost)
 
 
 def choose(
     work: Workload, partitions: int, can_run: Callable[[Model], bool] = lambda model: True
 ) -> tuple[Model, str]:
-    """The model to run with, and why.
+    """Return the model to run and the reason.
 
     Parameters
     ----------
     work : Workload
-        From ``thetastream.plan.workload``.
+        The workload of the query (``thetastream.plan.workload``).
     partitions : int
-        ``spark.sql.shuffle.partitions`` of the session.
+        The value of ``spark.sql.shuffle.partitions`` in the session.
     can_run : callable
-        Whether a model can run the query.
+        It returns whether a model can run the query.
     """
     compared = compare(work, partitions, can_run)
-    cheapest, model = compared[0], usual(partitions)
+    cheapest, model = compared[0], build_default_model(partitions)
     if not can_run(model):
-        return cheapest.model, f"chosen: the cheapest that can run this {_at(partitions)}"
+        return cheapest.model, f"chosen: the cheapest that can run this {_format_partitions(partitions)}"
     cost = estimate(model, work, partitions).cost
     if cheapest.cost < MARGIN * cost:
-        part = _percent(cheapest.cost, cost)
-        return cheapest.model, f"chosen: costs {part} of {model!r} {_at(partitions)}"
+        part = _format_percent(cheapest.cost, cost)
+        return cheapest.model, f"chosen: costs {part} of {model!r} {_format_partitions(partitions)}"
     if cheapest.model != model and cheapest.cost < ALIKE * cost:
-        part = _percent(cheapest.cost, cost)
+        part = _format_percent(cheapest.cost, cost)
         return model, (
             f"chosen: runs any condition and stores tuples once; {cheapest.model!r} would cost {part} of it, "
-            f"and the margin is {MARGIN:.0%} {_at(partitions)}"
+            f"and the margin is {MARGIN:.0%} {_format_partitions(partitions)}"
         )
-    return model, f"chosen: the cheapest {_at(partitions)}"
+    return model, f"chosen: the cheapest {_format_partitions(partitions)}"
 
 
-def _cost(estimated: Estimate) -> float:
+def _get_cost(estimated: Estimate) -> float:
     return estimated.cost
 
 
-def _percent(cost: float, whole: float) -> str:
+def _format_percent(cost: float, whole: float) -> str:
     return f"{cost / whole:.0%}" if whole else "0%"
 
 
-def _at(partitions: int) -> str:
+def _format_partitions(partitions: int) -> str:
     return f"on {partitions} shuffle partition{'s' * (partitions != 1)}"

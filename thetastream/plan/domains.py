@@ -1,55 +1,31 @@
-"""Spark types as key domains: which types compare how, and the SQL that computes a key column.
+"""Maps Spark types to key domains, and writes the SQL that computes a key column.
 
-For a comparison f OP g over types F, G in the common type T that Spark compares in:
-f OP g  iff  encode(key(f)) OP encode(key(g)), where key casts to T; for inexact domains only "if".
+Spark compares f OP g, of types F and G, in a common type T. With key(x) = x cast to T:
+f OP g  iff  encode(key(f)) OP encode(key(g)). For inexact domains, the left side only implies the right.
 """
 
-import re
+from thetastream.core.condition import Domain
+from thetastream.core.spark_types import (
+    DATETIME,
+    FLOATING,
+    INTEGRAL,
+    is_day_time,
+    is_integral,
+    is_year_month,
+    parse_decimal,
+)
 
-from thetastream.condition import Domain
-
-_INTEGRAL = {"tinyint", "smallint", "int", "bigint"}
-_FLOATING = {"float", "double"}
-_DATETIME = {"date", "timestamp", "timestamp_ntz"}
-_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _UNHASHED = ("map<", "variant", "collate", "char(", "geometry", "geography", "void", "udt")
 
 
-def is_integral(type_: str) -> bool:
-    """Byte to long."""
-    return type_ in _INTEGRAL
+def find_family(type_: str) -> str | None:
+    """Return the family of a type, or None.
 
-
-def is_floating(type_: str) -> bool:
-    """Float and double."""
-    return type_ in _FLOATING
-
-
-def is_day_time(type_: str) -> bool:
-    """Any day-time interval, whatever its fields."""
-    return type_.startswith("interval ") and "month" not in type_ and "year" not in type_
-
-
-def is_year_month(type_: str) -> bool:
-    """Any year-month interval."""
-    return type_.startswith("interval ") and not is_day_time(type_)
-
-
-def decimal_of(type_: str) -> tuple[int, int] | None:
-    """Precision and scale, or None for another type.
-
-    >>> decimal_of("decimal(12,2)"), decimal_of("double")
-    ((12, 2), None)
+    Spark compares types of one family in a common type. It has special rules for other types.
     """
-    found = _DECIMAL.fullmatch(type_)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def family(type_: str) -> str | None:
-    """Types of one family have a common type that Spark compares in; others compare by rules of their own."""
-    if type_ in _INTEGRAL | _FLOATING or decimal_of(type_):
+    if type_ in INTEGRAL | FLOATING or parse_decimal(type_):
         return "numeric"
-    if type_ in _DATETIME:
+    if type_ in DATETIME:
         return "datetime"
     if is_day_time(type_):
         return "day-time interval"
@@ -58,18 +34,18 @@ def family(type_: str) -> str | None:
     return "time" if type_.startswith("time(") else None
 
 
-def domain_of(type_: str) -> Domain | None:
-    """Domain of keys of this type; None if keys have no order the engine knows.
+def find_domain(type_: str) -> Domain | None:
+    """Return the domain of keys of this type, or None if the engine does not know their order.
 
-    >>> domain_of("decimal(18,4)"), domain_of("string"), domain_of("string collate UTF8_LCASE")
+    >>> find_domain("decimal(18,4)"), find_domain("string"), find_domain("string collate UTF8_LCASE")
     (<Domain.DECIMAL: 'decimal'>, <Domain.TEXT: 'text'>, None)
     """
-    decimal = decimal_of(type_)
+    decimal = parse_decimal(type_)
     if decimal:
         return Domain.DECIMAL if decimal[0] <= 18 else Domain.WIDE_DECIMAL
-    if type_ in _FLOATING:
+    if type_ in FLOATING:
         return Domain.FLOAT
-    if type_ == "boolean" or family(type_):
+    if type_ == "boolean" or find_family(type_):
         return Domain.INT
     return Domain.TEXT if type_ in ("string", "binary") else None
 
@@ -79,13 +55,13 @@ def is_hashable(type_: str) -> bool:
     return type_ != "interval" and not any(word in type_ for word in _UNHASHED)
 
 
-def cast(text: str, type_: str, common: str) -> str:
-    """SQL of the expression in the common type."""
+def write_cast(text: str, type_: str, common: str) -> str:
+    """Write the SQL of an expression in the common type."""
     return text if type_ == common else f"CAST(({text}) AS {common.upper()})"
 
 
 def quoted(name: str) -> str:
-    """A name as SQL.
+    """Quote a name for SQL.
 
     >>> quoted("we`ird")
     '`we``ird`'
@@ -93,15 +69,15 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def key_sql(text: str, type_: str, common: str) -> str:
-    """SQL of a key column: the common type, in a form that mapInArrow carries.
+def write_key(text: str, type_: str, common: str) -> str:
+    """Write the SQL of a key column: the value in the common type, in a form that mapInArrow supports.
 
-    >>> key_sql("a.x + 1", "int", "decimal(12,2)")
+    >>> write_key("a.x + 1", "int", "decimal(12,2)")
     'CAST((a.x + 1) AS DECIMAL(12,2))'
-    >>> key_sql("a.ts", "timestamp", "timestamp")
+    >>> write_key("a.ts", "timestamp", "timestamp")
     'unix_micros(a.ts)'
     """
-    value = cast(text, type_, common)
+    value = write_cast(text, type_, common)
     if common == "timestamp":
         return f"unix_micros({value})"
     if is_year_month(common):
@@ -110,15 +86,15 @@ def key_sql(text: str, type_: str, common: str) -> str:
 
 
 def is_same_key(column_type: str, common: str) -> bool:
-    """Whether the payload column serves as the key column of ``common`` as it is.
+    """Whether a payload column can be used unchanged as the key column in the type ``common``.
 
-    The encoder widens integers to int64 and numbers to float64, as Spark's casts do.
+    The encoder widens integers to int64 and other numbers to float64, as Spark's casts do.
     """
     if column_type == common:
         return True
     if is_integral(common):
         return is_integral(column_type)
     if common == "double":
-        return column_type in _INTEGRAL | _FLOATING
+        return column_type in INTEGRAL | FLOATING
     kinds = (is_day_time, is_year_month, lambda type_: type_.startswith("time("))
     return any(kind(column_type) and kind(common) for kind in kinds)

@@ -1,22 +1,22 @@
-"""Processing efficiency: which share of a join's comparisons gives results (ESJ's rho).
+"""Processing efficiency: the share of a join's comparisons that give results (rho in ESJ).
 
-    rho = m / comparisons            of one probe against the other stream's window of W tuples
+    rho = m / comparisons            for one probe of the other stream's window of W tuples
 
     nested loop     W comparisons                         rho = m / W = s, whatever W is
     sorted          log2(W) to find the range, c in it    rho = m / (log2(W) + c)
     hash            the bucket, W / d tuples              rho = m / (W / d)
     hash, sorted    the same in one sorted bucket         rho = m / (log2(W / d) + c)
 
-with m = s W matches, s the selectivity (the share of pairs that match), c the tuples of the range and d the
-number of different keys. These are the shapes of ESJ's theorems; a range that is the whole condition has
-c = m. No index can have rho > 1.
+m = s W is the number of matches, s the selectivity (the share of pairs that match), c the number of tuples in
+the range, and d the number of different keys. The formulas follow ESJ's theorems. If the range is the whole
+condition, then c = m. No index can have rho > 1.
 """
 
 from math import log2
 
 
 def matches(selectivity: float, window: float) -> float:
-    """m = s W: partners of one probe.
+    """Return m = s W, the number of matches of one probe.
 
     >>> matches(2**-12, 2**14)
     4.0
@@ -25,7 +25,9 @@ def matches(selectivity: float, window: float) -> float:
 
 
 def brute_force(selectivity: float) -> float:
-    """rho = s: all W are looked at, s W match. A tuple costs W comparisons, so throughput falls as 1 / W.
+    """Return rho = s: a probe compares all W tuples, and s W of them match.
+
+    A tuple costs W comparisons, so throughput falls as 1 / W.
 
     >>> brute_force(2**-12) == matches(2**-12, 2**14) / 2**14
     True
@@ -34,8 +36,9 @@ def brute_force(selectivity: float) -> float:
 
 
 def by_range(found: float, window: float, in_range: float | None = None) -> float:
-    """rho = m / (log2(W) + c): a bisection of W tuples, then the c of the range, which are the m matches
-    when nothing else is asked of them.
+    """Return rho = m / (log2(W) + c): a bisection of W tuples, then a comparison per tuple of the range.
+
+    If ``in_range`` is None, the range is the whole condition, so c = m.
 
     >>> by_range(found=4, window=2**12)
     0.25
@@ -46,7 +49,7 @@ def by_range(found: float, window: float, in_range: float | None = None) -> floa
 
 
 def by_hash(found: float, bucket: float) -> float:
-    """rho = m / bucket: all W / d tuples of the probe's bucket are looked at.
+    """Return rho = m / bucket: a probe compares all W / d tuples of its bucket.
 
     >>> by_hash(found=4, bucket=2**14 / 16)
     0.00390625

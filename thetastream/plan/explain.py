@@ -1,20 +1,21 @@
-"""explain(): every stage of a plan as text: parsed, rewritten, shaped, physical, cost."""
+"""Explains a plan for two streams stage by stage: parsed, rewritten, shaped, physical, cost."""
 
 from collections.abc import Iterator, Sequence
 
-from thetastream.condition import TIME, Bound, Condition, Dimension, IndexSpec, SideSpec
-from thetastream.joiner.placing import ByRange, placing
+from thetastream.core.condition import TIME, Bound, Condition, Dimension, SideSpec
+from thetastream.core.sides import Side
+from thetastream.core.windows import spell
+from thetastream.engine.two_stream.content_routing import ByRange, choose_placing
+from thetastream.index.base import IndexSpec
 from thetastream.models.base import Model
 from thetastream.order import Order
-from thetastream.plan.explain_cost import average, cost_lines
-from thetastream.plan.lower import Lowered, lifetimes
+from thetastream.plan.explain_cost import explain_cost, format_average
+from thetastream.plan.lower import Lowered, compute_lifetimes
 from thetastream.plan.physical import SidePlan
 from thetastream.plan.query import Query
-from thetastream.plan.rewritten import Note
-from thetastream.plan.spread import spread
+from thetastream.plan.rewritten_condition import Note
+from thetastream.plan.routing_shares import compute_shares
 from thetastream.plan.statistics import Statistics
-from thetastream.types import Side
-from thetastream.windows import spell
 
 
 def explain(
@@ -26,19 +27,19 @@ def explain(
     partitions: int = 2,
     statistics: Statistics | None = None,
 ) -> str:
-    """The plan, stage by stage, one fact per line."""
+    """Return the stages of the plan as text, with one fact per line."""
     names = [predicate.name for predicate in query.predicates]
     stages = (
-        ("Parsed", _parsed(query)),
-        ("Rewritten", rewritten_lines(lowered.notes, names, lowered.physical.sides)),
-        ("Shaped", _shaped(lowered)),
-        ("Physical", _physical(lowered, model, model_reason, order)),
-        ("Cost", cost_lines(query, lowered, model, model_reason, order, partitions, statistics)),
+        ("Parsed", _explain_parsed(query)),
+        ("Rewritten", explain_rewritten(lowered.notes, names, lowered.physical.sides)),
+        ("Shaped", _explain_shaped(lowered)),
+        ("Physical", _explain_physical(lowered, model, model_reason, order)),
+        ("Cost", explain_cost(query, lowered, model, model_reason, order, partitions, statistics)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
 
 
-def _parsed(query: Query) -> Iterator[str]:
+def _explain_parsed(query: Query) -> Iterator[str]:
     for side, stream in zip(Side, query.streams, strict=True):
         kind = "stream" if stream.is_streaming else "batch"
         time = f", event time {stream.event_time} ({stream.event_time_origin})" if stream.event_time else ""
@@ -60,50 +61,52 @@ def _parsed(query: Query) -> Iterator[str]:
         yield f"within {windows}"
 
 
-def rewritten_lines(
+def explain_rewritten(
     notes: Sequence[Note], predicates: Sequence[str], sides: Sequence[SidePlan]
 ) -> Iterator[str]:
-    """What became of each conjunct, and what streams compute before the join."""
+    """Yield what each conjunct becomes and what the streams compute before the join."""
     for note in notes:
-        yield f"{note.became:8} {one_line(note.text)}   ({note.why})"
+        yield f"{note.became:8} {format_one_line(note.text)}   ({note.why})"
     for name in predicates:
         yield f"python   {name}   (called on columns of candidates)"
     for side in sides:
         for text in side.filters:
-            yield f"before   {side.alias}: {one_line(text)}"
+            yield f"before   {side.alias}: {format_one_line(text)}"
         for column, text in side.computed:
-            yield f"before   {side.alias}: {column} = {one_line(text)}"
+            yield f"before   {side.alias}: {column} = {format_one_line(text)}"
 
 
-def _shaped(lowered: Lowered) -> Iterator[str]:
+def _explain_shaped(lowered: Lowered) -> Iterator[str]:
     condition = lowered.physical.condition
     for number, equality in enumerate(condition.equalities):
         left, right = (
-            _key(spec, key)
+            _format_key(spec, key)
             for spec, key in zip(condition.sides, (equality.left, equality.right), strict=True)
         )
         yield f"equality {number}:  {left} = {right}"
     for number, dimension in enumerate(condition.dimensions):
-        yield f"dimension {number}: {_interval(condition, dimension)}"
+        yield f"dimension {number}: {_format_interval(condition, dimension)}"
     if condition.window is not None:
-        yield f"window:      {_interval(condition, condition.window)}   ({condition.window.text})"
+        yield f"window:      {_format_interval(condition, condition.window)}   ({condition.window.text})"
     for left, right in condition.same:
         yield f"same bytes:  {condition.sides[0].alias}.{left} = {condition.sides[1].alias}.{right}"
     for text in lowered.physical.residual:
-        yield f"residual:    {one_line(text)}"
+        yield f"residual:    {format_one_line(text)}"
     if not (condition.equalities or condition.dimensions or condition.window):
         yield "nothing the index can use"
 
 
-def _physical(lowered: Lowered, model: Model, model_reason: str, order: Order | None) -> Iterator[str]:
+def _explain_physical(
+    lowered: Lowered, model: Model, model_reason: str, order: Order | None
+) -> Iterator[str]:
     physical = lowered.physical
     yield f"model     {model.describe()}   ({model_reason})"
-    found = placing(model, physical.condition)
+    found = choose_placing(model, physical.condition)
     if found is not None:
         yield f"routing   by {found}"
     for spec, index in zip(physical.condition.sides, physical.indexes, strict=True):
-        yield f"index     of stored {spec.alias}: {index_text(index)}   ({lowered.shape_reason})"
-    lives = zip(lifetimes(physical.condition.window), physical.counts or (None, None), strict=True)
+        yield f"index     of stored {spec.alias}: {format_index(index)}   ({lowered.shape_reason})"
+    lives = zip(compute_lifetimes(physical.condition.window), physical.counts or (None, None), strict=True)
     for spec, (life, count) in zip(physical.condition.sides, lives, strict=True):
         bound = "for ever: nothing bounds its partners"
         if life is not None:
@@ -114,7 +117,7 @@ def _physical(lowered: Lowered, model: Model, model_reason: str, order: Order | 
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
     copies = ", ".join(
-        average(stream.sends) for stream in spread(model, is_ranged=isinstance(found, ByRange))
+        format_average(stream.sends) for stream in compute_shares(model, is_ranged=isinstance(found, ByRange))
     )
     yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}"
     flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
@@ -123,24 +126,32 @@ def _physical(lowered: Lowered, model: Model, model_reason: str, order: Order | 
     yield f"output    {'columns' if flat else 'Arrow blocks (nested types), unpacked behind the units'}"
 
 
-def _interval(condition: Condition, dimension: Dimension) -> str:
+def _format_interval(condition: Condition, dimension: Dimension) -> str:
     mine, theirs = condition.sides[dimension.point], condition.sides[dimension.point.other]
-    point = _key(mine, dimension.key)
-    low = "" if dimension.low is None else f"{_bound(theirs, dimension.low)} {_sign(dimension.low)} "
-    high = "" if dimension.high is None else f" {_sign(dimension.high)} {_bound(theirs, dimension.high)}"
+    point = _format_key(mine, dimension.key)
+    low = (
+        ""
+        if dimension.low is None
+        else f"{_format_bound(theirs, dimension.low)} {_format_sign(dimension.low)} "
+    )
+    high = (
+        ""
+        if dimension.high is None
+        else f" {_format_sign(dimension.high)} {_format_bound(theirs, dimension.high)}"
+    )
     return f"{low}{point}{high}"
 
 
-def _sign(bound: Bound) -> str:
+def _format_sign(bound: Bound) -> str:
     return "<" if bound.is_strict else "<="
 
 
-def _bound(spec: SideSpec, bound: Bound) -> str:
+def _format_bound(spec: SideSpec, bound: Bound) -> str:
     sign = "+" if bound.delta >= 0 else "-"
-    return _key(spec, bound.key) + (f" {sign} {abs(bound.delta)}" if bound.delta else "")
+    return _format_key(spec, bound.key) + (f" {sign} {abs(bound.delta)}" if bound.delta else "")
 
 
-def _key(spec: SideSpec, position: int) -> str:
+def _format_key(spec: SideSpec, position: int) -> str:
     if position == TIME:
         return f"{spec.alias}.time"
     key = spec.key(position)
@@ -148,13 +159,13 @@ def _key(spec: SideSpec, position: int) -> str:
     return f"{spec.alias}.{key.column}:{key.domain.value}{offset}"
 
 
-def index_text(index: IndexSpec) -> str:
-    """Kind of an index and what of the condition it answers."""
+def format_index(index: IndexSpec) -> str:
+    """Return the shape of an index and the parts of the condition that it answers."""
     parts = [f"equality {n}" for n in index.equalities]
     parts += ["window" if n == TIME else f"dimension {n}" for n in index.dimensions]
-    return f"{index.kind} on {', '.join(parts)}" if parts else index.kind
+    return f"{index.shape.name} on {', '.join(parts)}" if parts else index.shape.name
 
 
-def one_line(text: str) -> str:
-    """The text without line breaks and runs of blanks."""
+def format_one_line(text: str) -> str:
+    """Return the text on one line, with single blanks."""
     return " ".join(text.split())

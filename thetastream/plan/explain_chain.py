@@ -1,23 +1,26 @@
-"""The Cost section of explain() for a handshake chain: hops, copies, and J term by term."""
+"""Explains the cost of a handshake chain: hops, copies, and the terms of the cost function J."""
 
 from collections.abc import Iterator
 
-from thetastream.joiner.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
+from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
 from thetastream.models.chain import AUTO, Chain
 from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import Workload
 
 ASSUMED_EPOCH_S = 1.0
-"""Event time of an epoch where it was not measured."""
+"""Assumed event time that an epoch spans, if it was not measured."""
 
 
-def block_cost(model: Chain, work: Workload, epoch_s: float) -> BlockCost:
-    """What an end of the chain has to do in an epoch: all arrivals probe, all but a k-th of them go on."""
+def estimate_block_cost(model: Chain, work: Workload, epoch_s: float) -> BlockCost:
+    """Estimate the work of a worker at an end of the chain in an epoch.
+
+    All arrivals probe, and all except 1 / k of them move on to the next worker.
+    """
     left, right = work.inflows
     arrivals = (left.rate + right.rate) * (epoch_s or ASSUMED_EPOCH_S)
-    held = sum(flow.held(1) for flow in work.inflows) / model.workers
-    looks = held if work.index == "scan" else (work.candidates or 1.0)
+    held = sum(flow.estimate_held(1) for flow in work.inflows) / model.workers
+    looks = held if work.index.looks_at_all else (work.candidates or 1.0)
     return BlockCost(
         moved=arrivals * (model.workers - 1) / model.workers,
         probes=arrivals,
@@ -27,16 +30,16 @@ def block_cost(model: Chain, work: Workload, epoch_s: float) -> BlockCost:
     )
 
 
-def chain_lines(model: Chain, query: Query, work: Workload, statistics: Statistics) -> Iterator[str]:
-    """One fact per line."""
+def explain_chain(model: Chain, query: Query, work: Workload, statistics: Statistics) -> Iterator[str]:
+    """Yield the cost of the chain, one fact per line."""
     a, b = query.aliases
     k = model.workers
     yield f"tuple of {a}, of {b}: 1 send, then from worker to worker, {k - 1} at most, one an epoch"
     yield f"state: each tuple once; those of {b} that are under way twice, for two epochs"
-    cost = block_cost(model, work, statistics.epoch_s)
+    cost = estimate_block_cost(model, work, statistics.epoch_s)
     if not cost.moved:
         return
-    best = cost.best()
+    best = cost.find_best()
     block = best if model.block == AUTO else int(model.block)
     yield (
         f"block: J(b) = {cost.moved:,.0f} moved x {MESSAGE_S * 1e6:.0f} us / b + {cost.moved:,.0f} x "

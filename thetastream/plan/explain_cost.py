@@ -1,31 +1,23 @@
-"""The Cost section of explain(): what each model that can run the join costs, and why one was taken."""
+"""Explains cost: the cost of each model that can run the join, and the reason for the choice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil
+from typing import Any
 
+from thetastream.core.windows import spell
 from thetastream.models.base import Model
-from thetastream.models.chain import Chain
 from thetastream.order import Order
-from thetastream.plan.choose import compare, refusal, units_of
+from thetastream.plan.choose import choose_n_units, compare, find_refusal
 from thetastream.plan.cost import Estimate, estimate
-from thetastream.plan.explain_chain import chain_lines
-from thetastream.plan.lower import Lowered, lifetimes
+from thetastream.plan.explain_chain import explain_chain
+from thetastream.plan.lower import Lowered, compute_lifetimes
 from thetastream.plan.query import Query
-from thetastream.plan.spread import Spread, spread
+from thetastream.plan.routing_shares import StreamShares, compute_shares
 from thetastream.plan.statistics import Statistics
-from thetastream.plan.workload import Inflow, Workload, delay_s, workload
-from thetastream.windows import spell
-
-_PROBE = {
-    "scan": "n comparisons",
-    "sorted": "log n + tuples in the interval",
-    "hash": "log n + tuples of the bucket",
-    "hash_sorted": "log n + tuples of the bucket in the interval",
-    "grid": "sqrt n cells touched at most + tuples in the box",
-}
+from thetastream.plan.workload import Inflow, Workload, build_workload, estimate_delay_s
 
 
-def cost_lines(
+def explain_cost(
     query: Query,
     lowered: Lowered,
     model: Model,
@@ -34,76 +26,90 @@ def cost_lines(
     partitions: int,
     statistics: Statistics | None,
 ) -> Iterator[str]:
-    """One fact per line; a table of models; the choice."""
+    """Yield the cost, one fact per line, then a table of models and the choice."""
     known = statistics or Statistics()
-    work = workload(query, lowered, known)
-    if isinstance(model, Chain) and model.hands_on:
-        yield from chain_lines(model, query, work, known)
-        yield _origin(query, statistics, known)
+    work = build_workload(query, lowered, known)
+    own_lines = ESTIMATES[model.costs_by]
+    if own_lines is not None:
+        yield from own_lines(model, query, work, known)
+        yield _explain_statistics(query, statistics, known)
         yield f"choice: {model!r}, {reason}"
         return
-    # 1. By formula.
+    # 1. Show the formulas.
     a, b = query.aliases
     for alias, other, mine in zip(
-        (a, b), (b, a), spread(model, is_ranged=work.is_ranged(model)), strict=True
+        (a, b), (b, a), compute_shares(model, is_ranged=work.is_ranged(model)), strict=True
     ):
-        yield f"tuple of {alias}: {average(mine.sends)} sends ({_parts(mine, other)})"
-    lives = zip(lifetimes(lowered.physical.condition.window), query.counts or (None, None), strict=True)
+        yield f"tuple of {alias}: {format_average(mine.sends)} sends ({_format_parts(mine, other)})"
+    lives = zip(
+        compute_lifetimes(lowered.physical.condition.window), query.counts or (None, None), strict=True
+    )
     for alias, (life, count) in zip(query.aliases, lives, strict=True):
         span = "all tuples so far" if life is None else f"rate({alias}) x ({spell(life)} + watermark delay)"
         yield f"state of {alias}: {span if count is None else f'the last {count:,} tuples'}"
-    yield f"probe: {_PROBE[work.index]} per unit and subindex, n tuples stored there"
-    # 2. In figures.
-    yield _origin(query, statistics, known)
+    yield f"probe: {work.index.probe_cost} per unit and subindex, n tuples stored there"
+    # 2. Show the figures.
+    yield _explain_statistics(query, statistics, known)
     for flow in work.inflows:
-        yield _inflow(flow)
-    compared = compare(work, partitions, lambda other: refusal(other, lowered, order is not None) is None)
-    yield from _table(work, compared, model, partitions)
+        yield _explain_inflow(flow)
+    compared = compare(
+        work, partitions, lambda other: find_refusal(other, lowered, order is not None) is None
+    )
+    yield from _build_table(work, compared, model, partitions)
     if not work.is_bounded:
         yield "Full history: state grows for as long as the query runs."
     yield f"choice: {model!r}, {reason.removeprefix('chosen: ')}"
 
 
-def average(n: float) -> str:
-    """A number of copies, whole or on average.
+def format_average(n: float) -> str:
+    """Format a number of copies as a whole number or as an average.
 
-    >>> average(2.0), average(1.5)
+    >>> format_average(2.0), format_average(1.5)
     ('2', '1.5 on average')
     """
     return f"{round(n)}" if abs(n - round(n)) < 0.005 else f"{n:.3g} on average"
 
 
-def _parts(mine: Spread, other: str) -> str:
-    return f"{average(mine.copies)} stored, {average(mine.probes)} probing {other}"
+def _format_parts(mine: StreamShares, other: str) -> str:
+    return f"{format_average(mine.copies)} stored, {format_average(mine.probes)} probing {other}"
 
 
-def _origin(query: Query, statistics: Statistics | None, known: Statistics) -> str:
-    late = f"watermark {seconds(delay_s(query, known))} behind"
+def _explain_statistics(query: Query, statistics: Statistics | None, known: Statistics) -> str:
+    late = f"watermark {format_seconds(estimate_delay_s(query, known))} behind"
     if known.origin == "measured":
-        return f"statistics: measured; {late}, epochs of {seconds(known.epoch_s)}"
+        return f"statistics: measured; {late}, epochs of {format_seconds(known.epoch_s)}"
     if statistics is None:
         return f"statistics: assumed; {late}; measure them with th.statistics(query)"
     return f"statistics: assumed, as given; {late}"
 
 
-def _inflow(flow: Inflow) -> str:
+def _explain_inflow(flow: Inflow) -> str:
     sizes = f"{flow.stored_bytes:.0f} bytes stored, {flow.sent_bytes:.0f} sent"
     kept = (
-        "kept for ever" if flow.span_s is None else f"kept {seconds(flow.span_s)}: {flow.held():,.0f} tuples"
+        "kept for ever"
+        if flow.span_s is None
+        else f"kept {format_seconds(flow.span_s)}: {flow.estimate_held():,.0f} tuples"
     )
     return f"  {flow.alias}: {flow.rate:,.0f} tuples/s, {sizes}, {kept}"
 
 
+ESTIMATES: dict[str, Callable[[Any, Query, Workload, Statistics], Iterator[str]] | None] = {
+    "routes": None,
+    "forwarding": explain_chain,
+}
+"""How a model's cost is explained, by ``Model.costs_by``. None means by its routes, with the other models."""
+
 _HEAD = ("model", "state", "busiest unit", "sends a tuple", "exchange", "comparisons a tuple", "cost")
 
 
-def _table(work: Workload, compared: list[Estimate], model: Model, partitions: int) -> Iterator[str]:
-    """Every model at its cheapest on the session's partitions, and the one that runs, cheapest first."""
+def _build_table(work: Workload, compared: list[Estimate], model: Model, partitions: int) -> Iterator[str]:
+    """Yield a table of the cheapest variant of every model and of the model that runs, sorted by cost."""
     mine = estimate(model, work, partitions)
     if mine not in compared:
         compared = sorted([*compared, mine], key=lambda found: found.cost)
-    yield f"models of {units_of(partitions)} units on {partitions} shuffle partitions, * the one that runs:"
-    rows = [_HEAD, *(_row(found, work, mine) for found in compared)]
+    n_units = choose_n_units(partitions)
+    yield f"models of {n_units} units on {partitions} shuffle partitions, * the one that runs:"
+    rows = [_HEAD, *(_build_row(found, work, mine) for found in compared)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(_HEAD))]
     for marked, row in zip([" ", *("*" if found == mine else " " for found in compared)], rows, strict=True):
         yield (
@@ -112,33 +118,33 @@ def _table(work: Workload, compared: list[Estimate], model: Model, partitions: i
         )
 
 
-def _row(found: Estimate, work: Workload, mine: Estimate) -> Sequence[str]:
+def _build_row(found: Estimate, work: Workload, mine: Estimate) -> Sequence[str]:
     return (
         repr(found.model),
-        _state(found.memory_bytes, found.growth_bytes),
-        _state(found.mlv_bytes, found.mlv_growth_bytes),
+        _format_state(found.memory_bytes, found.growth_bytes),
+        _format_state(found.mlv_bytes, found.mlv_growth_bytes),
         ", ".join(f"{n:.3g}" for n in found.sends),
-        f"{nbytes(found.sent_bytes_per_s)}/s",
-        ", ".join(_compared(n, work) for n in found.comparisons),
+        f"{format_nbytes(found.sent_bytes_per_s)}/s",
+        ", ".join(_format_comparisons(n, work) for n in found.comparisons),
         f"{found.cost / mine.cost:.0%}" if mine.cost else "-",
     )
 
 
-def _compared(n: float, work: Workload) -> str:
-    known = work.index == "scan" or work.candidates is not None
+def _format_comparisons(n: float, work: Workload) -> str:
+    known = work.index.looks_at_all or work.candidates is not None
     return f"{ceil(n):,}" + ("" if known else " + candidates")
 
 
-def _state(kept: float, growth: float) -> str:
+def _format_state(kept: float, growth: float) -> str:
     if not growth:
-        return nbytes(kept)
-    return f"{nbytes(kept) + ' ' if kept else ''}+ {nbytes(growth)}/hour"
+        return format_nbytes(kept)
+    return f"{format_nbytes(kept) + ' ' if kept else ''}+ {format_nbytes(growth)}/hour"
 
 
-def nbytes(n: float) -> str:
-    """Bytes for people.
+def format_nbytes(n: float) -> str:
+    """Format a number of bytes with a unit.
 
-    >>> nbytes(512), nbytes(83_200), nbytes(2.5e9)
+    >>> format_nbytes(512), format_nbytes(83_200), format_nbytes(2.5e9)
     ('512 B', '83.2 kB', '2.5 GB')
     """
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
@@ -147,10 +153,10 @@ def nbytes(n: float) -> str:
     return f"{n:.0f} B"
 
 
-def seconds(n: float) -> str:
-    """A span for people.
+def format_seconds(n: float) -> str:
+    """Format a time span with a unit.
 
-    >>> seconds(0.5), seconds(90), seconds(7_200)
+    >>> format_seconds(0.5), format_seconds(90), format_seconds(7_200)
     ('0.5 s', '90 s', '2 h')
     """
     return f"{n / 3600:.3g} h" if n >= 3_600 else f"{n:.3g} s"

@@ -1,31 +1,30 @@
-"""An m-way query to its graph: every conjunct goes to the pair of streams it ties.
+"""Lowers an m-way query to its join graph: each conjunct goes to the pair of streams that it ties.
 
-reads one stream     -> filter before routing
-reads two streams    -> what binary lowering makes of it (``thetastream.plan.rewrite``), on their edge
-reads more           -> residual, a filter behind the join
+reads one stream           -> filter before routing
+reads two streams          -> rewritten as in a join of two (``thetastream.plan.rewrite``), on their edge
+reads more than two        -> residual, a filter behind the join
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from thetastream.condition import Equality
-from thetastream.joiner.graph import Edge, Ends, GraphPredicate, JoinGraph
+from thetastream.core.condition import Equality
+from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.plan.domains import quoted
-from thetastream.plan.lower import dimensions_of, side_spec, window_ends
+from thetastream.plan.lower import build_dimensions, build_side_spec, find_window_ends
 from thetastream.plan.physical import SidePlan
-from thetastream.plan.query import CrossJoinWarning, Query, Resolver, Stream
-from thetastream.plan.rewrite import rewrite, truth
-from thetastream.plan.rewritten import Note, Rewritten
+from thetastream.plan.query import Query, Resolver, Stream, warn_of_cross_join, warn_of_unbounded_state
+from thetastream.plan.rewrite import cast_to_boolean, rewrite
+from thetastream.plan.rewritten_condition import Note, Rewritten
 from thetastream.plan.side_keys import SideKeys
 from thetastream.predicate import Phrase, Predicate
-from thetastream.predicate.names import references
+from thetastream.predicate.names import find_references
 
 
 @dataclass(frozen=True)
 class LoweredGraph:
-    """What streams compute before the join, the condition, and what is left for Catalyst."""
+    """A lowered m-way query: the plan of each stream, the join graph, and the conjuncts left to Catalyst."""
 
     sides: tuple[SidePlan, ...]
     graph: JoinGraph
@@ -40,15 +39,15 @@ def lower_graph(
     within_us: Sequence[int] | None,
     resolver: Resolver,
 ) -> LoweredGraph:
-    """Filters, keys, edges and residuals of an m-way query."""
+    """Lower an m-way query to filters, keys, edges and residuals."""
     aliases = [stream.alias for stream in streams]
     keys = [SideKeys(stream, resolver, f"k{n}_") for n, stream in enumerate(streams)]
     filters: list[list[str]] = [[] for _ in streams]
     residual: list[str] = []
     notes: list[Note] = []
     edges: dict[tuple[int, int], Edge] = {}
-    # 1. Conjuncts to pairs. One that reads a single stream, or none, may go to any pair with it.
-    ties = _by_pair(conjuncts, aliases)
+    # 1. Assign conjuncts to pairs of streams.
+    ties = _assign_to_pairs(conjuncts, aliases)
     for (left, right), phrases in ties.items():
         pair = (streams[left], streams[right])
         spans = None if within_us is None else (within_us[left], within_us[right])
@@ -58,19 +57,20 @@ def lower_graph(
             filters[number] += own
         residual += found.residual
         notes += found.notes
-        edges[left, right] = _edge(query, found, filters[left])
-    # 2. What no pair can say.
+        edges[left, right] = _build_edge(query, found, filters[left])
+    # 2. Keep conjuncts of more than two streams as residuals.
     for phrase in conjuncts:
-        if len(references(phrase, aliases)) > 2:
-            residual.append(truth(phrase.text, resolver.type_of(phrase.text, aliases) or "boolean"))
+        if len(find_references(phrase, aliases)) > 2:
+            residual.append(cast_to_boolean(phrase.text, resolver.type_of(phrase.text, aliases) or "boolean"))
             notes.append(Note(phrase.text, "residual", "reads more than two streams"))
     graph = JoinGraph(
-        tuple(side_spec(stream, side) for stream, side in zip(streams, keys, strict=True)),
+        tuple(build_side_spec(stream, side) for stream, side in zip(streams, keys, strict=True)),
         edges,
-        _predicates(predicates, streams, resolver),
+        _build_predicates(predicates, streams, resolver),
     )
     _warn_of_cross_joins(conjuncts, graph, aliases)
-    # 3. What streams compute.
+    warn_of_unbounded_state(streams, [graph.lifetime_us(number) for number in range(len(streams))])
+    # 3. Plan what each stream computes.
     sides = []
     for n, (stream, side) in enumerate(zip(streams, keys, strict=True)):
         own = [*filters[n], *side.not_null]
@@ -81,30 +81,35 @@ def lower_graph(
     return LoweredGraph(tuple(sides), graph, tuple(residual), tuple(notes))
 
 
-def _by_pair(conjuncts: Sequence[Phrase], aliases: Sequence[str]) -> Mapping[tuple[int, int], list[Phrase]]:
-    """The conjuncts of every pair of streams; of one stream or none: of the first pair that has it."""
+def _assign_to_pairs(
+    conjuncts: Sequence[Phrase], aliases: Sequence[str]
+) -> Mapping[tuple[int, int], list[Phrase]]:
+    """Return the conjuncts of every pair.
+
+    A conjunct of one stream or none goes to the first pair that has it.
+    """
     pairs: dict[tuple[int, int], list[Phrase]] = {pair: [] for pair in combinations(range(len(aliases)), 2)}
     for phrase in conjuncts:
-        read = {aliases.index(alias) for alias in references(phrase, list(aliases))}
+        read = {aliases.index(alias) for alias in find_references(phrase, list(aliases))}
         if len(read) <= 2:
             next(found for pair, found in pairs.items() if read <= {*pair}).append(phrase)
     return pairs
 
 
-def _edge(query: Query, rewritten: Rewritten, left_filters: list[str]) -> Edge:
-    low, high = window_ends(query, rewritten)
+def _build_edge(query: Query, rewritten: Rewritten, left_filters: list[str]) -> Edge:
+    low, high = find_window_ends(query, rewritten)
     if low is not None and high is not None and low > high:
         left_filters.append("false")
         high = low
     return Edge(
         tuple(Equality(left, right, text) for left, right, text in rewritten.equalities),
-        dimensions_of(rewritten),
+        build_dimensions(rewritten),
         Ends(low, high),
         tuple(rewritten.same),
     )
 
 
-def _predicates(
+def _build_predicates(
     predicates: Sequence[Predicate], streams: Sequence[Stream], resolver: Resolver
 ) -> tuple[GraphPredicate, ...]:
     numbers = {stream.alias.casefold(): n for n, stream in enumerate(streams)}
@@ -122,8 +127,10 @@ def _predicates(
 
 
 def _warn_of_cross_joins(conjuncts: Sequence[Phrase], graph: JoinGraph, aliases: Sequence[str]) -> None:
-    """Warn of streams that no conjunct ties to the first one, directly or through others."""
-    groups = [{aliases.index(alias) for alias in references(phrase, list(aliases))} for phrase in conjuncts]
+    """Warn of streams that no conjunct ties to the first stream, directly or through other streams."""
+    groups = [
+        {aliases.index(alias) for alias in find_references(phrase, list(aliases))} for phrase in conjuncts
+    ]
     groups += [set(predicate.streams) for predicate in graph.predicates]
     tied, size = {0}, 0
     while len(tied) > size:
@@ -131,8 +138,4 @@ def _warn_of_cross_joins(conjuncts: Sequence[Phrase], graph: JoinGraph, aliases:
         tied.update(n for group in groups if group & tied for n in group)
     apart = [alias for n, alias in enumerate(aliases) if n not in tied]
     if apart:
-        warnings.warn(
-            f"no conjunct ties {', '.join(apart)} to {aliases[0]}: all in the window join",
-            CrossJoinWarning,
-            stacklevel=5,
-        )
+        warn_of_cross_join(f"no conjunct ties {', '.join(apart)} to {aliases[0]}: all in the window join")

@@ -1,49 +1,46 @@
-"""Logical query to physical plan: THE place where a strategy is chosen.
+"""Lowers a query to a physical plan: keys, dimensions, window, index and archive period.
 
-orderings on one point        -> dimensions, two ends of one point paired into a band
-equalities and a dimension    -> hash_sorted      equalities               -> hash
-two bands                     -> grid             one dimension            -> sorted
-a window alone                -> sorted by time   nothing                  -> scan
+Orderings become dimensions. Two orderings that bound one point become one dimension. Then ``index_choice``
+chooses the index.
 """
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from thetastream.condition import (
+from thetastream.core.columns import PASSES
+from thetastream.core.condition import (
     TIME,
     Bound,
     Condition,
     Dimension,
     Domain,
     Equality,
-    IndexSpec,
     Key,
     PythonPredicate,
     SideSpec,
 )
+from thetastream.core.sides import Side
+from thetastream.core.windows import spell
+from thetastream.engine.store.chained_index import compute_lifetime_us
+from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW
 from thetastream.errors import QueryError
-from thetastream.index import REGISTRY
-from thetastream.joiner.chain import joinable_us
-from thetastream.joiner.unit import PASSES, SUBINDEXES_PER_WINDOW
 from thetastream.plan.domains import quoted
+from thetastream.plan.index_choice import choose_index
 from thetastream.plan.physical import PhysicalPlan, SidePlan
-from thetastream.plan.query import CrossJoinWarning, Query, Resolver, Stream
+from thetastream.plan.query import Query, Resolver, Stream, warn_of_cross_join, warn_of_unbounded_state
 from thetastream.plan.rewrite import rewrite
-from thetastream.plan.rewritten import Note, Ordering, Rewritten
+from thetastream.plan.rewritten_condition import Note, Ordering, Rewritten
 from thetastream.plan.side_keys import SideKeys
 from thetastream.predicate import Predicate
-from thetastream.types import Side
-from thetastream.windows import spell
 
 SHORTEST_PERIOD_US = 1_000_000
-"""By default; windows of milliseconds would otherwise be cut into more subindexes than tuples."""
+"""The shortest default archive period. Windows of milliseconds would otherwise have too many subindexes."""
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A physical plan and how it came about."""
+    """A physical plan, with notes on the conjuncts and the reason for the index shape."""
 
     physical: PhysicalPlan
     notes: tuple[Note, ...]
@@ -56,63 +53,66 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
     Parameters
     ----------
     query : Query
-        Validated.
+        A validated query.
     resolver : Resolver
-        Answers types and constants.
+        It resolves types and constants.
     settings : mapping
-        ``index`` forces an index shape, ``archive_period_us`` the span of a subindex; None chooses.
+        ``index`` forces an index shape, and ``archive_period_us`` sets the span of a subindex. None means
+        that the planner chooses.
 
     Raises
     ------
     QueryError
-        INDEX_NOT_APPLICABLE, ARCHIVE_PERIOD.
+        UNKNOWN_INDEX, INDEX_NOT_APPLICABLE or ARCHIVE_PERIOD if a setting is not valid.
     """
-    # 1. Conjuncts to keys and bounds.
-    rewritten = rewrite(_untimed(query) if query.counts else query, resolver)
+    # 1. Rewrite conjuncts as keys and bounds.
+    rewritten = rewrite(_remove_event_times(query) if query.counts else query, resolver)
     if not rewritten.ties and not query.predicates:
-        warnings.warn(
+        warn_of_cross_join(
             f"no conjunct ties {query.aliases[0]} and {query.aliases[1]}: every pair "
             + ("inside the window" if query.within_us or query.counts else "of tuples")
-            + " is a result",
-            CrossJoinWarning,
-            stacklevel=4,
+            + " is a result"
         )
-    # 2. Bounds to dimensions and a window.
-    window, is_empty = _window(query, rewritten)
-    dimensions = dimensions_of(rewritten)
+    # 2. Turn bounds into dimensions and a window.
+    window, is_empty = _build_window(query, rewritten)
+    dimensions = build_dimensions(rewritten)
     equalities = tuple(Equality(left, right, text) for left, right, text in rewritten.equalities)
     if is_empty:
         for filters in rewritten.filters:
             filters.append("false")
     condition = Condition(
         sides=(
-            side_spec(query.streams[0], rewritten.keys[0]),
-            side_spec(query.streams[1], rewritten.keys[1]),
+            build_side_spec(query.streams[0], rewritten.keys[0]),
+            build_side_spec(query.streams[1], rewritten.keys[1]),
         ),
         equalities=equalities,
         dimensions=dimensions,
         window=window,
-        predicates=tuple(_predicate(predicate, query, resolver) for predicate in query.predicates),
+        predicates=tuple(_build_predicate(predicate, query, resolver) for predicate in query.predicates),
         same=tuple(rewritten.same),
     )
-    # 3. Shape.
+    if query.counts is None:
+        warn_of_unbounded_state(query.streams, compute_lifetimes(window))
+    # 3. Choose the index shape.
     index, reason = choose_index(condition, settings.get("index"))
     physical = PhysicalPlan(
         sides=(
-            _side_plan(query, rewritten, Side.LEFT, window),
-            _side_plan(query, rewritten, Side.RIGHT, window),
+            _plan_side(query, rewritten, Side.LEFT, window),
+            _plan_side(query, rewritten, Side.RIGHT, window),
         ),
         condition=condition,
         indexes=(index, index),
         residual=tuple(rewritten.residual),
-        archive_period_us=archive_period(lifetimes(condition.window), settings.get("archive_period_us")),
+        archive_period_us=choose_archive_period(
+            compute_lifetimes(condition.window), settings.get("archive_period_us")
+        ),
         counts=query.counts,
     )
     return Lowered(physical, tuple(rewritten.notes), reason)
 
 
-def _untimed(query: Query) -> Query:
-    """The query with event times as columns like any other: a count window does not bound them."""
+def _remove_event_times(query: Query) -> Query:
+    """Remove the event times of a query. With a count window, they are ordinary columns."""
     left, right = (replace(stream, event_time=None) for stream in query.streams)
     return replace(query, streams=(left, right))
 
@@ -120,8 +120,8 @@ def _untimed(query: Query) -> Query:
 # Dimensions
 
 
-def window_ends(query: Query, rewritten: Rewritten) -> tuple[int | None, int | None]:
-    """Bounds of left.ts - right.ts in microseconds, of ``within`` and of the condition."""
+def find_window_ends(query: Query, rewritten: Rewritten) -> tuple[int | None, int | None]:
+    """Return the bounds of left.ts - right.ts in microseconds, from ``within`` and the condition."""
     low, high = rewritten.window
     if query.within_us is not None:
         left, right = query.within_us
@@ -130,9 +130,9 @@ def window_ends(query: Query, rewritten: Rewritten) -> tuple[int | None, int | N
     return low, high
 
 
-def _window(query: Query, rewritten: Rewritten) -> tuple[Dimension | None, bool]:
-    """The window as a dimension over event time, and whether it holds nothing."""
-    low, high = window_ends(query, rewritten)
+def _build_window(query: Query, rewritten: Rewritten) -> tuple[Dimension | None, bool]:
+    """Return the window as a dimension over event time, and whether it is empty."""
+    low, high = find_window_ends(query, rewritten)
     if low is None and high is None:
         return None, False
     is_empty = low is not None and high is not None and low > high
@@ -152,8 +152,8 @@ def _window(query: Query, rewritten: Rewritten) -> tuple[Dimension | None, bool]
     return dimension, is_empty
 
 
-def dimensions_of(rewritten: Rewritten) -> tuple[Dimension, ...]:
-    """Bands, and orderings two by two where they share a point."""
+def build_dimensions(rewritten: Rewritten) -> tuple[Dimension, ...]:
+    """Turn bands and orderings into dimensions. Two orderings that share a point become one dimension."""
     found = [
         Dimension(
             Side.LEFT, band.left, Bound(band.right, -band.delta), Bound(band.right, band.delta), band.text
@@ -161,21 +161,21 @@ def dimensions_of(rewritten: Rewritten) -> tuple[Dimension, ...]:
         for band in rewritten.bands
     ]
     orderings = list(rewritten.orderings)
-    # The two ends of one BETWEEN first, then any two comparisons that share a point.
+    # First pair the two ends of one BETWEEN, then any two comparisons that share a point.
     for is_same_conjunct in (True, False):
         n = 0
         while n < len(orderings):
-            pair = _partner(orderings, n, is_same_conjunct)
+            pair = _find_partner(orderings, n, is_same_conjunct)
             if pair is None:
                 n += 1
                 continue
             partner, point = pair
-            found.append(_paired(orderings[n], orderings[partner], point))
+            found.append(_pair(orderings[n], orderings[partner], point))
             del orderings[partner], orderings[n]
-    return (*found, *(_inequality(ordering) for ordering in orderings))
+    return (*found, *(_build_inequality(ordering) for ordering in orderings))
 
 
-def _partner(orderings: list[Ordering], n: int, is_same_conjunct: bool) -> tuple[int, Side] | None:
+def _find_partner(orderings: list[Ordering], n: int, is_same_conjunct: bool) -> tuple[int, Side] | None:
     first = orderings[n]
     for m in range(n + 1, len(orderings)):
         other = orderings[m]
@@ -188,23 +188,23 @@ def _partner(orderings: list[Ordering], n: int, is_same_conjunct: bool) -> tuple
     return None
 
 
-def _paired(first: Ordering, second: Ordering, point: Side) -> Dimension:
-    # left < right bounds the left from above, the right from below.
+def _pair(first: Ordering, second: Ordering, point: Side) -> Dimension:
+    # left < right bounds the left point from above and the right point from below.
     upper, lower_ = (first, second) if (first.op[0] == "<") is (point is Side.LEFT) else (second, first)
     text = first.text if first.text == second.text else f"{first.text} AND {second.text}"
     key = first.left if point is Side.LEFT else first.right
-    return Dimension(point, key, _bound(lower_, point), _bound(upper, point), text)
+    return Dimension(point, key, _build_bound(lower_, point), _build_bound(upper, point), text)
 
 
-def _inequality(ordering: Ordering) -> Dimension:
-    bound = _bound(ordering, Side.LEFT)
+def _build_inequality(ordering: Ordering) -> Dimension:
+    bound = _build_bound(ordering, Side.LEFT)
     is_upper = ordering.op[0] == "<"
     return Dimension(
         Side.LEFT, ordering.left, None if is_upper else bound, bound if is_upper else None, ordering.text
     )
 
 
-def _bound(ordering: Ordering, point: Side) -> Bound:
+def _build_bound(ordering: Ordering, point: Side) -> Bound:
     key = ordering.right if point is Side.LEFT else ordering.left
     delta = ordering.delta if point is Side.LEFT else -ordering.delta
     return Bound(key, delta, is_strict=len(ordering.op) == 1)
@@ -213,8 +213,8 @@ def _bound(ordering: Ordering, point: Side) -> Bound:
 # Sides
 
 
-def side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
-    """What the engine sees of a stream."""
+def build_side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
+    """Build the spec of a stream for the engine."""
     time = None
     if stream.event_time is not None:
         column = next(c.block_column for c in stream.carried if c.field == stream.event_time)
@@ -228,7 +228,7 @@ def side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
     )
 
 
-def _side_plan(query: Query, rewritten: Rewritten, side: Side, window: Dimension | None) -> SidePlan:
+def _plan_side(query: Query, rewritten: Rewritten, side: Side, window: Dimension | None) -> SidePlan:
     keys = rewritten.keys[side]
     stream = keys.stream
     filters = [*rewritten.filters[side], *keys.not_null]
@@ -237,18 +237,19 @@ def _side_plan(query: Query, rewritten: Rewritten, side: Side, window: Dimension
     filters = list(dict.fromkeys(filters))
     computed = [(column, text) for text, column in keys.computed.items()]
     if query.counts and filters:
-        # A tuple that does not pass is one of the last n all the same: it is numbered, then dropped.
-        computed = [(column, guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
+        # A tuple that fails a filter still counts as one of the last n: it is numbered, then dropped.
+        computed = [(column, write_guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
         filters = []
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried)
 
 
-def guarded(filters: Sequence[str], text: str) -> str:
-    """An expression that is NULL unless all filters are true, each looked at only if those before it are.
+def write_guarded(filters: Sequence[str], text: str) -> str:
+    """Write an expression that is NULL unless all filters are true.
 
-    Nested, because Spark computes what operands of an AND have in common before any, whatever it raises.
+    A filter is evaluated only if the filters before it are true. The CASEs are nested because of Spark:
+    before an AND, it computes what the operands have in common, even if this raises an error.
 
-    >>> guarded(["x > 0", "10 / x > 2"], "y")
+    >>> write_guarded(["x > 0", "10 / x > 2"], "y")
     'CASE WHEN x > 0 THEN CASE WHEN 10 / x > 2 THEN y END END'
     """
     for condition in reversed(filters):
@@ -256,7 +257,7 @@ def guarded(filters: Sequence[str], text: str) -> str:
     return text
 
 
-def _predicate(predicate: Predicate, query: Query, resolver: Resolver) -> PythonPredicate:
+def _build_predicate(predicate: Predicate, query: Query, resolver: Resolver) -> PythonPredicate:
     given = {alias.casefold(): (alias, names) for alias, names in predicate.columns}
     spelled, columns = [], []
     for stream in query.streams:
@@ -274,85 +275,28 @@ def _predicate(predicate: Predicate, query: Query, resolver: Resolver) -> Python
     )
 
 
-# Shape
-
-
-def choose_index(condition: Condition, forced: str | None = None) -> tuple[IndexSpec, str]:
-    """The index of both sides, and why this one."""
-    equalities = tuple(range(len(condition.equalities)))
-    every = range(len(condition.dimensions))
-    bands = tuple(n for n in every if condition.dimensions[n].is_two_sided)
-    ordered = (*bands, *(n for n in every if n not in bands))
-    window = (TIME,) if condition.window is not None else ()
-    if forced is not None:
-        return _forced(forced, equalities, bands, (*ordered, *window), condition), "forced by index="
-    if equalities and ordered:
-        return IndexSpec("hash_sorted", equalities, ordered[:1]), "equalities, then a range inside a bucket"
-    if equalities:
-        return IndexSpec("hash", equalities), "equalities"
-    if len(bands) >= 2:
-        return IndexSpec("grid", (), bands[:2]), "two bands"
-    if ordered:
-        return IndexSpec("sorted", (), ordered[:1]), "one band" if bands else "one inequality"
-    if window:
-        return IndexSpec("sorted", (), window), "only the window bounds the partners of a tuple"
-    return IndexSpec("scan"), "nothing in the condition is indexable"
-
-
-def _forced(
-    kind: str,
-    equalities: tuple[int, ...],
-    bands: tuple[int, ...],
-    ordered: tuple[int, ...],
-    condition: Condition,
-) -> IndexSpec:
-    if kind not in REGISTRY:
-        raise QueryError("UNKNOWN_INDEX", f"index ({kind!r}) must be one of {', '.join(REGISTRY)}")
-    window = condition.window
-    cells = (*bands, *((TIME,) if window is not None and window.is_two_sided else ()))
-    specs = {
-        "scan": IndexSpec("scan"),
-        "sorted": IndexSpec("sorted", (), ordered[:1]) if ordered else None,
-        "hash": IndexSpec("hash", equalities) if equalities else None,
-        "hash_sorted": IndexSpec("hash_sorted", equalities, ordered[:1]) if equalities and ordered else None,
-        "grid": IndexSpec("grid", (), cells[:2]) if len(cells) >= 2 else None,
-    }
-    spec = specs[kind]
-    if spec is None:
-        needs = {
-            "sorted": "a comparison or a window",
-            "hash": "an equality",
-            "hash_sorted": "an equality and a comparison or a window",
-            "grid": "two bands (BETWEEN, abs, or the window)",
-        }
-        raise QueryError(
-            "INDEX_NOT_APPLICABLE",
-            f"index {kind!r} needs {needs[kind]}; the condition has {len(equalities)} equalities and "
-            f"{len(condition.dimensions)} comparisons, {len(bands)} of them bands",
-        )
-    return spec
-
-
 # State
 
 
-def lifetimes(window: Dimension | None) -> tuple[int | None, int | None]:
-    """How long left and right tuples stay joinable, in microseconds; None: for ever.
+def compute_lifetimes(window: Dimension | None) -> tuple[int | None, int | None]:
+    """Return how long left and right tuples stay joinable, in microseconds. None means for ever.
 
-    >>> lifetimes(Dimension(Side.LEFT, TIME, Bound(TIME, -5), Bound(TIME, 3)))
+    >>> compute_lifetimes(Dimension(Side.LEFT, TIME, Bound(TIME, -5), Bound(TIME, 3)))
     (5, 3)
     """
-    left, right = (joinable_us(window, side) for side in Side)
+    left, right = (compute_lifetime_us(window, side) for side in Side)
     return None if left is None else max(0, left), None if right is None else max(0, right)
 
 
-def archive_period(lifetimes_us: Iterable[int | None], asked_us: int | None) -> int | None:
-    """Event time that a subindex spans, of streams whose tuples live so long; None if all live for ever.
+def choose_archive_period(lifetimes_us: Iterable[int | None], asked_us: int | None) -> int | None:
+    """Choose the event time that a subindex spans, from the lifetimes of the streams' tuples.
+
+    Return None if all tuples live for ever.
 
     Raises
     ------
     QueryError
-        ARCHIVE_PERIOD.
+        ARCHIVE_PERIOD if the period that the user asks for is too short or too long.
     """
     lives = [life for life in lifetimes_us if life is not None]
     if not lives:

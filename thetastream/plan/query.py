@@ -1,10 +1,12 @@
-"""The query as the user meant it, checked, before any strategy is chosen.
+"""The logical query: checked, but without any choice of model or index.
 
 streams, conjuncts c1 AND ... AND cn, Python predicates, window -W_left <= l.ts - r.ts <= W_right
 """
 
+import sys
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from thetastream.errors import QueryError
@@ -12,8 +14,50 @@ from thetastream.plan.physical import Carried
 from thetastream.predicate import Phrase, Predicate
 
 
+class UnboundedStateWarning(UserWarning):
+    """Tuples of a stream are kept for ever, because nothing bounds how long they stay joinable."""
+
+
+def warn_of_unbounded_state(streams: Sequence["Stream"], lifetimes_us: Sequence[int | None]) -> None:
+    """Warn once if tuples of some streams are kept for ever.
+
+    Parameters
+    ----------
+    streams : sequence of Stream
+        The streams of the join.
+    lifetimes_us : sequence of int or None
+        For each stream, how long after its event time a tuple stays joinable, in microseconds. None means for
+        ever.
+    """
+    endless = [
+        stream.alias
+        for stream, lifetime in zip(streams, lifetimes_us, strict=True)
+        if stream.is_streaming and lifetime is None
+    ]
+    if endless:
+        _warn(
+            f"tuples of {', '.join(endless)} are kept for ever, because nothing bounds how long they stay "
+            'joinable: give within="10 minutes", or a bound on event times in the condition and a watermark '
+            "on both streams",
+            UnboundedStateWarning,
+        )
+
+
 class CrossJoinWarning(UserWarning):
-    """No conjunct ties the two streams: the join is their cross product inside the window."""
+    """No conjunct compares the streams. The join is their cross product inside the window."""
+
+
+def warn_of_cross_join(message: str) -> None:
+    """Warn with a ``CrossJoinWarning``."""
+    _warn(message, CrossJoinWarning)
+
+
+def _warn(message: str, category: type[UserWarning]) -> None:
+    """Issue a warning that points at the line that called into this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("thetastream."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 @dataclass(frozen=True)
@@ -29,14 +73,20 @@ class Stream:
     event_time_origin: str = "watermark"
     """How the event-time column was found: ``watermark``, ``event_time=``, ``only timestamp``."""
     watermark_delay_us: int | None = None
-    """Of ``withWatermark``."""
+    """The delay that ``withWatermark`` sets, in microseconds. It is None if there is none."""
+
+    @property
+    def narrowed(self) -> "Stream":
+        """The stream with only the columns that are sent to the units."""
+        fields = {carried.field for carried in self.carried}
+        return replace(self, types=tuple(found for found in self.types if found[0] in fields))
 
     def type_of(self, column: str) -> str:
-        """Spark type of a column, by its exact name."""
+        """Return the Spark type of the column with exactly this name."""
         return dict(self.types)[column]
 
     def find(self, name: str, is_case_sensitive: bool) -> str | None:
-        """The column that Spark means by ``name``, or None."""
+        """Return the column to which Spark resolves ``name``, or None."""
         for column, _ in self.types:
             if column == name or (not is_case_sensitive and column.casefold() == name.casefold()):
                 return column
@@ -45,34 +95,34 @@ class Stream:
 
 @dataclass(frozen=True)
 class Query:
-    """A validated binary join."""
+    """A validated join of two streams or more."""
 
-    streams: tuple[Stream, Stream]
+    streams: tuple[Stream, ...]
     on: tuple[str, ...]
     """The SQL conditions as written."""
     conjuncts: tuple[Phrase, ...]
     predicates: tuple[Predicate, ...] = ()
-    within_us: tuple[int, int] | None = None
-    """How long left and right tuples stay joinable."""
+    within_us: tuple[int, ...] | None = None
+    """For time windows, how long the tuples of each stream stay joinable, in microseconds."""
     counts: tuple[int, int] | None = None
-    """How many left and right tuples stay joinable, in a count window."""
+    """For a count window of two streams, the number of left and right tuples that stay joinable."""
 
     @property
-    def aliases(self) -> tuple[str, str]:
-        """Left and right alias."""
-        return self.streams[0].alias, self.streams[1].alias
+    def aliases(self) -> tuple[str, ...]:
+        """The aliases in the order of the streams."""
+        return tuple(stream.alias for stream in self.streams)
 
 
 @dataclass(frozen=True)
 class Constant:
-    """Value of an expression that reads no column."""
+    """The value of an expression that reads no column."""
 
     type: str
     value: Any
 
 
 class Resolver(Protocol):
-    """What lowering asks of Catalyst."""
+    """The questions that lowering asks Catalyst."""
 
     @property
     def is_case_sensitive(self) -> bool:
@@ -80,24 +130,24 @@ class Resolver(Protocol):
 
     @property
     def is_ansi(self) -> bool:
-        """Whether arithmetic that overflows is an error, as opposed to wrapping around."""
+        """Whether an overflow in arithmetic is an error. If not, it wraps around."""
 
     @property
     def zone_is_fixed(self) -> bool:
         """Whether every day of the session time zone has 24 hours."""
 
     def type_of(self, text: str, aliases: Sequence[str]) -> str | None:
-        """Spark type of an expression over these streams; None if it does not resolve there."""
+        """Return the Spark type of an expression over these streams, or None if it does not resolve."""
 
     def constant(self, text: str) -> Constant | None:
-        """Value of an expression without columns; None if it has none that Python can hold."""
+        """Return the value of an expression without columns, or None if Python cannot represent the value."""
 
     def duration(self, duration: object, what: str) -> int:
-        """Microseconds of an interval; raises QueryError INVALID_DURATION."""
+        """Return the microseconds of an interval, or raise QueryError INVALID_DURATION."""
 
 
-def window_problems(streams: Sequence[Stream], what: str = "a time window") -> list[QueryError]:
-    """What keeps event times of these streams from being compared, for the sake of ``what``."""
+def find_window_problems(streams: Sequence[Stream], what: str = "a time window") -> list[QueryError]:
+    """Return errors if the event times of these streams cannot be compared. ``what`` needs the comparison."""
     problems = [
         QueryError(
             "NO_WATERMARK",
@@ -126,7 +176,7 @@ def window_problems(streams: Sequence[Stream], what: str = "a time window") -> l
         problems.append(
             QueryError(
                 "EVENT_TIME_TYPES",
-                f"event times must have one type, they are {listed}; cast one before its watermark",
+                f"event times must have one type, but they are {listed}; cast one before its watermark",
             )
         )
     return problems

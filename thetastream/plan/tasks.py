@@ -1,9 +1,10 @@
-"""Join tasks over the same two streams as one plan: what they share travels once.
+"""Plans join tasks over the same two streams as one plan. What they share is sent once.
 
-    sent(s) = { (t, keys of all tasks, who lets t pass) : t in s, some task's filters let t pass }
+    sent(s) = { (t, keys of all tasks, tasks that t passes) : t in s, t passes the filters of some task }
 
-A key that several tasks ask for is one column, a key that is a payload column is none. What is computed for a
-task is guarded by the filters that only this task has: before its own join it would not have been looked at.
+If several tasks need the same key, it is one column. A key that is a payload column needs no column. A key
+that is computed for a task is guarded by the filters that only this task has. In the task's own join, tuples
+that do not pass these filters would not be evaluated either.
 """
 
 import hashlib
@@ -12,32 +13,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from thetastream.condition import SideSpec
-from thetastream.plan.lower import guarded
+from thetastream.core.condition import SideSpec
+from thetastream.core.sides import Side
+from thetastream.plan.lower import write_guarded
 from thetastream.plan.physical import PhysicalPlan, SidePlan
-from thetastream.types import Side
 
 TASK = "task"
-"""The user's column, text; what leaves the units is the task's number."""
+"""The text column of results that names the task. The units emit the number of the task instead."""
 Filters = tuple[str, ...]
 _HARMLESS = re.compile(r"\([\w`.]+\) IS NOT NULL")
-"""A column is there."""
+"""A filter that a column is not NULL. It cannot raise an error."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task behind the shared exchange."""
+    """One join task behind the shared exchange."""
 
     name: str
     plan: PhysicalPlan
-    """Of its own join, but for the names of key columns, which are those of the shared blocks."""
+    """The plan of its own join, in which key columns have the names of the shared blocks."""
     passes: tuple[str | None, str | None]
-    """Block columns that are true for the tuples its filters let pass; None: for all that were sent."""
+    """Left and right block columns that are true for tuples that pass its filters. None means all pass."""
 
 
 @dataclass(frozen=True)
 class TasksPlan:
-    """What both streams send, and what each task makes of it."""
+    """What both streams send, and the tasks that use it."""
 
     sides: tuple[SidePlan, SidePlan]
     tasks: tuple[Task, ...]
@@ -48,18 +49,18 @@ class TasksPlan:
 
 
 class _Merged(NamedTuple):
-    """One stream of all tasks."""
+    """The plan of one stream for all tasks."""
 
     side: SidePlan
     passes: list[str | None]
-    """Per task."""
+    """For each task, the block column that is true for tuples that pass its filters, or None."""
 
 
 def share(plans: Mapping[str, PhysicalPlan]) -> TasksPlan:
-    """The plans of joins over the same two streams as tasks of one."""
+    """Combine the plans of joins over the same two streams into one plan with a task for each join."""
     left, right = (_merge([plan.sides[side] for plan in plans.values()]) for side in Side)
     tasks = [
-        Task(name, _renamed(plan), passes)
+        Task(name, _rename_keys(plan), passes)
         for (name, plan), passes in zip(
             plans.items(), zip(left.passes, right.passes, strict=True), strict=True
         )
@@ -68,27 +69,30 @@ def share(plans: Mapping[str, PhysicalPlan]) -> TasksPlan:
 
 
 def _merge(sides: Sequence[SidePlan]) -> _Merged:
-    # 1. Filters that all tasks have; of the others one must let a tuple pass, if each task has some.
-    shared = _shared([side.filters for side in sides])
+    # 1. Find the filters that all tasks share. If each task has others, a tuple must pass those of some task.
+    shared = _find_shared([side.filters for side in sides])
     own = [tuple(text for text in side.filters if text not in shared) for side in sides]
-    filters = [*shared, *([_any(own)] if all(own) else [])]
-    # 2. Keys, computed for tuples that pass a task which asks for them.
+    filters = [*shared, *([_write_any(own)] if all(own) else [])]
+    # 2. Compute each key for the tuples that pass a task which needs the key.
     asked: dict[str, list[Filters]] = {}
     for side, guard in zip(sides, own, strict=True):
         for _, text in side.computed:
             asked.setdefault(text, []).append(guard)
-    computed = [(key_column(text), _guarded_key(text, guards)) for text, guards in asked.items()]
-    # 3. Who passes what.
+    computed = [(name_key_column(text), _write_guarded_key(text, guards)) for text, guards in asked.items()]
+    # 3. Compute which tuples pass which task.
     columns = {guard: f"p{number}" for number, guard in enumerate(dict.fromkeys(filter(None, own)))}
-    computed += [(column, _any([guard])) for guard, column in columns.items()]
+    computed += [(column, _write_any([guard])) for guard, column in columns.items()]
     merged = replace(sides[0], filters=tuple(filters), computed=tuple(computed))
     return _Merged(merged, [columns.get(guard) for guard in own])
 
 
-def _shared(filters: Sequence[Filters]) -> list[str]:
-    """Filters that may go before all tasks: those that all begin with, and others that cannot raise.
+def _find_shared(filters: Sequence[Filters]) -> list[str]:
+    """Return the filters that may run before all tasks.
 
-    >>> _shared([("x <> 0", "1 / x > y", "(a.y) IS NOT NULL"), ("x > 0", "1 / x > y", "(a.y) IS NOT NULL")])
+    These are the filters with which all tasks begin, and other common filters that cannot raise an error.
+
+    >>> common = "1 / x > y", "(a.y) IS NOT NULL"
+    >>> _find_shared([("x <> 0", *common), ("x > 0", *common)])
     ['(a.y) IS NOT NULL']
     """
     first, *others = filters
@@ -99,47 +103,47 @@ def _shared(filters: Sequence[Filters]) -> list[str]:
     return [*first[:n], *(text for text in common if text not in first[:n] and _HARMLESS.fullmatch(text))]
 
 
-def key_column(text: str) -> str:
-    """A name that the expression alone decides: stored columns keep theirs, whatever tasks are beside."""
+def name_key_column(text: str) -> str:
+    """Name a key column by a hash of its expression. So the name does not depend on the other tasks."""
     return f"k_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _any(guards: Sequence[Filters]) -> str:
-    """Whether all filters of one guard are true, of whichever.
+def _write_any(guards: Sequence[Filters]) -> str:
+    """Write an expression that is true if all filters of at least one guard are true, and false otherwise.
 
-    >>> _any([("x > 0", "y > 0")])
+    >>> _write_any([("x > 0", "y > 0")])
     'coalesce(CASE WHEN x > 0 THEN CASE WHEN y > 0 THEN true END END, false)'
     """
-    return f"coalesce({', '.join(guarded(guard, 'true') for guard in dict.fromkeys(guards))}, false)"
+    return f"coalesce({', '.join(write_guarded(guard, 'true') for guard in dict.fromkeys(guards))}, false)"
 
 
-def _guarded_key(text: str, guards: Sequence[Filters]) -> str:
-    """The key where one of the guards lets a tuple pass.
+def _write_guarded_key(text: str, guards: Sequence[Filters]) -> str:
+    """Write the key, which is NULL unless a tuple passes one of the guards.
 
-    >>> _guarded_key("1 / x", [("x > 0",), ("x < 0",)])
+    >>> _write_guarded_key("1 / x", [("x > 0",), ("x < 0",)])
     'coalesce(CASE WHEN x > 0 THEN 1 / x END, CASE WHEN x < 0 THEN 1 / x END)'
-    >>> _guarded_key("1 / x", [("x > 0",), ()])
+    >>> _write_guarded_key("1 / x", [("x > 0",), ()])
     '1 / x'
     """
     if not all(guards):
         return text
-    cases = [guarded(guard, text) for guard in dict.fromkeys(guards)]
+    cases = [write_guarded(guard, text) for guard in dict.fromkeys(guards)]
     return cases[0] if len(cases) == 1 else f"coalesce({', '.join(cases)})"
 
 
-def _renamed(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan with the key columns of the shared blocks."""
-    names = [{column: key_column(text) for column, text in side.computed} for side in plan.sides]
+def _rename_keys(plan: PhysicalPlan) -> PhysicalPlan:
+    """Rename the key columns of a plan to those of the shared blocks."""
+    names = [{column: name_key_column(text) for column, text in side.computed} for side in plan.sides]
     sides = [
-        replace(side, computed=tuple((key_column(text), text) for _, text in side.computed))
+        replace(side, computed=tuple((name_key_column(text), text) for _, text in side.computed))
         for side in plan.sides
     ]
-    specs = [_renamed_spec(spec, new) for spec, new in zip(plan.condition.sides, names, strict=True)]
+    specs = [_rename_spec_keys(spec, new) for spec, new in zip(plan.condition.sides, names, strict=True)]
     condition = replace(plan.condition, sides=(specs[0], specs[1]))
     return replace(plan, sides=(sides[0], sides[1]), condition=condition)
 
 
-def _renamed_spec(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
+def _rename_spec_keys(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
     return replace(
         spec,
         computed=tuple(names[column] for column in spec.computed),

@@ -1,17 +1,17 @@
-"""Condition text to conjuncts, comparisons and names. The one package that imports sqlglot."""
+"""Splits the text of a condition into conjuncts, comparisons and names. Only this package imports sqlglot."""
 
 from thetastream.predicate.function import Predicate, predicate
-from thetastream.predicate.split import Comparison, comparisons, conjuncts
+from thetastream.predicate.split import Comparison, split_comparisons, split_conjuncts
 from thetastream.predicate.tokens import Phrase, parse, pointed, tokenize
 
 __all__ = [
     "Comparison",
     "Phrase",
     "Predicate",
-    "comparisons",
-    "conjuncts",
     "parse",
     "pointed",
     "predicate",
+    "split_comparisons",
+    "split_conjuncts",
     "tokenize",
 ]

@@ -1,4 +1,4 @@
-"""A Python function as a conjunct: candidates' columns in, one boolean per candidate out."""
+"""Python functions as conjuncts: they take columns of candidates and return one boolean per candidate."""
 
 import importlib
 import sys
@@ -13,9 +13,9 @@ PLAIN, DICTIONARY = "plain", "dictionary"
 
 @dataclass(frozen=True)
 class Predicate:
-    """A vectorised Python predicate; still callable as the function it marks.
+    """A vectorised Python predicate. It can still be called as the function that it marks.
 
-    ``columns`` lists (alias, column names): what the function reads of each stream.
+    ``columns`` lists (alias, column names): the columns of each stream that the function reads.
     """
 
     function: Callable[..., Any]
@@ -32,7 +32,7 @@ class Predicate:
         return self.function(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The decorator took the function's place in its module, so pickle finds the mark, not the function.
+        # The function's name in its module refers to this object, so pickle cannot find the function itself.
         module, qualname = self.function.__module__, self.name
         if module != "__main__" and _find(module, qualname) is self:
             return _find, (module, qualname)
@@ -52,19 +52,19 @@ def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Calla
     Parameters
     ----------
     form : "plain" or "dictionary"
-        "dictionary" hands columns over as ``pyarrow.DictionaryArray``: the tuples' values as they lie in
-        memory, and for each candidate which one it is. No value is copied, so for wide ones, images say, the
-        function decides what to copy, or does its work once for each value.
+        "dictionary" passes columns as ``pyarrow.DictionaryArray``: the values of the tuples as they lie in
+        memory, and for each candidate the index of its value. No value is copied. For wide values, for
+        example images, the function decides what to copy, or it does its work once per value.
     **columns : sequence of str
-        Per alias the columns the function reads. It is called with one keyword argument per alias, an
-        object that has those columns as Arrow arrays of equal length, and returns that many booleans.
-        A TIMESTAMP arrives as int64 microseconds since 1970 (UTC), a year-month interval as int32
-        months; NULL in the answer counts as false.
+        For each alias, the columns that the function reads. The function is called with one keyword argument
+        per alias. The argument is an object that has these columns as Arrow arrays of equal length. The
+        function returns as many booleans. A TIMESTAMP is passed as int64 microseconds since 1970 (UTC), and a
+        year-month interval as int32 months. NULL in the answer counts as false.
 
     Raises
     ------
     QueryError
-        PREDICATE_FORM if ``form`` is neither.
+        PREDICATE_FORM if ``form`` is not one of these.
         PREDICATE_COLUMNS if no alias is named, or the columns of one are not a list of names.
 
     Examples
@@ -86,7 +86,9 @@ def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Calla
             "PREDICATE_COLUMNS", 'a predicate names its columns: @th.predicate(a=["x"], b=["y"])'
         )
     if len({alias.casefold() for alias in columns}) < len(columns):
-        raise QueryError("PREDICATE_COLUMNS", f"aliases ignore case, so two of {', '.join(columns)} are one")
+        raise QueryError(
+            "PREDICATE_COLUMNS", f"aliases ignore case, so two of {', '.join(columns)} are the same"
+        )
     for alias, names in columns.items():
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise QueryError(

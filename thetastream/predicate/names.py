@@ -1,6 +1,6 @@
-"""Which streams a phrase names, and unqualified columns made qualified by splicing the text.
+"""Finds the streams that a phrase names, and qualifies columns by inserting aliases into the text.
 
-Only names are looked at here. Whether they resolve, and to what type, is Catalyst's to say.
+This module looks at names only. Catalyst decides whether they resolve, and to which type.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,32 +19,38 @@ _LITERALS = {"TRUE", "FALSE", "NULL"}
 TIME_DEPENDENT = {
     *("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP", "LOCALTIME", "NOW", "CURDATE"),
 }
-"""Functions whose value changes from epoch to epoch, so that a pair would depend on when it met."""
+"""Functions whose value changes from epoch to epoch. A result must not depend on the epoch that finds it."""
 
 NON_DETERMINISTIC = {
     *("RAND", "RANDN", "RANDOM", "UUID", "SHUFFLE", "RANDSTR", "UNIFORM", "MONOTONICALLY_INCREASING_ID"),
     *("SPARK_PARTITION_ID", "INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START", "INPUT_FILE_BLOCK_LENGTH"),
 }
+"""Functions whose value differs each time they are evaluated."""
 
 
-def references(phrase: Phrase, aliases: Collection[str]) -> tuple[str, ...]:
-    """Aliases a phrase names, in the order of ``aliases``; never fewer than it really reads.
+def find_references(phrase: Phrase, aliases: Collection[str]) -> tuple[str, ...]:
+    """Return the aliases that a phrase names, in the order of ``aliases``.
 
-    >>> references(parse("A.x + f(b.y.a)"), ["a", "b", "c"])
+    The result contains all streams that the phrase reads. It may contain more.
+
+    >>> find_references(parse("A.x + f(b.y.a)"), ["a", "b", "c"])
     ('a', 'b')
     """
-    named = {token.name.casefold() for _, token in _free_names(phrase)}
+    named = {token.name.casefold() for _, token in _find_free_names(phrase)}
     return tuple(alias for alias in aliases if alias.casefold() in named)
 
 
 def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callable[[str], str]) -> Phrase:
-    """The phrase with ``alias.`` written before every column name that lacks it.
+    """Write ``alias.`` before every column name of the phrase that lacks it.
 
     Parameters
     ----------
+    phrase : Phrase
+        The phrase to qualify.
     columns : mapping of alias to column names
+        The columns of each stream.
     fold : callable
-        ``str.casefold``, or identity where Spark compares names case-sensitively.
+        ``str.casefold``, or the identity if Spark compares names case-sensitively.
 
     Raises
     ------
@@ -62,7 +68,7 @@ def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callab
             owners.setdefault(fold(name), []).append(alias)
     known = {alias.casefold() for alias in columns}
     splices: list[tuple[int, str]] = []
-    for n, token in _free_names(phrase):
+    for n, token in _find_free_names(phrase):
         found = owners.get(fold(token.name), [])
         if token.name.casefold() in known or not found or _is_keyword_here(phrase, n):
             continue
@@ -82,18 +88,21 @@ def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callab
 
 
 def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str], str]) -> str:
-    """The phrase's text with every ``alias.column`` of the aliases ``moved`` written as ``into`` says.
+    """Return the phrase's text with each ``alias.column`` of ``moved`` replaced by the result of ``into``.
 
     Parameters
     ----------
+    phrase : Phrase
+        The phrase to rewrite.
     moved : mapping of folded alias to alias
+        The aliases whose columns are replaced.
     into : callable
-        (alias, column) -> SQL.
+        It maps (alias, column) to SQL.
 
     Raises
     ------
     QueryError
-        WHOLE_STREAM if an alias stands without a column.
+        WHOLE_STREAM if an alias appears without a column.
 
     Examples
     --------
@@ -103,7 +112,7 @@ def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str]
     text, base = phrase.text, phrase.tokens[0].start
     splices = []
     tokens = phrase.tokens
-    for n, token in _free_names(phrase):
+    for n, token in _find_free_names(phrase):
         alias = moved.get(token.name.casefold())
         is_dotted = n + 1 < len(tokens) and tokens[n + 1].text == "."
         if alias is None or (not is_dotted and _is_keyword_here(phrase, n)):
@@ -112,7 +121,7 @@ def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str]
             raise QueryError(
                 "WHOLE_STREAM",
                 f"{token.text!r} stands for a whole stream in {phrase.text!r}; "
-                "a join of three and more needs its columns, one by one",
+                "a join of three or more streams needs the names of its columns",
             )
         splices.append((token.start - base, tokens[n + 2].end - base, into(alias, tokens[n + 2].name)))
     for start, end, written in reversed(splices):
@@ -120,10 +129,12 @@ def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str]
     return text
 
 
-def refuse(phrase: Phrase) -> Iterator[QueryError]:
-    """What Catalyst would let pass and a stream cannot answer: subqueries, the clock, chance.
+def find_refused(phrase: Phrase) -> Iterator[QueryError]:
+    """Yield errors for what Catalyst accepts but a stream join cannot run.
 
-    >>> [str(e) for e in refuse(parse("a.ts > now()"))][0][:30]
+    These are subqueries, functions of the clock, and functions with random results.
+
+    >>> [str(e) for e in find_refused(parse("a.ts > now()"))][0][:30]
     "[TIME_DEPENDENT] 'now' changes"
     """
     tokens = phrase.tokens
@@ -140,14 +151,14 @@ def refuse(phrase: Phrase) -> Iterator[QueryError]:
         ):
             yield QueryError(
                 "SUBQUERY",
-                f"a subquery cannot stand in a join condition, this one holds {_around(phrase, n)!r}; "
+                f"a join condition cannot contain a subquery, but has {_quote_around(phrase, n)!r}; "
                 "join with the table instead",
             )
         called = after == "("
         if token.keyword in NON_DETERMINISTIC and called:
             yield QueryError(
                 "NON_DETERMINISTIC",
-                f"{token.text!r} gives another value each time: a retried epoch would give another result; "
+                f"{token.text!r} has a new value each time, so a retried epoch would give another result; "
                 "compute it in a column that is stored with the tuple",
             )
         clock = token.keyword in TIME_DEPENDENT and (called or token.keyword not in ("NOW", "CURDATE"))
@@ -163,23 +174,26 @@ def refuse(phrase: Phrase) -> Iterator[QueryError]:
         if clock:
             yield QueryError(
                 "TIME_DEPENDENT",
-                f"{token.text!r} changes from epoch to epoch, the join of two tuples must not; "
+                f"{token.text!r} changes from epoch to epoch, and the join of two tuples must not change; "
                 "compute it in a column before the join, or use within=",
             )
 
 
-def _around(phrase: Phrase, n: int) -> str:
+def _quote_around(phrase: Phrase, n: int) -> str:
     return phrase.source[phrase.tokens[n - 1].start : phrase.tokens[min(n + 2, len(phrase.tokens) - 1)].end]
 
 
-def _free_names(phrase: Phrase) -> Iterator[tuple[int, Token]]:
-    """Tokens that may be a column or an alias: not a field, a function, or a lambda's variable."""
+def _find_free_names(phrase: Phrase) -> Iterator[tuple[int, Token]]:
+    """Yield the tokens that may be a column or an alias.
+
+    Fields, functions and lambda variables are left out.
+    """
     tokens = phrase.tokens
-    bound = _lambda_scopes(tokens)
+    bound = _find_lambda_scopes(tokens)
     for n, token in enumerate(tokens):
         after = tokens[n + 1].text if n + 1 < len(tokens) else ""
         is_word = token.kind == "IDENTIFIER" or token.text[:1] == "_" or token.text[:1].isalnum()
-        # In ANSI mode "a" may be a name; it counts as one where a dot follows.
+        # In ANSI mode "a" may be a name. It counts as a name if a dot follows.
         is_word |= token.text[:1] == '"' and after == "."
         if not is_word or token.kind in {"FIELD", "NUMBER", *_LITERALS} or after == "(":
             continue
@@ -190,8 +204,8 @@ def _free_names(phrase: Phrase) -> Iterator[tuple[int, Token]]:
         yield n, token
 
 
-def _lambda_scopes(tokens: tuple[Token, ...]) -> list[tuple[int, int, set[str]]]:
-    """Per ``x -> ...`` or ``(x, y) -> ...``: token range of parameters and body, names bound in it."""
+def _find_lambda_scopes(tokens: tuple[Token, ...]) -> list[tuple[int, int, set[str]]]:
+    """Return the token range and the parameter names of each lambda ``x -> ...`` or ``(x, y) -> ...``."""
     scopes = []
     for n, token in enumerate(tokens):
         if token.kind != "ARROW" or n == 0:
@@ -211,7 +225,7 @@ def _lambda_scopes(tokens: tuple[Token, ...]) -> list[tuple[int, int, set[str]]]
 
 
 def _is_keyword_here(phrase: Phrase, n: int) -> bool:
-    """Whether the word at ``n`` is a unit, a type or a keyword by its place."""
+    """Whether the position of the word at ``n`` makes it a unit, a type or a keyword."""
     tokens = phrase.tokens
     before = tokens[n - 1] if n else None
     after = tokens[n + 1] if n + 1 < len(tokens) else None
@@ -225,5 +239,5 @@ def _is_keyword_here(phrase: Phrase, n: int) -> bool:
         return True
     if before.keyword in ("AS", "TO", "COLLATE") or before.text in ("::", ":"):
         return True
-    # Two operands never stand side by side: INTERVAL 1 day, AT TIME zone.
+    # Two operands are never adjacent, so the second word is a keyword: INTERVAL 1 day, AT TIME zone.
     return before.kind in _OPERANDS and before.kind != "VAR"

@@ -1,9 +1,9 @@
-"""Conjuncts of a condition, and the comparison inside one.
+"""Splits a condition into conjuncts, and a conjunct into comparisons.
 
-c1 AND c2 AND ...          ->  c1, c2, ...             (an OR on top keeps it whole)
+c1 AND c2 AND ...          ->  c1, c2, ...             (a condition with an OR on top is one conjunct)
 f OP g                     ->  (f, OP, g)              OP one of = == < <= > >=
 x BETWEEN lo AND hi        ->  (x, >=, lo), (x, <=, hi)
-abs(f - g) <= c            ->  (abs, f, g, <=, c)      also c >= abs(f - g), also strict
+abs(f - g) <= c            ->  (abs, f, g, <=, c)      also c >= abs(f - g), and both with < or >
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from thetastream.predicate.tokens import Phrase
 
 _OPERATORS = {"EQ": "=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""``f OP g`` is ``g FLIPPED[OP] f``."""
+"""``f OP g`` is equivalent to ``g FLIPPED[OP] f``."""
 
-# On top of a conjunct any of these means more than one comparison, or none Spark orders by.
+# A conjunct with one of these on top has several comparisons, or none that an order of keys can answer.
 _OPAQUE = {
     *("NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "SIMILAR_TO", "ESCAPE", "NEQ", "NULLSAFE_EQ", "OR", "XOR"),
     *(
@@ -34,7 +34,7 @@ _OPAQUE = {
     ),
     *("SEMICOLON", "BETWEEN", "SELECT", "OVER", "FILTER", "EXCEPT", "INTERSECT", "UNION"),
 }
-# Binary operators that bind looser than, or as tightly as, the minus of f - g.
+# Binary operators that bind less tightly than, or as tightly as, the minus of f - g.
 _NOT_A_DIFFERENCE = _OPAQUE | set(_OPERATORS) | {"DPIPE", "AMP", "PIPE", "CARET", "LT_LT", "GT_GT"}
 _OPERAND_ENDS = {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "R_PAREN", "R_BRACKET", "END"}
 _LITERAL_ENDS = {"RAW_STRING", "HEX_STRING", "TRUE", "FALSE", "NULL"}
@@ -42,7 +42,7 @@ _LITERAL_ENDS = {"RAW_STRING", "HEX_STRING", "TRUE", "FALSE", "NULL"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """``f OP g``, or ``abs(f - g) OP limit`` when ``limit`` is given (OP then ``<`` or ``<=``)."""
+    """``f OP g``, or ``abs(f - g) OP limit`` if ``limit`` is given; OP is then ``<`` or ``<=``."""
 
     f: Phrase
     op: str
@@ -50,13 +50,14 @@ class Comparison:
     limit: Phrase | None = None
 
 
-def conjuncts(phrase: Phrase) -> list[Phrase]:
-    """Split at every AND on top, through enclosing parentheses.
+def split_conjuncts(phrase: Phrase) -> list[Phrase]:
+    """Split a condition at every AND on top. Enclosing parentheses are removed first.
 
     >>> from thetastream.predicate.tokens import parse
-    >>> [c.text for c in conjuncts(parse("(a.x BETWEEN 1 AND 2 AND (b.y > 1 AND b.z = 'AND')) AND true"))]
+    >>> text = "(a.x BETWEEN 1 AND 2 AND (b.y > 1 AND b.z = 'AND')) AND true"
+    >>> [c.text for c in split_conjuncts(parse(text))]
     ['a.x BETWEEN 1 AND 2', 'b.y > 1', "b.z = 'AND'", 'true']
-    >>> [c.text for c in conjuncts(parse("a.x = 1 AND b.y = 2 OR a.z"))]
+    >>> [c.text for c in split_conjuncts(parse("a.x = 1 AND b.y = 2 OR a.z"))]
     ['a.x = 1 AND b.y = 2 OR a.z']
     """
     phrase = phrase.bare()
@@ -65,7 +66,7 @@ def conjuncts(phrase: Phrase) -> list[Phrase]:
     parts = _cut(phrase)
     if len(parts) == 1:
         return parts
-    return [conjunct for part in parts for conjunct in conjuncts(part)]
+    return [conjunct for part in parts for conjunct in split_conjuncts(part)]
 
 
 def _cut(phrase: Phrase) -> list[Phrase]:
@@ -80,25 +81,25 @@ def _cut(phrase: Phrase) -> list[Phrase]:
             parts.append(phrase.slice(start, n))
             start = n + 1
     parts.append(phrase.slice(start))
-    # An AND without operand is for Catalyst to refuse, in its own words.
+    # An AND without an operand is left as it is. Catalyst refuses it with its own message.
     return parts if all(parts) else [phrase]
 
 
-def comparisons(conjunct: Phrase) -> list[Comparison]:
-    """The comparisons a conjunct consists of: none, one, or two for BETWEEN.
+def split_comparisons(conjunct: Phrase) -> list[Comparison]:
+    """Return the comparisons of a conjunct: one, two for BETWEEN, or none if it is of another kind.
 
     >>> from thetastream.predicate.tokens import parse
-    >>> [(c.f.text, c.op, c.g.text) for c in comparisons(parse("a.x BETWEEN b.lo AND b.hi + 1"))]
+    >>> [(c.f.text, c.op, c.g.text) for c in split_comparisons(parse("a.x BETWEEN b.lo AND b.hi + 1"))]
     [('a.x', '>=', 'b.lo'), ('a.x', '<=', 'b.hi + 1')]
-    >>> [(c.f.text, c.g.text, c.op, c.limit.text) for c in comparisons(parse("5 >= abs(a.x - b.y)"))]
+    >>> [(c.f.text, c.g.text, c.op, c.limit.text) for c in split_comparisons(parse("5 >= abs(a.x - b.y)"))]
     [('a.x', 'b.y', '<=', '5')]
-    >>> comparisons(parse("a.x <> b.y")), comparisons(parse("NOT a.x > b.y"))
+    >>> split_comparisons(parse("a.x <> b.y")), split_comparisons(parse("NOT a.x > b.y"))
     ([], [])
     """
     conjunct = conjunct.bare()
     kinds = conjunct.kinds
     if "BETWEEN" in kinds:
-        return _between(conjunct)
+        return _split_between(conjunct)
     found = [n for n in conjunct.top if conjunct.tokens[n].kind in _OPERATORS]
     if len(found) != 1 or _OPAQUE & set(kinds):
         return []
@@ -107,10 +108,10 @@ def comparisons(conjunct: Phrase) -> list[Comparison]:
     if not f or not g:
         return []
     op = _OPERATORS[conjunct.tokens[at].kind]
-    return [_absolute(f, op, g) or _absolute(g, FLIPPED[op], f) or Comparison(f, op, g)]
+    return [_split_absolute(f, op, g) or _split_absolute(g, FLIPPED[op], f) or Comparison(f, op, g)]
 
 
-def _between(conjunct: Phrase) -> list[Comparison]:
+def _split_between(conjunct: Phrase) -> list[Comparison]:
     kinds = list(conjunct.kinds)
     for kind in ("BETWEEN", "AND"):
         if kinds.count(kind) != 1:
@@ -133,33 +134,33 @@ def _between(conjunct: Phrase) -> list[Comparison]:
     return [Comparison(x, ">=", low), Comparison(x, "<=", high)]
 
 
-def _absolute(call: Phrase, op: str, limit: Phrase) -> Comparison | None:
-    """``abs(f - g) OP limit`` as a comparison, if that is what the phrases say."""
+def _split_absolute(call: Phrase, op: str, limit: Phrase) -> Comparison | None:
+    """Read ``abs(f - g) OP limit`` as a comparison. Return None if ``call`` has another form."""
     if op not in ("<", "<=") or len(call.tokens) < 6 or call.tokens[0].keyword != "ABS":
         return None
     argument = call.slice(1)
     if argument.tokens[0].text != "(" or argument.bare().tokens == argument.tokens:
         return None
     inner = argument.bare()
-    minus = last_additive(inner)
+    minus = find_last_additive(inner)
     if minus is None or inner.tokens[minus].kind != "DASH":
         return None
     return Comparison(inner.slice(0, minus).bare(), op, inner.slice(minus + 1).bare(), limit)
 
 
-def last_additive(phrase: Phrase) -> int | None:
-    """Position of the last binary + or - on top: where ``f - g`` splits, since it binds to the left.
+def find_last_additive(phrase: Phrase) -> int | None:
+    """Return the position of the last binary + or - on top, at which ``f - g`` splits, or None.
 
     >>> from thetastream.predicate.tokens import parse
-    >>> last_additive(parse("-a.x * (b - 1)")) is None, last_additive(parse("a.x - -1"))
+    >>> find_last_additive(parse("-a.x * (b - 1)")) is None, find_last_additive(parse("a.x - -1"))
     (True, 3)
     """
     if _NOT_A_DIFFERENCE & set(phrase.kinds):
         return None
-    return max(_binary_signs(phrase), default=None)
+    return max(_find_binary_signs(phrase), default=None)
 
 
-def _binary_signs(phrase: Phrase) -> Iterator[int]:
+def _find_binary_signs(phrase: Phrase) -> Iterator[int]:
     for n in phrase.top:
         if phrase.tokens[n].kind not in ("DASH", "PLUS") or n == 0 or n == len(phrase.tokens) - 1:
             continue

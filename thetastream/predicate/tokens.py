@@ -1,7 +1,7 @@
-"""SQL text as phrases: runs of tokens that keep their place in the text.
+"""Reads SQL text as phrases. A phrase is a run of tokens that keep their positions in the text.
 
-The tokenizer only finds structure (what is a string, a comment, a bracket, a keyword). SQL is never
-written anew: the text of a phrase is a slice of what the user wrote, and Catalyst reads that.
+The tokenizer finds only the structure: strings, comments, brackets and keywords. SQL is never generated from
+tokens. The text of a phrase is a slice of the text that the user wrote, and Catalyst reads this slice.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ _NAMES = {"VAR", "IDENTIFIER"}
 
 @dataclass(frozen=True)
 class Token:
-    """One token: its kind (sqlglot's name), its place ``[start, end)``, its depth of nesting.
+    """One token: its kind (sqlglot's name), its position ``[start, end)`` and its depth of nesting.
 
-    A bracket, CASE and END lie at the depth around them. A name behind a dot has the kind FIELD,
-    whatever keyword it spells.
+    A bracket, CASE or END has the depth of the tokens around it. A name after a dot has the kind FIELD, even
+    if it is also a keyword.
     """
 
     kind: str
@@ -34,7 +34,7 @@ class Token:
 
     @property
     def name(self) -> str:
-        """The identifier it spells, without quotes."""
+        """The identifier without quotes."""
         quote = self.text[:1]
         if len(self.text) > 1 and quote in '`"':
             return self.text[1:-1].replace(quote * 2, quote)
@@ -42,41 +42,44 @@ class Token:
 
     @property
     def keyword(self) -> str:
-        """Upper-case text, for comparison with keywords and function names."""
+        """The text in upper case, for comparison with keywords and function names."""
         return self.text.upper()
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A slice of the text that is a balanced run of tokens."""
+    """A slice of the text whose tokens are balanced: every bracket in it is closed in it."""
 
     source: str
     tokens: tuple[Token, ...]
 
     @cached_property
     def text(self) -> str:
-        """What the user wrote, from the first token to the last, comments inside included."""
+        """The text from the first token to the last, as the user wrote it.
+
+        It includes comments between them.
+        """
         return self.source[self.tokens[0].start : self.tokens[-1].end] if self.tokens else ""
 
     @cached_property
     def top(self) -> tuple[int, ...]:
-        """Positions of the tokens outside any bracket and CASE of this phrase."""
+        """Positions of the top tokens, which are outside all brackets and CASEs of this phrase."""
         outer = min((token.depth for token in self.tokens), default=0)
         return tuple(n for n, token in enumerate(self.tokens) if token.depth == outer)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of the top tokens."""
+        """The kinds of the top tokens."""
         return tuple(self.tokens[n].kind for n in self.top)
 
     def slice(self, start: int, stop: int | None = None) -> "Phrase":
-        """Tokens ``[start, stop)`` as a phrase."""
+        """Return the tokens ``[start, stop)`` as a phrase."""
         return Phrase(self.source, self.tokens[start:stop])
 
-    def at_commas(self) -> "list[Phrase]":
-        """The parts of a list.
+    def split_at_commas(self) -> "list[Phrase]":
+        """Split a list into its parts.
 
-        >>> [part.text for part in parse("a.x, f(b.y, 1)").at_commas()]
+        >>> [part.text for part in parse("a.x, f(b.y, 1)").split_at_commas()]
         ['a.x', 'f(b.y, 1)']
         """
         commas = [n for n in self.top if self.tokens[n].text == ","]
@@ -90,7 +93,7 @@ class Phrase:
         return iter(self.tokens)
 
     def bare(self) -> "Phrase":
-        """Without the parentheses that enclose all of it.
+        """Return the phrase without the parentheses that enclose all of it.
 
         >>> parse("((a.x) )").bare().text
         'a.x'
@@ -109,12 +112,13 @@ class Phrase:
 
 
 def parse(text: str) -> Phrase:
-    """Tokens of a condition.
+    """Read the tokens of a condition.
 
     Raises
     ------
     QueryError
-        SYNTAX with a place: a bracket or a quote without its partner, an empty condition.
+        SYNTAX if the condition is empty, or if a bracket or quote is not closed. The error names the
+        position.
 
     Examples
     --------
@@ -128,7 +132,7 @@ def parse(text: str) -> Phrase:
 
 
 def tokenize(text: str) -> Phrase:
-    """Tokens of any SQL text; raises SYNTAX as ``parse`` does, but not for an empty text."""
+    """Read the tokens of any SQL text. It raises SYNTAX as ``parse`` does, but accepts an empty text."""
     try:
         raw = Spark().tokenize(text)
     except TokenError as error:
@@ -137,7 +141,7 @@ def tokenize(text: str) -> Phrase:
     opened: list[tuple[str, int]] = []
     for item in raw:
         if tokens and item.start < tokens[-1].end:
-            continue  # 5L comes as three tokens in one place: 5L, ::, BIGINT
+            continue  # 5L is read as three tokens at one position: 5L, ::, BIGINT
         end = item.end + 1
         written, kind = text[item.start : end], item.token_type.name
         if tokens and tokens[-1].kind == "DOT" and (written[0].isalnum() or written[0] in '_`"'):
@@ -164,7 +168,7 @@ def _close(text: str, opened: list[tuple[str, int]], written: str, start: int) -
 
 
 def pointed(text: str, start: int, what: str, condition: str = "SYNTAX") -> QueryError:
-    """An error that says where in the text it is, with a caret under the place.
+    """Make an error that shows its position in the text with a caret.
 
     >>> print(pointed("a.x >\\n (b.y", 7, "'(' has no matching ')'"))
     [SYNTAX] '(' has no matching ')' at line 2, column 2:
@@ -175,6 +179,6 @@ def pointed(text: str, start: int, what: str, condition: str = "SYNTAX") -> Quer
     before = text[:start].split("\n")
     line, column = len(before), len(before[-1]) + 1
     shown = lines[line - 1]
-    # A tab stays a tab in the caret's line, so that both lines are cut the same.
+    # Tabs are kept in the line of the caret, so that both lines are indented equally.
     blank = "".join("\t" if character == "\t" else " " for character in before[-1])
     return QueryError(condition, f"{what} at line {line}, column {column}:\n  {shown}\n  {blank}^")

@@ -1,1 +1,1 @@
-"""The rim: everything that touches PySpark."""
+"""Everything that touches PySpark: the outermost layer of the package."""

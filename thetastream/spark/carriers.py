@@ -1,10 +1,13 @@
-"""How each Spark type travels through Arrow blocks: from_block(to_block(x)) = x, bit for bit.
+"""Converts values of each Spark type to a type that Arrow blocks can hold, and back.
 
-TIMESTAMP            bigint, microseconds since 1970 UTC (no session time zone on the way)
-year-month interval  int, months
+from_block(to_block(x)) equals x, bit for bit.
+
+Spark type           type in blocks
+TIMESTAMP            bigint: microseconds since 1970 UTC, so that the session time zone plays no part
+year-month interval  int: months
 calendar interval    string
 VOID                 boolean
-all others           as they are
+any other type       the same type
 """
 
 from collections.abc import Callable
@@ -26,6 +29,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from thetastream.core.columns import name_payload
 from thetastream.errors import QueryError
 from thetastream.plan.domains import quoted
 from thetastream.plan.physical import Carried
@@ -33,16 +37,17 @@ from thetastream.plan.physical import Carried
 
 @dataclass(frozen=True)
 class Carrier:
-    """The block type of a Spark type and the SQL both ways; ``{}`` stands for the column."""
+    """The block type of a Spark type, and the SQL expressions that convert a column to it and back."""
 
     block_type: Callable[[DataType], str]
     to_block: Callable[[str, DataType], str]
     from_block: Callable[[str, DataType], str]
     is_flat: bool = True
+    """Whether values may leave the stateful operator as a pandas column."""
 
 
 def ddl(type_: DataType) -> str:
-    """A type as DDL that parses back, names of nested fields quoted.
+    """Write a type as DDL that Spark can parse; names of nested fields are quoted.
 
     >>> ddl(ArrayType(StructType([StructField("we ird", NullType())])))
     'array<struct<`we ird`: void>>'
@@ -57,7 +62,7 @@ def ddl(type_: DataType) -> str:
 
 
 _AS_IS = Carrier(ddl, lambda column, _: column, lambda block, _: block)
-# pandas turns a nested NULL into NA, which PySpark cannot convert back; Arrow carries all of them.
+# pandas turns a NULL inside a nested value into NA, which PySpark cannot convert back. Arrow keeps it.
 _NESTED = Carrier(ddl, _AS_IS.to_block, _AS_IS.from_block, is_flat=False)
 
 _CARRIERS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Carrier], ...] = (
@@ -98,7 +103,7 @@ _CARRIERS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Carrier], ..
 
 
 def carrier_of(type_: DataType) -> Carrier | None:
-    """How values of a type travel; None if they cannot."""
+    """Find the carrier of a type; None if blocks cannot hold the type."""
     if not _is_carried_inside(type_):
         return None
     for kind, carrier in _CARRIERS:
@@ -120,9 +125,9 @@ def _is_carried_inside(type_: DataType, is_nested: bool = False) -> bool:
 
 
 def carry(alias: str, schema: StructType, first: int) -> tuple[tuple[Carried, ...], list[QueryError]]:
-    """How the columns of one stream travel, as block columns ``c<first>``, ``c<first + 1>``, ...
+    """Assign the columns of one stream to block columns ``c<first>``, ``c<first + 1>``, ...
 
-    Returns the carried columns and a QueryError UNSUPPORTED_TYPE for each column that cannot travel.
+    Returns the carried columns, and one QueryError UNSUPPORTED_TYPE for each column that blocks cannot hold.
     """
     carried, problems = [], []
     for number, field in enumerate(schema.fields, first):
@@ -130,7 +135,7 @@ def carry(alias: str, schema: StructType, first: int) -> tuple[tuple[Carried, ..
         if carrier is None:
             problems.append(_unsupported(alias, field))
             continue
-        block = f"c{number}"
+        block = name_payload(number)
         column = f"{quoted(alias)}.{quoted(field.name)}"
         carried.append(
             Carried(

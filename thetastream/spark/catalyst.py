@@ -1,8 +1,9 @@
-"""Catalyst as the only resolver: types, names and errors of expressions over empty frames.
+"""Asks Spark's Catalyst for the types, names and errors of expressions, over empty DataFrames.
 
-    type_of(text, aliases)  =  type of  SELECT text  over a frame with one struct column per alias
+    type_of(text, aliases)  =  type of  SELECT text  over a DataFrame with one struct column per alias
 
-No row is read: analysis alone answers, on a classic session and on Spark Connect alike.
+Catalyst is the only resolver. It analyses the query and reads no row, and it works in the same way on a
+classic session and on Spark Connect.
 """
 
 import logging
@@ -19,11 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from thetastream.core.spark_types import is_day_time
+from thetastream.core.windows import to_micros
 from thetastream.errors import QueryError
-from thetastream.plan.domains import is_day_time
 from thetastream.plan.query import Constant
 from thetastream.predicate import Phrase
-from thetastream.windows import micros
 
 _FIXED_ZONE = re.compile(
     r"(UTC|GMT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal)|UCT|Zulu|Universal)|((UTC|GMT|UT)?[+-][\d:]+)"
@@ -32,7 +33,7 @@ _QUIET = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 class Catalyst:
-    """Answers about expressions over the streams of one query.
+    """Answers questions about expressions over the streams of one query.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ class Catalyst:
         self.zone_is_fixed = _FIXED_ZONE.fullmatch(zone) is not None
 
     def type_of(self, text: str, aliases: Sequence[str]) -> str | None:
-        """Spark type of an expression over these streams; None if it does not resolve there."""
+        """Find the Spark type of an expression over these streams; None if it does not resolve there."""
         asked = text, tuple(aliases)
         if asked not in self._types:
             try:
@@ -65,7 +66,7 @@ class Catalyst:
         return self._types[asked]
 
     def constant(self, text: str) -> Constant | None:
-        """Value of an expression without columns; None if it has none that Python can hold."""
+        """Evaluate an expression without columns; None if it fails or Python cannot hold its value."""
         if text not in self._constants:
             try:
                 with unlogged():
@@ -77,7 +78,11 @@ class Catalyst:
         return self._constants[text]
 
     def problems(self, condition: Phrase, conjuncts: Sequence[Phrase]) -> list[QueryError]:
-        """What Catalyst refuses in a condition: that of each conjunct, or of the whole."""
+        """List the errors that Catalyst reports for a condition.
+
+        There is one error per faulty conjunct. If each conjunct alone is correct, the list has the error of
+        the whole condition.
+        """
         found = self._refusal(condition.text)
         if found is None:
             return []
@@ -85,11 +90,11 @@ class Catalyst:
         return [problem for problem in each if problem is not None] or [found]
 
     def is_resolved(self, condition: Phrase) -> bool:
-        """Whether the condition stands as it is."""
+        """Whether Catalyst accepts the condition as it is."""
         return self._refusal(condition.text) is None
 
     def duration(self, duration: object, what: str) -> int:
-        """Microseconds of ``"10 minutes"`` or of a timedelta.
+        """Convert an interval such as ``"10 minutes"``, or a timedelta, to microseconds.
 
         Raises
         ------
@@ -107,7 +112,7 @@ class Catalyst:
             )
         if value is None or value < timedelta(0):
             raise QueryError("INVALID_DURATION", f"{what} must not be negative, it is {duration!r}")
-        return micros(value)
+        return to_micros(value)
 
     def _interval(self, text: str, what: str) -> timedelta | None:
         escaped = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -136,14 +141,14 @@ class Catalyst:
         *others, last = [self._frame((alias,)) for alias in self._schemas]
         try:
             with unlogged():
-                # Parenthesised: an alias behind the condition, or a second one, is then an error.
+                # In parentheses, an alias behind the condition or a second condition is an error.
                 _ = reduce(DataFrame.crossJoin, others).join(last, on=F.expr(f"({text}\n)")).schema
         except AnalysisException as error:
             return self._translate(text, error)
         return None
 
     def _translate(self, text: str, error: AnalysisException) -> QueryError:
-        """Spark's error as ours: rule, value, hint."""
+        """Translate Spark's error into a QueryError that names the rule, the value and a hint."""
         condition = (error.getCondition() or "").split(".")[0]
         values = error.getMessageParameters() or {}
         aliases = ", ".join(self._schemas)
@@ -210,16 +215,19 @@ def _is_true(value: str | None) -> bool:
 
 
 def braced(text: str) -> str:
-    """Text for ``spark.sql(..., name=frame)``, which reads braces as its own.
+    """Escape the braces of a text for ``spark.sql(..., name=frame)``, which replaces names in braces.
 
-    The newline ends a comment that the user's text may end with.
+    The newline at the end closes a comment with which the user's text may end.
     """
     return text.replace("{", "{{").replace("}", "}}") + "\n"
 
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """PySpark logs every analysis error with its Java stack; ours are questions, not failures."""
+    """Keep analysis errors of this thread out of PySpark's log, which would show each with its Java stack.
+
+    The planner asks Catalyst whether an expression resolves, so such an error is an answer and not a failure.
+    """
     thread = threading.get_ident()
 
     def of_others(record: logging.LogRecord) -> bool:

@@ -1,9 +1,9 @@
-"""Spark's Python worker daemon with our libraries loaded before it forks.
+"""Spark's Python worker daemon, which loads our libraries before it forks workers.
 
-``spark.python.daemon.module`` names it (``th.configure`` on a builder sets that): workers then share
-the libraries' memory and start in milliseconds. It also takes Spark's zipped copy of PySpark off the
-path when an installed one answers: before every task a worker re-reads the directory of each zip on
-its path, 50 ms.
+The setting ``spark.python.daemon.module`` names this module; ``th.configure`` sets it on a builder. Workers
+then share the memory of the libraries and start in milliseconds. The daemon also removes Spark's zipped copy
+of PySpark from the path if PySpark is installed, because a worker reads the directory of each zip file on its
+path again before every task, which takes 50 ms.
 """
 
 import gc

@@ -1,132 +1,128 @@
-"""A unit's epoch inside Spark.
+"""Runs a unit's epoch inside Spark, for any engine.
 
-Spark's state store is the only recovery log: manifest and segments are written within the epoch
-and committed with it, so a retried, speculative or restarted task begins from the last commit.
+Spark's state store is the only recovery log. The manifest and the segments are written within the epoch and
+committed with it, so a Spark task that is retried, speculative or restarted begins from the last commit.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
+from pyspark import TaskContext
 
-from thetastream.aggregate import Fold
-from thetastream.blocks import unpack
-from thetastream.joiner.clock import Clock
-from thetastream.joiner.inbox import Inbox
-from thetastream.joiner.unit import Unit, UnitSpec, UnitState
-from thetastream.models.base import Model
-from thetastream.order import Order
-from thetastream.spark.emit import Emitter, outcome, weighed
-from thetastream.spark.held import updates
-from thetastream.spark.manifest import Fingerprint, Heard, State, decode, encode
-from thetastream.spark.ordered import punctuations
-from thetastream.spark.posting import epoch_number
-from thetastream.spark.segments import DurableStore, PartMap, cache_root, sweep
+from thetastream.engine.clock import Clock
+from thetastream.engine.inbox import Inbox
+from thetastream.engine.protocol import EngineSpec
+from thetastream.errors import StateError
+from thetastream.spark.emit import Emitter, weigh
+from thetastream.spark.exchange import list_rows, take_in
+from thetastream.spark.mailbox.files import Mailbox
+from thetastream.spark.mailbox.outbox import mailbox_name, post
+from thetastream.spark.state.durable_store import DurableStore, PartMap, cache_root, sweep
+from thetastream.spark.state.manifest import NOTHING, Fingerprint, Heard, Manifest, decode
 from thetastream.spark.worker import settle
 
-S = TypeVar("S", bound=State)
-
-
-def begin(
-    manifest: Any, fingerprint: Fingerprint, cache_folder: str | None, kind: type[S], timers: Any
-) -> tuple[S, Clock, Path]:
-    """State as committed by the epoch before, what time it is, and the host's folder for segments.
-
-    Raises
-    ------
-    StateError
-        If the checkpoint is damaged, of another format or another query.
-    """
-    settle()
-    value = manifest.get() if manifest.exists() else None
-    heard, state = decode(None if value is None else value[0], fingerprint, kind)
-    root = cache_root(cache_folder)
-    sweep(root)
-    late_us = None if heard is None else heard.watermark_us
-    return state, Clock(epoch_number(), late_us, watermark_us(timers)), root
-
-
-def end(
-    manifest: Any, fingerprint: Fingerprint, clock: Clock, state: State, has_watermark: bool, handle: Any
-) -> None:
-    """Keep the state, and have Spark call the unit when the watermark moves, even if no tuples come then."""
-    manifest.update((encode(fingerprint, Heard(clock.epoch, clock.watermark_us), state),))
-    if not has_watermark:
-        return
-    before_ms, now_ms = ((time or 0) // 1000 for time in (clock.late_us, clock.watermark_us))
-    if before_ms != now_ms:
-        handle.deleteTimer(before_ms + 1)
-    handle.registerTimer(now_ms + 1)
+_EPOCH = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
-class EpochSpec:
-    """What travels to the workers."""
+class UnitEpoch:
+    """All that a Spark worker needs to run an epoch of a unit; it is pickled and sent to the workers."""
 
-    unit: UnitSpec
-    model: Model
-    slots: dict[int, int] = field(hash=False)
-    """Grouping key -> slot of the model."""
-    fingerprint: Fingerprint = field(hash=False)
+    spec: EngineSpec
+    keys: tuple[int, ...]
+    """The grouping key of each unit."""
+    fingerprint: Fingerprint
     emitter: Emitter
+    mailboxes: str
+    """The folder of mailboxes, for an engine that sends messages."""
     cache_folder: str | None
-    has_watermark: bool = False
-    fold: Fold | None = None
-    punctuated: Order | None = None
-    """The order whose punctuations are rows of the output."""
 
     def run(
-        self, key: int, rows: Iterator[pd.DataFrame], timers: Any, manifest: Any, parts: PartMap, handle: Any
+        self,
+        key: int,
+        rows: Iterator[pd.DataFrame] | None,
+        timers: Any,
+        value: Any,
+        parts: PartMap,
+        handle: Any,
     ) -> Iterator[pd.DataFrame]:
-        """One unit's epoch: results, and a row of counters.
+        """Run one epoch of one unit; yield its results, and then a row of counters.
 
         Parameters
         ----------
         key : int
             The grouping key that stands for the unit.
         rows, timers
-            As Spark hands them to a stateful processor.
-        manifest : ValueState
+            The arguments that Spark gives a stateful processor. There are no rows if Spark calls the unit
+            only because the watermark has moved.
+        value : ValueState
+            The manifest that the previous epoch committed.
         parts : MapState
-            What the epoch before committed.
+            The segments that the previous epoch committed.
         handle : StatefulProcessorHandle
-            For timers.
+            Spark's handle, with which the unit sets its timer.
+
+        Raises
+        ------
+        StateError
+            If the checkpoint is damaged, has another format, or belongs to another query.
         """
-        # 1. State as committed by the epoch before.
-        state, clock, root = begin(manifest, self.fingerprint, self.cache_folder, UnitState, timers)
-        store = DurableStore(parts, self.unit.plans, root)
-        slot = self.slots[key]
-        unit = Unit(self.unit, self.model, slot, state, store)
-        # 2. The epoch.
-        inbox = read_inbox(rows)
-        matches = unit.epoch(inbox, clock)
-        if self.fold is None or self.fold.lazy is None:
-            leaving = outcome(self.fold, matches)
-        else:
-            leaving = updates(self.fold, self.unit.condition, inbox, matches, clock.watermark_us, parts)
-        yield from self.emitter.gathered(weighed(leaving, unit.counters))
-        if self.punctuated is not None and slot == 0:
-            numbers = self.punctuated.punctuations(sum(state.arrived), sum(unit.state.arrived))
-            yield self.emitter.results(punctuations(numbers, self.emitter.columns))
-        # 3. State for the next one.
-        end(manifest, self.fingerprint, clock, unit.state, self.has_watermark, handle)
-        yield self.emitter.counters(slot, unit.counters)
+        settle()
+        # 1. Read the state that the previous epoch committed, and the rows of this epoch.
+        found = value.get() if value.exists() else None
+        before = decode(None if found is None else found[0], self.fingerprint, self.spec.state_type)
+        clock = Clock(_epoch_number(), before.heard.watermark_us, _watermark_us(timers))
+        if before.heard.epoch == clock.epoch:
+            if rows is None:
+                return  # The rows of this epoch have called the unit already.
+            raise StateError("EPOCH_REPEATED", f"epoch {clock.epoch} brings rows to unit {key} a second time")
+        inbox = Inbox()
+        told = take_in(inbox, list_rows(rows or iter(())))
+        # 2. Run the engine.
+        slot = self.keys.index(key)
+        root = cache_root(self.cache_folder)
+        sweep(root)
+        engine = self.spec.open(slot, before.state, lambda plans: DurableStore(parts, plans, root))
+        yield from self.emitter.gathered(weigh(engine.epoch(inbox, clock), engine.counters))
+        # 3. Send messages.
+        mailbox = None
+        if self.spec.has_messages:
+            mailbox = mailbox_name(before.mailbox, told)
+            box = Mailbox(self.mailboxes, mailbox)
+            engine.counters.forwarded_bytes = post(  # type: ignore[attr-defined]
+                box, self.fingerprint, clock.epoch, slot, engine.messages, engine.is_waiting, self.keys
+            )
+        # 4. Keep the state. The timer makes Spark call the unit when the watermark moves, even without rows.
+        heard = Heard(clock.epoch, clock.watermark_us)
+        value.update((Manifest(heard, mailbox, engine.state).encode(self.fingerprint),))
+        if self.spec.has_event_time:
+            _renew_timer(handle, before.heard, clock, has_fired=rows is None)
+        yield self.emitter.counters(slot, engine.counters)
 
 
-def read_inbox(frames: Iterator[pd.DataFrame]) -> Inbox:
-    """This epoch's blocks."""
-    inbox = Inbox()
-    for frame in frames:
-        headers = (frame[name] for name in ("side", "role", "origin", "block"))
-        for side, role, origin, data in zip(*headers, strict=True):
-            if len(data):  # an empty block only says that there is an epoch
-                inbox.add(side, role, origin, unpack(data), len(data))
-    return inbox
+def _epoch_number() -> int:
+    """Read the number of the epoch to which this Spark task belongs."""
+    return int(TaskContext.get().getLocalProperty(_EPOCH))  # type: ignore[union-attr, arg-type]
 
 
-def watermark_us(timers: Any) -> int | None:
-    """Spark's watermark of this epoch in microseconds; 0 or -1 ms mean that there is none yet."""
+def _watermark_us(timers: Any) -> int | None:
+    """Read Spark's watermark of this epoch in microseconds; 0 or -1 ms mean that there is none yet."""
     watermark_ms = timers.getCurrentWatermarkInMs()
     return None if watermark_ms is None or watermark_ms <= 0 else int(watermark_ms) * 1000
+
+
+def _renew_timer(handle: Any, before: Heard, clock: Clock, has_fired: bool) -> None:
+    """Set the unit's timer to one millisecond after the watermark, in place of its previous timer.
+
+    Spark fires an event-time timer when the watermark reaches it (``<=``, as of version 4.3), and deletes it
+    after the call.
+    """
+    before_ms, now_ms = ((time or 0) // 1000 for time in (before.watermark_us, clock.watermark_us))
+    if before == NOTHING:
+        handle.registerTimer(now_ms + 1)
+    elif before_ms != now_ms:
+        if not has_fired:
+            handle.deleteTimer(before_ms + 1)
+        handle.registerTimer(now_ms + 1)

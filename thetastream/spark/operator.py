@@ -1,18 +1,19 @@
-"""Units as Spark's stateful operator: rows grouped by unit in, columns of results and counters out."""
+"""Runs units in Spark's stateful operator: rows grouped by unit go in, results and counters come out."""
 
 from collections.abc import Callable
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from thetastream.spark.emit import BLOCK, COUNTERS, BlockEmitter, Emitter, FlatEmitter
+from thetastream.core.columns import BLOCK, UNIT
+from thetastream.spark.emit import COUNTERS, BlockEmitter, Emitter, FlatEmitter
+from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.processor import JoinProcessor
 
 
 def with_counters(columns: StructType) -> StructType:
-    """Columns of results, and a column of counters behind them."""
+    """Append a column of counters to the columns of results."""
     return StructType([*columns, StructField(COUNTERS, StringType())])
 
 
@@ -21,29 +22,29 @@ def stateful(
     columns: StructType,
     is_flat: bool,
     has_watermark: bool,
-    spec_of: Callable[[Emitter], Any],
+    epoch_of: Callable[[Emitter], UnitEpoch],
 ) -> DataFrame:
-    """What units make of their rows: ``columns`` and counters, packed in blocks unless they are flat.
+    """Run the units on their rows; return ``columns`` and counters, packed in blocks unless they are flat.
 
     Parameters
     ----------
     rows : DataFrame
-        With a column ``unit``.
+        The rows of the exchange.
     columns : StructType
-        Of results.
+        The columns of results.
     is_flat : bool
-        Whether they leave as they are.
+        Whether results leave as pandas columns and not as packed blocks.
     has_watermark : bool
-        Whether units are told Spark's.
-    spec_of : callable
-        Emitter -> what travels to the workers, as ``EpochSpec``.
+        Whether units use Spark's watermark.
+    epoch_of : callable
+        Makes the ``UnitEpoch`` that is sent to the workers, for a given emitter.
     """
     schema = with_counters(columns)
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
     arrow = to_arrow_schema(schema, timezone=zone)
-    spec = spec_of(FlatEmitter(arrow) if is_flat else BlockEmitter(arrow))
-    return rows.groupBy("unit").transformWithStateInPandas(
-        JoinProcessor(spec),
+    epoch = epoch_of(FlatEmitter(arrow) if is_flat else BlockEmitter(arrow))
+    return rows.groupBy(UNIT).transformWithStateInPandas(
+        JoinProcessor(epoch),
         schema if is_flat else StructType([StructField(BLOCK, BinaryType())]),
         "Append",
         "EventTime" if has_watermark else "None",

@@ -1,4 +1,4 @@
-"""Ordered results on Spark: one task gathers what the units found in an epoch."""
+"""Orders results on Spark: one Spark task gathers and sorts what all units found in an epoch."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,19 +7,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from thetastream.keys import Int64s
+from thetastream.core.columns import BLOCK
 from thetastream.order import Order, gather
+from thetastream.order.engine import LEFT, RIGHT
 from thetastream.plan.physical import PhysicalPlan
-from thetastream.spark.emit import BLOCK, unpack_blocks
+from thetastream.spark.emit import unpack_blocks
 
 ARRIVAL = "arrival"
-"""The user's column: struct<number: bigint, alias: string, stored: bigint>."""
-LEFT, RIGHT = "arrival_left", "arrival_right"
-"""Columns that leave the units: where each tuple of a pair stands in the order of arrival."""
+"""The column of ordered results that the user gets: struct<number: bigint, alias: string, stored: bigint>."""
 
 
-def gathered(results: DataFrame, columns: StructType, order: Order) -> DataFrame:
-    """The rows of every epoch in order, in one partition; ``results`` are rows, or blocks of them."""
+def gather_in_order(results: DataFrame, columns: StructType, order: Order) -> DataFrame:
+    """Sort the results of every epoch in one partition; ``results`` are rows, or blocks of rows."""
     places = columns.names.index(LEFT), columns.names.index(RIGHT)
     step = _gathering(order, places, results.columns == [BLOCK])
     return results.repartition(1).mapInArrow(step, columns)
@@ -36,7 +35,10 @@ def _gathering(
 
 
 def arrival(plan: PhysicalPlan) -> Column:
-    """Number and alias of the tuple whose arrival made a pair, number of the stored one."""
+    """Build the column ``arrival``.
+
+    It has the number and the alias of the tuple that completed the pair, and the number of the stored tuple.
+    """
     left, right = F.col(LEFT), F.col(RIGHT)
     first, second = (F.lit(side.alias) for side in plan.sides)
     return F.struct(
@@ -44,10 +46,3 @@ def arrival(plan: PhysicalPlan) -> Column:
         F.when(right.isNotNull(), F.when(left > right, first).otherwise(second)).alias("alias"),
         F.when(right.isNotNull(), F.least(left, right)).alias("stored"),
     ).alias(ARRIVAL)
-
-
-def punctuations(numbers: Int64s, schema: pa.Schema) -> list[pa.Array]:
-    """Punctuations as columns of results: NULL but for the arrival after which they stand."""
-    return [
-        pa.array(numbers) if field.name == LEFT else pa.nulls(len(numbers), field.type) for field in schema
-    ]

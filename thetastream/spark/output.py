@@ -1,4 +1,4 @@
-"""What leaves the units: pairs, or views of them; and how Spark's columns are made of it again."""
+"""The columns that leave the units, for pairs and for views, and how the user's columns are restored."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,32 +6,27 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType, StructType
+from pyspark.sql.types import DataType, IntegerType, NullType, StructField, StructType
 
-from thetastream.aggregate import Fold, Measure, columns_of
-from thetastream.condition import Condition
-from thetastream.order import Order
-from thetastream.plan.domains import is_floating, quoted
+from thetastream.aggregate import Fold, Measure
+from thetastream.core.condition import Condition
+from thetastream.core.sides import Side
+from thetastream.order.engine import LEFT, RIGHT
+from thetastream.plan.domains import quoted
 from thetastream.plan.folding import TIME, Computed, Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan
+from thetastream.plan.tasks import TASK, TasksPlan
 from thetastream.spark.carriers import carrier_of
-from thetastream.spark.ordered import ARRIVAL, LEFT, RIGHT, arrival
-from thetastream.types import Side
-
-_MADE = {"count": ("bigint",), "moments": ("bigint", "double", "double"), "distinct": ("binary",)}
-"""Types of a measure's columns."""
+from thetastream.spark.ordered import ARRIVAL, arrival
 
 
 class Output(NamedTuple):
     """The columns that leave the units, and the columns that the user gets."""
 
-    condition: Condition
-    """With the payload that results are made of."""
-    fold: Fold | None
     columns: StructType
     restored: list[Column]
-    residual: tuple[str, ...]
-    """Filters behind the units."""
+    residual: tuple[Column, ...] = ()
+    """Conjuncts that Spark evaluates on the results of the units."""
 
     @property
     def is_flat(self) -> bool:
@@ -45,26 +40,47 @@ def is_flat(columns: StructType) -> bool:
     return all(carrier is not None and carrier.is_flat for carrier in carriers)
 
 
-def pairs(spark: SparkSession, plan: PhysicalPlan, order: Order | None) -> Output:
-    """One struct column per alias, and ``arrival`` if they are ordered."""
-    fields = [[f"{c.block_column} {c.block_type}" for c in side.carried] for side in plan.sides]
-    structs, residual = [struct_of(side) for side in plan.sides], plan.residual
-    if order is not None:
-        for own, column in zip(fields, (LEFT, RIGHT), strict=True):
-            own.append(f"{column} bigint")
-        # A punctuation has no tuples, and no condition takes it away.
-        structs = [F.when(F.col(RIGHT).isNotNull(), struct) for struct in structs]
-        residual = tuple(f"{ARRIVAL}.alias IS NULL OR ({text})" for text in residual)
-    restored = [struct.alias(side.alias) for struct, side in zip(structs, plan.sides, strict=True)]
-    if order is not None:
-        restored.append(arrival(plan))
-    return Output(plan.condition, None, schema_of(spark, [*fields[0], *fields[1]]), restored, residual)
+def pairs(spark: SparkSession, sides: Sequence[SidePlan], residual: Sequence[str]) -> Output:
+    """Describe the output of a join: one struct column per alias."""
+    fields = [f"{c.block_column} {c.block_type}" for side in sides for c in side.carried]
+    structs = [struct_of(side).alias(side.alias) for side in sides]
+    return Output(schema_of(spark, fields), structs, tuple(F.expr(text) for text in residual))
 
 
-def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) -> Output:
-    """One row per unit, epoch and group; columns are named as in ``folding``.
+def ordered_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
+    """Describe the output of an ordered join: one struct column per alias, and the column ``arrival``."""
+    fields = []
+    for side, column in zip(plan.sides, (LEFT, RIGHT), strict=True):
+        fields += [*(f"{c.block_column} {c.block_type}" for c in side.carried), f"{column} bigint"]
+    # A punctuation has no tuples, and residual filters must not remove it.
+    is_pair = F.col(RIGHT).isNotNull()
+    structs = [F.when(is_pair, struct_of(side)).alias(side.alias) for side in plan.sides]
+    residual = tuple(F.expr(f"{ARRIVAL}.alias IS NULL OR ({text})") for text in plan.residual)
+    return Output(schema_of(spark, fields), [*structs, arrival(plan)], residual)
 
-    ``streams`` have the columns that ``folding.computed`` names.
+
+def tagged_pairs(spark: SparkSession, plan: TasksPlan) -> Output:
+    """Describe the output of several joins: the column ``task``, and one struct column per alias."""
+    first = pairs(spark, plan.sides, ())
+    names = F.array(*(F.lit(name) for name in plan.names))
+    residual = tuple(
+        F.when(F.col(TASK) == task.name, F.expr(conjunct)).otherwise(True)
+        for task in plan.tasks
+        for conjunct in task.plan.residual
+    )
+    columns = StructType([StructField(TASK, IntegerType()), *first.columns])
+    return Output(columns, [F.get(names, F.col(TASK)).alias(TASK), *first.restored], residual)
+
+
+def views(
+    streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding
+) -> tuple[Output, Fold, Condition]:
+    """Describe the output of an aggregation: one row per unit, epoch and group.
+
+    Columns have the names that ``folding`` gives them. Returns the output, the fold by which units aggregate
+    their matches, and the condition with those columns as payload that the fold needs.
+
+    ``streams`` must have the columns that ``folding.computed`` names.
     """
 
     def at(column: Computed) -> tuple[Side, str, DataType]:
@@ -73,25 +89,19 @@ def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) ->
         return side, carried.block_column, streams[side].schema[column.name].dataType
 
     fields: list[tuple[str, str, DataType | None]] = []
-    """(name, block type, type to restore if it travels as another)"""
+    """For each field: its name, its block type, and the Spark type to restore if the block type differs."""
     groups, measures = [], []
     for column in folding.groups:
         side, block, type_ = at(column)
         groups.append((side, block))
         fields.append((column.name, _block_type(type_), type_))
     for measure in folding.measures:
-        if measure.column is None:
-            measures.append(Measure("count"))
-            fields.append((measure.name, "bigint", None))
-            continue
-        side, block, type_ = at(measure.column)
-        measures.append(Measure(measure.function, side, block, measure.registers))
-        names = columns_of(measure.name, measure.function)
-        if measure.function in ("min", "max"):
-            fields.append((measure.name, _block_type(type_), type_))
-        else:
-            made = _MADE.get(measure.function) or (_sum_type(type_),)
-            fields += [(name, kind, None) for name, kind in zip(names, made, strict=True)]
+        read = None if measure.column is None else at(measure.column)
+        measures.append(Measure(measure.function, *(read[:2] if read else ())))
+        type_ = read[2] if read else NullType()
+        names, types = measure.function.columns(measure.name), measure.function.types(type_.simpleString())
+        for name, made in zip(names, types, strict=True):
+            fields.append((name, _block_type(type_), type_) if made is None else (name, made, None))
     keys = [side.time for side in plan.condition.sides]
     times = None
     if folding.pane is not None and keys[0] is not None and keys[1] is not None:
@@ -104,28 +114,26 @@ def views(streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding) ->
         replace(spec, columns=fold.columns(side))
         for side, spec in zip(Side, plan.condition.sides, strict=True)
     )
-    return Output(
-        replace(plan.condition, sides=(sides[0], sides[1])),
-        fold,
+    output = Output(
         schema_of(streams[0].sparkSession, [f"{quoted(name)} {made}" for name, made, _ in fields]),
         [_restored(name, type_).alias(name) for name, _, type_ in fields],
-        (),
     )
+    return output, fold, replace(plan.condition, sides=(sides[0], sides[1]))
 
 
 def schema_of(spark: SparkSession, fields: Sequence[str]) -> StructType:
-    """The columns of these DDL fields."""
+    """Parse DDL fields into a schema."""
     return spark.createDataFrame([], ", ".join(fields)).schema if fields else StructType([])
 
 
 def struct_of(side: SidePlan) -> Column:
-    """A stream's columns as the user had them, of its block columns."""
+    """Restore the user's columns of a stream from its block columns, as one struct column."""
     return F.struct(*(F.expr(carried.from_block).alias(carried.field) for carried in side.carried))
 
 
 def _block_type(type_: DataType) -> str:
     carrier = carrier_of(type_)
-    assert carrier is not None  # the plan carries it
+    assert carrier is not None  # The planner refuses columns that have no carrier.
     return carrier.block_type(type_)
 
 
@@ -134,10 +142,3 @@ def _restored(name: str, type_: DataType | None) -> Column:
     if carrier is None or type_ is None:
         return F.col(quoted(name))
     return F.expr(carrier.from_block(quoted(name), type_))
-
-
-def _sum_type(type_: DataType) -> str:
-    """What a view adds up in: decimals of 38 digits, or double."""
-    if is_floating(type_.simpleString()):
-        return "double"
-    return f"decimal(38,{type_.scale if isinstance(type_, DecimalType) else 0})"

@@ -1,8 +1,8 @@
-"""The unit inside Spark: one grouping key is one unit, one call is one epoch.
+"""Spark's stateful processor of a unit: one grouping key is one unit, and one call is one epoch.
 
-Before a query starts Spark runs ``init`` in a Python process of its own, made for that alone, to learn what
-state there is. The class is therefore pickled by value and its spec as bytes: that process loads neither
-this package nor NumPy, Arrow, pandas and Numba, which would take it a second or two.
+Before a query starts, Spark runs ``init`` in a new Python process to learn which state the operator has. The
+class is therefore pickled by value, and its ``UnitEpoch`` as bytes. So that process loads neither this
+package nor NumPy, Arrow, pandas and Numba, which would take it a second or two.
 """
 
 import sys
@@ -16,9 +16,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from thetastream.spark.epoch import EpochSpec
-    from thetastream.spark.ring import RingEpoch
-    from thetastream.spark.tasks import TasksEpoch
+    from thetastream.spark.epoch import UnitEpoch
 
 _MANIFEST = StructType([StructField("manifest", StringType())])
 _PART_KEY = StructType([StructField("id", StringType()), StructField("part", IntegerType())])
@@ -26,16 +24,16 @@ _PART = StructType([StructField("data", BinaryType())])
 
 
 class JoinProcessor(StatefulProcessor):
-    """Spark's stateful processor around a spec's ``run``."""
+    """Calls ``UnitEpoch.run`` with the rows, timers and state that Spark provides."""
 
-    def __init__(self, spec: "EpochSpec | RingEpoch | TasksEpoch") -> None:
-        self._packed: bytes = cloudpickle.dumps(spec)  # type: ignore[no-untyped-call]
+    def __init__(self, epoch: "UnitEpoch") -> None:
+        self._packed: bytes = cloudpickle.dumps(epoch)  # type: ignore[no-untyped-call]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._manifest = handle.getValueState("manifest", _MANIFEST)
         self._parts = handle.getMapState("segments", _PART_KEY, _PART)
         self._handle = handle
-        self._spec: Any = None
+        self._epoch: Any = None
 
     def handleInputRows(  # type: ignore[override]
         self, key: Any, rows: "Iterator[pd.DataFrame]", timerValues: Any
@@ -45,12 +43,12 @@ class JoinProcessor(StatefulProcessor):
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> "Iterator[pd.DataFrame]":
-        yield from self._run(key, iter(()), timerValues)
+        yield from self._run(key, None, timerValues)
 
-    def _run(self, key: Any, rows: "Iterator[pd.DataFrame]", timers: Any) -> "Iterator[pd.DataFrame]":
-        if self._spec is None:
-            self._spec = cloudpickle.loads(self._packed)
-        return self._spec.run(int(key[0]), rows, timers, self._manifest, self._parts, self._handle)  # type: ignore[no-any-return]
+    def _run(self, key: Any, rows: "Iterator[pd.DataFrame] | None", timers: Any) -> "Iterator[pd.DataFrame]":
+        if self._epoch is None:
+            self._epoch = cloudpickle.loads(self._packed)
+        return self._epoch.run(int(key[0]), rows, timers, self._manifest, self._parts, self._handle)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         pass

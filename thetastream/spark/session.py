@@ -1,7 +1,7 @@
-"""What a Spark session needs so that the join runs, and how to tell when it lacks it.
+"""Configures a Spark session for joins, and checks whether a session is configured.
 
-The settings, each with its reason, are the table ``REQUIRED``; everything goes through ``spark.conf``, so
-a Spark Connect session is configured the same way as a classic one.
+The table ``REQUIRED`` lists the settings and the reason for each. All of them are set through ``spark.conf``,
+so a Spark Connect session is configured in the same way as a classic one.
 """
 
 import atexit
@@ -31,18 +31,23 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 REQUIRED: dict[str, str] = {
-    # transformWithStateInPandas runs on this provider alone.
+    # transformWithStateInPandas runs only on this provider.
     PROVIDER: ROCKSDB,
-    # An epoch then commits what it changed; without it every commit uploads whole RocksDB files.
+    # An epoch then commits only its changes. Without this setting, it would upload whole RocksDB files.
     CHANGELOG: "true",
-    # A changelog file per task attempt, and the commit names the one that counts. In format 1 two
-    # attempts that both finish (speculation, a worker believed dead) overwrite each other's file, and
-    # a manifest could come back with the other attempt's segments.
+    # In format 2, each attempt of a Spark task writes its own changelog file, and the commit names the valid
+    # one. In format 1, two attempts that both finish (speculation, or a worker that only seemed dead)
+    # overwrite each other's file, and a manifest could be restored with the segments of the other attempt.
     CHECKPOINT_FORMAT: "2",
-    # th.metrics reads recent progress: 100 epochs, Spark's default, are over in a minute.
+    # Spark runs equal exchanges of one query once. It carries the watermark along the nodes of the plan, so a
+    # stateful operator behind the second exchange never gets a watermark: the union of an aggregated stream
+    # with itself silently loses half of its rows. Two joins of one stream have equal exchanges as well.
+    "spark.sql.exchange.reuse": "false",
+    # th.metrics reads the recent progress. Spark's default of 100 epochs covers only about a minute.
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
-    # No limit in bytes: Spark would measure the Arrow batch anew after every row, a third of all the
-    # JVM's work in a join. spark.sql.execution.arrow.maxRecordsPerBatch still bounds a batch.
+    # This removes the limit in bytes. With a limit, Spark measures the Arrow batch again after every row,
+    # which is a third of the JVM's work in a join. spark.sql.execution.arrow.maxRecordsPerBatch still limits
+    # a batch.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 
@@ -52,10 +57,17 @@ MEANING = (
     "spark.sql.caseSensitive",
     "spark.sql.legacy.timeParserPolicy",
 )
-"""Settings that change what an expression means: a key stored under one and probed under another is missed."""
+"""Settings that change the value of an expression.
+
+If one of them changed between two runs, a probe would miss stored keys that were computed under the old
+setting.
+"""
 
 MAX_PARTITIONS_PER_UNIT = 4
-"""Every partition pays a state commit and a Python hand-over per epoch, units in it or not."""
+"""Maximum number of shuffle partitions per unit.
+
+In every epoch, each partition costs a state commit and a call of Python, even if it contains no unit.
+"""
 
 
 @overload
@@ -67,18 +79,19 @@ def configure(
 def configure(
     session_or_builder: SparkSession | SparkSession.Builder, partitions: int | None = None
 ) -> SparkSession | SparkSession.Builder:
-    """Set what the join needs on a session or on a builder, and return it.
+    """Set what a join needs on a session or on a builder, and return the session or the builder.
 
-    ``partitions`` becomes ``spark.sql.shuffle.partitions``, the number of tasks the units are spread
-    over; left out, it is the number of cores: this machine's for a builder, Spark's for a session.
-    A query keeps the number it was first started with: Spark stores it in the checkpoint.
+    ``partitions`` becomes ``spark.sql.shuffle.partitions``, the number of tasks over which the units are
+    spread. If it is left out, it is the number of cores: those of this machine for a builder, those of Spark
+    for a session. A query keeps the number with which it was first started, because Spark stores it in the
+    checkpoint.
 
     >>> import thetastream as th
     >>> builder = th.configure(SparkSession.builder.master("local[2]"), partitions=2)  # doctest: +SKIP
     """
     if partitions is not None and partitions < 1:
         raise SessionError("INVALID_PARTITIONS", f"partitions ({partitions}) must be at least 1")
-    # Not isinstance: a Spark Connect session and its builder are classes of their own.
+    # isinstance would fail here, because a Spark Connect session and its builder are other classes.
     if hasattr(session_or_builder, "getOrCreate"):
         return _configure_builder(cast(SparkSession.Builder, session_or_builder), partitions)
     spark = session_or_builder
@@ -95,8 +108,8 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     options: dict[str, str] = getattr(builder, "_options", {})
     if "spark.remote" in options:
         return builder
-    # A long conjunction is a deep expression tree, and Catalyst recurses over it. This works only before
-    # the driver's JVM starts, hence on a builder and never on a session.
+    # A long conjunction is a deep expression tree, over which Catalyst recurses. The stack size can be set
+    # only before the driver's JVM starts, so this is done for a builder and not for a session.
     java = options.get(JAVA_OPTIONS, "")
     if "-Xss" not in java:
         builder.config(JAVA_OPTIONS, f"{java} -Xss8m".strip())
@@ -106,25 +119,25 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Cores Spark runs on, learned without ``sparkContext``, which Spark Connect does not have."""
+    """Find the number of Spark's cores without ``sparkContext``, which Spark Connect does not have."""
     configured = spark.conf.get("spark.default.parallelism", None)
     if configured:
         return int(configured)
     local = re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", spark.conf.get("spark.master", None) or "")
     if local:
         return int(local[1])
-    # A range is cut into one slice per core.
+    # Spark cuts a range into one slice per core.
     slices = spark.range(4096).select(F.spark_partition_id().alias("slice"))
     return int(slices.agg(F.max("slice")).collect()[0][0]) + 1
 
 
 def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object) -> SparkSession:
-    """Start (or find) a local Spark session that is configured for joins and leaves no litter behind.
+    """Start a local Spark session that is configured for joins, or return the one that is running.
 
-    ``conf`` adds to the settings or overrides them: ``local_session(2, **{"spark.driver.memory": "4g"})``.
-    The UI is off, the log shows errors only, and the warehouse is a temporary folder.
+    ``conf`` adds settings or overrides them: ``local_session(2, **{"spark.driver.memory": "4g"})``.
+    The UI is off, the log shows errors only, and the warehouse is a temporary folder that is removed at exit.
     """
-    # Spark starts Python workers by name; in a virtual environment that is not active it would find another.
+    # Spark finds Python by its name. If the virtual environment is not active, it would find another Python.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warehouse = tempfile.mkdtemp(prefix="thetastream-warehouse-")
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
@@ -134,7 +147,7 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     settings: dict[str, object] = {
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,
-        # Without a name server, or on a network that changes, the machine's own name may not resolve.
+        # The machine's own name may not resolve if there is no name server or if the network changes.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.catalogImplementation": "in-memory",
@@ -148,9 +161,10 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
 
 @contextmanager
 def stderr_into(path: str | Path) -> Iterator[None]:
-    """Let processes started meanwhile write their standard error to ``path``.
+    """Let processes that start inside this block write their standard error to ``path``.
 
-    Spark's JVM and its Python workers keep it for life: what they print would tear a command's output apart.
+    Spark's JVM and its Python workers keep this standard error as long as they run. Otherwise their lines
+    would appear in the middle of a command's output.
     """
     saved = os.dup(2)
     try:
@@ -163,12 +177,12 @@ def stderr_into(path: str | Path) -> Iterator[None]:
 
 
 def meaning(spark: SparkSession) -> dict[str, str]:
-    """The settings under which the query's expressions are evaluated; a checkpoint belongs to them."""
-    return {key: str(spark.conf.get(key, "not set")) for key in MEANING}
+    """Read the settings that change the values of expressions; they must not change for a checkpoint."""
+    return {key: str(spark.conf.get(key)) for key in MEANING}
 
 
 def check_session(spark: SparkSession, units: int) -> list[SessionError]:
-    """List what is wrong with the session for a model of ``units`` units; empty when nothing is."""
+    """List the problems of the session for a model of ``units`` units; it is empty if there are none."""
     problems = []
     provider = spark.conf.get(PROVIDER, "") or ""
     if provider.rsplit(".", 1)[-1] != "RocksDBStateStoreProvider":

@@ -1,8 +1,8 @@
-"""Python workers at rest: what they load once and never look at again.
+"""Excludes the loaded libraries from garbage collection in Spark's Python workers.
 
-After every task Spark's worker runs ``gc.collect()``, which walks every object that NumPy, pandas,
-Arrow and Numba made on import: 0.1 to 0.2 s, more than a small epoch's work. Frozen objects are not
-walked.
+After every Spark task, a worker runs ``gc.collect()``, which visits every object that NumPy, pandas, Arrow
+and Numba created on import. This takes 0.1 to 0.2 s, more than a small epoch. The collector does not visit
+frozen objects.
 """
 
 import gc
@@ -11,6 +11,6 @@ from functools import cache
 
 @cache
 def settle() -> None:
-    """Freeze what is loaded; called at the start of a task, does something once per process."""
+    """Freeze all objects that exist now; every Spark task calls this, and only the first call acts."""
     gc.collect()
     gc.freeze()

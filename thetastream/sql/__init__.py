@@ -1,4 +1,4 @@
-"""Streaming SQL: ``SELECT ONLINE ... FROM r, s WHERE ... WITHIN 10 minutes``."""
+"""Streaming SQL, with statements such as ``SELECT ONLINE ... FROM r, s WHERE ... WITHIN 10 minutes``."""
 
 from thetastream.sql.aggregate import aggregate
 from thetastream.sql.query import sql

@@ -1,4 +1,4 @@
-"""th.aggregate: groups over a join, without SQL around them."""
+"""``th.aggregate`` groups and aggregates the results of a join, without a SQL statement."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -6,16 +6,16 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from thetastream.core.windows import Within
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
-from thetastream.predicate import parse
-from thetastream.sql.answer import answer, plan_join
-from thetastream.sql.grammar import parse_statement
-from thetastream.sql.question import Question
-from thetastream.windows import Within
+from thetastream.predicate import tokenize
+from thetastream.sql.answer import answer, plan_question
+from thetastream.sql.clauses import check_expression
+from thetastream.sql.question import Question, Selection
 
 
 def aggregate(
@@ -29,40 +29,42 @@ def aggregate(
     model: Model | str | None = None,
     **settings: Any,
 ) -> DataFrame:
-    """Aggregate over a join, group by group, as its results come.
+    """Aggregate the results of a join by groups, while they are found.
 
-    Each unit folds its matches of an epoch into a local view, Spark's aggregation merges the views. So it
-    goes for ``count``, ``sum``, ``avg``, ``min``, ``max``, ``stddev`` and ``variance`` in all their names,
-    and ``approx_count_distinct`` (with the extra ``sketches``), with FILTER, over expressions of one stream
-    each; for any other aggregate of Spark pairs leave the units one by one. ``th.sql`` with ``EXPLAIN``
-    says which.
+    Each unit folds its matches of an epoch into a local view, and Spark's aggregation merges the views. This
+    works for ``count``, ``sum``, ``avg``, ``min``, ``max``, ``stddev`` and ``variance`` under all their
+    names, and for ``approx_count_distinct`` (with the extra ``sketches``), with FILTER, over expressions of
+    one stream each. For any other aggregate of Spark, pairs leave the units one by one. ``th.sql`` with
+    ``EXPLAIN`` says which of the two happens.
 
     Parameters
     ----------
     streams, on, within, model, **settings
-        As for ``thetastream.join``.
+        As in ``thetastream.join``.
     group_by : str or sequence of str
-        SQL expressions over the aliases; ``window(result_time, '1 minute')`` is an event-time window of the
-        result time, the latest event time of the joined tuples. None makes one group of all.
+        SQL expressions over the aliases. ``window(result_time, '1 minute')`` is an event-time window of the
+        result time, the latest event time of the joined tuples. Without expressions there is one group.
     aggs : mapping of name to str
-        Result column to SQL aggregate, as in ``{"n": "count(*)", "mean": "avg(b.x)"}``.
+        Result columns and their SQL aggregates, as in ``{"n": "count(*)", "mean": "avg(b.x)"}``.
     having : str, optional
-        SQL condition over groups and aggregates.
+        A SQL condition over groups and aggregates.
     every : str or timedelta, optional
-        Lazy updates, of streams: views wait in their units until the watermark has moved by this much, as in
-        "30 seconds", or the streams pause. For what units fold, and not for windows of ``result_time``.
+        Updates of streams are then lazy: views wait in their units until the watermark has moved by this much
+        ("30 seconds"), or until the streams pause. This works only for aggregates that units fold, and not
+        for windows of ``result_time``.
 
     Returns
     -------
     DataFrame
-        One row per group: the groups, then the aggregates. Of streams it updates: write it in output mode
-        ``update`` (a row per group that changed; the latest one counts) or ``complete``, or ``append`` if
-        it groups by a window of ``result_time``. It updates with every trigger, or less often: ``every``.
+        It has one row per group, with the groups first and then the aggregates. Over streams it updates with
+        every trigger, or less often with ``every``. Write it in output mode ``update`` (one row per group
+        that changed, and the latest row counts) or ``complete``, or in ``append`` if it groups by a window of
+        ``result_time``.
 
     Raises
     ------
     QueryError
-        As ``thetastream.join``, and for expressions that Spark refuses.
+        The query is wrong, as in ``thetastream.join``, or Spark refuses an expression.
 
     Examples
     --------
@@ -86,12 +88,7 @@ def aggregate(
     problems: list[ThetastreamError] = []
     for text in (*groups, *named.values(), *([] if having is None else [having])):
         try:
-            if not isinstance(text, str):
-                raise QueryError("SYNTAX", f"groups and aggregates must be SQL expressions, not {text!r}")
-            if not text.strip() or len(parse(text).at_commas()) > 1:
-                raise QueryError(
-                    "SYNTAX", f"each group and aggregate must be one SQL expression, not {text!r}"
-                )
+            _check_text(text)
         except QueryError as problem:
             problems.append(problem)
     if not groups and not named:
@@ -99,16 +96,23 @@ def aggregate(
             QueryError("AGGREGATES", 'aggs must name an aggregate at least, as in {"n": "count(*)"}')
         )
     raise_problems(problems)
-    # A newline ends a comment that a text may end with.
+    # The newline closes a comment with which a text may end.
     keys = [f"{text}\n" for text in groups]
     items = [f"{text}\n AS {quoted(str(name))}" for name, text in named.items()]
-    query = f"SELECT ONLINE {', '.join([*keys, *items])}\nFROM {', '.join(map(quoted, streams))}"
-    if groups:
-        query += f"\nGROUP BY {', '.join(keys)}"
-    if having is not None:
-        query += f"\nHAVING {having}"
-    statement = parse_statement(query)
-    if statement.within is not None:
-        raise QueryError("SYNTAX", f"WITHIN stands in an expression; it is an argument, within=: {query!r}")
-    question = Question(statement, streams, on, within, model, settings, every)
-    return answer(next(iter(streams.values())).sparkSession, question, plan_join(question))
+    selection = Selection(
+        tokenize(", ".join([*keys, *items])),
+        tokenize(", ".join(keys)) if groups else None,
+        None if having is None else tokenize(having),
+    )
+    question = Question(selection, streams, on, within, model, settings, every)
+    return answer(next(iter(streams.values())).sparkSession, question, plan_question(question))
+
+
+def _check_text(text: object) -> None:
+    """Raise SYNTAX unless ``text`` is one SQL expression."""
+    if not isinstance(text, str):
+        raise QueryError("SYNTAX", f"groups and aggregates must be SQL expressions, not {text!r}")
+    phrase = tokenize(text)
+    if len(phrase.split_at_commas()) > 1 or not phrase:
+        raise QueryError("SYNTAX", f"each group and aggregate must be one SQL expression, not {text!r}")
+    check_expression(phrase)

@@ -1,4 +1,4 @@
-"""A statement cut at the words that start its clauses."""
+"""Cuts a statement into its clauses, at the words with which they begin."""
 
 from collections.abc import Iterator
 
@@ -41,8 +41,8 @@ _OPERATORS = {
 
 
 def cut(text: str, phrase: Phrase) -> dict[str, Phrase]:
-    """Clause by its first word; that word is left off."""
-    starts = list(_clause_starts(text, phrase))
+    """Cut a statement into clauses: first word of the clause -> the rest of the clause."""
+    starts = list(_find_clauses(text, phrase))
     first = phrase.tokens[0]
     if not starts or starts[0][1] != 0 or starts[0][0] != "SELECT":
         raise pointed(text, first.start, f"a statement starts with SELECT ONLINE, not {first.text!r}")
@@ -65,11 +65,24 @@ def cut(text: str, phrase: Phrase) -> dict[str, Phrase]:
     return clauses
 
 
+def check_expression(phrase: Phrase) -> None:
+    """Raise if a clause begins inside a text that should be one expression, as in ``count(*) FROM r``.
+
+    Raises
+    ------
+    QueryError
+        SYNTAX, or UNSUPPORTED_SQL for a clause that no statement may have.
+    """
+    for word, n in _find_clauses(phrase.source, phrase):
+        token = phrase.tokens[n]
+        raise pointed(phrase.source, token.start, f"{word} begins a clause, but one expression is expected")
+
+
 def _rank(word: str) -> int:
     return CLAUSES.index(word)
 
 
-def _clause_starts(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
+def _find_clauses(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
     tokens = phrase.tokens
     for n in phrase.top:
         token, before = tokens[n], tokens[n - 1] if n else None
@@ -77,7 +90,7 @@ def _clause_starts(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
         if token.kind in ("FIELD", "IDENTIFIER", "STRING") or (before is not None and before.keyword == "AS"):
             continue
         word = " ".join(token.keyword.split())
-        # A word behind an operator is an operand: WHERE a.x > within.
+        # A word behind an operator is an operand, as in WHERE a.x > within.
         is_operand = before is not None and before.kind in _OPERATORS
         if word == "FROM" and before is not None and before.keyword == "DISTINCT" and n > 2:
             continue  # IS DISTINCT FROM
@@ -93,7 +106,7 @@ def _clause_starts(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
 
 
 def _is_clause(word: str, following: Token | None) -> bool:
-    """Whether an unreserved word starts a clause, as opposed to being a column."""
+    """Whether a word that is not reserved starts a clause and is not a column."""
     if word.endswith(" BY") or word in ("UNION", "INTERSECT", "EXCEPT"):
         return True
     if word in ("QUALIFY", "WINDOW"):  # window(...) is a function
@@ -102,7 +115,7 @@ def _is_clause(word: str, following: Token | None) -> bool:
 
 
 def _is_name(word: str, before: Token | None, following: Token | None) -> bool:
-    """Whether a clause's word is a column here."""
+    """Whether a word that can start a clause is a column here."""
     if following is None:
         return before is not None and before.keyword in CLAUSES  # GROUP BY within
     if word == "WITHIN" and (following.kind in _OPERATORS or following.text in (")", "]")):

@@ -1,19 +1,20 @@
-"""Problems of a join, and refusals of Catalyst, with their place in the statement."""
+"""Adds the position in the statement to errors of a join and to errors of Catalyst."""
 
 import re
+from collections.abc import Sequence
 
 from pyspark.errors import AnalysisException
 
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.predicate import Phrase, conjuncts, pointed
+from thetastream.predicate import Phrase, pointed, split_conjuncts
 from thetastream.sql.statement import Statement
 
 
-def located(statement: Statement, problem: ThetastreamError) -> ThetastreamError:
-    """The problem with the place in the statement that it is about, if one can be told."""
+def locate(statement: Statement, problem: ThetastreamError) -> ThetastreamError:
+    """Add to an error its position in the statement; return the error unchanged if no position is found."""
     if not isinstance(problem, QueryError):
         return problem
-    parts = [part for condition in statement.conditions for part in (condition, *conjuncts(condition))]
+    parts = [part for condition in statement.conditions for part in (condition, *split_conjuncts(condition))]
     quoted_words = re.findall(r"'([^']*)'", problem.message)
     about = [part for part in parts if repr(part.text) in problem.message]
     for phrase in [*reversed(about), *statement.phrases]:
@@ -28,14 +29,19 @@ def located(statement: Statement, problem: ThetastreamError) -> ThetastreamError
     return problem
 
 
-def refused(text: str, phrases: list[Phrase], error: AnalysisException) -> QueryError:
-    """What Catalyst refuses in a select list, as ours."""
+def translate_refusal(phrases: Sequence[Phrase], error: AnalysisException) -> QueryError:
+    """Translate Catalyst's error in a select list into a QueryError with its position."""
     values = error.getMessageParameters() or {}
     names = re.findall(r"`((?:[^`]|``)*)`", f"{values.get('objectName', '')} {values.get('fieldName', '')}")
-    start = phrases[0].tokens[0].start
+    text, start = phrases[0].source, phrases[0].tokens[0].start
     if names:
-        found = (t.start for p in phrases for t in p.tokens if t.name.casefold() == names[-1].casefold())
-        start = next(found, start)
+        found = (
+            (phrase.source, token.start)
+            for phrase in phrases
+            for token in phrase.tokens
+            if token.name.casefold() == names[-1].casefold()
+        )
+        text, start = next(found, (text, start))
     condition = (error.getCondition() or "INVALID_SELECT").split(".")[0]
     if condition in ("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND"):
         condition, what = (

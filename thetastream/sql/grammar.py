@@ -1,4 +1,4 @@
-"""Text to statement; expressions are left to Catalyst.
+"""Parses the clauses of a statement, and leaves its expressions to Catalyst.
 
     statement = [EXPLAIN] SELECT ONLINE [DISTINCT] items FROM sources
                 [WHERE condition] [WITHIN window] [GROUP BY keys] [HAVING condition]
@@ -7,8 +7,8 @@
     window    = span | alias span { "," alias span }
     span      = interval | number ROWS
 
-The dialect is Spark SQL plus the words ONLINE and WITHIN. It is read over sqlglot's tokens, not its
-syntax tree: a tree would have to be written as SQL again, and Catalyst must get what the user wrote.
+The dialect is Spark SQL plus the words ONLINE and WITHIN. The parser reads sqlglot's tokens and not its
+syntax tree. A tree would have to be written as SQL again, but Catalyst must get the text that the user wrote.
 """
 
 import re
@@ -22,12 +22,12 @@ from thetastream.sql.window import read_within
 
 
 def parse_statement(text: str) -> Statement:
-    """The clauses of a ``SELECT ONLINE``.
+    """Parse the clauses of a ``SELECT ONLINE`` statement.
 
     Raises
     ------
     QueryError
-        SYNTAX or UNSUPPORTED_SQL, with line, column, and a caret under the place.
+        SYNTAX or UNSUPPORTED_SQL, with line, column, and a caret under the position.
 
     Examples
     --------
@@ -35,10 +35,10 @@ def parse_statement(text: str) -> Statement:
     >>> [source.alias for source in found.sources], found.conditions[0].text, found.within
     (['R', 'S'], 'R.a > S.b', '10 minutes')
     """
-    # sqlglot takes EXPLAIN for a command and reads no further.
+    # sqlglot treats EXPLAIN as a command and does not read the text behind it.
     explain = re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\b", text, re.IGNORECASE | re.DOTALL)
     read = text if explain is None else " " * explain.end() + text[explain.end() :]
-    whole = tokenize(read)
+    whole = Phrase(text, tokenize(read).tokens)
     if whole and whole.tokens[-1].text == ";":
         whole = whole.slice(0, -1)
     if not whole:
@@ -46,17 +46,17 @@ def parse_statement(text: str) -> Statement:
     clauses = cut(text, whole)
     items = clauses["SELECT"]
     if not items or items.tokens[0].keyword != "ONLINE":
-        raise _error(text, items, whole, "SELECT must be followed by ONLINE")
+        raise _make_error(text, items, whole, "SELECT must be followed by ONLINE")
     items = items.slice(1)
     is_distinct = bool(items) and items.tokens[0].keyword == "DISTINCT"
     if is_distinct:
         items = items.slice(1)
     if not items:
-        raise _error(text, items, whole, "the select list is empty")
+        raise _make_error(text, items, whole, "the select list is empty")
     sources, conditions = read_sources(text, clauses["FROM"])
     if len(sources) < 2:
         raise pointed(
-            text, sources[0].start, "a join takes two streams or more, here is one", "UNSUPPORTED_SQL"
+            text, sources[0].start, "a join needs two streams or more, this is one", "UNSUPPORTED_SQL"
         )
     if "WHERE" in clauses:
         conditions.append(clauses["WHERE"])
@@ -86,5 +86,5 @@ def parse_statement(text: str) -> Statement:
     )
 
 
-def _error(text: str, part: Phrase, whole: Phrase, what: str) -> QueryError:
+def _make_error(text: str, part: Phrase, whole: Phrase, what: str) -> QueryError:
     return pointed(text, (part or whole).tokens[0].start, what)

@@ -1,18 +1,13 @@
-"""Pre-projection: only the columns that a statement reads are carried through the join."""
+"""Pre-projection: finds the columns that a statement reads, because only these go through the join."""
 
-from collections.abc import Collection, Iterable
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from collections.abc import Iterable
 
 from thetastream.frontend.condition import On
-from thetastream.frontend.streams import MARK
-from thetastream.plan.domains import quoted
 from thetastream.predicate import Phrase, Predicate, tokenize
 
 
 def read_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
-    """Names, lower case, that phrases hold; None if they read the stream as a whole."""
+    """Find all names in phrases, in lower case; None if the phrases read the stream as a whole."""
     names = set()
     for phrase in phrases:
         for n, token in enumerate(phrase.tokens):
@@ -26,7 +21,7 @@ def read_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
 
 
 def names_in(on: On, alias: str) -> set[str] | None:
-    """Names, lower case, that a condition may mean a column by; None if it reads the stream as a whole."""
+    """Find all names in a condition that may be columns, in lower case; None if it reads the whole stream."""
     parts = [on] if isinstance(on, str | Predicate) else list(on)
     names = read_names([tokenize(part) for part in parts if isinstance(part, str)], alias)
     read = [part.columns for part in parts if isinstance(part, Predicate)]
@@ -34,26 +29,8 @@ def names_in(on: On, alias: str) -> set[str] | None:
     return None if names is None else names | called
 
 
-def projected(frame: DataFrame, names: Collection[str] | None) -> DataFrame:
-    """The columns of these lower-case names, and those that may be event time."""
-    if names is None:
-        return frame
-    kept = [
-        field.name
-        for field in frame.schema.fields
-        if field.name.casefold() in names
-        or MARK in (field.metadata or {})
-        or (not frame.isStreaming and field.dataType.simpleString() in ("timestamp", "timestamp_ntz"))
-    ]
-    if not kept:
-        kept = frame.columns[:1]  # a tuple of no columns would not be counted
-    if len(set(map(str.casefold, kept))) < len(kept):
-        return frame  # a name that is there twice is refused by name later
-    return frame.select(*(F.col(quoted(name)) for name in kept))
-
-
 def is_star(phrase: Phrase, n: int) -> bool:
-    """Whether the star at ``n`` stands for columns, as opposed to a product or count(*)."""
+    """Whether the star at ``n`` means columns, and neither a product nor count(*)."""
     before = phrase.tokens[n - 1] if n else None
     if before is None or before.text in (",", ".") or before.keyword == "DISTINCT":
         return True

@@ -1,4 +1,4 @@
-"""th.sql: a statement becomes a join, and a Spark SQL query over the join's result.
+"""``th.sql`` turns a statement into a join, and into a Spark SQL query over the results of the join.
 
 SELECT ONLINE items FROM r, s WHERE c WITHIN w   ->   SELECT items FROM th.join({"r": .., "s": ..}, c, w)
 """
@@ -9,13 +9,13 @@ from typing import Any
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from thetastream.errors import QueryError, ThetastreamError, problems_of, raise_problems
+from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
 from thetastream.predicate import pointed, tokenize
 from thetastream.spark.catalyst import braced, unlogged
-from thetastream.sql.answer import answer, plan_join
-from thetastream.sql.errors import located, refused
+from thetastream.sql.answer import answer, plan_question
+from thetastream.sql.errors import locate, translate_refusal
 from thetastream.sql.grammar import parse_statement
 from thetastream.sql.question import Question
 from thetastream.sql.statement import Source, Statement
@@ -35,23 +35,25 @@ def sql(
     spark : SparkSession
     text : str
         ``[EXPLAIN] SELECT ONLINE ... FROM ... [WHERE ...] [WITHIN ...] [GROUP BY ... [HAVING ...]]``, with
-        Spark SQL's expressions; docs/sql.md has the grammar.
+        Spark SQL's expressions; docs/reference/sql.md has the grammar.
     streams : mapping of name to DataFrame, optional
-        What FROM names; other names are looked up as tables and views of the session. Names ignore case.
+        The streams that FROM names. Other names are looked up as tables and views of the session. Case does
+        not matter.
     model, **settings
-        As for ``thetastream.join``.
+        As in ``thetastream.join``.
 
     Returns
     -------
     DataFrame
-        Streaming if the inputs are. With GROUP BY it updates: write it in output mode ``update`` or
-        ``complete``, or ``append`` if it groups by a window of ``result_time``. With EXPLAIN, one row
-        and one column ``plan``.
+        It is streaming if the inputs are. With GROUP BY it updates: write it in output mode ``update`` or
+        ``complete``, or in ``append`` if it groups by a window of ``result_time``. With EXPLAIN, it has one
+        row and one column ``plan``.
 
     Raises
     ------
     QueryError
-        With line, column, and a caret under the place; several are listed at once.
+        The statement is wrong. The message has the line, the column, and a caret under the position. Several
+        problems are listed at once.
 
     Examples
     --------
@@ -65,21 +67,47 @@ def sql(
     The online dialect and its clauses follow BiStream (SIGMOD 2015), section 3.4.
     """
     statement = parse_statement(text)
-    frames = _frames(spark, statement, streams or {})
+    return _run(spark, statement, streams, model, settings, statement.is_explain)
+
+
+def explain(
+    spark: SparkSession,
+    text: str,
+    streams: Mapping[str, DataFrame] | None = None,
+    model: Model | str | None = None,
+    **settings: Any,
+) -> str:
+    """Explain the plan of a statement; parameters and errors are those of ``sql``."""
+    plan = _run(spark, parse_statement(text), streams, model, settings, is_explain=True)
+    return str(plan.collect()[0][0])
+
+
+def _run(
+    spark: SparkSession,
+    statement: Statement,
+    streams: Mapping[str, DataFrame] | None,
+    model: Model | str | None,
+    settings: Mapping[str, Any],
+    is_explain: bool,
+) -> DataFrame:
+    """Answer a statement with its rows, or with its plan."""
+    frames = _find_frames(spark, statement, streams or {})
     on = [condition.text for condition in statement.conditions] or ["true"]
-    question = Question(statement, frames, on, statement.within, model, settings)
+    question = Question(
+        statement.selection, frames, on, statement.within, model, settings, is_explain=is_explain
+    )
     try:
-        join = plan_join(question)
+        join = plan_question(question)
     except ThetastreamError as error:
-        raise_problems([located(statement, problem) for problem in problems_of(error)])
+        raise_problems([locate(statement, problem) for problem in list_problems(error)])
         raise
     return answer(spark, question, join)
 
 
-def _frames(
+def _find_frames(
     spark: SparkSession, statement: Statement, streams: Mapping[str, DataFrame]
 ) -> dict[str, DataFrame]:
-    """The inputs by alias."""
+    """Find the inputs of a statement: alias -> DataFrame."""
     given: dict[str, DataFrame] = {}
     for name, frame in streams.items():
         if not isinstance(name, str) or not hasattr(frame, "isStreaming"):
@@ -94,14 +122,14 @@ def _frames(
     problems: list[ThetastreamError] = []
     for source in statement.sources:
         try:
-            frames[source.alias] = _frame(spark, statement.text, source, given)
+            frames[source.alias] = _find_frame(spark, statement.text, source, given)
         except QueryError as problem:
             problems.append(problem)
     raise_problems(problems)
     return frames
 
 
-def _frame(spark: SparkSession, text: str, source: Source, given: Mapping[str, DataFrame]) -> DataFrame:
+def _find_frame(spark: SparkSession, text: str, source: Source, given: Mapping[str, DataFrame]) -> DataFrame:
     plain = "".join(token.name for token in tokenize(source.name))
     frame = given.get(plain.casefold())
     if frame is None:
@@ -124,4 +152,4 @@ def _frame(spark: SparkSession, text: str, source: Source, given: Mapping[str, D
         return frame
     except AnalysisException as error:
         phrases = [source.items, *([source.where] if source.where is not None else [])]
-        raise refused(text, phrases, error) from None
+        raise translate_refusal(phrases, error) from None

@@ -1,4 +1,4 @@
-"""FROM: streams by name or by a subquery, and the conditions of their joins."""
+"""Parses FROM: streams, which are names or subqueries, and the conditions of their joins."""
 
 from collections.abc import Iterator
 
@@ -16,17 +16,17 @@ _RESERVED = {*CLAUSES, *UNSUPPORTED, *_JOIN_WORDS, *_REFUSED_JOINS, "ON", "AS", 
 
 
 def read_sources(text: str, phrase: Phrase) -> tuple[list[Source], list[Phrase]]:
-    """The streams of a FROM clause, and the conditions behind its ONs."""
+    """Parse the streams of a FROM clause, and the conditions behind every ON."""
     sources: list[Source] = []
     conditions: list[Phrase] = []
-    for separator, part in _parts(text, phrase):
+    for separator, part in _split_sources(text, phrase):
         on = next(
             (n for n in part.top if part.tokens[n].keyword == "ON" and part.tokens[n].kind != "FIELD"), None
         )
         named = part if on is None else part.slice(0, on)
         if not named:
             raise pointed(text, separator.start, f"a stream must follow {separator.text!r}")
-        sources.append(_source(text, named))
+        sources.append(_read_source(text, named))
         if on is not None:
             token = part.tokens[on]
             if separator.keyword != "JOIN":
@@ -38,8 +38,12 @@ def read_sources(text: str, phrase: Phrase) -> tuple[list[Source], list[Phrase]]
     return sources, conditions
 
 
-def _parts(text: str, phrase: Phrase) -> Iterator[tuple[Token, Phrase]]:
-    """Sources with the token before them: a comma, JOIN, or, for the first, its own first token."""
+def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, Phrase]]:
+    """Split a FROM clause into sources.
+
+    Each source comes with its separator, which is a comma or JOIN. The separator of the first source is the
+    first token of that source.
+    """
     tokens = phrase.tokens
     start, separator = 0, tokens[0]
     for n in phrase.top:
@@ -66,26 +70,26 @@ def _parts(text: str, phrase: Phrase) -> Iterator[tuple[Token, Phrase]]:
     yield separator, phrase.slice(start)
 
 
-def _source(text: str, phrase: Phrase) -> Source:
+def _read_source(text: str, phrase: Phrase) -> Source:
     tokens = phrase.tokens
     first = tokens[0]
     if first.text == "(":
         close = next(n for n in phrase.top if n and tokens[n].text == ")")
-        alias = _alias(text, phrase.slice(close + 1))
+        alias = _read_alias(text, phrase.slice(close + 1))
         if alias is None:
             raise pointed(text, first.start, "a subquery needs a name: (SELECT ...) AS name")
-        return _subquery(text, phrase.slice(1, close), alias, first.start)
+        return _read_subquery(text, phrase.slice(1, close), alias, first.start)
     end = 1
     while end + 1 < len(tokens) and tokens[end].text == ".":
         end += 2
     name = phrase.slice(0, end)
     if first.keyword in _RESERVED or not (first.text[0].isalpha() or first.text[0] in "_`"):
-        raise pointed(text, first.start, f"a stream's name is due here, not {first.text!r}")
-    alias = _alias(text, phrase.slice(end))
+        raise pointed(text, first.start, f"the name of a stream must be here, not {first.text!r}")
+    alias = _read_alias(text, phrase.slice(end))
     return Source(alias or tokens[end - 1].name, name.text, first.start)
 
 
-def _alias(text: str, phrase: Phrase) -> str | None:
+def _read_alias(text: str, phrase: Phrase) -> str | None:
     tokens = phrase.tokens
     if tokens and tokens[0].keyword == "AS":
         if len(tokens) == 1:
@@ -99,7 +103,7 @@ def _alias(text: str, phrase: Phrase) -> str | None:
     return tokens[0].name
 
 
-def _subquery(text: str, phrase: Phrase, alias: str, start: int) -> Source:
+def _read_subquery(text: str, phrase: Phrase, alias: str, start: int) -> Source:
     if not phrase:
         raise pointed(text, start, "the subquery is empty")
     clauses = cut(text, phrase)
@@ -108,13 +112,13 @@ def _subquery(text: str, phrase: Phrase, alias: str, start: int) -> Source:
             raise pointed(
                 text,
                 clause.tokens[0].start,
-                f"a subquery selects and projects, {word} does more",
+                f"a subquery can only select and project, so it cannot have {word}",
                 "UNSUPPORTED_SQL",
             )
     items = clauses["SELECT"]
     if items.tokens[0].keyword in ("ONLINE", "DISTINCT"):
         raise pointed(
-            text, items.tokens[0].start, "a subquery selects and projects one stream", "UNSUPPORTED_SQL"
+            text, items.tokens[0].start, "a subquery can only select and project", "UNSUPPORTED_SQL"
         )
     found, _ = read_sources(text, clauses["FROM"])
     if len(found) > 1 or found[0].items is not None:

@@ -1,4 +1,4 @@
-"""A statement as its clauses; every expression is a slice of what the user wrote.
+"""A statement consists of clauses; every expression in them is a slice of the user's text.
 
 SELECT ONLINE items FROM sources WHERE condition WITHIN window GROUP BY keys HAVING condition
 """
@@ -6,35 +6,36 @@ SELECT ONLINE items FROM sources WHERE condition WITHIN window GROUP BY keys HAV
 from dataclasses import dataclass
 
 from thetastream.predicate import Phrase
+from thetastream.sql.question import Selection
 from thetastream.sql.window import Window
 
 
 @dataclass(frozen=True)
 class Source:
-    """One stream of FROM: a name, or a subquery over one that selects and projects."""
+    """One stream of FROM: a name, or a subquery that selects and projects one stream."""
 
     alias: str
     name: str
-    """As written, dots and quotes included."""
+    """The name of the stream as the user wrote it, with dots and quotes."""
     start: int
-    """Where it stands in the text."""
+    """The position of the source in the text."""
     items: Phrase | None = None
-    """Select list of a subquery."""
+    """The select list of a subquery."""
     where: Phrase | None = None
-    """Condition of a subquery."""
+    """The condition of a subquery."""
     inner: str = ""
-    """What the subquery calls its stream."""
+    """The alias of the stream inside the subquery."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """``SELECT ONLINE`` as parsed; nothing is resolved yet."""
+    """A parsed ``SELECT ONLINE`` statement, whose names are not resolved yet."""
 
     text: str
     items: Phrase
     sources: tuple[Source, ...]
     conditions: tuple[Phrase, ...]
-    """ON of every join, then WHERE: a conjunction."""
+    """The conditions of every ON and then of WHERE; all of them must hold."""
     within: Window | dict[str, Window] | None = None
     group_by: Phrase | None = None
     having: Phrase | None = None
@@ -42,12 +43,11 @@ class Statement:
     is_explain: bool = False
 
     @property
-    def phrases(self) -> tuple[Phrase, ...]:
-        """All expressions over the streams."""
-        return (*self.shown, *self.conditions)
+    def selection(self) -> Selection:
+        """The select list and its groups."""
+        return Selection(self.items, self.group_by, self.having, self.is_distinct)
 
     @property
-    def shown(self) -> tuple[Phrase, ...]:
-        """Expressions over the join's results."""
-        optional = (self.group_by, self.having)
-        return (self.items, *(phrase for phrase in optional if phrase is not None))
+    def phrases(self) -> tuple[Phrase, ...]:
+        """All expressions over the streams."""
+        return (*self.selection.phrases, *self.conditions)

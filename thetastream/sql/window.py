@@ -1,16 +1,16 @@
-"""WITHIN: an interval or a number of rows, one for all streams or one per alias."""
+"""Parses WITHIN: an interval or a number of rows, either one for all streams or one per alias."""
 
 from typing import TypeAlias
 
+from thetastream.core.windows import Duration, Rows
 from thetastream.predicate import Phrase, pointed
-from thetastream.windows import Duration, Rows
 
 Window: TypeAlias = Duration | Rows
 
 
 def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Window | dict[str, Window]:
-    """The window of a WITHIN clause; ``aliases`` maps folded aliases to aliases."""
-    parts = phrase.at_commas()
+    """Parse the window of a WITHIN clause; ``aliases`` maps case-folded aliases to aliases."""
+    parts = phrase.split_at_commas()
     spans: dict[str, Window] = {}
     for part in parts:
         if not part:
@@ -31,21 +31,21 @@ def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Window | 
             raise pointed(text, first.start, "several windows need the name of a stream each")
         if is_named and aliases[first.name.casefold()] in spans:
             raise pointed(text, first.start, f"{first.text!r} has two windows")
-        window = _rows(text, span) if span.tokens[-1].keyword == "ROWS" else _interval(span)
+        window = _read_rows(text, span) if span.tokens[-1].keyword == "ROWS" else _read_interval(span)
         if not is_named:
             return window
         spans[aliases[first.name.casefold()]] = window
     return spans
 
 
-def _rows(text: str, span: Phrase) -> Rows:
+def _read_rows(text: str, span: Phrase) -> Rows:
     count = span.tokens[0]
     if len(span.tokens) != 2 or not count.text.isdecimal() or not int(count.text):
         raise pointed(text, count.start, "a count window is a number from 1 on and ROWS, as in 1000 ROWS")
     return Rows(int(count.text))
 
 
-def _interval(span: Phrase) -> str:
-    """``INTERVAL '10' MINUTES`` and ``10 minutes`` alike as what withWatermark reads."""
+def _read_interval(span: Phrase) -> str:
+    """Write ``INTERVAL '10' MINUTES`` or ``10 minutes`` in the form that ``withWatermark`` reads."""
     words = span.tokens[1:] if span.tokens[0].keyword == "INTERVAL" else span.tokens
     return " ".join(token.text.strip("'\"") for token in words)

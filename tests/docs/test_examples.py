@@ -1,0 +1,64 @@
+"""The examples run, pass their own checks, and print what docs/guide/examples.md shows."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "guide" / "examples.md"
+
+
+def run(name, out, monkeypatch, capsys, *arguments):
+    """Run an example; return its exit code and output."""
+    path = ROOT / "examples" / f"{name}.py"
+    monkeypatch.setattr(sys, "argv", [str(path), "--out", str(out), *arguments])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(path), run_name="__main__")
+    printed = capsys.readouterr().out.replace(str(out), f"out/{name}")
+    return ended.value.code, printed
+
+
+def timeless(text):
+    return re.sub(r" +\d+\.\d s", " _ s", text.strip())
+
+
+@pytest.fixture
+def collection(spark):
+    """Download the data of the package traffic from PyPI, or use that of an earlier run."""
+    names = runpy.run_path(str(ROOT / "examples" / "separation.py"))
+    try:
+        names["download"]()
+    except (OSError, names["subprocess"].CalledProcessError) as error:
+        pytest.skip(f"{names['PACKAGE']} cannot be downloaded from PyPI: {error}")
+
+
+@pytest.mark.slow
+def test_sensors(spark, tmp_path, monkeypatch, capsys):
+    code, printed = run("sensors", tmp_path, monkeypatch, capsys)
+    assert code == 0
+    assert printed.strip() in PAGE.read_text()
+    assert (tmp_path / "sensors.png").exists()
+
+
+@pytest.mark.slow
+def test_separation_of_some_minutes(collection, tmp_path, monkeypatch, capsys):
+    code, printed = run("separation", tmp_path, monkeypatch, capsys, "--minutes", "16")
+    assert code == 0
+    assert "0 only in the first, 0 only in the second" in printed
+    assert (tmp_path / "separation.png").exists()
+
+
+@pytest.mark.slow
+def test_separation(collection, tmp_path, monkeypatch, capsys):
+    code, printed = run("separation", tmp_path, monkeypatch, capsys)
+    assert code == 0
+    assert timeless(printed) in timeless(PAGE.read_text())
+
+
+def test_page_shows_the_code():
+    sources = [path.read_text() for path in sorted((ROOT / "examples").glob("*.py"))]
+    for shown in re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        assert any(shown in source for source in sources), shown

@@ -1,0 +1,61 @@
+"""A cluster of two workers gives the same bag with speculative attempts and with a killed worker."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import faults
+from tests.support.faults import Job, StandaloneCluster, epochs, killed_at_the_end
+
+FILES, ROWS = 6, 150
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    started = StandaloneCluster(tmp_path_factory.mktemp("cluster"))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    faults.write_streams(tmp_path, FILES, ROWS)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_speculative_attempts(cluster: StandaloneCluster, folder: Path) -> None:
+    """Two attempts of one Spark task run at the same time on two hosts; the first to finish counts."""
+    (folder / "events").mkdir()
+    conf = {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.1",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+    }
+    job = Job(str(folder), cluster.master, conf, faults={"5": "stall", "14": "stall"})
+    job.finish()
+    assert faults.read_committed(job.sink) == faults.oracle(folder)
+    events = "".join(path.read_text() for path in (folder / "events").rglob("*") if path.is_file())
+    assert '"Speculative":true' in events
+
+
+@pytest.mark.slow
+def test_a_worker_killed_on_the_way(cluster: StandaloneCluster, folder: Path) -> None:
+    job = Job(str(folder), cluster.master)
+    worker = cluster.workers[0]
+    with killed_at_the_end(job.start()) as process:
+        while epochs(job.checkpoint, "commits") < 3:
+            assert process.poll() is None, job.output[-4000:]
+            time.sleep(0.01)
+        assert cluster.has_executor(worker)
+        cluster.kill(worker)
+        assert epochs(job.checkpoint, "commits") < FILES
+        assert process.wait(900) == 0, job.output[-4000:]
+    assert faults.read_committed(job.sink) == faults.oracle(folder)
+    cluster.add_worker()

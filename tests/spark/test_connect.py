@@ -1,0 +1,84 @@
+"""Spark Connect: batch, streams, counters, plans and errors are those of a classic session."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import faults
+
+FILES, ROWS = 6, 150
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("connect")
+    faults.write_streams(made, FILES, ROWS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def said(folder: Path) -> dict[str, Any]:
+    """What the session printed."""
+    environment = faults.environment_of_processes()
+    environment = {key: value for key, value in environment.items() if not key.startswith("PYSPARK_GATEWAY")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.connect_session", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+    )
+    with faults.killed_at_the_end(process):
+        output, errors = process.communicate(timeout=900)
+    assert process.returncode == 0, errors[-6000:]
+    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return answer
+
+
+def bag(pairs: list[list[int]]) -> Counter[tuple[int, int]]:
+    return Counter((a, b) for a, b in pairs)
+
+
+def test_the_session_is_a_connect_session(said: dict[str, Any]) -> None:
+    assert said["session"].startswith("pyspark.sql.connect")
+
+
+@pytest.mark.parametrize("sink", ["batch", "memory", "chain"])
+def test_same_bag_as_the_oracle(said: dict[str, Any], folder: Path, sink: str) -> None:
+    assert bag(said[sink]) == faults.oracle(folder)
+
+
+def test_file_sink_with_a_python_predicate(said: dict[str, Any], folder: Path) -> None:
+    assert faults.read_committed(faults.Job(str(folder)).sink) == faults.oracle(folder)
+
+
+def test_metrics(said: dict[str, Any], folder: Path) -> None:
+    epochs = said["metrics"]
+    assert sum(epoch["stored"] for epoch in epochs) == 2 * FILES * ROWS
+    assert sum(epoch["matched"] for epoch in epochs) == faults.oracle(folder).total()
+    assert max(len(epoch["units"]) for epoch in epochs) == 4
+
+
+def test_explain(said: dict[str, Any]) -> None:
+    for stage in ("== Parsed ==", "== Physical ==", "stream of 4 columns, event time ts"):
+        assert stage in said["explain"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "name"),
+    [
+        ("unknown column", "[UNKNOWN_COLUMN]"),
+        ("no watermark", "[NO_WATERMARK]"),
+        ("bad window", "[INVALID_DURATION]"),
+        ("partitions", "[SHUFFLE_PARTITIONS]"),
+    ],
+)
+def test_refused_by_name(said: dict[str, Any], problem: str, name: str) -> None:
+    assert said[problem].startswith(name)

@@ -1,0 +1,35 @@
+"""The demo runs in its own process."""
+
+import re
+import subprocess
+import sys
+
+import pyarrow.dataset as ds
+import pytest
+
+from thetastream.demo import check, departures
+
+
+def thetastream(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "thetastream.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        **options,
+    )
+
+
+@pytest.mark.slow
+def test_demo_counts_what_duckdb_counts(tmp_path):
+    rows = departures.PER_FILE + 1000
+    done = thetastream("demo", "--rows", rows, "--out", tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    expected, _ = check.count(departures.load(rows))
+    assert expected > 100
+    assert f"{expected:,} = {expected:,}" in done.stdout
+    assert re.search(rf"^ +0  2013-01-1\d \d\d:\d\d +{2 * departures.PER_FILE:,} ", done.stdout, re.MULTILINE)
+    assert (tmp_path / "out" / "departures.png").stat().st_size > 10_000
+    files = [str(path) for path in (tmp_path / "out" / "pairs").glob("*.parquet")]
+    assert ds.dataset(files).count_rows() == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

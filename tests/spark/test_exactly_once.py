@@ -1,0 +1,132 @@
+"""The answer has each pair exactly once, even if processes are killed, files lost or epochs repeated."""
+
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.support import faults
+from tests.support.faults import Job
+
+FILES, ROWS = 8, 150
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    faults.write_streams(tmp_path, FILES, ROWS)
+    return tmp_path
+
+
+def assert_exact(job: Job) -> None:
+    found, expected = faults.read_committed(job.sink), faults.oracle(Path(job.folder))
+    assert sum(expected.values()) > 1000
+    assert max(found.values()) == 1
+    assert found == expected
+
+
+# The driver
+
+
+def kill_again_and_again(job: Job, kills: int, seed: int) -> None:
+    rng = random.Random(seed)
+    interrupted = 0
+    for epoch in sorted(rng.sample(range(1, FILES - 1), kills)):
+        interrupted += job.interrupt(epoch, after_s=rng.uniform(0, 0.4))
+    assert interrupted, "no kill has interrupted a running epoch"
+    job.finish()
+    assert_exact(job)
+
+
+def test_driver_killed_in_the_middle_of_epochs(folder: Path) -> None:
+    kill_again_and_again(Job(str(folder)), kills=1, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_driver_killed_many_times(folder: Path, seed: int) -> None:
+    """The cache outlives the driver, so that it contains files of killed drivers."""
+    kill_again_and_again(Job(str(folder), cache_folder=str(folder / "cache")), kills=6, seed=seed)
+
+
+# Tasks
+
+
+@pytest.mark.slow
+def test_tasks_that_fail_are_run_again(folder: Path) -> None:
+    """A predicate raises, and later its worker dies; Spark's second attempt starts from the last commit."""
+    job = Job(str(folder), master="local[2,4]", faults={"4": "raise", "11": "die", "16": "raise"})
+    job.finish()
+    assert job.calls.stat().st_size > 16
+    assert_exact(job)
+
+
+@pytest.mark.slow
+def test_a_task_that_fails_too_often_names_the_predicate(tmp_path: Path) -> None:
+    faults.write_streams(tmp_path, 3, 2 * ROWS)
+    job = Job(str(tmp_path), faults={"3": "raise"})
+    with pytest.raises(RuntimeError, match=r"PREDICATE_RAISED.*higher.*on purpose"):
+        job.finish()
+    # The predicate succeeds in later calls, so the next start succeeds.
+    job.finish()
+    assert_exact(job)
+
+
+# The cache
+
+
+def tear(cache: Path, epoch: int) -> int:
+    """Damage the segments that earlier epochs have cached, each time in another way; return their number."""
+    segments = [meta.parent for meta in cache.rglob("payload.arrow")]
+    for segment in segments:
+        if epoch % 5 == 0:
+            shutil.rmtree(segment)
+        elif epoch % 5 == 1:
+            (segment / "offsets.npy").unlink()
+        else:
+            torn = segment / ("rows.npy" if epoch % 5 == 2 else "payload.arrow")
+            torn.write_bytes(torn.read_bytes()[: 0 if epoch % 5 == 3 else torn.stat().st_size // 2])
+    return len(segments)
+
+
+def test_cache_wiped_and_torn_between_epochs(spark: SparkSession, folder: Path) -> None:
+    job = Job(str(folder), cache_folder=str(folder / "cache"))
+    found: Counter[tuple[int, int]] = Counter()
+    damaged: list[int] = []
+
+    def collect(pairs: DataFrame, epoch: int) -> None:
+        damaged.append(tear(folder / "cache", epoch))
+        found.update((row.a, row.b) for row in pairs.collect())
+
+    writer = job.pairs(spark).writeStream.foreachBatch(collect).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(job.checkpoint)).start()
+    query.awaitTermination()
+    assert all(damaged[1:FILES])
+    assert found == faults.oracle(folder)
+
+
+# The checkpoint
+
+
+@pytest.mark.slow
+def test_checkpoint_of_another_condition_is_refused_by_name(spark: SparkSession, folder: Path) -> None:
+    job = Job(str(folder))
+    late = [folder / alias / f"{number:06d}.parquet" for alias in "ab" for number in range(2, FILES)]
+    hidden = [path.with_name(f"_{path.name}") for path in late]
+    for path, name in zip(late, hidden, strict=True):
+        path.rename(name)
+    job.write(job.pairs(spark)).awaitTermination()
+    for path, name in zip(late, hidden, strict=True):
+        name.rename(path)
+    with pytest.raises(StreamingQueryException) as refused:
+        job.write(job.pairs(spark, band=faults.BAND + 1)).awaitTermination()
+    text = str(refused.value)
+    assert "[STATE_OF_ANOTHER_QUERY]" in text
+    assert "condition: " in text
+    assert "checkpointLocation" in text
+    # The refused start has changed nothing, so the first query continues.
+    job.write(job.pairs(spark)).awaitTermination()
+    assert_exact(job)

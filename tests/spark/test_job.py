@@ -1,0 +1,177 @@
+"""Job files: running a job, stopping it, and continuing it."""
+
+import json
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.errors import PySparkException
+
+from thetastream import cli
+from thetastream.job.run import read
+from thetastream.job.spec import SourceSpec
+
+DOCS = Path(__file__).parents[2] / "docs"
+SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
+GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": {"format": "rate"}, "b": {"format": "rate"}}}
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "thetastream.cli", *map(str, arguments)]
+
+
+def thetastream(*arguments, **options):
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=600, **options)
+
+
+@pytest.fixture
+def here(spark, monkeypatch, capfd):
+    """Make a function that runs a command in this process; it returns exit code, output and errors."""
+
+    @contextmanager
+    def session(conf, log=None):
+        try:
+            yield spark
+        except PySparkException as error:
+            raise cli.translate(error) from None
+
+    def run(*arguments):
+        capfd.readouterr()
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+        return code, *capfd.readouterr()
+
+    monkeypatch.setattr(cli, "open_session", session)
+    kept = spark.conf.get("spark.sql.streaming.numRecentProgressUpdates")
+    yield run
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", kept)
+
+
+def list_committed(folder):
+    """List the files that Spark's sink has committed; an interrupted epoch may have left others."""
+    return [
+        json.loads(line)["path"].removeprefix("file://")
+        for log in (folder / "_spark_metadata").iterdir()
+        if log.name.isdecimal()
+        for line in log.read_text().splitlines()[1:]
+    ]
+
+
+# Running
+
+
+def test_the_commands_of_the_docs_run(here, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fence = re.search(r"```sh\n(.*?)```", (DOCS / "reference" / "cli.md").read_text(), re.DOTALL)
+    printed = {}
+    for line in fence[1].splitlines():
+        _, *arguments = shlex.split(line)
+        code, printed[arguments[0]], errors = here(*arguments)
+        assert code == 0, (line, errors)
+    assert "biclique" in printed["models"]
+    assert "is fine" in printed["check"]
+    assert "b.price >= a.price" in printed["explain"]
+    n_results = sum(int(n) for n in re.findall(r"([\d,]+) matches", printed["run"]))
+    assert ds.dataset(list_committed(tmp_path / "example" / "matches")).count_rows() == n_results == 30
+    statement = (
+        "SELECT ONLINE count(*) AS n FROM bids b, asks a WHERE b.symbol = a.symbol AND b.price >= a.price"
+    )
+    sources = ("--source", "bids=example/bids", "--source", "asks=example/asks")
+    assert here("sql", f"{statement} WITHIN 1 minute", "--json", *sources)[:2] == (0, '{"n":30}\n')
+
+
+def test_mistakes_exit_with_1_and_no_traceback(here, tmp_path):
+    assert here("init", tmp_path / "example")[0] == 0
+    job = tmp_path / "example" / "job.toml"
+    job.write_text(job.read_text().replace("b.price >=", "b.prize >="))
+    code, _, errors = here("check", job)
+    assert code == 1
+    assert errors.startswith("thetastream: [UNKNOWN_COLUMN] column 'prize'")
+    assert "line 3, column 33" in errors
+    assert "Traceback" not in errors
+    assert here("init", tmp_path / "example")[0] == 1
+    code, _, errors = here("sql", "SELECT ONLINE * FROM r, s WITHIN", "--source", "r=x")
+    assert (code, errors.count("\n")) == (1, 3)
+    assert "nothing follows WITHIN at line 1, column 27" in errors
+
+
+def test_a_file_is_replayed_in_event_time_order_at_its_rate(spark, tmp_path):
+    lines = [f"{number},2024-01-01 00:{number:02}:00" for number in range(40)]
+    random.Random(1).shuffle(lines)
+    (tmp_path / "trades.csv").write_text("\n".join(["id,ts", *lines]))
+    spec = SourceSpec("trades", "replay", str(tmp_path / "trades.csv"), event_time="ts", rate=10)
+    epochs = []
+    query = (
+        read(spark, spec)
+        .writeStream.foreachBatch(lambda rows, _: epochs.append([row.id for row in rows.collect()]))
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    try:
+        end = time.monotonic() + 60
+        while sum(map(len, epochs)) < 40 and time.monotonic() < end:
+            time.sleep(0.1)
+    finally:
+        query.stop()
+    assert [number for ids in epochs for number in sorted(ids)] == list(range(40))
+
+
+@pytest.mark.slow
+def test_a_job_stops_at_sigterm_and_goes_on(tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text(
+        f"""
+        sql = "{SQL}"
+        checkpoint = "checkpoint"
+        trigger = "1 second"
+        [sources.a]
+        format = "rate"
+        event_time = "timestamp"
+        options = {{ rowsPerSecond = 20 }}
+        [sources.b]
+        format = "rate"
+        event_time = "timestamp"
+        options = {{ rowsPerSecond = 20 }}
+        [sink]
+        format = "parquet"
+        path = "pairs"
+        """
+    )
+    started = subprocess.Popen(
+        command("run", job, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        first = []
+        while not (first and first[-1].get("matched")):
+            line = started.stdout.readline()
+            assert line, started.stderr.read()
+            first.append(json.loads(line))
+        second = thetastream("run", job)
+        assert second.returncode == 1
+        assert "[CHECKPOINT_IN_USE]" in second.stderr
+        assert str(started.pid) in second.stderr
+    finally:
+        started.send_signal(signal.SIGTERM)
+        rest, errors = started.communicate(timeout=120)
+    assert started.returncode == 0, errors
+    first += [json.loads(line) for line in rest.splitlines()]
+    done = thetastream("run", job, "--json", "--for", "8s")
+    assert done.returncode == 0, done.stderr
+    after = [json.loads(line) for line in done.stdout.splitlines()]
+    assert after[0]["epoch"] in (first[-1]["epoch"], first[-1]["epoch"] + 1)
+    rows = ds.dataset(list_committed(tmp_path / "pairs")).to_table()
+    found = Counter(zip(rows["x"].to_pylist(), rows["y"].to_pylist(), strict=True))
+    assert found
+    assert set(found.values()) == {1}
+    assert all(x == y + 1 for x, y in found)

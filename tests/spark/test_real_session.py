@@ -1,0 +1,43 @@
+"""``check_session`` and ``by_arrival`` on a real session."""
+
+import pytest
+
+import thetastream as th
+from thetastream.spark import session as settings
+from thetastream.spark.session import check_session, parallelism
+
+
+class Conf(dict):
+    """A session that has only ``spark.conf``, which is all that Spark Connect guarantees."""
+
+    def set(self, key, value):
+        self[key] = value
+
+
+def test_real_session(spark):
+    assert check_session(spark, 2) == []
+    assert parallelism(spark) == 2
+    assert "-Xss8m" in spark.conf.get(settings.JAVA_OPTIONS)
+    assert th.configure(spark) is spark
+
+
+def test_parallelism_of_a_master_that_does_not_tell_it(spark):
+    class Cluster:
+        conf = Conf({"spark.master": "spark://head:7077"})
+        range = staticmethod(spark.range)
+
+    assert parallelism(Cluster()) == 2
+
+
+def test_by_arrival_stamps_event_time(spark):
+    ticks = spark.readStream.format("rate").load().select("value")
+    stamped = th.by_arrival(ticks, slack="5 seconds")
+    field = stamped.schema["arrival"]
+    assert field.dataType.simpleString() == "timestamp"
+    assert field.metadata["spark.watermarkDelayMs"] == 5000
+    assert th.by_arrival(ticks, "seen").columns == ["value", "seen"]
+
+
+def test_by_arrival_refuses_to_overwrite(spark):
+    with pytest.raises(th.QueryError, match=r"\[COLUMN_EXISTS\] column 'Arrival' is already in the stream"):
+        th.by_arrival(spark.createDataFrame([(1,)], "arrival int"), "Arrival")

@@ -1,0 +1,74 @@
+"""Run the quickstart in a Spark Connect session, in a separate process, because a classic session must not
+share it.
+
+The process prints one JSON object, which ``test_connect.py`` examines.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+import thetastream as th
+from tests.support import faults
+
+CONDITION = f"abs(a.x - b.x) <= {faults.BAND} AND a.y > b.y"
+WITHIN = f"{faults.WITHIN_S} seconds"
+
+
+def main(folder: Path) -> dict[str, Any]:
+    builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
+    spark = th.configure(builder, 2).getOrCreate()
+    th.configure(spark, 2)
+    said: dict[str, Any] = {"session": type(spark).__module__}
+
+    # 1. Batch.
+    tables = {alias: spark.read.schema(faults.SCHEMA).parquet(str(folder / alias)) for alias in "ab"}
+    pairs = th.join(tables, on=CONDITION, within=WITHIN)
+    said["batch"] = sorted([row.a, row.b] for row in pairs.selectExpr("a.id AS a", "b.id AS b").collect())
+
+    # 2. Streaming, to a memory sink, with and without a mailbox.
+    streams: dict[str, DataFrame] = {
+        alias: spark.readStream.schema(faults.SCHEMA)
+        .option("maxFilesPerTrigger", 2)
+        .parquet(str(folder / alias))
+        .withWatermark("ts", faults.DELAY)
+        for alias in "ab"
+    }
+    plan = th.plan(streams, on=CONDITION, within=WITHIN, model=th.Biclique(units=(2, 2)))
+    said["explain"] = plan.explain()
+    chain = th.join(streams, on=CONDITION, within=WITHIN, model=th.Chain(workers=2))
+    for name, joined in (("chain", chain), ("memory", plan.dataframe())):
+        writer = joined.selectExpr("a.id AS a", "b.id AS b").writeStream
+        query = writer.format("memory").queryName(name).trigger(availableNow=True).start()
+        query.awaitTermination()
+        said[name] = sorted([row.a, row.b] for row in spark.table(name).collect())
+    said["metrics"] = th.metrics(query)
+
+    # 3. Streaming, to files, with a Python predicate and in a second start on the checkpoint.
+    job = faults.Job(str(folder))
+    for _ in range(2):
+        job.write(job.pairs(spark)).awaitTermination()
+
+    # 4. Collect the errors of queries that cannot run.
+    def refusal(**changes: Any) -> str:
+        try:
+            th.join(**{"streams": streams, "on": CONDITION, "within": WITHIN, **changes})
+        except th.ThetastreamError as error:
+            return str(error)
+        return "accepted"
+
+    said["unknown column"] = refusal(on="a.x < b.z")
+    rate = spark.readStream.format("rate").load()
+    said["no watermark"] = refusal(streams={"a": streams["a"], "b": rate}, on="a.x < b.value")
+    said["bad window"] = refusal(within="10 apples")
+    spark.conf.set("spark.sql.shuffle.partitions", "200")
+    said["partitions"] = refusal()
+    spark.stop()
+    return said
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]))))

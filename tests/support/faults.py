@@ -1,0 +1,363 @@
+"""Joins that are killed while they run.
+
+A ``Job`` describes a small stream-stream join: its input and output, its master and settings, and the calls
+of its predicate that fail. It runs in a separate process, so that a test can kill all of it. The test reads
+the answer from the files that the sink has committed:
+
+    { (a.id, b.id) : |a.x - b.x| <= 3, a.y > b.y, |a.ts - b.ts| <= 20 s }
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from thetastream.predicate import Predicate, predicate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ROOT = Path(__file__).parents[2]
+BAND = 3
+WITHIN_S = 20
+FILE_S = 5
+"""The event time that one file of a stream spans."""
+JITTER_S = 2
+"""The disorder inside a file. It is smaller than the watermark delay, so that no tuple is late."""
+DELAY = "3 seconds"
+SCHEMA = "id BIGINT, x BIGINT, y BIGINT, ts TIMESTAMP"
+
+
+# Input and expected answer
+
+
+def write_streams(folder: Path, files: int, rows: int, seed: int = 1) -> None:
+    """Write ``files`` Parquet files of ``rows`` tuples for each of the streams ``a`` and ``b``, one per
+    epoch."""
+    rng = np.random.default_rng(seed)
+    for alias in "ab":
+        (folder / alias).mkdir(parents=True)
+        for number in range(files):
+            seconds = number * FILE_S + rng.uniform(0, FILE_S, rows) - rng.uniform(0, JITTER_S, rows)
+            table = pa.table(
+                {
+                    "id": pa.array(np.arange(number * rows, (number + 1) * rows)),
+                    "x": pa.array(rng.integers(0, 300, rows)),
+                    "y": pa.array(rng.integers(0, 100, rows)),
+                    "ts": pa.array((1_700_000_000_000_000 + seconds * 1e6).astype("int64")).cast(
+                        pa.timestamp("us", "UTC")
+                    ),
+                }
+            )
+            path = folder / alias / f"{number:06d}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_700_000_000 + number,) * 2)  # Spark's file source reads the oldest first
+
+
+def oracle(folder: Path, within_s: int = WITHIN_S) -> Counter[tuple[int, int]]:
+    """Compute the bag of (a.id, b.id) by a nested loop over all tuples of both streams."""
+    a, b = (pq.read_table(folder / alias).sort_by("id") for alias in "ab")
+    ax, ay, at, bx, by, bt = (
+        table[name].cast(pa.int64()).to_numpy() for table in (a, b) for name in ("x", "y", "ts")
+    )
+    found: Counter[tuple[int, int]] = Counter()
+    for row in range(len(ax)):
+        within = np.abs(at[row] - bt) <= within_s * 1_000_000
+        partners = np.flatnonzero((np.abs(ax[row] - bx) <= BAND) & (ay[row] > by) & within)
+        found.update((row, int(partner)) for partner in partners)
+    return found
+
+
+def read_committed(sink: Path) -> Counter[tuple[int, int]]:
+    """Read the bag of results from the files that the log of a Parquet file sink lists as committed."""
+    paths = set()
+    for log in (sink / "_spark_metadata").glob("[0-9]*"):
+        paths |= {json.loads(line)["path"] for line in log.read_text().splitlines()[1:]}
+    found: Counter[tuple[int, int]] = Counter()
+    for path in sorted(paths):
+        table = pq.read_table(path.removeprefix("file://"), columns=["a", "b"], partitioning=None)
+        found.update((row["a"], row["b"]) for row in table.to_pylist())
+    return found
+
+
+def epochs(folder: Path, log: str) -> int:
+    """Count the epochs in the folder ``offsets`` or ``commits`` of a checkpoint."""
+    numbers = (int(path.name) for path in (folder / log).glob("*") if path.name.isdigit())
+    return max(numbers, default=-1) + 1
+
+
+# Predicates that fail
+
+
+def make_failing(calls: Path, faults: Mapping[int, str]) -> Predicate:
+    """Build the conjunct ``a.y > b.y`` whose n-th call, over all processes, fails as ``faults[n]`` says.
+
+    ``raise`` raises an error, ``die`` kills the Python worker, and ``stall`` takes 20 s. Every call is
+    counted in the file ``calls`` before it fails, so a second attempt is a later call and succeeds.
+    """
+    counter, planned = str(calls), dict(faults)
+
+    @predicate(a=["y"], b=["y"])
+    def higher(a: Any, b: Any) -> Any:
+        import pyarrow.compute as pc
+
+        with open(counter, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(b".")
+            file.flush()
+            fault = planned.get(os.fstat(file.fileno()).st_size)
+        if fault == "raise":
+            raise RuntimeError("on purpose")
+        if fault == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "stall":
+            time.sleep(20)
+        return pc.greater(a.y, b.y)
+
+    return higher
+
+
+# The join as a process
+
+
+def environment_of_processes() -> dict[str, str]:
+    """Build the environment in which a new process and the Python workers of its Spark find this package."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A streaming join whose streams, sink and checkpoint are in ``folder``."""
+
+    folder: str
+    master: str = "local[2]"
+    conf: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    """The fault (``raise``, ``die`` or ``stall``) by the number of the call of the predicate."""
+    cache_folder: str | None = None
+    within_s: int = WITHIN_S
+
+    @property
+    def sink(self) -> Path:
+        """The folder of the results."""
+        return Path(self.folder, "sink")
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of Spark's recovery log."""
+        return Path(self.folder, "checkpoint")
+
+    @property
+    def calls(self) -> Path:
+        """The file that counts calls of the predicate, with one byte per call."""
+        return Path(self.folder, "calls")
+
+    @property
+    def output(self) -> str:
+        """The text that all processes of the job have printed."""
+        return Path(self.folder, "log").read_text()
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Run the rest of the stream in a new process, which leads its own process group."""
+        command = [sys.executable, "-m", "tests.support.faults", json.dumps(asdict(self))]
+        environment = environment_of_processes()
+        for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT"):
+            environment.pop(name, None)
+        with Path(self.folder, "log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+
+    def finish(self, timeout_s: float = 3000) -> None:
+        """Run the rest of the stream and wait for its end."""
+        with killed_at_the_end(self.start()) as process:
+            code = process.wait(timeout_s)
+            if code:
+                raise RuntimeError(f"the join ended with {code}: {self.output[-4000:]}")
+
+    def interrupt(self, epoch: int, after_s: float = 0.0, timeout_s: float = 600) -> bool:
+        """Start the job, and kill its driver ``after_s`` seconds after the first epoch from ``epoch`` on has
+        begun.
+
+        Returns whether that epoch was running when the driver was killed: its offsets were written and it was
+        not committed.
+        """
+        with killed_at_the_end(self.start()) as process:
+            end = time.monotonic() + timeout_s
+            while epochs(self.checkpoint, "offsets") <= max(epoch, epochs(self.checkpoint, "commits")):
+                if process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"epoch {epoch} never began: {self.output[-4000:]}")
+                time.sleep(0.002)
+            time.sleep(after_s)
+        return epochs(self.checkpoint, "offsets") > epochs(self.checkpoint, "commits")
+
+    def run(self) -> None:
+        """Run the join in this process until the streams are read."""
+        from pyspark.sql import SparkSession
+
+        import thetastream as th
+        from thetastream.spark.session import LOGGING
+
+        builder = SparkSession.builder.master(self.master).appName("faults")
+        settings = {
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.warehouse.dir": f"{self.folder}/warehouse",
+        }
+        for key, value in {**settings, **self.conf}.items():
+            builder = builder.config(key, value)
+        spark = th.configure(builder, 2).getOrCreate()
+        self.write(self.pairs(spark)).awaitTermination()
+        spark.stop()
+
+    def pairs(self, spark: "SparkSession", band: int = BAND) -> "DataFrame":
+        """Build the joined stream of (a, b). With another ``band`` it is another query."""
+        import thetastream as th
+
+        streams = {
+            alias: spark.readStream.schema(SCHEMA)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(f"{self.folder}/{alias}")
+            .withWatermark("ts", DELAY)
+            for alias in "ab"
+        }
+        faults = {int(call): fault for call, fault in self.faults.items()}
+        pairs = th.join(
+            streams,
+            on=[f"abs(a.x - b.x) <= {band}", make_failing(self.calls, faults)],
+            within=f"{self.within_s} seconds",
+            model=th.Biclique(units=(2, 2)),
+            cache_folder=self.cache_folder,
+        )
+        return pairs.selectExpr("a.id AS a", "b.id AS b")
+
+    def write(self, pairs: "DataFrame") -> "StreamingQuery":
+        """Start the query. It ends when the streams are read."""
+        writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(self.checkpoint))
+        return writer.trigger(availableNow=True).start(str(self.sink))
+
+
+@contextlib.contextmanager
+def killed_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
+    """Kill the process and its group at the end of the block, even after an error."""
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+# A cluster of processes
+
+
+class StandaloneCluster:
+    """A Spark Master and its Workers of one core each.
+
+    Every Worker has its own loopback address, because Spark starts no speculative attempt on the host of the
+    first attempt.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of logs and work directories.
+    workers : int
+        The number of Workers at the start.
+    """
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        import pyspark
+
+        self._home = Path(pyspark.__file__).parent
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._log = folder / "cluster.log"
+        folder.mkdir(parents=True, exist_ok=True)
+        port = _free_port()
+        self.master = f"spark://127.0.0.1:{port}"
+        self._launch("master.Master", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+        for _ in range(workers):
+            self.add_worker()
+
+    def add_worker(self, timeout_s: float = 300) -> "subprocess.Popen[bytes]":
+        """Start one more Worker; return when it has registered with the Master."""
+        known = self._registered()
+        folder = self._folder / f"worker{len(self._processes)}"
+        options = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(folder))
+        process = self._launch("worker.Worker", f"127.0.0.{len(self._processes)}", *options, self.master)
+        end = time.monotonic() + timeout_s
+        while self._registered() == known:
+            if process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"worker did not start: {self._log.read_text()[-4000:]}")
+            time.sleep(0.1)
+        return process
+
+    @property
+    def workers(self) -> "list[subprocess.Popen[bytes]]":
+        """The Workers that are alive."""
+        return [process for process in self._processes[1:] if process.poll() is None]
+
+    def has_executor(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Whether the Worker has started an executor."""
+        number = self._processes.index(process)
+        return any((self._folder / f"worker{number}").glob("app-*/*"))
+
+    def kill(self, process: "subprocess.Popen[bytes]") -> None:
+        """Kill a Worker and the executors that it started with SIGKILL."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        """End every process of the cluster."""
+        for process in reversed(self._processes):
+            self.kill(process)
+
+    def _registered(self) -> int:
+        return len(re.findall("Successfully registered with master", self._log.read_text()))
+
+    def _launch(self, what: str, host: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        environment = os.environ | {
+            "SPARK_HOME": str(self._home),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        script = str(self._home / "bin" / "spark-class")
+        command = [script, f"org.apache.spark.deploy.{what}", "--host", host, *arguments]
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+        self._processes.append(process)
+        return process
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    Job(**json.loads(sys.argv[1])).run()

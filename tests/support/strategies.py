@@ -1,0 +1,148 @@
+"""Hypothesis strategies for conditions, for streams with disorder and late tuples, and for epochs.
+
+The value ranges are small, because joins fail at equal keys, touching bounds and empty intervals.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from tests.support import oracle
+from thetastream.core.condition import (
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    Key,
+    SideSpec,
+)
+from thetastream.core.sides import Side
+from thetastream.index import REGISTRY as SHAPES
+from thetastream.index import Indexable, IndexSpec
+
+INTS = st.one_of(st.integers(-6, 6), st.sampled_from([-(2**63), 2**63 - 1, 2**53 + 1]))
+FLOATS = st.one_of(
+    st.integers(-6, 6).map(float),
+    st.sampled_from([-0.0, 0.5, float("nan"), float("inf"), float("-inf"), 1e300, 5e-324]),
+)
+VALUES = {Domain.INT: INTS, Domain.FLOAT: FLOATS}
+OFFSETS = {
+    Domain.INT: st.sampled_from([0, 0, -2, 1]),
+    Domain.FLOAT: st.sampled_from([0.0, 0.0, -0.1, 2.0, float("inf")]),
+}
+TYPES: dict[Domain, pa.DataType] = {Domain.INT: pa.int64(), Domain.FLOAT: pa.float64()}
+
+
+def values(key: Key) -> st.SearchStrategy[Any]:
+    """Draw values of a key column. Sums must not overflow, because Spark would raise before the engine
+    runs."""
+    return st.integers(-6, 6) if key.domain is Domain.INT and key.offset else VALUES[key.domain]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A condition, the indexes of both sides, and epochs of (left rows, right rows, watermark)."""
+
+    condition: Condition
+    indexes: tuple[IndexSpec, IndexSpec]
+    archive_period_us: int | None
+    epochs: tuple[tuple[list[dict[str, Any]], list[dict[str, Any]], int | None], ...]
+
+    def batch(self, side: Side, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+        """Convert rows to a block of ``side``."""
+        spec = self.condition.sides[side]
+        fields: list[pa.Field[Any]] = [pa.field("id", pa.int64()), pa.field("t", pa.int64())]
+        fields += [pa.field(key.column, TYPES[key.domain]) for key in spec.keys]
+        return pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
+
+    def answer(self) -> tuple[Counter[tuple[Any, Any]], int]:
+        """Compute the bag of (left id, right id) by a nested loop, and the number of late tuples."""
+        kept: tuple[list[oracle.Row], list[oracle.Row]] = ([], [])
+        late = 0
+        for left, right, late_us in oracle.pair_with_late_watermark(self.epochs):
+            for side, rows in zip(Side, (left, right), strict=True):
+                timely = oracle.timely(rows, late_us, "t")
+                late += len(rows) - len(timely)
+                kept[side].extend(timely)
+        return oracle.join(self.condition, *kept), late
+
+
+@st.composite
+def conditions(draw: st.DrawFn, keys: tuple[Key, ...] | None = None) -> Condition:
+    """Draw up to two equalities and three dimensions over keys of both domains, with or without a window."""
+    if keys is None:
+        drawn = draw(st.lists(st.sampled_from([Domain.INT, Domain.FLOAT]), min_size=1, max_size=4))
+        keys = tuple(Key(f"k{i}", domain, draw(OFFSETS[domain])) for i, domain in enumerate(drawn))
+    domains = [key.domain for key in keys]
+    position = st.integers(0, len(keys) - 1)
+
+    def same_domain(key: int) -> st.SearchStrategy[int]:
+        return st.sampled_from([i for i, d in enumerate(domains) if d is domains[key]])
+
+    equalities = []
+    for _ in range(draw(st.integers(0, 2))):
+        left = draw(position)
+        equalities.append(Equality(left, draw(same_domain(left))))
+    dimensions = []
+    for _ in range(draw(st.integers(0, 3))):
+        key = draw(position)
+        # A shifted float bound needs a residual, which the local runner does not have.
+        delta = st.integers(-3, 3) if domains[key] is Domain.INT else st.just(0)
+        bound = st.builds(Bound, same_domain(key), delta, st.booleans())
+        low, high = draw(st.one_of(st.none(), bound)), draw(st.one_of(st.none(), bound))
+        if low is not None or high is not None:
+            dimensions.append(Dimension(draw(st.sampled_from(Side)), key, low, high))
+    window = None
+    if draw(st.booleans()):
+        window = Dimension(
+            Side.LEFT, TIME, Bound(TIME, -draw(st.integers(0, 12))), Bound(TIME, draw(st.integers(0, 12)))
+        )
+    columns = ("id", "t", *(key.column for key in keys))
+    sides = tuple(SideSpec(alias, columns, (), keys, Key("t", Domain.INT)) for alias in "ab")
+    return Condition((sides[0], sides[1]), tuple(equalities), tuple(dimensions), window)
+
+
+def index_specs(condition: Condition) -> st.SearchStrategy[IndexSpec]:
+    """Draw an index of any registered shape that evaluates some part of the condition."""
+    offer = Indexable.of(condition)
+
+    def specs(ranges: list[int]) -> list[IndexSpec]:
+        # All ranges count as bands and are permuted, so that each shape is tried over each of them.
+        drawn = Indexable(offer.equalities, tuple(ranges), tuple(ranges), (), ())
+        fits = [(shape, shape.fit(drawn, is_asked=True)) for shape in SHAPES.values()]
+        return [IndexSpec(shape, fit.equalities, fit.dimensions) for shape, fit in fits if fit is not None]
+
+    ranges = [*offer.comparisons, *offer.window]
+    return st.permutations(ranges).flatmap(lambda ranges: st.sampled_from(specs(ranges)))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Draw a whole run: watermarks only rise, and tuples are early, late and out of order."""
+    condition = draw(conditions())
+    identity = iter(range(10_000))
+
+    def rows(side: Side) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": next(identity),
+                "t": draw(st.integers(-5, 40)),
+                **{key.column: draw(values(key)) for key in condition.sides[side].keys},
+            }
+            for _ in range(draw(st.integers(0, 6)))
+        ]
+
+    epochs = []
+    watermark: int | None = None
+    for _ in range(draw(st.integers(1, 4))):
+        epochs.append((rows(Side.LEFT), rows(Side.RIGHT), watermark))
+        rise = draw(st.integers(0, 10))
+        watermark = rise if watermark is None and rise else (watermark + rise if watermark else None)
+    specs = index_specs(condition)
+    period = draw(st.one_of(st.none(), st.integers(1, 8))) if condition.window else None
+    return Case(condition, (draw(specs), draw(specs)), period, tuple(epochs))

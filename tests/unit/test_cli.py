@@ -1,0 +1,46 @@
+"""The command line runs in separate processes."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from thetastream.demo import departures
+
+
+def thetastream(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "thetastream.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        **options,
+    )
+
+
+def test_version():
+    assert thetastream("--version").stdout == f"thetastream {version('thetastream')}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["demo", "--rows", "0"], ["demo", "--rows", "few"]])
+def test_what_is_not_understood_exits_with_2(arguments):
+    done = thetastream(*arguments)
+    assert done.returncode == 2
+    assert "usage: thetastream" in done.stderr
+
+
+def test_demo_leaves_a_folder_of_others_alone(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    done = thetastream("demo", "--out", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("thetastream: [FOLDER_NOT_EMPTY] --out must be a new or empty folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_departures_are_the_year_in_event_time_order():
+    table = departures.load()
+    assert table.num_rows == 328_521
+    departed = table["departed"].to_numpy()
+    assert (departed[1:] >= departed[:-1]).all()
+    assert str(table["departed"][0].as_py()) == "2013-01-01 10:17:00+00:00"

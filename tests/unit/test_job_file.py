@@ -1,0 +1,91 @@
+"""Job files: what a file may contain, and how mistakes in it are reported."""
+
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from thetastream.errors import InvalidQuery, QueryError
+from thetastream.job.run import tell
+from thetastream.job.spec import parse_job, read_job
+
+DOCS = Path(__file__).parents[2] / "docs"
+SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
+GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": {"format": "rate"}, "b": {"format": "rate"}}}
+
+
+# The file
+
+
+def test_the_job_of_the_docs_is_well_formed(tmp_path):
+    text = re.search(r"```toml\n(.*?)```", (DOCS / "reference" / "cli.md").read_text(), re.DOTALL)
+    (tmp_path / "bids").mkdir()
+    job = parse_job(tomllib.loads(text[1]), tmp_path)
+    assert [source.name for source in job.sources] == ["bids", "asks"]
+    assert job.checkpoint == str(tmp_path / "checkpoint")
+    assert job.sources[1].select[0] == "CAST(value:id AS INT) AS id"
+    assert repr(job.model) == "Biclique(units=(2, 2))"
+
+
+@pytest.mark.parametrize(
+    ("change", "condition", "words"),
+    [
+        ({"checkpiont": "c"}, "UNKNOWN_KEY", "did you mean 'checkpoint'"),
+        ({"sql": 7}, "BAD_VALUE", "a string"),
+        ({"sql": "SELECT ONLINE a.value FROM a, c"}, "UNKNOWN_SOURCE", "'c'"),
+        ({"sql": "SELECT a.value FROM a, b"}, "SYNTAX", "ONLINE"),
+        ({"sql": f"EXPLAIN {SQL}"}, "EXPLAIN", "command of its own"),
+        ({"sources": {"a": {"format": "csv"}, "b": {"format": "rate"}}}, "INVALID_QUERY", "schema"),
+        ({"sources": {"a": {"format": "rate", "delay": "1 s"}}}, "INVALID_QUERY", "no event_time"),
+        ({"sources": {"a": {}, "b": {"format": "rate"}}}, "MISSING_KEY", "format"),
+        ({"sources": {"a": 5, "b": {"format": "rate"}}}, "BAD_VALUE", "[sources.a]"),
+        ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
+        ({"sink": {"format": "paper"}}, "BAD_VALUE", "'paper'"),
+        ({"sink": {"mode": "upsert"}}, "BAD_VALUE", "'upsert'"),
+        ({"model": {"units": 1.5}}, "BAD_UNITS", "1.5"),
+        ({"spark": {"spark": {"sql": {"ansi": True}}}}, "BAD_VALUE", "quotes"),
+        ({"sql": f"{SQL} GROUP BY a.value"}, "SINK_MODE", "update"),
+        ({"sql": SQL.replace("a.value AS x, b.value AS y", "count(*)")}, "SINK_MODE", "update"),
+        ({"sources": {"a": {"format": "rate", "rate": 5}, "b": {"format": "rate"}}}, "UNKNOWN_KEY", "replay"),
+        ({"sources": {"a": {"format": "replay", "path": ".", "event_time": "t", "rate": 0},
+                      "b": {"format": "rate"}}}, "BAD_VALUE", "at least 1"),
+        ({"model": {"units": 0}}, "BAD_UNITS", "0"),
+        ({"model": {"units": [1, 2, 3]}}, "BAD_UNITS", "(1, 2, 3)"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(tmp_path, change, condition, words):
+    with pytest.raises(QueryError) as error:
+        parse_job({**GOOD, **change}, tmp_path)
+    assert error.value.condition == condition
+    assert words in str(error.value)
+
+
+def test_all_mistakes_are_listed_at_once(tmp_path):
+    with pytest.raises(InvalidQuery) as error:
+        parse_job(
+            {"sql": "SELECT", "sources": {"a": {"format": "json", "pth": "x"}}, "color": "red"}, tmp_path
+        )
+    assert Counter(problem.condition for problem in error.value.problems) == Counter(
+        {"UNKNOWN_KEY": 2, "MISSING_KEY": 3, "SYNTAX": 1}
+    )
+
+
+def test_what_is_no_toml_is_named(tmp_path):
+    (tmp_path / "job.toml").write_text("sql = ")
+    for name in ("job.toml", "nothing.toml"):
+        with pytest.raises(QueryError, match="JOB_FILE"):
+            read_job(tmp_path / name)
+
+
+def test_a_replay_needs_a_path_an_event_time_and_a_rate(tmp_path):
+    with pytest.raises(InvalidQuery) as error:
+        parse_job({**GOOD, "sources": {"a": {"format": "replay"}, "b": {"format": "rate"}}}, tmp_path)
+    assert [problem.condition for problem in error.value.problems] == ["MISSING_KEY"] * 3
+
+
+def test_lag_is_told_of_live_streams_only():
+    epoch = {"epoch": 1, "tuples": 5, "tuples_per_s": 5, "seconds": 1.0, "watermark": None, "lag_s": 2.5}
+    assert "2.5 s behind" in tell(epoch)
+    assert "behind" not in tell({**epoch, "lag_s": 1e9})

@@ -1,0 +1,125 @@
+"""Several tasks over one inbox: each task equals a join of the tuples that pass its filters, and the nested
+loop."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support import oracle
+from tests.support.local import LocalJoin, LocalTasks
+from tests.support.strategies import Case, cases, conditions, index_specs
+from thetastream.core.condition import Condition, PythonPredicate
+from thetastream.core.sides import Side
+from thetastream.engine.shared_tasks import SHARED_COUNTERS, TaskSpec, TasksState
+from thetastream.engine.two_stream.query import UnitSpec, UnitState
+from thetastream.errors import StateError
+from thetastream.models import Biclique, Matrix, Split
+from thetastream.models.base import Model
+from thetastream.spark.state.manifest import NOTHING, Heard, Manifest, decode
+
+UNITS = st.integers(1, 3)
+MODELS = st.one_of(
+    st.builds(Biclique, st.tuples(UNITS, UNITS)), st.builds(Matrix, UNITS, UNITS), st.builds(Split, UNITS)
+)
+GUARDS = st.sampled_from([None, None, "p2", "p3"])
+"""Boolean columns: ``p2`` is true for ids that 2 divides, and ``p3`` for ids that 3 divides."""
+
+
+def lower_id(a: Any, b: Any) -> Any:
+    return pc.less(a.id, b.id)
+
+
+PREDICATE = PythonPredicate("lower_id", lower_id, ("a", "b"), ((("id", "id"),),) * 2)
+
+
+def passes(guard: str | None, row: dict[str, Any]) -> bool:
+    return guard is None or row["id"] % int(guard[1:]) == 0
+
+
+def sent(case: Case, side: Side, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    batch = case.batch(side, rows)
+    for guard in ("p2", "p3"):
+        batch = batch.append_column(guard, pa.array([passes(guard, row) for row in rows], pa.bool_()))
+    return batch
+
+
+@st.composite
+def task_sets(draw: st.DrawFn) -> tuple[Case, list[TaskSpec]]:
+    """Draw two to four tasks over the streams of one case, each with its own condition, indexes and
+    filters."""
+    case = draw(cases())
+    specs = [TaskSpec("t0", UnitSpec(case.condition, case.indexes, case.archive_period_us))]
+    for number in range(1, draw(st.integers(2, 4))):
+        condition: Condition = draw(conditions(case.condition.sides[0].keys))
+        indexes = draw(index_specs(condition)), draw(index_specs(condition))
+        period = draw(st.one_of(st.none(), st.integers(1, 8))) if condition.window else None
+        if draw(st.booleans()):
+            condition = replace(condition, predicates=(PREDICATE,))
+        unit = UnitSpec(condition, indexes, period)
+        specs.append(TaskSpec(f"t{number}", unit, (draw(GUARDS), draw(GUARDS))))
+    return case, specs
+
+
+def wanted(case: Case, spec: TaskSpec) -> Counter[tuple[int, int]]:
+    """Compute the answer of a task by a nested loop over the timely tuples that pass its filters."""
+    kept: tuple[list[Any], list[Any]] = ([], [])
+    for *streams, late_us in oracle.pair_with_late_watermark(case.epochs):
+        for side in Side:
+            timely = oracle.timely(streams[side], late_us, "t")
+            kept[side].extend(row for row in timely if passes(spec.passes[side], row))
+    pairs = oracle.join(spec.unit.condition, *kept)
+    if spec.unit.condition.predicates:
+        return Counter({pair: n for pair, n in pairs.items() if pair[0] < pair[1]})
+    return pairs
+
+
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(task_sets(), MODELS)
+def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Model) -> None:
+    case, specs = drawn
+    together = LocalTasks(specs, model)
+    alone = {spec.name: LocalJoin(spec.unit, model) for spec in specs}
+    found: dict[str, Counter[tuple[int, int]]] = {spec.name: Counter() for spec in specs}
+    late_us = None
+    for *streams, watermark in case.epochs:
+        batches = [sent(case, side, streams[side]) for side in Side]
+        for name, (a, b) in together.epoch(*batches, watermark):
+            found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
+        # A unit does the same work for a task as for a separate join.
+        for spec in specs:
+            mine = [spec.select_passing(side, batch) for side, batch in zip(Side, batches, strict=True)]
+            matched = sum(len(a) for a, _ in alone[spec.name].epoch(*mine, watermark))
+            assert sum(unit.tasks[spec.name]["matched"] for unit in together.counters) == matched
+        late = sum(len(rows) - len(oracle.timely(rows, late_us, "t")) for rows in streams)
+        late_us = watermark
+        assert sum(unit.late for unit in together.counters) == late
+        for unit in together.counters:
+            for counter in unit.tasks["t0"]:
+                assert getattr(unit, counter) == sum(task[counter] for task in unit.tasks.values())
+            assert not set(SHARED_COUNTERS) & set(unit.tasks["t0"])
+    assert found == {spec.name: wanted(case, spec) for spec in specs}
+
+
+def test_state_of_tasks_and_of_one_join_do_not_mix() -> None:
+    query = {"tasks": "far, near"}
+    state = TasksState({"near": UnitState(arrived=(1, 2)), "far": UnitState()})
+    heard = Heard(7, 1_000)
+    manifest = Manifest(heard, None, state)
+    assert decode(manifest.encode(query), query, TasksState) == manifest
+    assert decode(None, query, TasksState) == Manifest(NOTHING, None, TasksState())
+    for text, ask in (
+        (manifest.encode(query), lambda text: decode(text, {"condition": "a.x < b.x"}, UnitState)),
+        (Manifest(heard, None, UnitState()).encode({}), lambda text: decode(text, query, TasksState)),
+    ):
+        with pytest.raises(StateError) as refused:
+            ask(text)
+        assert refused.value.condition == "STATE_OF_ANOTHER_QUERY"
+        assert "tasks: " in str(refused.value)

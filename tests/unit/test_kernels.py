@@ -1,0 +1,40 @@
+"""Kernels are compiled once per machine, by the first process or by several processes at the same time."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CALL = """
+import numpy as np
+from thetastream.kernels.walk import walk
+
+def longs(*values):
+    return np.array(values, dtype=np.int64)
+
+rows = np.arange(2000, dtype=np.int64).reshape(-1, 2)
+cursor = longs(0, -1, -1, 0)
+probe, stored = np.zeros(100, np.int64), np.zeros(100, np.int64)
+n = walk(rows, longs(0, 1000), 1, longs(0, 0), longs(1, 1), longs(11, 500), longs(25, 508), longs(0),
+         longs(14, 0).reshape(-1, 1), longs(99, 504).reshape(-1, 1), cursor, probe, stored)
+print(list(zip(probe[:n].tolist(), stored[:n].tolist())), cursor[3])
+"""
+
+
+def test_many_processes_fill_one_fresh_cache(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", CALL],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(6)
+    ]
+    outputs = [process.communicate(timeout=600) for process in processes]
+    assert [process.returncode for process in processes] == [0] * 6, outputs
+    expected = [(0, row) for row in range(7, 13)] + [(1, row) for row in range(250, 253)]
+    assert {output for output, _ in outputs} == {f"{expected} 12\n"}
+    assert list(tmp_path.rglob("*.nbc"))

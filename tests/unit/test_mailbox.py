@@ -1,0 +1,192 @@
+"""The mailbox, step by step: which files a crash between two steps leaves, and how the next run uses them."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from thetastream.core.blocks import pack, unpack
+from thetastream.core.columns import MESSAGE
+from thetastream.engine.inbox import Inbox, Message
+from thetastream.errors import StateError
+from thetastream.spark.exchange import COLUMNS, list_rows, take_in
+from thetastream.spark.mailbox import outbox, source
+from thetastream.spark.mailbox.files import Mailbox
+from thetastream.spark.mailbox.source import MailboxReader, Row
+
+QUERY = {"model": "Ring(nodes=2)", "condition": "a.k = b.k"}
+ALL = ReadAllAvailable()
+
+
+def write_pages(*texts: str) -> list[pa.RecordBatch]:
+    messages = [Message(text, pa.RecordBatch.from_pydict({"text": [text]})) for text in texts]
+    return list(outbox.pages(messages, 3, [10, 20]))
+
+
+def read(reader: MailboxReader, start: dict, end: dict) -> list[str]:
+    hello, *found = (
+        row
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    )
+    # The first row tells all units the name of the mailbox.
+    assert (hello["to"], hello["block"].decode()) == (None, end["mailbox"])
+    assert all(row["to"] == [{"unit": key, "kind": MESSAGE} for key in (10, 20)] for row in found)
+    assert all(unpack(row["block"])["text"].to_pylist() == [row["header"]] for row in found)
+    return [row["header"] for row in found]
+
+
+def begin(root: Path) -> tuple[MailboxReader, dict, Mailbox]:
+    """Start a reader, and run the first epoch of its query."""
+    reader = MailboxReader(str(root), QUERY)
+    start = reader.initialOffset()
+    assert reader.initialOffset() == start
+    assert reader.latestOffset(start, ALL) == start
+    assert read(reader, start, start) == []
+    return reader, start, Mailbox(str(root), start["mailbox"])
+
+
+def test_messages_of_an_epoch_are_read_once_and_then_removed(tmp_path: Path) -> None:
+    reader, start, box = begin(tmp_path)
+    box.post(0, 1, write_pages("x"))
+    box.post(0, 0, write_pages("y", "z"))
+    end = reader.latestOffset(start, ALL)
+    assert (end["epoch"], end["units"]) == (0, [0, 1])
+    assert read(reader, start, end) == ["y", "z", "x"]
+    assert reader.latestOffset(end, ALL) == end, "the offset must not move before an epoch sends messages"
+    box.post(1, 1, write_pages("w"))
+    reader.commit(end)
+    later = reader.latestOffset(end, ALL)
+    assert read(reader, end, later) == ["w"]
+    reader.commit(later)
+    assert {path.name for path in (tmp_path / box.name).iterdir()} == {"mailbox.json"}
+
+
+def test_a_task_that_is_run_again_replaces_what_it_sent(tmp_path: Path) -> None:
+    reader, start, box = begin(tmp_path)
+    # 1. A crash before the write leaves no file, and a crash during the write leaves a temporary file.
+    (tmp_path / box.name / "0").mkdir()
+    (tmp_path / box.name / "0" / ".1.0a1b2c3d").write_bytes(b"half")
+    assert reader.latestOffset(start, ALL) == start
+    # 2. After a crash that follows the write, the epoch runs again. This time, unit 2 has no messages to
+    #    send.
+    box.post(0, 1, write_pages("first attempt"))
+    box.post(0, 2, write_pages("first attempt"))
+    box.post(0, 1, write_pages("second attempt"))
+    box.post(0, 2, [])
+    end = reader.latestOffset(start, ALL)
+    assert read(reader, start, end) == ["second attempt"]
+
+
+def test_every_run_of_a_checkpoint_finds_its_mailbox(tmp_path: Path) -> None:
+    _, start, box = begin(tmp_path)
+    box.post(0, 0, write_pages("x"))
+    # 1. After a crash between epochs, the next run begins at the offset of the last committed epoch.
+    reader = MailboxReader(str(tmp_path), QUERY)
+    end = reader.latestOffset(start, ALL)
+    assert end["mailbox"] == start["mailbox"]
+    # 2. After a crash during the epoch that reads, this epoch runs again with the offsets from the log.
+    again = MailboxReader(str(tmp_path), QUERY)
+    assert read(again, start, end) == ["x"]
+    # 3. After a crash of the first epoch, the log has its end offset, and the reader returns the initial
+    #    offset again.
+    first = MailboxReader(str(tmp_path), QUERY)
+    assert read(first, first.initialOffset(), start) == []
+    assert first.latestOffset(start, ALL) == end
+
+
+def test_refused_by_name(tmp_path: Path) -> None:
+    _, start, box = begin(tmp_path)
+    box.post(0, 0, write_pages("x"))
+    reader = MailboxReader(str(tmp_path), QUERY)
+    end = reader.latestOffset(start, ALL)
+    file, label = tmp_path / box.name / "0" / "0", tmp_path / box.name / "mailbox.json"
+    whole, said = file.read_bytes(), label.read_text()
+
+    def refused(name: str) -> None:
+        with pytest.raises(StateError) as error:
+            read(reader, start, end)
+        assert error.value.condition == name
+        file.write_bytes(whole)
+        label.write_text(said)
+        assert read(reader, start, end) == ["x"]
+
+    for damage in (whole[:-1], whole[1:], b"", whole[:40] + b"!" + whole[41:]):
+        file.write_bytes(damage)
+        refused("MAILBOX_DAMAGED")
+    file.unlink()
+    refused("MAILBOX_DAMAGED")
+    label.write_text("{")
+    refused("MAILBOX_DAMAGED")
+    label.write_text(json.dumps({"format": 99, "query": QUERY}))
+    refused("MAILBOX_FORMAT")
+    label.write_text(json.dumps({"format": 1, "query": {**QUERY, "model": "Ring(nodes=3)"}}))
+    refused("MAILBOX_FOREIGN")
+    label.unlink()
+    refused("MAILBOX_MISSING")
+
+
+def test_a_foreign_mailbox_says_what_changed(tmp_path: Path) -> None:
+    box = Mailbox(str(tmp_path), "one")
+    box.create(QUERY)
+    with pytest.raises(StateError, match=r"model: Ring\(nodes=2\) -> Ring\(nodes=3\)\. Start with"):
+        box.check({**QUERY, "model": "Ring(nodes=3)"})
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="MAILBOX_UNUSABLE"):
+        Mailbox(str(tmp_path / "file"), "one").create(QUERY)
+    with pytest.raises(StateError, match="MAILBOX_UNUSABLE"):
+        Mailbox("foo://bar", "one")
+
+
+def test_a_uri_is_a_folder(tmp_path: Path) -> None:
+    box = Mailbox(f"file://{tmp_path}", "one")
+    box.create(QUERY)
+    box.post(3, 0, write_pages("x"))
+    assert Mailbox(str(tmp_path), "one").newest() == (3, [0])
+
+
+def test_messages_come_in_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An Arrow array has at most 2 GiB, and a worker may send more than this."""
+    size = len(pack(pa.RecordBatch.from_pydict({"text": ["abcdefgh"]})))
+    monkeypatch.setattr(outbox, "BYTES_PER_PAGE", 2 * size)
+    texts = ["a", "b", "c", "d" * 3 * size, "e"]
+    batches = write_pages(*texts)
+    assert [batch.num_rows for batch in batches] == [2, 1, 1, 1]
+    reader, start, box = begin(tmp_path)
+    box.post(0, 1, batches)
+    assert read(reader, start, reader.latestOffset(start, ALL)) == texts
+
+
+def test_many_messages_are_read_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, start, box = begin(tmp_path)
+    for unit in range(4):
+        box.post(0, unit, write_pages(f"{unit}" * 10))
+    end = reader.latestOffset(start, ALL)
+    assert len(reader.partitions(start, end)) == 1
+    size = (tmp_path / box.name / "0" / "1").stat().st_size
+    monkeypatch.setattr(source, "BYTES_PER_TASK", 2 * size)
+    assert [part.value["units"] for part in reader.partitions(start, end)] == [[0, 1], [2, 3]]
+    assert read(reader, start, end) == [f"{unit}" * 10 for unit in range(4)]
+
+
+def test_messages_are_sorted_whatever_the_frames_they_come_in() -> None:
+    sent = [Row(0, slot << 32 | number, f"{slot}.{number}", b"", []) for slot in (0, 1) for number in (0, 1)]
+    frames = [
+        pd.DataFrame([(MESSAGE, *row[:4]) for row in part], columns=list(COLUMNS))
+        for part in (sent[3:], sent[:0], sent[1:3], sent[:1])
+    ]
+    inbox = Inbox()
+    assert take_in(inbox, list_rows(frames)) is None
+    assert [(message.header, message.sender) for message in inbox.messages] == [
+        ("0.0", 0),
+        ("0.1", 0),
+        ("1.0", 1),
+        ("1.1", 1),
+    ]

@@ -1,0 +1,69 @@
+"""The manifest of a checkpoint is read back as written. Damage and another query are refused by name."""
+
+import json
+
+import pytest
+
+from thetastream.engine.store.segment import SegmentMeta
+from thetastream.engine.two_stream.query import UnitState
+from thetastream.errors import StateError
+from thetastream.spark.state.manifest import FORMAT, NOTHING, Heard, Manifest, decode
+
+QUERY = {"condition": "a.x < b.x", "window": "10 s"}
+META = SegmentMeta("0a", 1, 3, 10, 1000, 5, 7, 600)
+HEARD = Heard(41, 1_700_000_000_000_000)
+STATE = UnitState([META], (7, 2**40))
+MANIFEST = Manifest(HEARD, "box", STATE)
+
+
+def test_manifest_round_trip() -> None:
+    assert decode(None, QUERY, UnitState) == Manifest(NOTHING, None, UnitState())
+    assert decode(MANIFEST.encode(QUERY), QUERY, UnitState) == MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "says"),
+    [
+        (MANIFEST.encode(QUERY)[:-9], "MANIFEST_DAMAGED", "cannot be read"),
+        ("", "MANIFEST_DAMAGED", "cannot be read"),
+        ("[]", "MANIFEST_DAMAGED", "cannot be read"),
+        (json.dumps({"format": FORMAT, "query": QUERY}), "MANIFEST_DAMAGED", "cannot be read"),
+        (
+            json.dumps(
+                {
+                    "format": FORMAT,
+                    "query": 1,
+                    "heard": HEARD,
+                    "mailbox": None,
+                    "state": UnitState().as_json(),
+                }
+            ),
+            "MANIFEST_DAMAGED",
+            "cannot be read",
+        ),
+        (
+            json.dumps(
+                {
+                    "format": FORMAT,
+                    "query": QUERY,
+                    "heard": HEARD,
+                    "mailbox": None,
+                    "state": {**STATE.as_json(), "segments": [{"id": "0a"}]},
+                }
+            ),
+            "MANIFEST_DAMAGED",
+            "cannot be read",
+        ),
+        (json.dumps({"format": FORMAT + 1, "anything": 1}), "STATE_FORMAT", f"must be {FORMAT}"),
+        (
+            MANIFEST.encode({**QUERY, "window": "9 s"}),
+            "STATE_OF_ANOTHER_QUERY",
+            "window: 9 s -> 10 s",
+        ),
+    ],
+)
+def test_manifest_refused_by_name(text: str, name: str, says: str) -> None:
+    with pytest.raises(StateError) as refused:
+        decode(text, QUERY, UnitState)
+    assert refused.value.condition == name
+    assert says in str(refused.value)

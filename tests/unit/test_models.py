@@ -1,0 +1,86 @@
+"""Models: every pair meets at a unit, units are filled evenly, and bad settings are refused."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from thetastream.core.sides import Role, Side
+from thetastream.errors import QueryError
+from thetastream.models import Biclique, Hashes, Matrix, Places, Split
+
+N = 4000
+CHANCE = np.random.default_rng(1)
+KEYS = CHANCE.integers(0, 2**62, N)
+HASHES = {side: Hashes(CHANCE.integers(0, 2**62, N), Places(KEYS, KEYS, KEYS)) for side in Side}
+"""Tuples of both sides with equal keys and different hashes."""
+MODELS = [
+    Biclique(1),
+    Biclique((3, 2)),
+    Biclique((3, 2), subgroups=(3, 1)),
+    Biclique((5, 4), subgroups=(2, 4)),
+    Matrix(),
+    Matrix(2, 3),
+]
+
+
+def destinations(model, side, part):
+    """Find the units that receive each row in a role."""
+    found = [set() for _ in range(N)]
+    for unit, role, rows in model.route(side, N, HASHES[side]):
+        if part in role.parts:
+            for row in range(N) if rows is None else rows:
+                assert unit not in found[row]
+                found[row].add(unit)
+    return found
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_every_pair_that_may_join_meets_where_one_is_stored_and_the_other_probes(model):
+    stored = {side: destinations(model, side, Role.STORE) for side in Side}
+    probed = {side: destinations(model, side, Role.PROBE) for side in Side}
+    rows = range(0, N, 97)
+    for r in rows:
+        # With routing by keys, only rows with equal keys may join: the left and the right row with one
+        # number.
+        for s in [r] if model.needs_places else rows:
+            if isinstance(model, Matrix):
+                assert len(stored[Side.LEFT][r] & stored[Side.RIGHT][s]) == 1
+                assert stored[Side.LEFT][r] == probed[Side.LEFT][r]
+            else:
+                assert stored[Side.LEFT][r] <= probed[Side.RIGHT][s]
+                assert stored[Side.RIGHT][s] <= probed[Side.LEFT][r]
+    homes = {unit for side in Side for unit in range(model.n_units) if model.is_home(unit, side)}
+    assert homes == set(range(model.n_units)) or isinstance(model, Matrix)
+    for side in Side:
+        assert all(sum(model.is_home(unit, side) for unit in units) == 1 for units in stored[side])
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_units_are_filled_evenly(model):
+    for side in Side:
+        counts = Counter(unit for units in destinations(model, side, Role.STORE) for unit in units)
+        assert max(counts.values()) < 1.2 * sum(counts.values()) / len(counts) or len(counts) == 5
+        expected = model.n_units if isinstance(model, Matrix) else model.per_side[side]
+        assert len(counts) == expected
+
+
+@pytest.mark.parametrize(
+    ("build", "condition"),
+    [
+        (lambda: Biclique(0), "BAD_UNITS"),
+        (lambda: Biclique(2, subgroups=3), "BAD_SUBGROUPS"),
+        (lambda: Biclique((3, 2), subgroups=(3, 0)), "BAD_SUBGROUPS"),
+        (lambda: Biclique(2, subgroups=2, routing="random"), "BAD_ROUTING"),
+        (lambda: Biclique(2, routing="range"), "BAD_ROUTING"),
+        (lambda: Biclique(2, routing="list"), "BAD_ROUTING"),
+        (lambda: Split(0), "BAD_UNITS"),
+        (lambda: Split((1, 2)), "BAD_UNITS"),
+        (lambda: Matrix(2, 0), "BAD_UNITS"),
+        (lambda: Matrix(True, 1), "BAD_UNITS"),
+    ],
+)
+def test_bad_counts_are_refused_by_name(build, condition):
+    with pytest.raises(QueryError) as refused:
+        build()
+    assert refused.value.condition == condition

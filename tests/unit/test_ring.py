@@ -1,0 +1,91 @@
+"""Compare multi-way models with the nested loop: random graphs, windows, disorder, late tuples, epochs,
+nodes."""
+
+from datetime import timedelta
+from itertools import combinations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.graphs import GraphCase, answer, graph_cases, run_multiway, side
+from tests.support.local import LocalMultiway
+from thetastream.core.windows import Rows
+from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
+from thetastream.engine.store import chained_index
+from thetastream.models import ATR, CTR, Multiway, Ring
+from thetastream.plan.multiway_spec import build_multiway_spec
+
+SLICES = st.sampled_from([Rows(1), Rows(3), timedelta(microseconds=1), timedelta(microseconds=4)])
+NODES = st.integers(1, 4)
+SEGMENTS = st.integers(1, 12).map(lambda us: timedelta(microseconds=us))
+LIMITS = st.one_of(st.none(), st.integers(1, 9), st.integers(10, 30))
+MODELS = st.one_of(
+    st.builds(Ring, NODES, SLICES, st.none(), LIMITS, LIMITS),
+    st.builds(ATR, NODES, SEGMENTS, st.integers(0, 1)),
+    st.builds(CTR, NODES, st.integers(1, 4), SEGMENTS),
+)
+RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@settings(RELAXED, max_examples=200)
+@given(graph_cases(), MODELS)
+def test_same_bag_as_the_nested_loop(case: GraphCase, model: Multiway) -> None:
+    assert run_multiway(case, model) == answer(case)
+
+
+@settings(RELAXED, max_examples=60)
+@given(graph_cases(least=5, most=5), MODELS)
+def test_same_bag_of_five_streams(case: GraphCase, model: Multiway) -> None:
+    assert run_multiway(case, model) == answer(case)
+
+
+@settings(RELAXED, max_examples=60)
+@given(graph_cases(), MODELS)
+def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chained_index, "FAN_IN", 2)
+        patch.setattr(chained_index, "MIN_PAIRS_AT_ONCE", 1)
+        patch.setattr(chained_index, "PAIRS_AT_ONCE", 1)
+        patch.setattr(chained_index, "SHARED_PERIODS", 1)
+        assert run_multiway(case, model) == answer(case)
+
+
+def test_state_is_the_windows_tuples_each_once(monkeypatch) -> None:
+    """No node stores copies, and no tuple is stored longer than windows and partial results in flight need
+    it."""
+    monkeypatch.setattr(chained_index, "SHARED_PERIODS", 1)
+    span, n = 10, 40
+    edges = {pair: Edge(window=Ends(-span, span)) for pair in combinations(range(3), 2)}
+    graph = JoinGraph(tuple(side(stream) for stream in range(3)), edges)
+    case = GraphCase(graph, ((1, 2), (2, 0), (0, 1)), 1, ())
+    join = LocalMultiway(build_multiway_spec(graph, case.orders, Ring(3, Rows(2)), 1))
+    watermark = None
+    for now in range(n):
+        rows = [{"id": 3 * now + stream, "t": now, "k0": 0, "k1": 0} for stream in range(3)]
+        list(join.epoch([case.batch(stream, [row]) for stream, row in enumerate(rows)], watermark))
+        watermark = now
+    stored = [meta for state in join.states for meta in state.segments]
+    # The late watermark of the last epoch was n - 3. That of the previous epoch, whose partial results were
+    # in flight, was n - 4.
+    assert sum(meta.n_rows for meta in stored) == 3 * (n - (n - 4 - span) - 1)
+    assert len({state.arrived for state in join.states}) == 1
+    per_node = [sum(meta.n_rows for meta in state.segments) for state in join.states]
+    assert max(per_node) <= 1.4 * min(per_node)
+
+
+def test_nodes_join_in_as_the_rate_doubles() -> None:
+    """Only new slices go to more nodes. Nodes keep their slices until these have expired."""
+    edges = {pair: Edge(window=Ends(-3, 3)) for pair in combinations(range(3), 2)}
+    graph = JoinGraph(tuple(side(stream) for stream in range(3)), edges)
+    case = GraphCase(graph, ((1, 2), (2, 0), (0, 1)), 1, ())
+    join = LocalMultiway(build_multiway_spec(graph, case.orders, Ring(4, Rows(1), tuples_per_node=6), 1))
+    storing = []
+    for now, rate in enumerate([2] * 6 + [4] * 6 + [2] * 9):
+        rows = [{"id": n, "t": now, "k0": 0, "k1": 0} for n in range(rate)]
+        list(join.epoch([case.batch(stream, rows) for stream in range(3)], now - 1 if now else None))
+        storing.append(
+            [sum(counters.stored for counters in join.counters[n:]) > 0 for n in range(4)].count(True)
+        )
+    assert storing == [1] * 6 + [2] * 6 + [1] * 9
+    assert [bool(state.segments) for state in join.states] == [True, False, False, False]

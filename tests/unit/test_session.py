@@ -1,0 +1,84 @@
+"""Session settings: ``configure`` sets them, and ``check_session`` reports settings that are wrong."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import SparkSession
+
+import thetastream as th
+from thetastream.spark import session as settings
+from thetastream.spark.session import check_session
+
+
+class Conf(dict):
+    """Stands for ``spark.conf``, the only part of a session that Spark Connect always has."""
+
+    def set(self, key, value):
+        self[key] = value
+
+
+def bare(**conf):
+    return SimpleNamespace(conf=Conf({"spark.master": "local[3]", **conf}))
+
+
+def conditions(spark, units):
+    return [error.condition for error in check_session(spark, units)]
+
+
+def test_configure_returns_the_session_and_leaves_nothing_to_complain_about():
+    spark = bare()
+    assert conditions(spark, 2) == [
+        "STATE_STORE_PROVIDER",
+        "CHANGELOG_CHECKPOINTING",
+        "CHECKPOINT_FORMAT",
+        "SHUFFLE_PARTITIONS",
+    ]
+    assert th.configure(spark) is spark
+    assert spark.conf[settings.PARTITIONS] == "3"
+    assert check_session(spark, 2) == []
+
+
+def test_partitions_given_win():
+    assert th.configure(bare(), partitions=7).conf[settings.PARTITIONS] == "7"
+    with pytest.raises(th.SessionError, match=r"partitions \(0\) must be at least 1"):
+        th.configure(bare(), partitions=0)
+
+
+def test_messages_name_the_key_its_value_and_the_way_out():
+    spark = bare(**{settings.PROVIDER: "com.example.Mine", settings.CHANGELOG: "false"})
+    for error, key, value in zip(
+        check_session(spark, 2),
+        (settings.PROVIDER, settings.CHANGELOG, settings.CHECKPOINT_FORMAT, settings.PARTITIONS),
+        ("com.example.Mine", "it is false", "it is 1", "it is 200"),
+        strict=True,
+    ):
+        assert isinstance(error, th.SessionError)
+        assert key in str(error)
+        assert value in str(error)
+        assert "th.configure(spark)" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "units", "is_refused"), [(8, 2, False), (9, 2, True), (200, 50, False)]
+)
+def test_partitions_per_unit(partitions, units, is_refused):
+    spark = th.configure(bare(), partitions=partitions)
+    assert (conditions(spark, units) == ["SHUFFLE_PARTITIONS"]) is is_refused
+
+
+def test_configure_builder():
+    builder = SparkSession.builder.config(settings.JAVA_OPTIONS, "-Dmine=1")
+    assert th.configure(builder) is builder
+    options = builder._options
+    assert options[settings.PROVIDER] == settings.ROCKSDB
+    assert options[settings.PARTITIONS] == str(os.cpu_count())
+    assert options[settings.JAVA_OPTIONS] == "-Dmine=1 -Xss8m"
+    th.configure(builder, partitions=5)
+    assert options[settings.JAVA_OPTIONS] == "-Dmine=1 -Xss8m"
+    assert options[settings.PARTITIONS] == "5"
+
+
+def test_a_remote_builder_gets_no_java_options():
+    builder = th.configure(SparkSession.builder.config("spark.remote", "sc://localhost"))
+    assert settings.JAVA_OPTIONS not in builder._options

@@ -1,0 +1,4 @@
+"""The vocabulary of the core: sides, conditions, keys, windows and blocks.
+
+It imports no Spark and reads no clock.
+"""

@@ -1,0 +1,61 @@
+"""Every column that a block or a row of the exchange may have, and what it means.
+
+A *block* is an Arrow record batch of tuples. Its columns are
+
+    c0, c1, ...      payload: the columns that results show, as ``thetastream.spark.carriers`` carries them
+    k0, k1, ...      keys that Catalyst computed and that are not payload
+    h                hash of the whole tuple; routers spread tuples by it and drop it before the exchange
+    p                not NULL if the tuple passes the filters of its stream; only for units that number all
+                     tuples before they filter them
+    n                number of the tuple in its stream, in the order of arrival
+    m                number of tuples of the other stream that arrived before it
+    o                place of the tuple in the arrivals of both streams
+    born             place of a stored tuple in the global order; in a partial result, the place of its origin
+    earliest, latest interval of event times in which the partners of a partial result lie
+    number           number of a right tuple among all right tuples, on the handshake chain
+    first, end       interval of these numbers that a left tuple still has to meet, on the handshake chain
+
+A block travels as one binary value of a *row of the exchange*.
+"""
+
+HASH = "h"
+PASSES = "p"
+SEQUENCE = "n"
+SEEN = "m"
+ARRIVAL = "o"
+BORN = "born"
+EARLIEST, LATEST = "earliest", "latest"
+NUMBER = "number"
+FIRST, END = "first", "end"
+
+UNIT = "unit"
+"""Column of a row of the exchange: the grouping key of the unit that gets the row."""
+KIND = "kind"
+"""Column of a row of the exchange: the kind of the row; the values are below."""
+STREAM = "stream"
+"""Column of a row of the exchange: the number of the stream that the tuples belong to."""
+ORIGIN = "origin"
+"""Column of a row of the exchange: the place of the block among the blocks of its sender. Units read blocks
+in this order."""
+HEADER = "header"
+"""Column of a row of the exchange: the header of a message, as JSON; NULL for new tuples."""
+BLOCK = "block"
+"""Column of a row of the exchange: the packed block. It is empty if the row only announces an epoch."""
+TO = "to"
+"""Column of a row before the exchange: an array of (unit, kind). NULL stands for all units with the kind
+ANNOUNCEMENT."""
+
+# Kinds 0, 1 and 2 are new tuples; the kind is the number of their role (``thetastream.core.sides.Role``).
+MESSAGE = 3
+"""The kind of a message that a unit sent in the previous epoch."""
+ANNOUNCEMENT = 4
+"""The kind of a row that announces an epoch. Its block holds the name of the query's mailbox, or nothing."""
+
+
+def name_payload(number: int) -> str:
+    """Name the block column of the payload column with this number.
+
+    >>> name_payload(3)
+    'c3'
+    """
+    return f"c{number}"

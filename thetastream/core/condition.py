@@ -1,0 +1,147 @@
+"""A join condition as the engine sees it: a box over encoded key columns.
+
+Each side has *keys*. Catalyst computes these columns, and ``thetastream.core.keys`` encodes them as int64 in
+an order-preserving way. The indexable part of the condition is a conjunction of
+
+* equalities      L[i] = R[j]
+* dimensions      low <= point <= high, where the point is a key of one side and each bound is a key of the
+                  other side plus a constant: BETWEEN, <, <=, >, >=, abs(f - g) <= c, and the time window.
+
+For one probing tuple the condition is a box: a closed interval for some of the stored columns. The index
+evaluates one or two intervals of the box, and the kernel checks the others while it walks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from thetastream.core.sides import Side
+
+TIME = -1
+"""The position that stands for the event time wherever a key position is expected."""
+
+
+class Domain(Enum):
+    """How a key column becomes int64 in Spark's order. NULL keys are filtered before they are encoded."""
+
+    INT = "int"
+    """Integers, booleans, dates, timestamps (microseconds) and day-time intervals are encoded as they are."""
+    FLOAT = "float"
+    """float32 and float64; integers are widened to float64. NaN equals NaN and is the largest value, and -0.0
+    equals 0.0."""
+    DECIMAL = "decimal"
+    """decimal128 of precision <= 18 is encoded as its unscaled value."""
+    WIDE_DECIMAL = "wide_decimal"
+    """decimal128 of a higher precision is encoded as its float64 approximation, which is not exact."""
+    TEXT = "text"
+    """UTF-8 strings and binary are encoded as their first 8 bytes, big-endian, which is not exact."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether encoded keys compare exactly as the values compare."""
+        return self not in (Domain.WIDE_DECIMAL, Domain.TEXT)
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of one side: an Arrow column of the block, and how it is encoded as int64."""
+
+    column: str
+    domain: Domain
+    offset: int | float = 0
+    """A constant that is added to the column. Only INT and FLOAT keys have one."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One end of a dimension: key ``key`` of the bounding side plus ``delta``.
+
+    ``delta`` is in the unit of the domain (microseconds for timestamps, days for dates, unscaled units for
+    decimals). On a FLOAT key, a bound with a non-zero delta is widened outward by four ulps, so the conjunct
+    must also stay as a residual. On integer domains the bound is exact.
+    """
+
+    key: int
+    delta: int | float = 0
+    is_strict: bool = False
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """``low <= point <= high``. The point belongs to side ``point``, and the bounds belong to the other."""
+
+    point: Side
+    key: int
+    low: Bound | None
+    high: Bound | None
+    text: str = ""
+
+    @property
+    def is_two_sided(self) -> bool:
+        """Whether both ends are bounded. Such a dimension is a band; the others are inequalities."""
+        return self.low is not None and self.high is not None
+
+
+@dataclass(frozen=True)
+class Equality:
+    """``LEFT.keys[left] = RIGHT.keys[right]`` over encoded keys."""
+
+    left: int
+    right: int
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class PythonPredicate:
+    """A vectorised Python function over columns of candidates.
+
+    ``columns[side]`` lists pairs of (argument column name, block column name). For each alias the function
+    receives an object with these columns. It returns a boolean array with one value per candidate.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    aliases: tuple[str, str]
+    columns: tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+    is_encoded: bool = False
+    """Whether the function receives dictionary-encoded columns, for which no value is copied."""
+
+
+@dataclass(frozen=True)
+class SideSpec:
+    """The columns and keys of the blocks of one side."""
+
+    alias: str
+    columns: tuple[str, ...]
+    """The payload columns, which results show."""
+    computed: tuple[str, ...] = ()
+    """The key columns that Catalyst computed and that are not payload."""
+    keys: tuple[Key, ...] = ()
+    time: Key | None = None
+    """The event time (Domain.INT, microseconds since 1970); None if the stream has none."""
+
+    def key(self, position: int) -> Key:
+        """Return the key at ``position``; ``TIME`` stands for the event time."""
+        if position != TIME:
+            return self.keys[position]
+        if self.time is None:
+            raise ValueError(f"side {self.alias!r} has no event time")
+        return self.time
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The condition of a binary join without the residual filters that Catalyst evaluates after the join.
+
+    ``window`` is a dimension over TIME on both sides: low <= left.ts - right.ts <= high.
+    """
+
+    sides: tuple[SideSpec, SideSpec]
+    equalities: tuple[Equality, ...] = ()
+    dimensions: tuple[Dimension, ...] = ()
+    window: Dimension | None = None
+    predicates: tuple[PythonPredicate, ...] = ()
+    same: tuple[tuple[str, str], ...] = ()
+    """Pairs of payload columns (left, right) whose values must be the same bytes. The index compares their
+    hashes only."""

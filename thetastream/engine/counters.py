@@ -1,0 +1,84 @@
+"""Counters of the work that a unit did in an epoch.
+
+Every engine fills the counters that ``Counters`` names. An engine that does other work as well defines a
+subclass with more counters in its own module. The sum over all units is the number for the whole join.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from thetastream.core.sides import Side
+from thetastream.engine.store.segment import SegmentMeta
+
+
+@dataclass
+class Arrived:
+    """The tuples of one stream in one epoch. Each tuple is counted at one unit only."""
+
+    timely: int = 0
+    late: int = 0
+    newest_us: int | None = None
+    """Latest event time of the stream's tuples, in microseconds since 1970; None if there is none."""
+
+
+@dataclass
+class Counters:
+    """The work that one unit did in one epoch."""
+
+    left: int = 0
+    right: int = 0
+    """Timely tuples of the first and of the second stream. Each tuple is counted at one unit only."""
+    received: int = 0
+    received_bytes: int = 0
+    """Tuples that the exchange delivered, copies included, and the bytes of their blocks and of messages."""
+    stored: int = 0
+    probed: int = 0
+    matched: int = 0
+    late: int = 0
+    """Late tuples of all streams. Each tuple is counted at one unit only."""
+    expired: int = 0
+    candidates: int = 0
+    segments: int = 0
+    held: int = 0
+    """Stored tuples at the end of the epoch, copies included."""
+    mlv_bytes: int = 0
+    """Memory load volume: bytes of the stored tuples and their index."""
+    state_bytes: int = 0
+    """Bytes of the stored tuples in the durable store."""
+    emitted_bytes: int = 0
+    """Bytes of the rows that leave the unit, in Arrow format."""
+    streams: dict[str, Arrived] = field(default_factory=dict)
+    """By alias, the arrived tuples of each stream whose home is this unit."""
+
+    def list_streams(self, aliases: Iterable[str]) -> None:
+        """List streams whose home is this unit, so that a stream without tuples is reported too."""
+        for alias in aliases:
+            self.streams.setdefault(alias, Arrived())
+
+    def admit(self, stream: int, alias: str, timely: int, late: int, newest_us: int | None) -> None:
+        """Count tuples of one stream at their home, so that each is counted once."""
+        self.left += timely if stream == Side.LEFT else 0
+        self.right += timely if stream == Side.RIGHT else 0
+        arrived = self.streams.setdefault(alias, Arrived())
+        arrived.timely += timely
+        arrived.late += late
+        self.late += late
+        if newest_us is not None:
+            arrived.newest_us = newest_us if arrived.newest_us is None else max(arrived.newest_us, newest_us)
+
+    def count_state(self, segments: Sequence[SegmentMeta]) -> None:
+        """Count the stored tuples at the end of the epoch."""
+        self.segments = len(segments)
+        self.held = sum(meta.n_rows for meta in segments)
+        self.mlv_bytes = sum(meta.nbytes for meta in segments)
+        self.state_bytes = sum(meta.durable_bytes for meta in segments)
+
+
+@dataclass
+class SendingCounters(Counters):
+    """The work of a unit that sends messages."""
+
+    forwarded: int = 0
+    """Tuples or partial results that the unit sent to another unit."""
+    forwarded_bytes: int = 0
+    """Bytes of all messages that the unit sent."""

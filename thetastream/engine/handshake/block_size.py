@@ -1,0 +1,95 @@
+"""The best number of tuples in a block of the handshake chain (ESJ calls J the target function).
+
+    J(b) = moved (a / b + w c)  +  probes g l b / 2          seconds of an epoch
+
+*serialisation* moved a / b: every block has the cost of a message and an acknowledgement, whatever its size.
+*transmission* moved w c: a byte has the same cost in blocks of any size.
+*imbalance* probes g l b / 2: the loads of neighbours differ by up to a block, half a block on average. An
+epoch lasts until its most loaded worker is done. There, a probe compares the share g of the stored tuples,
+and each comparison takes l seconds.
+
+J is smallest where the first term equals the last: b = sqrt(2 moved a / (probes g l)).
+"""
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+MESSAGE_S = 1.3e-3
+"""The constant a: the CPU seconds of a block at both workers, whatever its size. ``python -m bench esj``
+measured it as the slope of CPU time over the number of blocks in an epoch, with 4 workers and blocks of 64 to
+32,768 tuples. Of this, 0.1 to 0.2 ms are spent to serialise, write, read and deserialise the block and its
+acknowledgement. The rest is spent to cut a run, and to index, store and search the pieces. Spark's state
+store is not included."""
+BYTE_S = 4e-9
+"""The constant c: the CPU seconds to serialise, write, read and deserialise a byte of a block, measured with
+blocks of 64 to 16,384 tuples. Spark's exchange is not included."""
+LOOK_S = 5e-9
+"""The constant l: the CPU seconds to compare a stored tuple, measured per candidate of a nested loop over
+windows of 4,096 to 16,384 tuples."""
+SMALLEST, LARGEST = 1 << 6, 1 << 17
+"""The smallest and the largest block, in tuples."""
+SHARE = 1 / 8
+"""The largest block, as a share of the tuples that a worker stores."""
+LARGEST_BYTES = 1 << 26
+"""The largest block, in bytes. It limits blocks of wide tuples."""
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """The work of a worker in an epoch, measured or estimated, and the cost of a block size.
+
+    Parameters
+    ----------
+    moved : float
+        Number of tuples that the worker forwards.
+    probes : float
+        Number of tuples that look for partners at the worker.
+    look_share : float
+        Share of the stored tuples that one probe compares. It is 1 for a scan.
+    nbytes : float
+        Bytes of a tuple.
+    held : float
+        Number of tuples that the worker stores. A block has at most an eighth of them, so that the memory of
+        the workers stays balanced too.
+    """
+
+    moved: float
+    probes: float
+    look_share: float
+    nbytes: float
+    held: float = inf
+
+    def serialisation_s(self, block: float) -> float:
+        """The seconds of an epoch that messages take, for blocks of this many tuples.
+
+        >>> BlockCost(moved=1e6, probes=1e6, look_share=1e-3, nbytes=40).serialisation_s(10_000)
+        0.13
+        """
+        return self.moved * MESSAGE_S / block
+
+    @property
+    def transmission_s(self) -> float:
+        """The seconds of an epoch that the bytes of blocks take."""
+        return self.moved * self.nbytes * BYTE_S
+
+    def imbalance_s(self, block: float) -> float:
+        """The seconds of an epoch for which the other workers wait for the most loaded one."""
+        return self.probes * self.look_share * LOOK_S * block / 2
+
+    def total_s(self, block: float) -> float:
+        """The target function J: the seconds of an epoch that depend on blocks."""
+        return self.serialisation_s(block) + self.transmission_s + self.imbalance_s(block)
+
+    def find_best(self) -> int:
+        """Find the block size with the smallest J, within the limits of this module.
+
+        >>> cost = BlockCost(moved=1e6, probes=1e6, look_share=1e-3, nbytes=40)
+        >>> cost.find_best()
+        22803
+        >>> cost.total_s(22_803) <= min(cost.total_s(22_750), cost.total_s(22_850))
+        True
+        """
+        slope = self.probes * self.look_share * LOOK_S / 2
+        best = sqrt(self.moved * MESSAGE_S / slope) if slope else inf
+        room = LARGEST_BYTES / max(self.nbytes, 1.0)
+        return int(min(max(min(best, self.held * SHARE, LARGEST), SMALLEST), max(room, 1.0)))

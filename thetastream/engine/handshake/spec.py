@@ -1,0 +1,32 @@
+"""The spec of the handshake engine, whose workers forward tuples to their neighbours."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from thetastream.engine.handshake.query import HandshakeQuery
+from thetastream.engine.handshake.state import HandshakeState
+from thetastream.engine.handshake.worker import HandshakeWorker
+from thetastream.engine.protocol import OpenStore
+from thetastream.engine.routing import Router
+
+
+@dataclass(frozen=True)
+class HandshakeSpec(HandshakeQuery):
+    """A join of two streams under ``th.Chain``."""
+
+    state_type: ClassVar[type[HandshakeState]] = HandshakeState
+    has_messages: ClassVar[bool] = True
+
+    @property
+    def n_units(self) -> int:
+        """The number of workers of the chain."""
+        return self.model.workers
+
+    @property
+    def router(self) -> Router:
+        """The router, which sends new tuples to the ends of the chain."""
+        return Router(self.model)
+
+    def open(self, slot: int, state: HandshakeState, open_store: OpenStore) -> HandshakeWorker:
+        """Open the worker at place ``slot``."""
+        return HandshakeWorker(self, slot, state, open_store(self.plans))

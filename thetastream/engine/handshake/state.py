@@ -1,0 +1,49 @@
+"""The state that a worker of the handshake chain keeps from epoch to epoch."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from thetastream.engine.handshake.protocol import ProtocolState
+from thetastream.engine.store.segment import SegmentMeta
+
+
+@dataclass
+class Neighbourhood:
+    """The state of a worker without its tuples."""
+
+    remembered: ProtocolState = field(default_factory=ProtocolState)
+    """The state of the protocol."""
+    copies: list[int] = field(default_factory=list)
+    """The stream numbers of the copies, oldest first."""
+    quiet_epochs: int = 0
+    """The number of epochs without a new tuple since the last new tuple."""
+    has_news: bool = False
+    """Whether new tuples have arrived since the last silence. Only the right end of the chain uses it."""
+    measured: list[float] = field(default_factory=list)
+    """The arguments of ``BlockCost``, as weighted means over recent epochs."""
+
+
+@dataclass
+class HandshakeState:
+    """The state of a worker: its segments, the number of tuples that entered there, and its neighbourhood."""
+
+    segments: list[SegmentMeta] = field(default_factory=list)
+    arrived: tuple[int, int] = (0, 0)
+    """The numbers of left and of right tuples that have entered the chain at this worker."""
+    neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the state to plain values for the manifest."""
+        segments = [meta.as_json() for meta in self.segments]
+        return {"segments": segments, "arrived": self.arrived, "neighbourhood": asdict(self.neighbourhood)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "HandshakeState":
+        """Build a state from the values that ``as_json`` returned."""
+        left, right = values["arrived"]
+        known = values["neighbourhood"]
+        return cls(
+            [SegmentMeta.from_json(meta) for meta in values["segments"]],
+            (int(left), int(right)),
+            Neighbourhood(**{**known, "remembered": ProtocolState(**known["remembered"])}),
+        )

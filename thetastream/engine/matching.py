@@ -1,0 +1,176 @@
+"""Select the matches among candidates: compare the columns that must be the same, and call Python
+predicates."""
+
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thetastream.core.condition import Condition, PythonPredicate
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Side
+from thetastream.engine.counters import Counters
+from thetastream.engine.store.chained_index import Candidates
+from thetastream.errors import PredicateError
+
+
+class Matches(NamedTuple):
+    """Joined tuples: row i of ``left`` matches row i of ``right``."""
+
+    left: pa.RecordBatch
+    right: pa.RecordBatch
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """The columns of the left tuples, followed by those of the right tuples."""
+        return [*self.left.columns, *self.right.columns]
+
+
+def match(
+    side: Side,
+    payload: pa.RecordBatch,
+    candidates: Iterable[Candidates],
+    residual: "Residual",
+    columns: tuple[Sequence[str], Sequence[str]],
+    counters: Counters,
+) -> Iterator[Matches]:
+    """Yield the matches among the candidates that probing tuples have found, and count both.
+
+    Parameters
+    ----------
+    side : Side
+        The side of the probing tuples.
+    payload : pyarrow.RecordBatch
+        The probing tuples.
+    candidates : iterable of Candidates
+    residual : Residual
+        The part of the condition that the index does not evaluate.
+    columns : pair of sequences of str
+        The columns of left tuples and of right tuples that matches have.
+    counters : Counters
+        Counters to which candidates and matches are added.
+    """
+    for found, partner, stored, n_candidates in candidates:
+        counters.candidates += n_candidates
+        found, stored = residual.keep(side, payload, found, partner, stored)
+        if not len(found):
+            continue
+        counters.matched += len(found)
+        mine = payload.select(columns[side]).take(found)
+        theirs = partner.select(columns[side.other]).take(stored)
+        yield Matches(mine, theirs) if side is Side.LEFT else Matches(theirs, mine)
+
+
+class Residual:
+    """The part of a condition that the index does not evaluate: equal bytes and Python predicates."""
+
+    def __init__(self, condition: Condition) -> None:
+        self._same = condition.same
+        self._predicates = condition.predicates
+
+    def keep(
+        self, side: Side, payload: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """Return the positions of the candidates that satisfy the residual.
+
+        ``payload[found]`` are the probing tuples, which belong to ``side``. ``partner[stored]`` are the
+        stored tuples.
+        """
+        for columns in self._same:
+            mine, theirs = payload.column(columns[side]), partner.column(columns[side.other])
+            equal = pc.equal(mine.take(found), theirs.take(stored))
+            if not pc.all(equal).as_py():
+                kept = np.flatnonzero(equal.to_numpy(zero_copy_only=False))
+                found, stored = found[kept], stored[kept]
+        for predicate in self._predicates:
+            if not len(found):
+                break
+            sides = ((payload, found), (partner, stored))
+            if side is Side.RIGHT:
+                sides = (sides[1], sides[0])
+            kept = np.flatnonzero(_evaluate(predicate, sides))
+            found, stored = found[kept], stored[kept]
+        return found, stored
+
+
+CandidateRows = tuple[tuple[pa.RecordBatch, Int64s], tuple[pa.RecordBatch, Int64s]]
+"""For each side, a batch of tuples and, for each candidate, the position of its tuple in this batch."""
+
+
+def _evaluate(predicate: PythonPredicate, sides: CandidateRows) -> npt.NDArray[np.bool_]:
+    n = len(sides[0][1])
+    try:
+        answer = _call(predicate, sides)
+    except Exception as error:
+        raise PredicateError(
+            "PREDICATE_RAISED",
+            f"predicate {predicate.name!r} raised {type(error).__name__}: {error} (on {n} candidates; "
+            f"{_find_offender(predicate, sides)})",
+        ) from error
+    if isinstance(answer, pa.Array | pa.ChunkedArray) and pa.types.is_boolean(answer.type):
+        answer = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
+    mask = np.asarray(answer)
+    if mask.dtype != np.bool_ or mask.shape != (n,):
+        raise PredicateError(
+            "PREDICATE_RESULT",
+            f"predicate {predicate.name!r} must return {n} booleans, one per candidate; "
+            f"it returned {mask.dtype} of shape {mask.shape}",
+        )
+    return mask
+
+
+def _call(predicate: PythonPredicate, sides: CandidateRows) -> Any:
+    column = _encode if predicate.is_encoded else _take
+    arguments = {
+        alias: SimpleNamespace(**{name: column(batch.column(block), rows) for name, block in columns})
+        for alias, columns, (batch, rows) in zip(predicate.aliases, predicate.columns, sides, strict=True)
+    }
+    return predicate.function(**arguments)
+
+
+def _take(values: pa.Array, rows: Int64s) -> pa.Array:
+    return values.take(rows)
+
+
+def _encode(values: pa.Array, rows: Int64s) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(rows), values, safe=False)
+
+
+def _find_offender(predicate: PythonPredicate, sides: CandidateRows) -> str:
+    """Describe the first candidate for which the predicate raises when it is called alone.
+
+    The search halves the candidates until one is left.
+    """
+    low, high = 0, len(sides[0][1])
+
+    def part(start: int, end: int) -> CandidateRows:
+        (left, found), (right, stored) = sides
+        return (left, found[start:end]), (right, stored[start:end])
+
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _call(predicate, part(low, middle))
+            low = middle
+        except Exception:
+            high = middle
+    try:
+        _call(predicate, part(low, high))
+    except Exception:
+        values = [
+            f"{_spell_column(alias, name)} = {reprlib.repr(batch.column(block)[int(rows[low])].as_py())}"
+            for alias, columns, (batch, rows) in zip(predicate.aliases, predicate.columns, sides, strict=True)
+            for name, block in columns
+        ]
+        return "the first is " + ", ".join(values)
+    return "on none of them alone"
+
+
+def _spell_column(alias: str, name: str) -> str:
+    """Write a column as the user names it. Some names contain their alias already."""
+    return name if "." in name else f"{alias}.{name}"

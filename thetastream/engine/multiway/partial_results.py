@@ -1,0 +1,53 @@
+"""Partial results: combinations of tuples of some streams, which look for partners in one more stream."""
+
+import json
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from thetastream.engine.inbox import Message
+from thetastream.engine.multiway.hop_orders import HopKey, HopOrder
+
+PartialResultsHeader = tuple[HopOrder, int, int | None]
+"""The path, the number of members and the watermark of partial results."""
+
+
+@dataclass(frozen=True)
+class PartialResults:
+    """Partial results that began with tuples of one stream in one epoch."""
+
+    path: HopOrder
+    """All streams in the order in which the partial results visit them. The origin is first."""
+    n_members: int
+    """The number of streams that are joined so far."""
+    since_us: int | None
+    """A watermark before the event times of all origins: ``late_us`` of their epoch."""
+    block: pa.RecordBatch
+    to: int | None = None
+    """The node that receives the partial results; None means all nodes."""
+
+    @property
+    def origin(self) -> int:
+        """The stream with whose tuples the partial results began."""
+        return self.path[0]
+
+    def make_hop_key(self, n_members: int) -> HopKey:
+        """Return the key of the hop that partial results over ``n_members`` streams make."""
+        return sum(1 << stream for stream in self.path[:n_members]), self.path[n_members]
+
+    def seal(self) -> Message:
+        """Convert the partial results to a message."""
+        return Message(json.dumps([self.path, self.n_members, self.since_us]), self.block, self.to)
+
+    @classmethod
+    def unseal(cls, message: Message) -> "PartialResults":
+        """Convert a message back to partial results.
+
+        >>> block = pa.RecordBatch.from_pydict({"c0": [1]})
+        >>> partial = PartialResults((2, 0, 1), 2, None, block)
+        >>> PartialResults.unseal(partial.seal()) == partial
+        True
+        """
+        path, n_members, since_us = json.loads(message.header)
+        assert message.block is not None
+        return cls(tuple(path), n_members, since_us, message.block, message.to)

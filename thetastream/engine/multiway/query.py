@@ -1,0 +1,45 @@
+"""The fixed properties of a multi-way join."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from thetastream.engine.multiway.graph import JoinGraph
+from thetastream.engine.multiway.hop import Hop, plan_hop
+from thetastream.engine.multiway.hop_orders import HopKey, HopOrder, Refinement
+from thetastream.engine.store.chained_index import StoredStream
+from thetastream.models.multiway import Multiway
+
+
+@dataclass(frozen=True)
+class MultiwayQuery:
+    """The fixed properties of a multi-way join. Picklable."""
+
+    graph: JoinGraph
+    orders: tuple[HopOrder, ...]
+    """The planned hop order of each stream."""
+    stored: tuple[StoredStream, ...]
+    """How the tuples of each stream are stored. Each stream has one entry for each part of the store."""
+    model: Multiway
+    reach: tuple[tuple[tuple[int | None, int | None], ...], ...] = ()
+    """For each stream, the bounds of the time differences in a result: see ``JoinGraph.reach``."""
+    refinement: Refinement | None = None
+    """The hop orders that change as selectivities are measured. None means that hop orders never change."""
+    _hops: dict[HopKey, Hop] = field(default_factory=dict, compare=False, repr=False)
+    """A cache of planned hops. The hop orders of m streams may use m * 2 ** (m - 1) different hops."""
+
+    @property
+    def n_streams(self) -> int:
+        """The number m of streams."""
+        return len(self.orders)
+
+    def part(self, stream: int, part: int) -> int:
+        """Return the number of the index that stores a part of the tuples of a stream."""
+        return stream * self.model.n_parts + part
+
+    def find_hop(self, members: Sequence[int], target: int) -> Hop:
+        """Return the hop from partial results over ``members`` to ``target``."""
+        step = sum(1 << stream for stream in members), target
+        if step not in self._hops:
+            stored = self.stored[self.part(target, 0)].plan
+            self._hops[step] = plan_hop(self.graph, sorted(members), target, stored)
+        return self._hops[step]

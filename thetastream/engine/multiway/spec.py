@@ -1,0 +1,42 @@
+"""The spec of the multi-way engine, whose nodes send each other partial results."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from thetastream.engine.multiway.node import MultiwayNode
+from thetastream.engine.multiway.query import MultiwayQuery
+from thetastream.engine.multiway.state import MultiwayState
+from thetastream.engine.protocol import OpenStore
+from thetastream.engine.routing import Router
+
+
+@dataclass(frozen=True)
+class MultiwaySpec(MultiwayQuery):
+    """A join of two or more streams, hop by hop, under a multi-way model."""
+
+    state_type: ClassVar[type[MultiwayState]] = MultiwayState
+
+    @property
+    def n_units(self) -> int:
+        """The number of nodes of the model."""
+        return self.model.n_units
+
+    @property
+    def has_event_time(self) -> bool:
+        """Whether a stream has an event time."""
+        return any(side.time is not None for side in self.graph.sides)
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether partial results are sent to the next epoch."""
+        return self.model.has_mailbox(self.n_streams)
+
+    @property
+    def router(self) -> Router:
+        """The router, which sends every tuple to every node."""
+        return Router(self.model)
+
+    def open(self, slot: int, state: MultiwayState, open_store: OpenStore) -> MultiwayNode:
+        """Open the node ``slot``."""
+        store = open_store({stored.stream: stored.plan for stored in self.stored})
+        return MultiwayNode(self, slot, state, store)

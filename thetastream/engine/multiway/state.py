@@ -1,0 +1,53 @@
+"""The state that a node of a multi-way join keeps from epoch to epoch."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from thetastream.engine.multiway.hop_orders import HopMeasurements
+from thetastream.engine.store.segment import SegmentMeta
+
+
+class Waiting(NamedTuple):
+    """Tuples of one stream and epoch that wait, all or in part. Their block is stored."""
+
+    id: str
+    """The name under which the block is stored."""
+    stream: int
+    since_us: int | None
+    """A watermark before the event times of these tuples: ``late_us`` of their epoch."""
+    n_rows: int
+    done: int
+    """The number of tuples that have begun already. They are the first rows of the block."""
+
+
+@dataclass
+class MultiwayState:
+    """The state of a node."""
+
+    segments: list[SegmentMeta] = field(default_factory=list)
+    arrived: tuple[int, ...] = ()
+    """The number of tuples of each stream so far."""
+    waiting: list[Waiting] = field(default_factory=list)
+    admitted: list[tuple[int, int]] = field(default_factory=list)
+    """For each epoch whose tuples may be in flight, its number and the number of tuples that began in it."""
+    measured: HopMeasurements | None = None
+    """The measurements of hops, if hop orders are refined."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the state to plain values for the manifest."""
+        return {
+            **vars(self),
+            "segments": [meta.as_json() for meta in self.segments],
+            "measured": None if self.measured is None else self.measured.as_json(),
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "MultiwayState":
+        """Build a state from the values that ``as_json`` returned."""
+        return cls(
+            [SegmentMeta.from_json(meta) for meta in values["segments"]],
+            tuple(int(n) for n in values["arrived"]),
+            [Waiting(*fields) for fields in values["waiting"]],
+            [(int(epoch), int(n)) for epoch, n in values["admitted"]],
+            None if values["measured"] is None else HopMeasurements.from_json(values["measured"]),
+        )

@@ -1,0 +1,266 @@
+"""The chained in-memory index (BiStream, section 3.3): a subindex per archive period, which expires as a
+whole.
+
+The stored tuples of one side lie in segments, and each segment belongs to one archive period of event time.
+An epoch appends one segment to each period for which it has tuples. Small segments of a period are merged in
+tiers, so a period has O(log epochs) segments. An archived period has one segment.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.core.blocks import concat
+from thetastream.core.condition import TIME, Dimension
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Side
+from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
+from thetastream.engine.store.run import build, search
+from thetastream.engine.store.segment import SegmentMeta, SegmentStore, describe
+
+FAN_IN = 8
+"""The number of segments of one tier that are merged into one segment of the next tier."""
+MERGED_ROWS = 1 << 20
+MERGED_BYTES = 1 << 27
+"""Larger segments are not merged, because a merge would cost more than the faster probes save. With this
+limit, ``FAN_IN`` segments together stay below Arrow's limit of 2 GiB."""
+SHARED_ROWS = 1 << 16
+SHARED_PERIODS = 5
+"""The largest number of tuples and of archive periods for which the tuples of an epoch share one segment."""
+MIN_PAIRS_AT_ONCE = 1 << 10
+PAIRS_AT_ONCE = 1 << 17
+"""The smallest and the largest number of pairs in one piece of the output. Pieces of wide tuples have fewer
+pairs."""
+BYTES_AT_ONCE = 1 << 25
+
+
+Candidates = tuple[Int64s, pa.RecordBatch, Int64s, int]
+"""Positions among the probes, the stored payload, positions in that payload, and the number of stored tuples
+that were compared."""
+
+
+@dataclass(frozen=True)
+class StoredStream:
+    """How the tuples of one stream are stored. Picklable. Times are in microseconds."""
+
+    stream: int
+    plan: IndexPlan
+    """How the tuples are indexed, and how they are checked if a probe has no plan of its own."""
+    archive_period_us: int | None
+    """Event time of one subindex. None keeps all tuples in one subindex."""
+    lifetime_us: int | None
+    """How long after its event time a tuple may still find a partner. None means forever."""
+
+
+class ChainedIndex:
+    """The stored tuples of one stream at one unit.
+
+    Parameters
+    ----------
+    spec : StoredStream
+    segments : list of SegmentMeta
+        The segments that the manifest lists.
+    store : SegmentStore
+        The store that holds the runs.
+    """
+
+    def __init__(self, spec: StoredStream, segments: list[SegmentMeta], store: SegmentStore) -> None:
+        self._spec = spec
+        self._plan = spec.plan
+        self.segments = segments
+        self._store = store
+        self._period_us = spec.archive_period_us
+
+    def insert(self, payload: pa.RecordBatch, rows: Int64s) -> None:
+        """Store tuples in new segments, one per archive period, and merge tiers that are full."""
+        if not len(rows):
+            return
+        if self._period_us is None:
+            self._append(0, payload, rows)
+        else:
+            periods = rows[:, 0] // self._period_us
+            for first, last in cut_periods(periods):
+                inside = np.flatnonzero((periods >= first) & (periods <= last))
+                whole = len(inside) == len(rows)
+                part = payload if whole else payload.take(inside)
+                self._append(last, part, rows if whole else rows[inside])
+        self._merge()
+
+    def _append(self, period: int, payload: pa.RecordBatch, rows: Int64s) -> None:
+        run = build(self._plan, payload, rows)
+        meta = describe(self._spec.stream, period, run)
+        self.segments.append(replace(meta, durable_bytes=self._store.put(meta, run)))
+
+    def _merge(self) -> None:
+        """Merge ``FAN_IN`` segments of one period and one tier.
+
+        The row counts of the segments in a tier differ by less than a factor of ``FAN_IN``.
+        """
+
+        def tier(meta: SegmentMeta) -> tuple[int, int]:
+            return meta.period, (meta.n_rows.bit_length() - 1) // (FAN_IN.bit_length() - 1)
+
+        ripe = True
+        while ripe:
+            ripe = False
+            for (period, _), group in groupby(sorted(self.segments, key=tier), key=tier):
+                small = [meta for meta in group if _is_mergeable([meta])]
+                if len(small) >= FAN_IN:
+                    self._replace(period, small)
+                    ripe = True
+
+    def archive(self, watermark_us: int | None) -> None:
+        """Merge each period that the watermark has passed into one segment, because no tuple can be added to
+        it."""
+        if watermark_us is None or self._period_us is None:
+            return
+
+        def period(meta: SegmentMeta) -> int:
+            return meta.period
+
+        closed = [m for m in self.segments if (m.period + 1) * self._period_us <= watermark_us]
+        for number, group in groupby(sorted(closed, key=period), key=period):
+            parts = list(group)
+            if len(parts) > 1 and _is_mergeable(parts):
+                self._replace(number, parts)
+
+    def _replace(self, period: int, old: list[SegmentMeta]) -> None:
+        runs = [self._store.get(meta) for meta in old]
+        payload = concat([run.payload for run in runs])
+        self._append(period, payload, np.concatenate([run.rows for run in runs]))
+        for meta in old:
+            self.segments.remove(meta)
+            self._store.drop(meta)
+
+    def expire(self, watermark_us: int | None) -> int:
+        """Drop the segments that no future tuple can join; return the number of tuples in them."""
+        dead = self.take_expired(watermark_us)
+        for meta in dead:
+            self._store.drop(meta)
+        return sum(meta.n_rows for meta in dead)
+
+    # Segments that move to another index or unit
+
+    def take_expired(self, watermark_us: int | None) -> list[SegmentMeta]:
+        """Remove the segments that no future tuple can join: watermark >= max(t) + lifetime.
+
+        The segments are still in the store, and the caller becomes their owner.
+        """
+        keep = self._spec.lifetime_us
+        if watermark_us is None or keep is None:
+            return []
+        dead = [meta for meta in self.segments if watermark_us >= meta.max_ts + keep]
+        self.segments = [meta for meta in self.segments if meta not in dead]
+        return dead
+
+    def take(self, n: int) -> list[SegmentMeta]:
+        """Remove segments with n tuples in total, or all segments if they have fewer tuples.
+
+        The smallest segments are taken first, and the last one is cut if it is too large. The segments are
+        still in the store, and the caller becomes their owner.
+        """
+        taken = []
+        for meta in sorted(self.segments, key=lambda meta: meta.n_rows):
+            if not n:
+                break
+            self.segments.remove(meta)
+            if meta.n_rows > n:
+                run = self._store.get(meta)
+                self._append(meta.period, run.payload.slice(n), run.rows[n:])
+                self._append(meta.period, run.payload.slice(0, n), run.rows[:n])
+                self._store.drop(meta)
+                meta = self.segments.pop()
+            n -= meta.n_rows
+            taken.append(meta)
+        return taken
+
+    def adopt(self, segments: list[SegmentMeta]) -> None:
+        """Take over segments of tuples that have the same index plan."""
+        self.segments += [replace(meta, stream=self._spec.stream) for meta in segments]
+        self._merge()
+
+    def probe(
+        self, probes: Int64s, width_of_probe: float, plan: IndexPlan | None = None
+    ) -> Iterator[Candidates]:
+        """Find partners for probing key rows. ``plan`` must use the same index, its buckets, or a scan."""
+        if not len(probes) or not self.segments:
+            return
+        plan = plan or self._plan
+        query = build_box(plan, probes)
+        order = _sequence_probes(plan, query)
+        if order is not None:
+            query = query.reorder(order)
+        times = query.spans.get(locate_key_column(TIME)) if plan.condition.window is not None else None
+        for meta in self.segments:
+            # 1. Choose the probes whose window touches the segment. Skip the window check if the segment lies
+            #    inside all windows.
+            chosen, skip = None, frozenset[int]()
+            if times is not None:
+                touches = (times.low <= meta.max_ts) & (times.high >= meta.min_ts)
+                if not touches.any():
+                    continue
+                if not touches.all():
+                    chosen = np.flatnonzero(touches)
+                low = times.low if chosen is None else times.low[chosen]
+                high = times.high if chosen is None else times.high[chosen]
+                if low.max() <= meta.min_ts and high.min() >= meta.max_ts:
+                    skip = frozenset({locate_key_column(TIME)})
+            # 2. Walk the segment.
+            run = self._store.get(meta)
+            wide = width_of_probe + run.payload.nbytes / run.n_rows
+            capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
+            for found, stored, candidates in search(plan, run, query, chosen, skip, capacity):
+                yield found if order is None else order[found], run.payload, stored, candidates
+
+
+def _sequence_probes(plan: IndexPlan, query: Box) -> Int64s | None:
+    """Sort the probes as the index is sorted, so that neighbouring probes read the same cache lines."""
+    if query.group is not None:
+        return np.argsort(query.group)
+    if plan.access.ranges:
+        return np.argsort(query.spans[plan.access.ranges[0]].low)
+    return None
+
+
+def _is_mergeable(segments: list[SegmentMeta]) -> bool:
+    n_rows, nbytes = sum(meta.n_rows for meta in segments), sum(meta.nbytes for meta in segments)
+    return n_rows <= MERGED_ROWS and nbytes <= MERGED_BYTES
+
+
+def cut_periods(periods: Int64s) -> list[tuple[int, int]]:
+    """Cut the archive periods of an epoch into inclusive spans, each of which becomes one segment.
+
+    A period with many tuples has its own segment. Neighbouring periods with few tuples share a segment,
+    because every probe searches every segment. A segment expires with its last period.
+
+    >>> cut_periods(np.array([3, 3, 4, 9]))
+    [(3, 4), (9, 9)]
+    """
+    found: list[tuple[int, int]] = []
+    held = 0
+    numbers, counts = np.unique(periods, return_counts=True)
+    for period, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        joins = found and held + count <= SHARED_ROWS and period - found[-1][0] < SHARED_PERIODS
+        held = held + count if joins else count
+        start = found.pop()[0] if joins else period
+        found.append((start, period))
+    return found
+
+
+def compute_lifetime_us(window: Dimension | None, side: Side) -> int | None:
+    """Compute how long after its event time a stored tuple of ``side`` may find a partner; None means
+    forever.
+
+    With low <= left.ts - right.ts <= high, a left tuple waits for right tuples up to t - low, and a right
+    tuple waits for left tuples up to t + high. In a count window, times are numbers of tuples.
+    """
+    if window is None:
+        return None
+    bound = window.low if window.point is side else window.high
+    if bound is None:
+        return None
+    delta = int(bound.delta)
+    return -delta if window.point is side else delta

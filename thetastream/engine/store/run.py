@@ -1,0 +1,146 @@
+"""A run: an immutable, ordered set of stored tuples of one side, with the arrays of its index."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thetastream.core.condition import Domain
+from thetastream.core.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
+from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows
+from thetastream.index.base import Span
+from thetastream.kernels.walk import walk
+
+Pairs = tuple[Int64s, Int64s]
+"""The positions of matching probes and of the stored rows that they match."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The payload and the index of a set of stored tuples.
+
+    ``rows`` is int64 of shape (n, 1 + keys). Row i holds the keys of row i of ``payload``.
+    """
+
+    payload: pa.RecordBatch
+    rows: Int64s
+    edges: Int64s
+    offsets: Int64s
+    widths: tuple[float, ...]
+    """For each range column, the width of the widest stored interval, in the unit of its domain; 0 if no
+    intervals are stored."""
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the run occupies, which are part of the memory load volume of the unit."""
+        return int(self.payload.nbytes) + self.rows.nbytes + self.edges.nbytes + self.offsets.nbytes
+
+
+def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) -> Run:
+    """Order ``payload`` as the index of the plan requires, and lay out its buckets."""
+    if rows is None:
+        rows = encode_key_rows(plan.stored, plan.condition, payload)
+    layout = plan.index.shape.arrange(plan.access, rows)
+    if layout.order is not None:
+        payload, rows = payload.take(layout.order), rows[layout.order]
+    widths = tuple(_find_widest(rows, width) for width in plan.widths)
+    return Run(payload, np.ascontiguousarray(rows), layout.edges, layout.offsets, widths)
+
+
+def _find_widest(rows: Int64s, width: Width | None) -> float:
+    if width is None or not len(rows):
+        return 0
+    lower, upper = rows[:, width.lower], rows[:, width.upper]
+    if width.domain in (Domain.FLOAT, Domain.WIDE_DECIMAL):
+        with np.errstate(invalid="ignore", over="ignore"):
+            widest = float(np.max(decode_floats(upper) - decode_floats(lower)))
+        # The width is rounded up, because a smaller width would miss intervals that just reach the probe.
+        return float(np.nextafter(widest, np.inf)) if np.isfinite(widest) else np.inf
+    widest_int = int(np.max(_subtract_saturating(upper, lower)))
+    return np.inf if widest_int == HIGHEST else max(widest_int, 0)
+
+
+def _subtract_saturating(a: Int64s, b: Int64s) -> Int64s:
+    difference = a - b
+    overflowed = ((a ^ b) & (a ^ difference)) < 0
+    return np.where(overflowed, np.where(a < 0, np.int64(LOWEST), np.int64(HIGHEST)), difference)
+
+
+def search(
+    plan: IndexPlan,
+    run: Run,
+    box: Box,
+    chosen: npt.NDArray[np.int64] | None,
+    skip: frozenset[int],
+    capacity: int,
+) -> Iterator[tuple[Int64s, Int64s, int]]:
+    """Find the stored rows inside the boxes of probes, at most ``capacity`` pairs at a time.
+
+    ``chosen`` restricts the search to some probes, and ``skip`` names the columns that need no check. Yield
+    the positions of the probes, the positions of the stored rows, and the number of candidates that the walk
+    has compared since the last yield.
+    """
+    shape = plan.index.shape
+
+    def pick(keys: Int64s) -> Int64s:
+        return keys if chosen is None else keys[chosen]
+
+    n_probes = box.n_probes if chosen is None else len(chosen)
+    # 1. Compute the intervals on the indexed columns, and extend them where intervals are stored.
+    spans = []
+    # The plan has no ranges if it scans a run of another index, or uses only the buckets of that index.
+    for column, width, widest in zip(plan.access.ranges, plan.widths, run.widths, strict=False):
+        low, high = pick(box.spans[column].low), pick(box.spans[column].high)
+        if width is not None:
+            reach, _ = shift(pick(box.spans[width.upper].low), -widest, width.domain, -1)
+            low = np.maximum(low, reach)
+        spans.append(Span(low, high))
+    group = None if box.group is None else pick(box.group)
+    buckets = shape.buckets(run.edges, n_probes, group, tuple(spans))
+    suffix = shape.suffix(plan.access)
+    answered = set(skip)
+    if suffix >= 0:
+        answered.add(suffix)
+        slo, shi = np.ascontiguousarray(spans[-1].low), np.ascontiguousarray(spans[-1].high)
+    else:
+        slo = shi = np.zeros(0, dtype=np.int64)
+    is_grouped = len(plan.access.group) == 1 and shape.has_exact_buckets
+    if is_grouped and not box.shared.intersection(plan.access.group):
+        answered.update(plan.access.group)
+    # 2. Check the columns that the index does not evaluate while walking.
+    columns = [column for column in box.spans if column not in answered]
+    lo = np.empty((n_probes, len(columns)), dtype=np.int64)
+    hi = np.empty_like(lo)
+    for j, column in enumerate(columns):
+        lo[:, j], hi[:, j] = pick(box.spans[column].low), pick(box.spans[column].high)
+    cursor = np.array([0, -1, -1, 0], dtype=np.int64)
+    first, last = (np.ascontiguousarray(edge, dtype=np.int64) for edge in buckets)
+    wanted = np.array(columns, dtype=np.int64)
+    while True:
+        out_probe, out_stored = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
+        cursor[3] = 0
+        n = walk(
+            run.rows,
+            run.offsets,
+            suffix,
+            first,
+            last,
+            slo,
+            shi,
+            wanted,
+            lo,
+            hi,
+            cursor,
+            out_probe,
+            out_stored,
+        )
+        probes = out_probe[:n] if chosen is None else chosen[out_probe[:n]]
+        yield probes, out_stored[:n], int(cursor[3])
+        if n < capacity:
+            return

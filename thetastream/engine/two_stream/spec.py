@@ -1,0 +1,70 @@
+"""The engine of two-stream joins: a query under a model whose units send no messages."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from thetastream.engine.protocol import OpenStore
+from thetastream.engine.routing import Router
+from thetastream.engine.two_stream.content_routing import choose_placing
+from thetastream.engine.two_stream.query import UnitSpec, UnitState
+from thetastream.engine.two_stream.unit import Unit
+from thetastream.models.base import Model
+
+
+@dataclass(frozen=True)
+class TwoStreamSpec:
+    """A join of two streams under a model whose units send no messages."""
+
+    unit: UnitSpec
+    model: Model
+
+    state_type: ClassVar[type[UnitState]] = UnitState
+    has_messages: ClassVar[bool] = False
+
+    @property
+    def n_units(self) -> int:
+        """The number of units of the model."""
+        return self.model.n_units
+
+    @property
+    def has_event_time(self) -> bool:
+        """Whether a stream has an event time."""
+        return self.unit.has_event_time
+
+    @cached_property
+    def router(self) -> Router:
+        """The router of the model, with the places of tuples if the model routes by content."""
+        found = choose_placing(self.model, self.unit.condition)
+        return Router(self.model, None if found is None else found.find_places)
+
+    def open(self, slot: int, state: UnitState, open_store: OpenStore) -> Unit:
+        """Open the unit ``slot``."""
+        return Unit(self.unit, self.model, slot, state, open_store(self.unit.plans))
+
+
+@dataclass(frozen=True)
+class ExtendedSpec:
+    """The base of specs whose units extend those of a two-stream join.
+
+    A subclass defines ``state_type`` and ``open``.
+    """
+
+    join: TwoStreamSpec
+
+    has_messages: ClassVar[bool] = False
+
+    @property
+    def n_units(self) -> int:
+        """The number of units of the join."""
+        return self.join.n_units
+
+    @property
+    def has_event_time(self) -> bool:
+        """Whether a stream has an event time."""
+        return self.join.has_event_time
+
+    @property
+    def router(self) -> Router:
+        """The router of the join."""
+        return self.join.router

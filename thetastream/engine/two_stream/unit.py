@@ -1,0 +1,274 @@
+"""One unit of a two-stream join: it drops late tuples, probes, stores and expires, in the global order.
+
+In the global order, epochs follow each other, and inside an epoch the part R1 of R comes first, then all of
+S, then the rest R2 of R. Spark's epoch barrier replaces the punctuation of BiStream's order-consistent
+protocol (section 3.2.3): when the blocks of an epoch have arrived, all earlier tuples have arrived too. R1, S
+and R2 in turn probe the tuples of the other side that are stored by then, and are stored themselves. So every
+pair meets exactly once: at the unit that stores one tuple and is probed by the other.
+
+Pairs of tuples of the same epoch are the majority if epochs are long. If all of R came before S, these pairs
+would all meet at the units that store R. Therefore R is cut by event time into stretches of
+``SHARED_PERIODS`` archive periods (half a window by default), which belong to R1 and R2 alternately. R1 meets
+S at the units of R, and R2 meets S at the units of S.
+
+In a count window, each tuple has its own place in the order (``thetastream.engine.two_stream.arrival``), and
+the order is part of the condition: a stored tuple meets only tuples that arrived after it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thetastream.core.columns import ARRIVAL, PASSES, SEEN, SEQUENCE
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Role, Side
+from thetastream.engine.clock import Clock
+from thetastream.engine.counters import Counters
+from thetastream.engine.inbox import Inbox, Message
+from thetastream.engine.lateness import drop_late, read_times
+from thetastream.engine.matching import Matches, Residual, match
+from thetastream.engine.store.box import encode_key_rows
+from thetastream.engine.store.chained_index import SHARED_PERIODS, ChainedIndex
+from thetastream.engine.store.segment import MemoryStore, SegmentStore
+from thetastream.engine.two_stream.arrival import Numbers, number_arrivals
+from thetastream.engine.two_stream.query import UnitSpec, UnitState
+from thetastream.models.base import Model
+
+FRESH_PERIOD = 1 << 12
+"""The smallest number of tuples in a subindex over the new tuples of an epoch. Every probe searches every
+subindex, so short ones are slow."""
+
+
+class Tuples(NamedTuple):
+    """Tuples of an epoch with their key rows."""
+
+    payload: pa.RecordBatch
+    rows: Int64s
+
+    def take(self, mask: npt.NDArray[np.bool_]) -> "Tuples":
+        """Select the tuples for which ``mask`` is true."""
+        kept = np.flatnonzero(mask)
+        return Tuples(self.payload.take(kept), self.rows[kept])
+
+
+class Arrivals(NamedTuple):
+    """The new tuples of one stream at a unit: those that probe, and those that the unit stores."""
+
+    probing: Tuples | None
+    storing: Tuples | None
+
+
+class Unit:
+    """One unit of a model, with its own state.
+
+    Parameters
+    ----------
+    spec : UnitSpec
+        The query.
+    model : Model
+        The model.
+    slot : int
+        The number of this unit.
+    state : UnitState
+        The state before this epoch, from the manifest.
+    store : SegmentStore
+        The store that holds the runs.
+    """
+
+    messages: Sequence[Message] = ()
+    is_waiting = False
+
+    def __init__(
+        self, spec: UnitSpec, model: Model, slot: int, state: UnitState, store: SegmentStore
+    ) -> None:
+        self._spec = spec
+        self._model = model
+        self._slot = slot
+        self._arrived = state.arrived or (0, 0)
+        self._residual = Residual(spec.condition)
+        self._keyed_by = spec.plans[Side.LEFT].condition
+        self._indexes = {
+            side: ChainedIndex(
+                spec.describe_stored(side), [meta for meta in state.segments if meta.stream == side], store
+            )
+            for side in Side
+        }
+        self.counters = Counters()
+        homes = [side for side in Side if model.is_home(slot, side)]
+        self.counters.list_streams(spec.condition.sides[side].alias for side in homes)
+
+    @property
+    def state(self) -> UnitState:
+        """The current state."""
+        return UnitState([meta for index in self._indexes.values() for meta in index.segments], self._arrived)
+
+    def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
+        """Run one epoch and yield the columns of the left and of the right tuples of its matches."""
+        for matches in self.matches(inbox, clock):
+            yield matches.columns
+
+    def matches(self, inbox: Inbox, clock: Clock) -> Iterator[Matches]:
+        """Run one epoch and yield its matches. Exhaust the iterator before you read ``state`` and
+        ``counters``."""
+        # 1. Drop late tuples.
+        timely = {
+            (side, role): self._drop_late(inbox, side, role, clock.late_us) for side in Side for role in Role
+        }
+        arrivals = self._arrange_by_number(timely) if self._model.sees_all else self._arrange_by_role(timely)
+        # 2. Join.
+        turns = self._join_in_parts if self._spec.counts is None else self._join_by_number
+        yield from turns(*arrivals)
+        # 3. Expire the tuples that no tuple of a later epoch can join.
+        for side, index in self._indexes.items():
+            horizon = clock.watermark_us if self._spec.counts is None else self._arrived[side] - 1
+            self.counters.expired += index.expire(horizon)
+            index.archive(horizon)
+        self._count(inbox)
+
+    def _count(self, inbox: Inbox) -> None:
+        segments = self.state.segments
+        self.counters.received = inbox.received
+        self.counters.received_bytes = inbox.received_bytes
+        self.counters.count_state(segments)
+
+    # Admission
+
+    def _drop_late(self, inbox: Inbox, side: Side, role: Role, late_us: int | None) -> pa.RecordBatch | None:
+        """Return the timely tuples of one side and role. Tuples to be stored are counted at their home."""
+        batch = inbox.batch(side, role)
+        if batch is None:
+            return None
+        is_counted = role is not Role.PROBE and self._model.is_home(self._slot, side)
+        spec = self._spec.condition.sides[side]
+        batch = drop_late(batch, side, spec, late_us, self.counters if is_counted else None)
+        return batch if batch.num_rows else None
+
+    def _arrange_by_role(self, timely: dict[tuple[Side, Role], pa.RecordBatch | None]) -> list[Arrivals]:
+        """Give the tuples the roles in which they were sent."""
+        arrivals = []
+        for side in Side:
+            tuples = {role: self._add_keys(side, timely[side, role]) for role in Role}
+            both = tuples[Role.BOTH]
+            arrivals.append(Arrivals(both or tuples[Role.PROBE], both or tuples[Role.STORE]))
+        return arrivals
+
+    def _arrange_by_number(self, timely: dict[tuple[Side, Role], pa.RecordBatch | None]) -> list[Arrivals]:
+        """Number the tuples in the order of arrival.
+
+        All tuples probe. The model decides by their numbers which of them this unit stores.
+        """
+        batches = [timely[side, Role.BOTH] for side in Side]
+        left, right = (
+            np.zeros(0, dtype=np.int64) if batch is None else read_times(batch, spec)
+            for batch, spec in zip(batches, self._spec.condition.sides, strict=True)
+        )
+        numbers = number_arrivals((left, right), self._arrived)
+        self._arrived = self._arrived[0] + len(left), self._arrived[1] + len(right)
+        arrivals = []
+        for side, batch, mine in zip(Side, batches, numbers, strict=True):
+            passing, sequence = (None, None) if batch is None else self._keep_passing(batch, mine)
+            probing = self._add_keys(side, passing)
+            storing = None
+            if probing is not None and sequence is not None:
+                storing = probing.take(self._model.keeps(self._slot, sequence, probing.rows[:, 0]))
+            arrivals.append(Arrivals(probing, storing))
+        return arrivals
+
+    def _keep_passing(self, batch: pa.RecordBatch, numbers: Numbers) -> tuple[pa.RecordBatch, Int64s]:
+        """Select the tuples that pass the filters, in order of arrival, with their numbers as columns."""
+        order, sequence, seen = numbers
+        if PASSES in batch.schema.names:
+            passes = batch.column(PASSES).is_valid().to_numpy(zero_copy_only=False)[order]
+            order, sequence, seen = (array[passes] for array in numbers)
+            batch = batch.drop_columns([PASSES])
+        batch = batch.take(order)
+        if self._spec.counts is not None:
+            batch = batch.append_column(SEQUENCE, pa.array(sequence))
+            batch = batch.append_column(SEEN, pa.array(seen))
+        if self._spec.is_ordered:
+            batch = batch.append_column(ARRIVAL, pa.array(sequence + seen))
+        return batch, sequence
+
+    def _add_keys(self, side: Side, batch: pa.RecordBatch | None) -> Tuples | None:
+        if batch is None or not batch.num_rows:
+            return None
+        return Tuples(batch, encode_key_rows(side, self._keyed_by, batch))
+
+    # Joining
+
+    def _join_in_parts(self, left: Arrivals, right: Arrivals) -> Iterator[Matches]:
+        first, second = self._split_arrivals(left)
+        yield from self._probe_then_store(Side.LEFT, first)
+        yield from self._probe_then_store(Side.RIGHT, right)
+        yield from self._probe_then_store(Side.LEFT, second)
+
+    def _join_by_number(self, left: Arrivals, right: Arrivals) -> Iterator[Matches]:
+        # The window condition decides which of two tuples came first, so every tuple may probe every other
+        # tuple. Only tuples that are still in the window at the end of the epoch are stored.
+        assert self._spec.counts is not None
+        both = ((Side.LEFT, left), (Side.RIGHT, right))
+        fresh = {side: self._index_fresh(side, arrivals.storing) for side, arrivals in both}
+        for side, arrivals in both:
+            yield from self._probe(side, arrivals.probing, fresh[side.other])
+        for side, arrivals in both:
+            oldest = self._arrived[side] - self._spec.counts[side]
+            if arrivals.storing is not None:
+                self._store(side, arrivals.storing.take(arrivals.storing.rows[:, 0] >= oldest))
+
+    def _index_fresh(self, side: Side, tuples: Tuples | None) -> ChainedIndex:
+        """Index the new tuples of an epoch in memory."""
+        spec = self._spec.describe_stored(side)
+        period = max(spec.archive_period_us or 0, FRESH_PERIOD)
+        index = ChainedIndex(replace(spec, archive_period_us=period), [], MemoryStore())
+        if tuples is not None:
+            index.insert(tuples.payload, tuples.rows)
+        return index
+
+    def _probe_then_store(self, side: Side, arrivals: Arrivals) -> Iterator[Matches]:
+        yield from self._probe(side, arrivals.probing)
+        self._store(side, arrivals.storing)
+
+    def _split_arrivals(self, arrivals: Arrivals) -> tuple[Arrivals, Arrivals]:
+        """Split R into R1 and R2 by event time. Every unit that sees a tuple splits in the same way."""
+        if self._spec.archive_period_us is None:
+            return arrivals, Arrivals(None, None)
+        stretch = self._spec.archive_period_us * SHARED_PERIODS
+        halves = [_split_tuples(tuples, stretch) for tuples in arrivals]
+        first, second = (Arrivals(*half) for half in zip(*halves, strict=True))
+        return first, second
+
+    def _store(self, side: Side, tuples: Tuples | None) -> None:
+        if tuples is not None:
+            self._indexes[side].insert(tuples.payload, tuples.rows)
+            self.counters.stored += len(tuples.rows)
+
+    def _probe(self, side: Side, tuples: Tuples | None, *fresh: ChainedIndex) -> Iterator[Matches]:
+        """Find partners among the stored tuples of the other side and among the ``fresh`` tuples."""
+        if tuples is None:
+            return
+        payload, rows = tuples
+        self.counters.probed += len(rows)
+        width = payload.nbytes / len(rows)
+        probed = (index.probe(rows, width) for index in (self._indexes[side.other], *fresh))
+        candidates = chain.from_iterable(probed)
+        yield from match(side, payload, candidates, self._residual, self._columns, self.counters)
+
+    @property
+    def _columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        left, right = (list(side.columns) for side in self._spec.condition.sides)
+        arrival = [ARRIVAL] * self._spec.is_ordered
+        return left + arrival, right + arrival
+
+
+def _split_tuples(tuples: Tuples | None, stretch: int) -> tuple[Tuples | None, Tuples | None]:
+    if tuples is None:
+        return None, None
+    second = (tuples.rows[:, 0] // stretch) % 2 == 1
+    if not second.any():
+        return tuples, None
+    return (None, tuples) if second.all() else (tuples.take(~second), tuples.take(second))

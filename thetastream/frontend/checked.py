@@ -1,0 +1,119 @@
+"""Reads and checks a join request for any number of streams. All planners share this code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from thetastream.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.frontend.condition import read_condition
+from thetastream.frontend.model import read_model
+from thetastream.frontend.request import Request
+from thetastream.frontend.statistics import read_statistics
+from thetastream.frontend.streams import read_streams
+from thetastream.frontend.window import is_counted, read_window
+from thetastream.models.base import Model
+from thetastream.plan.query import Query, Stream
+from thetastream.plan.statistics import Statistics
+from thetastream.predicate import Phrase, Predicate
+from thetastream.spark.catalyst import Catalyst
+
+
+@dataclass(frozen=True)
+class CheckedRequest:
+    """A request that is read. Planners add to ``problems`` what they refuse, and then call ``query``."""
+
+    request: Request
+    catalyst: Catalyst
+    schemas: Mapping[str, StructType]
+    streams: tuple[Stream, ...]
+    """The streams with all their columns, so that errors can name them."""
+    on: tuple[str, ...]
+    conjuncts: tuple[Phrase, ...]
+    predicates: tuple[Predicate, ...]
+    within_us: tuple[int, ...] | None
+    """The time window of each stream. It is None if there are no windows or the windows count tuples."""
+    model: Model | None
+    """The model, fitted to the streams. It is None if the planner chooses one."""
+    statistics: Statistics | None
+    archive_period_us: int | None
+    partitions: int
+    """Number of shuffle partitions of the session."""
+    problems: list[ThetastreamError]
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All settings. A setting that the user left out has the default of the session."""
+        return self.request.settings
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the inputs are streams. If not, they are batch DataFrames."""
+        return self.streams[0].is_streaming
+
+    def query(self, counts: tuple[int, int] | None = None) -> Query:
+        """Return the query. Its streams have only the columns that are sent to the units.
+
+        Raises
+        ------
+        QueryError
+            If there are problems. It lists all of them.
+        """
+        raise_problems(self.problems)
+        streams = tuple(stream.narrowed for stream in self.streams)
+        return Query(streams, self.on, self.conjuncts, self.predicates, self.within_us, counts)
+
+
+def check(request: Request) -> CheckedRequest:
+    """Read streams, condition, window, model and settings, and collect all errors in ``problems``."""
+    problems = list(request.problems)
+    settings, spark = request.settings, request.spark
+    # 1. Streams, condition, window.
+    needs_time = request.within is not None or settings["order"] is not None
+    read = read_streams(request.streams, needs_time, settings["event_time"], request.columns)
+    problems += read.problems
+    texts, phrases, predicates = read_condition(request.on, read.catalyst, read.streams, problems)
+    within_us = None
+    if not is_counted(request.within):
+        within_us = read_window(request.within, read.streams, read.catalyst, problems)
+    # 2. Settings that every planner reads.
+    archive_period_us = None
+    try:
+        if settings["archive_period"] is not None:
+            archive_period_us = read.catalyst.duration(settings["archive_period"], "archive_period")
+    except QueryError as problem:
+        problems.append(problem)
+    statistics = read_statistics(settings["statistics"], request.streams, problems)
+    # 3. Model.
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
+    model = read_model(request.model, read.streams, read.catalyst, partitions, problems)
+    return CheckedRequest(
+        request,
+        read.catalyst,
+        read.schemas,
+        read.streams,
+        tuple(texts),
+        tuple(phrases),
+        tuple(predicates),
+        within_us,
+        model,
+        statistics,
+        archive_period_us,
+        partitions,
+        problems,
+    )
+
+
+def refuse_arrival_order(checked: CheckedRequest) -> None:
+    """Add an error for each part of a request that needs the order of arrival of more than two streams."""
+    settings = checked.settings
+    if is_counted(checked.request.within):
+        what = "a count window needs the order of arrival, which only two streams have; use a time window"
+        checked.problems.append(QueryError("COUNT_WINDOW", what))
+    if settings["order"] is not None:
+        what = "results of three or more streams have no single order of arrival; leave order out"
+        checked.problems.append(QueryError("ORDER", what))
+    elif str(settings["punctuations"]).lower() not in ("false", "none"):
+        what = "punctuations need an order, and results of three or more streams have none; leave them out"
+        checked.problems.append(QueryError("ORDER", what))

@@ -1,0 +1,37 @@
+"""Chooses the folder for mailboxes, for models whose units send messages to each other."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from thetastream.errors import QueryError, ThetastreamError
+
+
+def choose_mailbox_folder(
+    spark: SparkSession, asked: str | Path | None, problems: list[ThetastreamError]
+) -> str:
+    """Choose the folder for mailboxes.
+
+    It is the folder that the user gives, or else one beside the checkpoints. On a local master it is
+    otherwise a temporary folder of this machine.
+    """
+    is_alone = (spark.conf.get("spark.master", "local") or "local").startswith("local")
+    checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
+    if asked is not None and (not isinstance(asked, str | Path) or not str(asked)):
+        problems.append(QueryError("MAILBOX", f"mailbox must be a folder as a path or URI, not {asked!r}"))
+        return ""
+    folder = str(asked or "") or (f"{checkpoints.rstrip('/')}/thetastream-mailboxes" if checkpoints else None)
+    if folder is None and is_alone:
+        folder = str(Path(tempfile.gettempdir()) / f"thetastream-mailboxes-{os.getuid()}")
+    if folder is None or not (is_alone or ":" in folder):
+        problems.append(
+            QueryError(
+                "MAILBOX",
+                "messages need a folder that driver and executors share, as a URI, not "
+                f'{folder}; give mailbox="hdfs://..." or "file:/shared/...", or set '
+                "spark.thetastream.mailbox",
+            )
+        )
+    return str(Path(folder or "").absolute()) if ":" not in (folder or "") else str(folder)

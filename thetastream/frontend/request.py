@@ -1,0 +1,85 @@
+"""A join request of the user, with the session's defaults for settings that the user left out."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from thetastream.core.windows import Within
+from thetastream.errors import QueryError, ThetastreamError
+from thetastream.frontend.condition import On
+from thetastream.frontend.streams import check_streams
+from thetastream.index import REGISTRY as SHAPES
+from thetastream.models.base import Model
+
+SETTINGS: dict[str, str] = {
+    "index": f"force an index shape: {', '.join(SHAPES)}",
+    "archive_period": 'event time one subindex spans, as in "1 minute"; by default a tenth of the window',
+    "order": 'order of pairs, with th.Split: "outer", "strict", or a punctuation interval in arrivals',
+    "punctuations": "whether punctuations are rows of ordered results: true or false",
+    "event_time": "event-time column per alias, for batch DataFrames, which cannot carry a watermark",
+    "mailbox": "folder, shared by driver and executors, for messages between units of a ring or chain",
+    "cache_folder": "host-local folder for mapped segments; Spark's local directory by default",
+    "statistics": "th.Statistics to estimate costs from, and to choose the model by; assumed by default",
+}
+"""Settings: keyword arguments of join and plan. ``spark.thetastream.<name>`` gives the session's defaults."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A join request of the user. Only its streams are checked."""
+
+    streams: Mapping[str, DataFrame]
+    on: On
+    within: Within
+    model: Model | str | None
+    settings: Mapping[str, Any]
+    """The values of all ``SETTINGS``."""
+    problems: tuple[ThetastreamError, ...] = ()
+    """Errors for unknown settings."""
+    columns: Mapping[str, Collection[str] | None] = field(default_factory=dict)
+    """For each alias, the columns that results need, in lower case. Without an entry, all columns are
+    needed."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session of the streams."""
+        return next(iter(self.streams.values())).sparkSession
+
+
+def complete_request(
+    streams: Mapping[str, DataFrame],
+    on: On,
+    within: Within,
+    model: Model | str | None,
+    settings: Mapping[str, Any],
+    columns: Mapping[str, Collection[str] | None] | None = None,
+) -> Request:
+    """Check the streams, complete the settings and return the request.
+
+    It raises what ``check_streams`` raises.
+    """
+    check_streams(streams)
+    complete, unknown = read_settings(streams, settings)
+    return Request(streams, on, within, model, complete, tuple(unknown), columns or {})
+
+
+def read_settings(
+    streams: Mapping[str, DataFrame], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[ThetastreamError]]:
+    """Return the values of all settings, and an error for each unknown name.
+
+    A setting that is not given has the default of the session.
+    """
+    spark = next(iter(streams.values())).sparkSession
+    unknown: list[ThetastreamError] = [
+        QueryError("UNKNOWN_SETTING", f"setting {name!r} is not one of {', '.join(SETTINGS)}")
+        for name in given
+        if name not in SETTINGS
+    ]
+    complete = {
+        name: given[name] if name in given else spark.conf.get(f"spark.thetastream.{name}", None)
+        for name in SETTINGS
+    }
+    return complete, unknown

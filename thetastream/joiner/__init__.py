@@ -1,1 +1,0 @@
-"""The unit every model is made of: chained index, probe, store, expire."""

@@ -1,0 +1,62 @@
+"""The engine of ordered results: units of a two-stream join, of which unit 0 writes punctuations.
+
+Every unit receives all tuples, so each unit knows how many tuples have arrived. Unit 0 writes the
+punctuations of the epoch. A punctuation is a row in which all columns are NULL except the arrival number that
+it follows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from thetastream.core.keys import Int64s
+from thetastream.engine.clock import Clock
+from thetastream.engine.inbox import Inbox
+from thetastream.engine.protocol import OpenStore
+from thetastream.engine.two_stream.query import UnitState
+from thetastream.engine.two_stream.spec import ExtendedSpec
+from thetastream.engine.two_stream.unit import Unit
+from thetastream.order.spec import Order
+
+LEFT, RIGHT = "arrival_left", "arrival_right"
+"""Columns of ordered results with the arrival numbers of the left and the right tuple of a pair."""
+
+
+class PunctuatedUnit(Unit):
+    """A unit of a join with punctuations. Unit 0 adds the punctuations of the epoch to its results."""
+
+    def __init__(self, spec: "PunctuatedSpec", slot: int, state: UnitState, open_store: OpenStore) -> None:
+        super().__init__(spec.join.unit, spec.join.model, slot, state, open_store(spec.join.unit.plans))
+        self._punctuations = spec if slot == 0 else None
+
+    def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
+        """Run one epoch and yield the columns of the matches, then those of the punctuations."""
+        before = sum(self._arrived)
+        yield from super().epoch(inbox, clock)
+        if self._punctuations is not None:
+            numbers = self._punctuations.order.list_punctuations(before, sum(self._arrived))
+            yield build_punctuations(numbers, self._punctuations.columns)
+
+
+def build_punctuations(numbers: Int64s, columns: pa.Schema) -> list[pa.Array]:
+    """Build punctuations as columns of results: only the arrival number that they follow is not NULL."""
+    return [
+        pa.array(numbers) if field.name == LEFT else pa.nulls(len(numbers), field.type) for field in columns
+    ]
+
+
+@dataclass(frozen=True)
+class PunctuatedSpec(ExtendedSpec):
+    """Spec of a two-stream join whose results include punctuations."""
+
+    order: Order
+    columns: pa.Schema
+    """The schema of the results."""
+
+    state_type: ClassVar[type[UnitState]] = UnitState
+
+    def open(self, slot: int, state: UnitState, open_store: OpenStore) -> PunctuatedUnit:
+        """Open the unit with number ``slot``."""
+        return PunctuatedUnit(self, slot, state, open_store)

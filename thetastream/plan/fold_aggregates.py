@@ -1,0 +1,106 @@
+"""Plans the aggregates of a folded statement: the measures of each call and the SQL that merges them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from thetastream.aggregate import REGISTRY, Aggregate, MeasureFunction, NotFoldable
+from thetastream.plan.fold_expressions import Expressions, find_closing
+from thetastream.plan.folding import PREFIX, Computed, Folding, ViewMeasure
+from thetastream.predicate import Phrase
+
+
+class Aggregates:
+    """Finds calls of registered aggregates, and adds their measures and merges to a folding."""
+
+    def __init__(self, expressions: Expressions, folding: Folding) -> None:
+        self._expressions = expressions
+        self._folding = folding
+        self._computed: dict[tuple[str, str], Computed] = {}
+
+    def find(self, phrase: Phrase, n: int) -> tuple[int, str] | None:
+        """Find the call that begins at token ``n``. Return the position after it and the name of its merge.
+
+        Return None if no call begins there.
+
+        Raises
+        ------
+        NotFoldable
+            If units cannot fold the call.
+        """
+        tokens = phrase.tokens
+        token = tokens[n]
+        aggregate = REGISTRY.get(token.keyword)
+        is_call = n + 1 < len(tokens) and tokens[n + 1].text == "("
+        if aggregate is None or token.kind == "FIELD" or not is_call:
+            return None
+        # 1. Find its arguments and the FILTER that may follow them.
+        close = find_closing(tokens, n + 1)
+        arguments, end = phrase.slice(n + 2, close), close + 1
+        where: Phrase | None = None
+        if end + 1 < len(tokens) and tokens[end].keyword == "FILTER" and tokens[end + 1].text == "(":
+            shut = find_closing(tokens, end + 1)
+            where, end = phrase.slice(end + 3, shut), shut + 1
+        if not arguments or not _is_taken(aggregate, arguments):
+            raise NotFoldable(f"{phrase.slice(n, end).text} is not folded")
+        # 2. Write its SQL over views.
+        merge = aggregate.merge(self._read(token.keyword, arguments, where))
+        return end, self._folding.merges.setdefault(merge, f"{PREFIX}a{len(self._folding.merges)}")
+
+    def _read(self, name: str, arguments: Phrase, where: Phrase | None) -> "FoldedCall":
+        argument, *options = arguments.split_at_commas()
+        is_star = argument.text == "*"
+        read = [part for part in (None if is_star else argument, where) if part is not None]
+        alias = self._expressions.find_stream(*read)
+        value = "1" if is_star else f"({argument.text})"
+        if where is not None:
+            value = f"CASE WHEN ({where.text}) THEN {value} END"
+        type_ = self._expressions.resolver.type_of(value, [alias])
+        if type_ is None:
+            raise NotFoldable(f"{argument.text} is not a column of one stream")
+        texts = [option.text for option in options]
+        return FoldedCall(name, is_star and where is None, value, type_, texts, alias, self)
+
+    def type_of(self, alias: str, text: str) -> str | None:
+        """Return the Spark type of SQL over one stream."""
+        return self._expressions.resolver.type_of(text, [alias])
+
+    def measure(self, function: MeasureFunction, alias: str, text: str | None) -> tuple[str, ...]:
+        """Return the columns of the views that hold a measure. A measure is added only once."""
+        column = None
+        if text is not None:
+            name = f"{PREFIX}v{len(self._computed)}"
+            column = self._computed.setdefault((alias, text), Computed(alias, text, name))
+        for known in self._folding.measures:
+            if (known.function, known.column) == (function, column):
+                return function.columns(known.name)
+        made = ViewMeasure(f"{PREFIX}m{len(self._folding.measures)}", function, column)
+        self._folding.measures.append(made)
+        return function.columns(made.name)
+
+
+@dataclass(frozen=True)
+class FoldedCall:
+    """A ``thetastream.aggregate.base.AggregateCall`` that reads one stream."""
+
+    name: str
+    is_every_match: bool
+    value: str
+    type: str
+    options: Sequence[str]
+    alias: str
+    aggregates: Aggregates
+
+    def measure(self, function: MeasureFunction, text: str | None = None) -> tuple[str, ...]:
+        return self.aggregates.measure(function, self.alias, text)
+
+    def type_of(self, text: str) -> str | None:
+        return self.aggregates.type_of(self.alias, text)
+
+
+def _is_taken(aggregate: Aggregate, arguments: Phrase) -> bool:
+    """Whether an aggregate accepts these arguments."""
+    if arguments.tokens[0].keyword in ("DISTINCT", "ALL"):
+        return False
+    if arguments.text == "*" and not aggregate.takes_star:
+        return False
+    return len(arguments.split_at_commas()) <= aggregate.most_arguments

@@ -1,0 +1,107 @@
+"""Reads expressions of a grouped statement: their names, and the stream that can compute them."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from thetastream.aggregate import NotFoldable
+from thetastream.plan.query import Resolver, Stream
+from thetastream.plan.safe_expressions import never_fails
+from thetastream.predicate import Phrase
+from thetastream.predicate.names import find_references, find_refused, qualify
+from thetastream.predicate.tokens import Token, parse
+
+_SUBQUERIES = {"SELECT", "WITH", "VALUES", "TABLE", "FROM"}
+_NAMING = {"STRUCT", ",", "(", "AS", "SELECT"}
+"""Tokens before a bracket that may make a struct of unnamed fields: struct(a, b), (a, b)."""
+
+
+class Expressions:
+    """Expressions over two streams. A method raises ``NotFoldable`` if an expression cannot be folded.
+
+    Parameters
+    ----------
+    streams : two Streams
+        The streams that expressions read.
+    resolver : Resolver
+        It resolves expressions over these streams.
+    result_time : str or None
+        The name of a match's latest event time, if the streams have event times.
+    """
+
+    def __init__(self, streams: Sequence[Stream], resolver: Resolver, result_time: str | None) -> None:
+        self.aliases = [stream.alias for stream in streams]
+        self.resolver = resolver
+        self._fold: Callable[[str], str] = str if resolver.is_case_sensitive else str.casefold
+        self._result_time = result_time
+        self._columns = {
+            # A bare result_time is the time of the result, even if a stream has a column of this name.
+            stream.alias: [name for name, _ in stream.types if name.casefold() != result_time]
+            for stream in streams
+        }
+        self._types = {
+            (self._fold(stream.alias), self._fold(name)): type_
+            for stream in streams
+            for name, type_ in stream.types
+        }
+
+    def qualify(self, phrase: Phrase) -> Phrase:
+        """Return the phrase with the alias before every column."""
+        for token in phrase.tokens:
+            if token.keyword == "OVER" and token.kind != "FIELD":
+                raise NotFoldable("a window function reads other rows")
+            if token.text == "->":
+                raise NotFoldable("a lambda binds names")
+        pairs = list(pairwise(phrase.tokens))
+        if any(token.text == "(" and after.keyword in _SUBQUERIES for token, after in pairs):
+            raise NotFoldable("a subquery has names of its own")
+        if any(token.keyword in _NAMING and after.text == "(" for token, after in pairs):
+            raise NotFoldable("a struct names fields by the text of its arguments")
+        return qualify(parse(phrase.text), self._columns, self._fold)
+
+    def refuse_shadowed(self, items: Phrase, having: Phrase) -> None:
+        """Raise if a name in HAVING is both a column and a name of the select list.
+
+        In HAVING, the name of the select list would have precedence.
+        """
+        named = {self._fold(part.tokens[-1].name) for part in items.split_at_commas() if len(part.tokens) > 1}
+        columns = {self._fold(name) for names in self._columns.values() for name in names}
+        for n, token in enumerate(having.tokens):
+            is_bare = token.kind != "FIELD" and having.slice(n + 1, n + 2).text != "."
+            if is_bare and self._fold(token.name) in named & columns:
+                raise NotFoldable(f"{token.text} in HAVING is a column and a name of the select list")
+
+    def find_stream(self, *phrases: Phrase) -> str:
+        """Return the alias of the one stream that the phrases read. It is the first if they read none."""
+        read: dict[str, None] = {}
+        for phrase in phrases:
+            for problem in find_refused(phrase):
+                raise NotFoldable(problem.message)
+            for n, token in enumerate(phrase.tokens):
+                is_field = n > 0 and phrase.tokens[n - 1].text == "."
+                if self.is_result_time(token) and not is_field:
+                    raise NotFoldable(f"{phrase.text} reads the result time, which both streams make")
+            if not never_fails(phrase, self._types, self.resolver.is_ansi):
+                raise NotFoldable(f"{phrase.text} may fail for a tuple that has no match")
+            read |= dict.fromkeys(find_references(phrase, self.aliases))
+        if len(read) > 1:
+            raise NotFoldable(f"{' and '.join(phrase.text for phrase in phrases)} read both streams")
+        return next(iter(read), self.aliases[0])
+
+    def is_result_time(self, token: Token) -> bool:
+        """Whether a token is the name of the result time."""
+        return self._result_time is not None and token.name.casefold() == self._result_time
+
+    def list_words(self, phrase: Phrase) -> tuple[str, ...]:
+        """Return the tokens of a phrase in the form in which they are compared."""
+        return tuple(
+            token.text if token.kind in ("STRING", "RAW_STRING", "NUMBER") else self._fold(token.name)
+            for token in phrase.tokens
+        )
+
+
+def find_closing(tokens: Sequence[Token], opening: int) -> int:
+    """Return the position of the bracket that closes the one at ``opening``."""
+    depth = tokens[opening].depth
+    return next(
+        n for n in range(opening + 1, len(tokens)) if tokens[n].text == ")" and tokens[n].depth == depth
+    )

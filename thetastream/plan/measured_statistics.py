@@ -1,0 +1,140 @@
+"""Computes statistics of a running join from its counters and Spark's query progress.
+
+rate = tuples / (latest - earliest event time)        bytes = MLV / tuples stored now
+
+The event times in the progress are those of one stream. This is sufficient, because the watermark stops
+unless both streams move on.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from thetastream.errors import QueryError
+from thetastream.plan.statistics import Statistics
+
+COUNTED = ("left", "right")
+
+
+def measure_statistics(
+    epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mapping[str, Any]]
+) -> Statistics:
+    """Compute the statistics of one join from its epochs.
+
+    Parameters
+    ----------
+    epochs : sequence of mapping
+        The epochs in ``th.metrics``, oldest first.
+    progress : sequence of mapping
+        The parsed JSON of ``StreamingQuery.recentProgress``. It has the same epochs and those without
+        counters.
+
+    Returns
+    -------
+    Statistics
+        The statistics, with origin ``measured``. Bytes are given only if Spark remembers the first epoch.
+        Otherwise earlier tuples would be missing from the count.
+
+    Raises
+    ------
+    QueryError
+        NOTHING_MEASURED if no epoch has brought a tuple.
+    """
+    n = [sum(epoch.get(name, 0) for epoch in epochs) for name in COUNTED]
+    if not any(n) and any(epoch.get("stored", 0) for epoch in epochs):
+        what = "only joins of two streams measure statistics, and this is a join hop by hop"
+        raise QueryError("NOTHING_MEASURED", f"{what}; give th.Statistics(tuples_per_second={{...}})")
+    if not any(n):
+        raise QueryError(
+            "NOTHING_MEASURED", "statistics need an epoch with tuples, and the query has had none yet"
+        )
+    clock = _measure_time(progress)
+    is_whole = progress[0]["batchId"] == 0
+    return Statistics(
+        tuples_per_second=(n[0] / clock.span_s, n[1] / clock.span_s),
+        bytes_per_tuple=_measure_bytes(epochs) if is_whole else None,
+        watermark_delay_s=clock.delay_s,
+        epoch_s=clock.epoch_s,
+        candidates_per_tuple=sum(epoch["candidates"] for epoch in epochs) / sum(n),
+        origin="measured",
+    )
+
+
+@dataclass
+class _MeasuredTime:
+    span_s: float
+    delay_s: float | None = None
+    epoch_s: float = 0.0
+
+
+def _measure_time(progress: Sequence[Mapping[str, Any]]) -> _MeasuredTime:
+    """Measure how event time moves. Without event times, use the wall clock."""
+    latest: float | None = None
+    earliest = float("inf")
+    steps, delays = [], []
+    for report in progress:
+        times = report.get("eventTime") or {}
+        watermark = _read_instant(times.get("watermark"))
+        # The epochs before an epoch determine its watermark. A watermark of 0 means that there is none yet.
+        if latest is not None and watermark:
+            delays.append(max(0.0, latest - watermark))
+        if times.get("max") is not None:
+            newest = _read_instant(times["max"])
+            earliest = min(earliest, _read_instant(times["min"]))
+            if latest is not None:
+                steps.append(max(0.0, newest - latest))
+            latest = newest if latest is None else max(latest, newest)
+    if latest is not None and latest > earliest:
+        return _MeasuredTime(
+            latest - earliest, median(delays) if delays else None, median(steps) if steps else 0.0
+        )
+    first, last = _read_instant(progress[0]["timestamp"]), _read_instant(progress[-1]["timestamp"])
+    return _MeasuredTime(max(last - first + progress[-1].get("batchDuration", 0) / 1000, 1e-3))
+
+
+def _read_instant(text: str | None) -> float:
+    """Return the seconds since 1970 of an ISO instant, or 0 if there is none.
+
+    >>> _read_instant("1970-01-01T00:00:01.500Z")
+    1.5
+    """
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0
+
+
+@dataclass
+class _UnitTotals:
+    """State of a unit after its last report. Idle units send no report; their last report counts."""
+
+    live: int = 0
+    nbytes: int = 0
+    stored: int = 0
+    counted: list[int] = field(default_factory=lambda: [0, 0])
+
+
+def _measure_bytes(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
+    """Return the MLV per stored tuple for each side, or the mean of both sides where units store both.
+
+    The values are averages over epochs, because the share of index overhead and of half-expired periods
+    varies from epoch to epoch.
+    """
+    units: dict[int, _UnitTotals] = {}
+    live, nbytes = [0, 0, 0], [0, 0, 0]
+    for epoch in epochs:
+        for report in epoch["units"]:
+            unit = units.setdefault(report["unit"], _UnitTotals())
+            unit.live += report["stored"] - report["expired"]
+            unit.nbytes = report["mlv_bytes"]
+            unit.stored += report["stored"]
+            unit.counted = [n + report.get(name, 0) for n, name in zip(unit.counted, COUNTED, strict=True)]
+        for unit in units.values():
+            # If a unit stored as many tuples as it counted of one side, it stores only that side.
+            alone = [side for side in range(2) if unit.counted[side] == unit.stored > 0]
+            for part in (*alone, 2):
+                live[part] += unit.live
+                nbytes[part] += unit.nbytes
+    if not live[2]:
+        return None
+    left, right = (nbytes[part] / live[part] for part in (side if live[side] else 2 for side in range(2)))
+    return left, right

@@ -1,0 +1,62 @@
+"""Exchanges the payload of a planned join. The condition stays, and other columns are sent with its keys.
+
+Block columns are numbered anew, left before right. So the result is the plan of a join of streams that have
+exactly these columns.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from thetastream.core.condition import Condition, Key, PythonPredicate, SideSpec
+from thetastream.plan.physical import Carried, PhysicalPlan
+
+
+def exchange_payload(
+    plan: PhysicalPlan, carried: tuple[tuple[Carried, ...], tuple[Carried, ...]]
+) -> PhysicalPlan:
+    """Return the plan with these columns as the payload of the left and the right stream.
+
+    They must include every payload column that the condition reads.
+    """
+    names = [
+        {old.block_column: new.block_column for old in side.carried for new in mine if new.field == old.field}
+        for side, mine in zip(plan.sides, carried, strict=True)
+    ]
+    sides = [replace(side, carried=mine) for side, mine in zip(plan.sides, carried, strict=True)]
+    condition = _rename(plan.condition, names)
+    specs = [
+        replace(spec, columns=tuple(column.block_column for column in mine))
+        for spec, mine in zip(condition.sides, carried, strict=True)
+    ]
+    condition = replace(condition, sides=(specs[0], specs[1]))
+    return replace(plan, sides=(sides[0], sides[1]), condition=condition)
+
+
+def _rename(condition: Condition, names: Sequence[Mapping[str, str]]) -> Condition:
+    """Return the condition with the new names of each side's payload columns."""
+    left, right = (_rename_keys(spec, new) for spec, new in zip(condition.sides, names, strict=True))
+    return replace(
+        condition,
+        sides=(left, right),
+        predicates=tuple(_rename_columns(predicate, names) for predicate in condition.predicates),
+        same=tuple((names[0][mine], names[1][theirs]) for mine, theirs in condition.same),
+    )
+
+
+def _rename_keys(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
+    def rename(key: Key) -> Key:
+        return replace(key, column=names.get(key.column, key.column))  # computed columns keep their names
+
+    return replace(
+        spec,
+        keys=tuple(rename(key) for key in spec.keys),
+        time=None if spec.time is None else rename(spec.time),
+    )
+
+
+def _rename_columns(predicate: PythonPredicate, names: Sequence[Mapping[str, str]]) -> PythonPredicate:
+    left, right = (
+        tuple((argument, new[block]) for argument, block in columns)
+        for columns, new in zip(predicate.columns, names, strict=True)
+    )
+    return replace(predicate, columns=(left, right))

@@ -1,0 +1,55 @@
+"""The rewritten condition: filters, equalities, orderings, bands, a window and residuals."""
+
+from dataclasses import dataclass, field
+
+from thetastream.plan.side_keys import SideKeys
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a conjunct became and why. Explain shows it."""
+
+    text: str
+    became: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """``LEFT.keys[left] op RIGHT.keys[right] + delta``, where op is one of < <= > >=."""
+
+    left: int
+    op: str
+    right: int
+    delta: int
+    conjunct: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Band:
+    """``|LEFT.keys[left] - RIGHT.keys[right]| <= delta``."""
+
+    left: int
+    right: int
+    delta: int | float
+    text: str
+
+
+@dataclass
+class Rewritten:
+    """All conjuncts, grouped by what they became."""
+
+    keys: tuple[SideKeys, SideKeys]
+    filters: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    equalities: list[tuple[int, int, str]] = field(default_factory=list)
+    orderings: list[Ordering] = field(default_factory=list)
+    bands: list[Band] = field(default_factory=list)
+    window: tuple[int | None, int | None] = (None, None)
+    """Bounds of left.ts - right.ts in microseconds."""
+    same: list[tuple[str, str]] = field(default_factory=list)
+    """Pairs of a left and a right block column that must have equal bytes."""
+    residual: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    ties: bool = False
+    """Whether some conjunct reads both streams."""

@@ -1,0 +1,54 @@
+"""Planners turn a checked request into a plan. The model of the request names its planner.
+
+To add a planner, write one file and add one entry to ``PLANNERS`` under the name that ``Model.planner``
+returns.
+"""
+
+from collections.abc import Callable
+
+from thetastream.errors import QueryError
+from thetastream.frontend.checked import CheckedRequest, check
+from thetastream.frontend.request import Request
+from thetastream.models.base import MULTIWAY, PIPELINE, TWO_STREAMS, usual_planner
+from thetastream.planners.multiway import MultiwayPlan, plan_multiway
+from thetastream.planners.pipeline import PipelinePlan, plan_pipeline
+from thetastream.planners.plan import Plan
+from thetastream.planners.shared_tasks import JoinTasks, plan_tasks
+from thetastream.planners.two_streams import JoinPlan, plan_two_streams
+
+PLANNERS: dict[str, Callable[[CheckedRequest], Plan]] = {
+    TWO_STREAMS: plan_two_streams,
+    PIPELINE: plan_pipeline,
+    MULTIWAY: plan_multiway,
+}
+
+__all__ = [
+    "PLANNERS",
+    "JoinPlan",
+    "JoinTasks",
+    "MultiwayPlan",
+    "PipelinePlan",
+    "Plan",
+    "plan_join",
+    "plan_tasks",
+]
+
+
+def plan_join(request: Request) -> Plan:
+    """Check a request, and plan it with the planner that its model names.
+
+    Raises
+    ------
+    QueryError
+        If the request has problems. ``InvalidQuery`` lists several.
+    SessionError
+        If the settings of the Spark session do not allow the join.
+    """
+    checked = check(request)
+    n_streams, model = len(checked.streams), checked.model
+    name = usual_planner(n_streams) if model is None else model.planner(n_streams)
+    if name not in PLANNERS:
+        raise QueryError(
+            "UNKNOWN_PLANNER", f"{model!r} names the planner {name!r}, not {', '.join(PLANNERS)}"
+        )
+    return PLANNERS[name](checked)

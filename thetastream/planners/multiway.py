@@ -1,0 +1,122 @@
+"""Plans joins of any number of streams hop by hop: Ring, ATR and CTR (aligned, coordinated tuple routing).
+
+{ (t1, ..., tm) : condition is TRUE, T - ti <= Wi for the latest event time T }
+
+No intermediate result is stored. Each tuple is stored once, at the node of its slice
+(``thetastream.engine.multiway``). Batch DataFrames have no epochs in which messages could arrive. For them,
+joins of two streams compute the same bag of results.
+"""
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+from pyspark.sql import DataFrame
+
+from thetastream.engine.multiway.spec import MultiwaySpec
+from thetastream.errors import QueryError, raise_problems
+from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
+from thetastream.frontend.hop_orders import choose_hop_orders, choose_refinement
+from thetastream.frontend.mailbox_folder import choose_mailbox_folder
+from thetastream.models.multiway import AUTO, Multiway
+from thetastream.plan.choose import choose_n_units
+from thetastream.plan.cost_multiway import MultiwayLoad, choose_initial_slice, estimate_load
+from thetastream.plan.explain_multiway import explain_multiway
+from thetastream.plan.graph import LoweredGraph, lower_graph
+from thetastream.plan.join_order import list_ties
+from thetastream.plan.lower import choose_archive_period
+from thetastream.plan.multiway_spec import build_multiway_spec
+from thetastream.plan.query import Query, Stream
+from thetastream.plan.statistics import Statistics
+from thetastream.planners.pipeline import plan_pipeline
+from thetastream.planners.plan import Plan
+from thetastream.planners.two_streams import plan_two_streams
+
+
+@dataclass(frozen=True)
+class MultiwayPlan(Plan):
+    """A join hop by hop that is checked and planned but not started."""
+
+    query: Query
+    lowered: LoweredGraph
+    spec: MultiwaySpec
+    """The spec that the nodes run."""
+    streams: tuple[DataFrame, ...]
+    mailbox: str
+    cache_folder: str | None
+    load: MultiwayLoad
+    """The estimated load of the nodes."""
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        return self.query.streams
+
+    @property
+    def longest_window_us(self) -> int:
+        return max(self.query.within_us or (0,))
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.spec.model.is_prompt(len(self.inputs))
+
+    @property
+    def folding_obstacle(self) -> str:
+        return "the matches of a join hop by hop are not folded"
+
+    def explain(self) -> str:
+        """Return every stage of the plan as text: parsed, rewritten, hops, physical, cost."""
+        query = self.query
+        return explain_multiway(
+            query.streams, query.on, query.within_us, self.lowered, self.spec, self.mailbox, self.load
+        )
+
+    def dataframe(self) -> DataFrame:
+        """Build the joined streaming DataFrame. It has one struct column per alias."""
+        from thetastream.spark.build import build
+        from thetastream.spark.joins import multiway_join
+
+        join = multiway_join(self.lowered, self.spec, self.streams)
+        return build(join, self.streams, self.mailbox, self.cache_folder)
+
+
+def plan_multiway(checked: CheckedRequest) -> Plan:
+    """Plan a join hop by hop. For batch DataFrames, plan joins of two streams instead."""
+    # 1. Refuse what hops do not support.
+    request, settings, problems = checked.request, checked.settings, checked.problems
+    model = cast(Multiway, checked.model)  # only these models name this planner
+    refuse_arrival_order(checked)
+    if settings["index"] is not None:
+        what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
+        problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
+    if not checked.is_streaming:
+        raise_problems(problems)
+        alike = replace(checked, model=model.on_batch)
+        return plan_two_streams(alike) if len(checked.streams) == 2 else plan_pipeline(alike)
+    # 2. Check the session.
+    from thetastream.spark.session import check_session
+
+    problems += check_session(request.spark, model.n_units)
+    mailbox = ""
+    if model.has_mailbox(len(checked.streams)):
+        mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
+    query = checked.query()
+    # 3. Turn the condition into hops, and choose an index for the hops.
+    lowered = lower_graph(query.streams, query.conjuncts, query.predicates, query.within_us, checked.catalyst)
+    graph, ties = lowered.graph, list_ties(query)
+    hops = choose_hop_orders(model, query)
+    load = estimate_load(query.streams, graph, hops.orders, ties, checked.statistics or Statistics())
+    model = _set_sizes(model, checked, load)
+    choose_archive_period(map(graph.lifetime_us, range(len(query.streams))), checked.archive_period_us)
+    refinement = choose_refinement(model, graph, hops.is_set, ties)
+    spec = build_multiway_spec(graph, hops.orders, model, checked.archive_period_us, refinement)
+    frames = tuple(request.streams.values())
+    return MultiwayPlan(query, lowered, spec, frames, mailbox, settings["cache_folder"], load)
+
+
+def _set_sizes(model: Multiway, checked: CheckedRequest, load: MultiwayLoad) -> Multiway:
+    """Choose the cheapest number of nodes and the initial slice size where the user left them open."""
+    asked = cast(Multiway, checked.request.model)
+    if asked.nodes == AUTO:
+        model = model.with_nodes(load.optimal_length(choose_n_units(checked.partitions)))
+    if checked.statistics is not None:
+        model = model.with_slices(choose_initial_slice(min(load.held), model.n_units))
+    return model

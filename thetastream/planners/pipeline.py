@@ -1,0 +1,340 @@
+"""Plans joins of three or more streams as a left-deep pipeline of joins of two streams.
+
+((a JOIN b) JOIN c) JOIN d: each step joins the result of the steps before it with one more stream. The
+columns of such a result are flat and are called ``alias__column``. The result time T of its rows is their
+latest event time. T keeps the watermark mark. It is later than the watermark at which the row was found, so
+the row is never late at the next step. With windows W_i, a result must have T - t_i <= W_i for every stream
+i. A step keeps the rows of its left input for min(W_i), and a filter behind the step applies the window of
+each stream.
+
+Planning reads only schemas, because the output columns of a step follow from its input columns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType, TimestampType
+
+from thetastream.engine.multiway.hop import Regrouped
+from thetastream.errors import QueryError
+from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
+from thetastream.frontend.streams import MARK
+from thetastream.plan.choose import choose_n_units
+from thetastream.plan.domains import quoted
+from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
+from thetastream.plan.query import Query, Stream
+from thetastream.planners.plan import Plan, Source
+from thetastream.planners.two_streams import GivenStream, JoinPlan, Settings, plan_query
+from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
+from thetastream.predicate.names import relocate
+from thetastream.spark.carriers import carry
+from thetastream.spark.catalyst import Catalyst
+
+TIME = "result_time"
+"""The column of a step's result with the latest event time of its row."""
+
+
+@dataclass(frozen=True)
+class PipelinePlan(Plan):
+    """A pipeline of joins of two streams that is checked and planned but not started."""
+
+    query: Query
+    steps: tuple[JoinPlan, ...]
+    """The steps in the order in which they run. A step's left source is the result of the step before it."""
+    order_reason: str
+    """Why the streams are joined in this order."""
+    joined: "JoinedSoFar"
+    """The result of the last step."""
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        return self.query.streams
+
+    @property
+    def longest_window_us(self) -> int:
+        return max(self.query.within_us or (0,))
+
+    def explain(self) -> str:
+        """Return the tree of joins and every step, as ``JoinPlan.explain`` describes it."""
+        tree = self.steps[0].query.aliases[0]
+        for step in self.steps:
+            tree = f"({tree} JOIN {step.query.aliases[1]})"
+        steps = (f"== Step {n} ==\n{step.explain()}" for n, step in enumerate(self.steps, 1))
+        return "\n\n".join([f"== Pipeline ==\n{tree}\norder: {self.order_reason}", *steps])
+
+    def dataframe(self) -> DataFrame:
+        """Build the joined DataFrame with one struct column per alias. It is streaming if the inputs are."""
+        columns = {(column.alias, column.name): column.flat for column in self.joined.columns}
+        structs = (
+            F.struct(
+                *(F.col(quoted(columns[stream.alias, name])).alias(name) for name, _ in stream.types)
+            ).alias(stream.alias)
+            for stream in self.inputs
+        )
+        return self.joined.dataframe().select(*structs)
+
+
+@dataclass(frozen=True)
+class FlatColumn:
+    """A column of a stream, and its name ``flat`` in the flat result of a step."""
+
+    alias: str
+    name: str
+    flat: str
+    type: DataType
+
+
+@dataclass(frozen=True)
+class JoinedSoFar:
+    """The result of a step as the source of the next step: flat columns and the result time."""
+
+    step: JoinPlan
+    left: "JoinedSoFar | None"
+    """The result that is the left source of the step. It is None if the left source is a stream."""
+    columns: tuple[FlatColumn, ...]
+    event_times: Mapping[str, str]
+    """The flat event-time column of each alias. It is empty unless every stream has an event time."""
+    windows_us: Mapping[str, int] | None
+
+    def dataframe(self) -> DataFrame:
+        """Build the flat columns of the step's pairs that are inside all windows."""
+        left, right = self.step.query.aliases
+        pairs = self.step.dataframe()
+        flat = []
+        for column in self.columns:
+            if column.alias == right:
+                name = f"{quoted(right)}.{quoted(column.name)}"
+            else:
+                name = f"{quoted(left)}.{quoted(column.name if self.left is None else column.flat)}"
+            flat.append(F.col(name).alias(column.flat))
+        frame = pairs.select(*flat)
+        if not self.event_times:
+            return frame
+        times = {alias: F.col(quoted(name)) for alias, name in self.event_times.items()}
+        latest = F.greatest(*times.values())
+        if self.windows_us is not None:
+            for alias, time in times.items():
+                frame = frame.where(_is_within(latest, time, self.windows_us[alias], self.time_type))
+        return frame.withColumn(TIME, result_time(list(times.values()), 0))
+
+    @property
+    def time_type(self) -> DataType:
+        """The type of the result time: that of the event times, or the wider one if there are two."""
+        flat = set(self.event_times.values())
+        types = {column.type for column in self.columns if column.flat in flat}
+        return types.pop() if len(types) == 1 else TimestampType()
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of ``dataframe``. It is known without building the DataFrame."""
+        fields = [StructField(column.flat, column.type) for column in self.columns]
+        if self.event_times:
+            fields.append(StructField(TIME, self.time_type, metadata={MARK: 0}))
+        return StructType(fields)
+
+
+def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
+    """Plan a join of three or more streams that are joined one after the other."""
+    # 1. Refuse what a pipeline does not support, and check the session.
+    refuse_arrival_order(checked)
+    model = checked.model
+    if not checked.is_streaming:
+        model = None if model is None else model.on_batch
+    else:
+        from thetastream.spark.session import check_session
+
+        n_units = choose_n_units(checked.partitions) if model is None else model.n_units
+        checked.problems.extend(check_session(checked.request.spark, n_units))
+        if model is not None and not model.is_prompt(2):
+            what = (
+                f"{model!r} joins two streams, and the next join of a pipeline would drop its results as late"
+            )
+            checked.problems.append(QueryError("LATE_RESULTS", f"{what}; use th.Ring, or another model"))
+    query = checked.query()
+    # 2. One step for each stream but the first.
+    settings = Settings(
+        model,
+        checked.settings["index"],
+        checked.archive_period_us,
+        partitions=checked.partitions,
+        statistics=checked.statistics,
+        cache_folder=checked.settings["cache_folder"],
+    )
+    order = choose_join_order(estimate_sizes(query), list_ties(query))
+    work = _Pipeline(checked, query, settings, order[0])
+    every: list[Phrase | Predicate] = [*query.conjuncts, *query.predicates]
+    parts = [(part, find_aliases(part, order)) for part in every]
+    steps = []
+    for alias in order[1:]:
+        arrived = {*work.joined_aliases, alias}
+        steps.append(work.join(alias, [part for part, read in parts if read <= arrived]))
+        parts = [(part, read) for part, read in parts if not read <= arrived]
+    reason = "the smallest results first, as estimated from windows and kinds of conjuncts"
+    assert work.joined is not None  # there are at least two streams
+    return PipelinePlan(query, tuple(steps), reason, work.joined)
+
+
+def result_time(times: Sequence[Column], delay_ms: int) -> Column:
+    """Return the latest of these event times, marked as event time.
+
+    It is NULL if one of them is NULL. A NULL is never late.
+    """
+    is_known = reduce(and_, (time.isNotNull() for time in times))
+    return F.when(is_known, F.greatest(*times)).alias(TIME, metadata={MARK: delay_ms})
+
+
+class _Pipeline:
+    """The streams that are joined so far, and how to join one more stream with them."""
+
+    def __init__(self, checked: CheckedRequest, query: Query, settings: Settings, first: str) -> None:
+        self._checked = checked
+        self._streams = {stream.alias: stream for stream in query.streams}
+        self._settings = settings
+        self._flat_names = _name_flat_columns(query.streams)
+        spans = query.within_us
+        self._windows = None if spans is None else dict(zip(query.aliases, spans, strict=True))
+        self.joined_aliases = [first]
+        """The aliases joined so far, in join order."""
+        self._alias = first
+        """The alias of the next step's left source."""
+        self.joined: JoinedSoFar | None = None
+
+    def join(self, alias: str, parts: Sequence[Phrase | Predicate]) -> JoinPlan:
+        """Plan the step that joins one more stream.
+
+        ``parts`` are the conjuncts and predicates that it completes.
+        """
+        left, right = self._describe_left(), self._streams[alias]
+        # 1. Read both inputs. Their columns are numbered anew.
+        schemas = {self._alias: self._find_schema(self._alias), alias: self._find_schema(alias)}
+        inputs: list[Stream] = []
+        for stream, schema in zip((left, right), schemas.values(), strict=True):
+            carried, _ = carry(stream.alias, schema, sum(len(known.carried) for known in inputs))
+            inputs.append(replace(stream, carried=carried))
+        # 2. Write the condition over their columns.
+        texts = [self._relocate(part) for part in parts if isinstance(part, Phrase)]
+        predicates = [self._regroup(part) for part in parts if isinstance(part, Predicate)]
+        if not parts:
+            texts = ["true"]
+        phrases = [phrase for text in texts for phrase in split_conjuncts(parse(text))]
+        within_us = None
+        if self._windows is not None:
+            within_us = (min(self._windows[known] for known in self.joined_aliases), self._windows[alias])
+        query = Query(tuple(inputs), tuple(texts), tuple(phrases), tuple(predicates), within_us)
+        # 3. Plan the step.
+        known = self._settings.statistics
+        settings = replace(
+            self._settings, statistics=None if known is None else known.of((self._alias, alias))
+        )
+        resolver = Catalyst(self._checked.request.spark, schemas)
+        step = plan_query(
+            query, resolver, (self._find_source(self._alias), self._find_source(alias)), settings
+        )
+        self._take(step, alias)
+        return step
+
+    def _take(self, step: JoinPlan, alias: str) -> None:
+        self.joined_aliases.append(alias)
+        columns = tuple(
+            FlatColumn(
+                known, name, self._find_flat_name(known, name), self._checked.schemas[known][name].dataType
+            )
+            for known in self.joined_aliases
+            for name, _ in self._streams[known].types
+        )
+        times = {known: self._streams[known].event_time for known in self.joined_aliases}
+        flat_times = {
+            known: self._find_flat_name(known, time) for known, time in times.items() if time is not None
+        }
+        if len(flat_times) < len(times):
+            flat_times = {}
+        self.joined = JoinedSoFar(step, self.joined, columns, flat_times, self._windows)
+        taken = {name.casefold() for name in self._streams}
+        self._alias = "_".join(self.joined_aliases)
+        while self._alias.casefold() in taken:
+            self._alias += "_"
+
+    def _describe_left(self) -> Stream:
+        """Describe the result so far as a stream, without how its columns are sent."""
+        joined = self.joined
+        if joined is None:
+            return self._streams[self._alias]
+        return Stream(
+            self._alias,
+            tuple((field.name, field.dataType.simpleString()) for field in joined.schema),
+            event_time=TIME if joined.event_times else None,
+            is_streaming=self._checked.is_streaming,
+            event_time_origin="latest of what is joined",
+            watermark_delay_us=0 if joined.event_times else None,
+        )
+
+    def _find_schema(self, alias: str) -> StructType:
+        if self.joined is not None and alias == self._alias:
+            return self.joined.schema
+        whole = self._checked.schemas[alias]
+        return StructType([whole[name] for name, _ in self._streams[alias].types])
+
+    def _find_source(self, alias: str) -> Source:
+        if self.joined is not None and alias == self._alias:
+            return self.joined
+        return GivenStream(self._checked.request.streams[alias])
+
+    def _find_flat_name(self, alias: str, column: str) -> str:
+        names = self._flat_names
+        exact = names.get((alias, column))
+        return exact or next(
+            flat for (a, c), flat in names.items() if a == alias and c.casefold() == column.casefold()
+        )
+
+    def _relocate(self, phrase: Phrase) -> str:
+        """Write the conjunct with the present names of its columns."""
+        if self.joined is None:
+            return phrase.text
+        moved = {alias.casefold(): alias for alias in self.joined_aliases}
+        return relocate(
+            phrase,
+            moved,
+            lambda alias, column: f"{quoted(self._alias)}.{quoted(self._find_flat_name(alias, column))}",
+        )
+
+    def _regroup(self, predicate: Predicate) -> Predicate:
+        """Turn the predicate into one over the result so far and the next stream."""
+        if self.joined is None:
+            return predicate
+        inside = {alias.casefold(): alias for alias in self.joined_aliases}
+        moved, kept = [], []
+        for alias, names in predicate.columns:
+            stream = inside.get(alias.casefold())
+            if stream is None:
+                kept.append((alias, names))
+            else:
+                moved.append((alias, tuple((name, self._find_flat_name(stream, name)) for name in names)))
+        together = tuple(flat for _, names in moved for _, flat in names)
+        function = Regrouped(predicate.name, predicate, self._alias, tuple(moved))
+        return Predicate(function, ((self._alias, together), *kept), predicate.is_encoded)
+
+
+def _is_within(latest: Column, time: Column, span_us: int, type_: DataType) -> Column:
+    """Whether ``latest - time`` is at most the span in elapsed time, in which a day has 24 hours."""
+    if type_ == TimestampType():
+        # Spark subtracts timestamps as local times, and a change to summer time moves the local clock.
+        return F.unix_micros(latest) - F.unix_micros(time) <= span_us
+    return (latest - time) <= F.expr(f"INTERVAL '{span_us} microseconds'")
+
+
+def _name_flat_columns(streams: Iterable[Stream]) -> dict[tuple[str, str], str]:
+    """Name each (alias, column) ``alias__column``. Underscores are appended if the name is taken."""
+    names: dict[tuple[str, str], str] = {}
+    taken = {TIME}
+    for stream in streams:
+        for column, _ in stream.types:
+            flat = f"{stream.alias}__{column}"
+            while flat.casefold() in taken:
+                flat += "_"
+            taken.add(flat.casefold())
+            names[stream.alias, column] = flat
+    return names

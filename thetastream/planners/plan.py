@@ -1,0 +1,82 @@
+"""The Plan protocol. ``th.plan`` returns a Plan for any number of streams and any model."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from thetastream.aggregate import NotFoldable
+from thetastream.plan.folding import Folding
+from thetastream.plan.query import Stream
+
+
+class Plan(ABC):
+    """A join that is checked and planned but not started.
+
+    Planning reads only schemas. Each call of ``dataframe`` builds the DataFrame anew.
+    """
+
+    @property
+    @abstractmethod
+    def inputs(self) -> tuple[Stream, ...]:
+        """The streams, in the order of the result's columns."""
+
+    @abstractmethod
+    def explain(self) -> str:
+        """Return every stage of the plan as text."""
+
+    @abstractmethod
+    def dataframe(self) -> DataFrame:
+        """Build the joined DataFrame with one struct column per alias. It is streaming if the inputs are."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The aliases, in the order of the result's columns."""
+        return tuple(stream.alias for stream in self.inputs)
+
+    @property
+    def event_times(self) -> dict[str, str]:
+        """The event-time column of each alias whose stream has one."""
+        return {stream.alias: stream.event_time for stream in self.inputs if stream.event_time}
+
+    # Properties that decide what may follow the join
+
+    @property
+    def longest_window_us(self) -> int:
+        """The longest time window of the query in microseconds. It is 0 if the query sets none."""
+        return 0
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether each result leaves before the watermark can pass it. Only then is its event time usable."""
+        return True
+
+    @property
+    def is_punctuated(self) -> bool:
+        """Whether some rows of the result are punctuations."""
+        return False
+
+    @property
+    def folding_obstacle(self) -> str | None:
+        """Why units cannot fold their matches into views. It is None if ``fold`` is possible."""
+        return "the matches of a join of three streams and more are not folded"
+
+    def fold(self, folding: Folding, streams: Mapping[str, DataFrame]) -> "Plan":
+        """Return the same join with views as its results: one row per unit, epoch and group.
+
+        ``streams`` have the columns that the condition reads and the columns that ``folding.computed`` names.
+
+        Raises
+        ------
+        NotFoldable
+            If there is a ``folding_obstacle``.
+        """
+        raise NotFoldable(str(self.folding_obstacle))
+
+
+class Source(Protocol):
+    """One input of a planned join: a stream of the user, or the result of a join."""
+
+    def dataframe(self) -> DataFrame:
+        """Build the input. It is called when the join is built."""

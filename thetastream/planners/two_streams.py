@@ -1,0 +1,244 @@
+"""Plans joins of two streams.
+
+{ (l, r) : l in LEFT, r in RIGHT, condition(l, r) is TRUE, both inside the window }
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql import DataFrame
+
+from thetastream.errors import QueryError, raise_problems
+from thetastream.frontend.checked import CheckedRequest
+from thetastream.frontend.mailbox_folder import choose_mailbox_folder
+from thetastream.frontend.window import find_arrival_problems, is_counted, read_counts
+from thetastream.models.base import Model
+from thetastream.models.chain import Chain
+from thetastream.order import Order, read_order
+from thetastream.plan.choose import choose, choose_n_units, find_arrival_problem, find_refusal
+from thetastream.plan.explain import explain
+from thetastream.plan.folding import Folding
+from thetastream.plan.lower import Lowered, lower
+from thetastream.plan.payload import exchange_payload
+from thetastream.plan.physical import PhysicalPlan
+from thetastream.plan.query import Query, Resolver, Stream
+from thetastream.plan.statistics import Statistics
+from thetastream.plan.workload import build_workload
+from thetastream.planners.plan import Plan, Source
+from thetastream.spark.carriers import carry
+from thetastream.spark.ordered import ARRIVAL
+
+if TYPE_CHECKING:
+    from thetastream.spark.build import Join
+
+
+@dataclass(frozen=True)
+class GivenStream:
+    """A DataFrame of the user as a source."""
+
+    frame: DataFrame
+
+    def dataframe(self) -> DataFrame:
+        """The stream itself."""
+        return self.frame
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a join of two streams."""
+
+    model: Model | None = None
+    """The model. None means the cheapest model that can run the query."""
+    index: str | None = None
+    archive_period_us: int | None = None
+    order: Order | None = None
+    partitions: int = 2
+    """Number of shuffle partitions of the session."""
+    statistics: Statistics | None = None
+    """The statistics from which costs are estimated. None means the default assumptions."""
+    cache_folder: str | None = None
+    mailbox: str = ""
+    """The folder of mailboxes, if the model needs one; otherwise empty."""
+
+
+@dataclass(frozen=True)
+class JoinPlan(Plan):
+    """A join of two streams that is checked and planned but not started."""
+
+    query: Query
+    lowered: Lowered
+    model: Model
+    model_reason: str
+    sources: tuple[Source, Source]
+    settings: Settings
+    folding: Folding | None = None
+    """How units fold their matches into views. If it is None, matches leave the units as pairs."""
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        return self.query.streams
+
+    @property
+    def physical(self) -> PhysicalPlan:
+        """The physical plan: key columns, dimensions, index shapes and residual conjuncts."""
+        return self.lowered.physical
+
+    @property
+    def streams(self) -> tuple[DataFrame, DataFrame]:
+        """Both inputs as DataFrames."""
+        left, right = self.sources
+        return left.dataframe(), right.dataframe()
+
+    @property
+    def longest_window_us(self) -> int:
+        return max(self.query.within_us or (0,))
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.model.is_prompt(2)
+
+    @property
+    def is_punctuated(self) -> bool:
+        order = self.settings.order
+        return order is not None and order.is_punctuated
+
+    def explain(self) -> str:
+        """Return every stage of the plan as text: parsed, rewritten, shaped, physical, cost."""
+        given = self.settings
+        return explain(
+            self.query,
+            self.lowered,
+            self.model,
+            self.model_reason,
+            given.order,
+            given.partitions,
+            given.statistics,
+        )
+
+    def dataframe(self) -> DataFrame:
+        """Build the joined DataFrame with one struct column per alias. It is streaming if the inputs are.
+
+        If the plan is folded, the DataFrame has the rows of the views: one row per unit, epoch and group.
+        """
+        from thetastream.spark.build import build
+
+        return build(self._join(), self.streams, self.settings.mailbox, self.settings.cache_folder)
+
+    def _join(self) -> "Join":
+        from thetastream.spark.joins import folded_join, handshake_join, two_stream_join
+
+        if self.folding is not None:
+            return folded_join(self.physical, self.model, self.streams, self.folding)
+        if self.settings.mailbox:
+            # The handshake chain is the only model of two streams whose units send messages.
+            return handshake_join(self.physical, cast(Chain, self.model), self.streams)
+        return two_stream_join(self.physical, self.model, self.streams, self.settings.order)
+
+    @property
+    def folding_obstacle(self) -> str | None:
+        residual = self.physical.residual
+        return f"{residual[0]} is evaluated behind the units" if residual else None
+
+    def fold(self, folding: Folding, streams: Mapping[str, DataFrame]) -> "JoinPlan":
+        # 1. Keep the condition. Drop the payload that only results needed, and add the computed columns.
+        inputs: list[Stream] = []
+        for stream in self.query.streams:
+            schema = streams[stream.alias].schema
+            carried, problems = carry(stream.alias, schema, sum(len(known.carried) for known in inputs))
+            raise_problems(problems)
+            types = tuple((field.name, field.dataType.simpleString()) for field in schema)
+            inputs.append(replace(stream, types=types, carried=carried))
+        physical = exchange_payload(self.physical, (inputs[0].carried, inputs[1].carried))
+        query = replace(self.query, streams=tuple(inputs))
+        lowered = replace(self.lowered, physical=physical)
+        # 2. Choose the model again: tuples have another size, so another model may be cheaper.
+        model, reason = _choose_model(query, lowered, self.settings)
+        left, right = (GivenStream(streams[alias]) for alias in query.aliases)
+        return replace(
+            self,
+            query=query,
+            lowered=lowered,
+            model=model,
+            model_reason=reason,
+            sources=(left, right),
+            folding=folding,
+        )
+
+
+def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
+    """Plan a join of two streams."""
+    # 1. Read what only joins of two streams support: count windows and an order of results.
+    request, settings, problems = checked.request, checked.settings, checked.problems
+    counts = read_counts(request.within, checked.streams, problems) if is_counted(request.within) else None
+    order = None
+    try:
+        order = read_order(settings["order"], settings["punctuations"])
+    except QueryError as problem:
+        problems.append(problem)
+    _refuse_order(checked, counts is not None, order is not None)
+    # 2. Check the session.
+    model, mailbox = checked.model, ""
+    if checked.is_streaming:
+        from thetastream.spark.session import check_session
+
+        n_units = choose_n_units(checked.partitions) if model is None else model.n_units
+        problems += check_session(request.spark, n_units)
+        if model is not None and model.has_mailbox(2):
+            mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
+    elif model is not None:
+        model = model.on_batch
+    # 3. Plan the query.
+    query = checked.query(counts)
+    left, right = (GivenStream(frame) for frame in request.streams.values())
+    chosen = Settings(
+        model,
+        settings["index"],
+        checked.archive_period_us,
+        order,
+        checked.partitions,
+        checked.statistics,
+        settings["cache_folder"],
+        mailbox,
+    )
+    return plan_query(query, checked.catalyst, (left, right), chosen)
+
+
+def plan_query(
+    query: Query, resolver: Resolver, sources: tuple[Source, Source], settings: Settings
+) -> JoinPlan:
+    """Plan a validated query over two sources."""
+    asked = {"index": settings.index, "archive_period_us": settings.archive_period_us}
+    lowered = lower(query, resolver, asked)
+    model, reason = _choose_model(query, lowered, settings)
+    return JoinPlan(query, lowered, model, reason, sources, settings)
+
+
+def _choose_model(query: Query, lowered: Lowered, settings: Settings) -> tuple[Model, str]:
+    """Return the model of the settings, or the cheapest model that can run the query, and the reason."""
+    is_ordered = settings.order is not None
+    if settings.model is None:
+        work = build_workload(query, lowered, settings.statistics or Statistics())
+        return choose(
+            work, settings.partitions, lambda model: find_refusal(model, lowered, is_ordered) is None
+        )
+    problem = find_refusal(settings.model, lowered)
+    raise_problems([] if problem is None else [problem])
+    return settings.model, "as asked for"
+
+
+def _refuse_order(checked: CheckedRequest, has_counts: bool, is_ordered: bool) -> None:
+    """Add an error if the query needs the order of arrival and the order is not known."""
+    problems = checked.problems
+    if checked.model is not None:
+        unordered = find_arrival_problem(checked.model, is_counted(checked.request.within), is_ordered)
+        problems += [] if unordered is None else [unordered]
+    if has_counts and checked.archive_period_us is not None:
+        what = "archive_period is a span of event time, and a count window has none; leave it out"
+        problems.append(QueryError("ARCHIVE_PERIOD", what))
+    if is_ordered and ARRIVAL in (stream.alias.casefold() for stream in checked.streams):
+        what = f"ordered results have a column {ARRIVAL!r}; rename the stream"
+        problems.append(QueryError("INVALID_ALIAS", what))
+    if has_counts or is_ordered:
+        known = set(map(str, problems))
+        problems += [found for found in find_arrival_problems(checked.streams) if str(found) not in known]

@@ -1,0 +1,120 @@
+"""Builds the DataFrame of a join, for any engine.
+
+    streams, mailbox -> exchange -> units -> results -> columns as the user had them -> residual filters
+                                      |
+                                      +-> messages, to the mailbox
+
+On streams, the units run in a stateful operator. On batch DataFrames, the units read the same rows in one
+pass and keep their state in memory.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from thetastream.core.columns import UNIT
+from thetastream.engine.clock import BATCH
+from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.store.segment import MemoryStore
+from thetastream.order import Order
+from thetastream.plan.physical import SidePlan
+from thetastream.spark import metrics
+from thetastream.spark.emit import Emitter, result_batch, unpack_blocks
+from thetastream.spark.epoch import UnitEpoch
+from thetastream.spark.exchange import Batches, batch_inboxes, exchanged
+from thetastream.spark.grouping_keys import unit_keys
+from thetastream.spark.mailbox.source import read_mailbox
+from thetastream.spark.operator import stateful, with_counters
+from thetastream.spark.ordered import gather_in_order
+from thetastream.spark.output import Output
+from thetastream.spark.session import meaning
+from thetastream.spark.state.manifest import digest
+from thetastream.spark.watch import watch_queries
+
+
+@dataclass(frozen=True)
+class Join:
+    """A planned join of any family."""
+
+    spec: EngineSpec
+    sides: Sequence[SidePlan]
+    """For each stream, how its tuples become blocks."""
+    output: Output
+    identity: Mapping[str, str]
+    """The parts of the query that must not change on restart: name of the part -> its text."""
+    order: Order | None = None
+    """The order of results; None if they are not ordered."""
+
+
+def build(
+    join: Join, streams: Sequence[DataFrame], mailboxes: str = "", cache_folder: str | None = None
+) -> DataFrame:
+    """Build the joined DataFrame, with the columns that the user gets by ``join.output``.
+
+    Parameters
+    ----------
+    join : Join
+    streams : sequence of DataFrame
+        The inputs in the order of ``join.sides``, all streaming or all batch.
+    mailboxes : str
+        The folder of mailboxes, which the driver and all workers must reach. Only engines that send messages
+        use it.
+    cache_folder : str, optional
+        A folder on each host for mapped segments. If it is left out, Spark's local directory is used.
+    """
+    if any(stream.isStreaming for stream in streams):
+        results = _stream(join, streams, mailboxes, cache_folder)
+    else:
+        results = _batch(join, streams)
+    joined = results.select(*join.output.restored)
+    for conjunct in join.output.residual:
+        joined = joined.where(conjunct)
+    return joined
+
+
+def _stream(join: Join, streams: Sequence[DataFrame], mailboxes: str, cache_folder: str | None) -> DataFrame:
+    spec, output = join.spec, join.output
+    spark = streams[0].sparkSession
+    query = {**join.identity, **meaning(spark)}
+    watch_queries(spark)
+    messages = read_mailbox(spark, mailboxes, query) if spec.has_messages else None
+    rows = exchanged(spec, join.sides, streams, messages)
+    keys = unit_keys(spec.n_units)
+
+    def epoch_of(emitter: Emitter) -> UnitEpoch:
+        return UnitEpoch(spec, keys, query, emitter, mailboxes, cache_folder)
+
+    # Ordered results cross a second exchange, as blocks.
+    is_flat = output.is_flat and join.order is None
+    results = stateful(rows, output.columns, is_flat, spec.has_event_time, epoch_of)
+    schema = with_counters(output.columns)
+    if join.order is not None:
+        results = gather_in_order(results, schema, join.order)
+    elif not is_flat:
+        results = results.mapInArrow(unpack_blocks, schema)
+    return metrics.observe(results, digest(query))
+
+
+def _batch(join: Join, streams: Sequence[DataFrame]) -> DataFrame:
+    columns = join.output.columns
+    zone = streams[0].sparkSession.conf.get("spark.sql.session.timeZone")
+    step = _run_units(join.spec, to_arrow_schema(columns, timezone=zone))
+    rows = exchanged(join.spec, join.sides, streams, None)
+    results = rows.repartition(F.col(UNIT)).mapInArrow(step, columns)
+    return results if join.order is None else gather_in_order(results, columns, join.order)
+
+
+def _run_units(spec: EngineSpec, schema: pa.Schema) -> Callable[[Batches], Batches]:
+    slots = {key: slot for slot, key in enumerate(unit_keys(spec.n_units))}
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for key, inbox in batch_inboxes(batches).items():
+            engine = spec.open(slots[key], spec.state_type(), lambda _: MemoryStore())
+            for columns in engine.epoch(inbox, BATCH):
+                yield result_batch(columns, schema)
+
+    return run

@@ -1,0 +1,187 @@
+"""The exchange brings each unit the tuples of all streams and the messages of the previous epoch, as rows.
+
+    stream -> filters, key columns -> router: blocks -+
+    stream -> filters, key columns -> router: blocks -+- union -> one row per destination
+    mailbox: messages of the previous epoch ----------+
+
+``thetastream.core.columns`` says what the columns of a row mean.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from thetastream.core.blocks import gather, make_nullable, pack, unpack
+from thetastream.core.columns import (
+    ANNOUNCEMENT,
+    BLOCK,
+    HASH,
+    HEADER,
+    KIND,
+    MESSAGE,
+    ORIGIN,
+    STREAM,
+    TO,
+    UNIT,
+)
+from thetastream.engine.inbox import Inbox, Message
+from thetastream.engine.protocol import EngineSpec
+from thetastream.plan.domains import quoted
+from thetastream.plan.physical import SidePlan
+from thetastream.spark.grouping_keys import unit_keys
+from thetastream.spark.mailbox.source import SCHEMA, Row, rows
+from thetastream.spark.worker import settle
+
+Batches = Iterator[pa.RecordBatch]
+_UNHASHED = ("map<", "variant", "geometry", "geography")
+"""Beginnings of the type names that xxhash64 refuses, at any depth of a column's type."""
+
+
+def exchanged(
+    spec: EngineSpec,
+    sides: Sequence[SidePlan],
+    streams: Sequence[DataFrame],
+    messages: DataFrame | None,
+) -> DataFrame:
+    """Build the rows of the exchange, with the columns unit, kind, stream, origin, header, block.
+
+    Parameters
+    ----------
+    spec : EngineSpec
+    sides : sequence of SidePlan
+        For each stream, how its tuples become blocks.
+    streams : sequence of DataFrame
+        The inputs, all streaming or all batch.
+    messages : DataFrame, optional
+        The mailbox, for an engine whose units send messages.
+    """
+    parts = [
+        _blocks(spec, number, plan, stream)
+        for number, (plan, stream) in enumerate(zip(sides, streams, strict=True))
+    ]
+    if messages is not None:
+        parts.append(messages)
+    everyone = F.array(
+        *(
+            F.struct(F.lit(key).alias(UNIT), F.lit(ANNOUNCEMENT).cast("byte").alias(KIND))
+            for key in unit_keys(spec.n_units)
+        )
+    )
+    together = reduce(DataFrame.unionByName, parts)
+    each = together.withColumn(TO, F.explode(F.coalesce(TO, everyone)))
+    return each.select(f"{TO}.{UNIT}", f"{TO}.{KIND}", STREAM, ORIGIN, HEADER, BLOCK)
+
+
+def _blocks(spec: EngineSpec, number: int, plan: SidePlan, stream: DataFrame) -> DataFrame:
+    """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
+    flat = block_columns(plan, stream)
+    if spec.router.model.needs_hash:
+        hashable = [
+            F.col(field.name)
+            for field in flat.schema
+            if not any(word in field.dataType.simpleString() for word in _UNHASHED)
+        ]
+        flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH))
+    return flat.mapInArrow(_routing(spec, number, stream.isStreaming), SCHEMA)
+
+
+def block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
+    """Select payload and computed keys of the tuples that pass a stream's filters, as columns of blocks."""
+    nested = stream.select(F.struct(*(F.col(quoted(name)) for name in stream.columns)).alias(plan.alias))
+    for text in plan.filters:
+        nested = nested.where(F.expr(text))
+    columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
+    columns += [F.expr(text).alias(name) for name, text in plan.computed]
+    return nested.select(*columns)
+
+
+def _routing(spec: EngineSpec, stream: int, is_streaming: bool) -> Callable[[Batches], Batches]:
+    """Make the function that turns batches into blocks."""
+    router, keys = spec.router, unit_keys(spec.n_units)
+    is_announced = is_streaming and spec.has_event_time
+
+    def to_rows(batches: Batches) -> Batches:
+        settle()
+        # Origins order the blocks of a stream by partition.
+        origin = partition() << 32
+        if is_announced and not origin:
+            # An announcement calls every unit in every epoch, so each unit knows the watermark of the
+            # previous one.
+            yield _row(stream, origin, b"", None)
+        for number, batch in enumerate(gather(batches)):
+            # A block that goes to several units is packed once and sent once. The list keeps all blocks
+            # alive, so that no two of them have the same id().
+            routes = list(router.route(stream, make_nullable(batch)))
+            to: dict[int, list[tuple[int, int]]] = {}
+            for unit, role, block in routes:
+                to.setdefault(id(block), []).append((keys[unit], int(role)))
+            blocks = {id(block): block for _, _, block in routes}
+            for name, units in to.items():
+                # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
+                yield _row(stream, origin + number, pack(blocks[name]), units)
+
+    return to_rows
+
+
+def _row(stream: int, origin: int, block: bytes, to: Sequence[tuple[int, int]] | None) -> pa.RecordBatch:
+    return rows([Row(stream, origin, None, block, to)])
+
+
+def partition() -> int:
+    """Read the partition number of the current Spark task; 0 outside of Spark tasks."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+COLUMNS = (KIND, STREAM, ORIGIN, HEADER, BLOCK)
+"""The columns of a row that ``take_in`` reads."""
+
+
+def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> str | None:
+    """Put all rows of an epoch into a unit's inbox; return the name of the mailbox if a row contains it.
+
+    Parameters
+    ----------
+    inbox : Inbox
+    found : iterable of sequences
+        All rows of the unit, because only together can they be sorted. A row has the values of the columns
+        ``COLUMNS``. Its block is bytes or an Arrow buffer.
+    """
+    mailbox: str | None = None
+    messages: list[tuple[int, str, pa.RecordBatch | None, int]] = []
+    for kind, stream, origin, header, block in found:
+        size = len(block)
+        if kind == ANNOUNCEMENT:
+            mailbox = bytes(block).decode() or mailbox
+        elif kind == MESSAGE:
+            messages.append((int(origin), header, unpack(block) if size else None, size))
+        else:
+            inbox.add(int(stream), int(kind), int(origin), unpack(block), size)
+    # The upper half of the origin is the number of the sender, the lower half numbers its messages.
+    for origin, header, carried, size in sorted(messages, key=lambda message: message[0]):
+        inbox.deliver(Message(header, carried, sender=origin >> 32), size)
+    return mailbox
+
+
+def list_rows(frames: Iterable[pd.DataFrame]) -> Iterator[Sequence[Any]]:
+    """Yield the rows that Spark gives a stateful processor, frame by frame, as ``take_in`` reads them."""
+    for frame in frames:
+        yield from zip(*(frame[name] for name in COLUMNS), strict=True)
+
+
+def batch_inboxes(batches: Batches) -> dict[int, Inbox]:
+    """Fill one inbox per unit from the rows of batch DataFrames: grouping key of the unit -> inbox."""
+    inboxes: dict[int, Inbox] = {}
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in (UNIT, *COLUMNS[:-1])]
+        blocks = (block.as_buffer() for block in batch.column(BLOCK))
+        # Batch rows are tuples only, and an inbox sorts its tuples, so rows may come one by one.
+        for key, *row in zip(*columns, blocks, strict=True):
+            take_in(inboxes.setdefault(key, Inbox()), [row])
+    return inboxes

@@ -1,0 +1,93 @@
+"""Packs the messages of a unit, addresses them and puts them into the query's mailbox."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from thetastream.core.blocks import pack
+from thetastream.core.columns import ANNOUNCEMENT, MESSAGE
+from thetastream.engine.inbox import Message
+from thetastream.errors import StateError
+from thetastream.spark.mailbox.files import Mailbox
+from thetastream.spark.mailbox.source import Row, rows
+
+BYTES_PER_PAGE = 1 << 26
+"""Maximum size of a batch of messages (a single larger message is one batch); an Arrow array holds 2 GiB."""
+
+
+def post(
+    box: Mailbox,
+    query: Mapping[str, str],
+    epoch: int,
+    slot: int,
+    messages: Sequence[Message],
+    is_waiting: bool,
+    keys: Sequence[int],
+) -> int:
+    """Send a unit's messages of an epoch; return their size in bytes.
+
+    Parameters
+    ----------
+    box : Mailbox
+    query : mapping of str to str
+        The query to which the mailbox must belong. The worker checks this on the folder that it sees.
+    epoch, slot : int
+        Number of the epoch, and number of the unit that sends.
+    messages : sequence of Message
+    is_waiting : bool
+        Whether another epoch is needed even if no message is sent.
+    keys : sequence of int
+        The grouping key of each unit.
+
+    Raises
+    ------
+    StateError
+        The errors of ``Mailbox.check``.
+    """
+    box.check(query)
+    batches = list(pages(messages, slot, keys))
+    if is_waiting and not batches:
+        batches = [rows([Row(0, 0, None, b"", [(key, ANNOUNCEMENT) for key in keys])])]
+    return box.post(epoch, slot, batches)
+
+
+def pages(messages: Sequence[Message], slot: int, keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Write messages as rows of the mailbox, in batches of limited size."""
+    page: list[Row] = []
+    nbytes = 0
+    for number, message in enumerate(messages):
+        block = b"" if message.block is None else pack(message.block)
+        if page and nbytes + len(block) > BYTES_PER_PAGE:
+            yield rows(page)
+            page, nbytes = [], 0
+        to = keys if message.to is None else [keys[message.to]]
+        page.append(Row(0, slot << 32 | number, message.header, block, [(key, MESSAGE) for key in to]))
+        nbytes += len(block)
+    if page:
+        yield rows(page)
+
+
+def mailbox_name(known: str | None, told: str | None) -> str:
+    """Find the name of a query's mailbox.
+
+    Parameters
+    ----------
+    known : str or None
+        The name in the unit's state; None in the first epoch.
+    told : str or None
+        The name that the source sent in this epoch, if it did.
+
+    Raises
+    ------
+    StateError
+        MAILBOX_FOREIGN if the two names differ, MAILBOX_MISSING if both are None.
+    """
+    if known is not None and told is not None and known != told:
+        raise StateError(
+            "MAILBOX_FOREIGN",
+            f"messages must come from mailbox {known}, which the state belongs to; they come from {told}",
+        )
+    name = known or told
+    if name is None:
+        raise StateError("MAILBOX_MISSING", "the first epoch of a query must bring the name of its mailbox")
+    return name

@@ -1,0 +1,1 @@
+"""State of units in Spark's state store: the manifest and the durable segments."""

@@ -1,0 +1,128 @@
+"""Groups over views: units fold their matches into views, and Spark merges the views (BiStream 3.4.2)."""
+
+from typing import NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from thetastream.aggregate import NotFoldable
+from thetastream.errors import SessionError
+from thetastream.frontend.every import read_every
+from thetastream.frontend.streams import MARK, select_fields
+from thetastream.plan.domains import quoted
+from thetastream.plan.fold_planner import plan_folding
+from thetastream.plan.folding import PREFIX, TIME, Folding
+from thetastream.plan.query import Stream
+from thetastream.planners import Plan
+from thetastream.planners.pipeline import TIME as RESULT_TIME
+from thetastream.predicate import tokenize
+from thetastream.spark.catalyst import Catalyst, braced, unlogged
+from thetastream.sql.projection import names_in
+from thetastream.sql.question import Question
+from thetastream.sql.select import write_out_stars
+
+NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_PLAIN = f"{PREFIX}plain"
+_HAVING = f"{PREFIX}having"
+
+
+class MergedViews(NamedTuple):
+    """The rows of a question that is evaluated over merged views."""
+
+    rows: DataFrame
+    join: Plan
+    """The plan of the join whose units make the views."""
+    how: str
+    """A description of the evaluation, for ``explain``."""
+
+
+def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs: DataFrame) -> MergedViews:
+    """Evaluate a question over views; columns and types are those of the answer ``over_pairs``.
+
+    Raises
+    ------
+    NotFoldable
+        If the answer needs the matches themselves.
+    """
+    selection = question.selection
+    if join.folding_obstacle is not None:
+        raise NotFoldable(join.folding_obstacle)
+    if selection.is_distinct:
+        raise NotFoldable("DISTINCT compares rows")
+    # 1. Plan what units fold.
+    catalyst = Catalyst(spark, {alias: frame.schema for alias, frame in question.frames.items()})
+    has_time = len(join.event_times) == len(join.inputs)
+    folding = plan_folding(
+        tokenize(write_out_stars(selection.items, join.aliases)),
+        selection.group_by,
+        selection.having,
+        join.inputs,
+        catalyst,
+        RESULT_TIME if has_time else None,
+    )
+    times = {stream.type_of(stream.event_time) for stream in join.inputs if stream.event_time}
+    if folding.pane is not None and len(times) > 1:
+        raise NotFoldable("event times have two types")
+    if question.every is not None:
+        folding.lazy = read_every(question.every, join.inputs, folding.pane is not None, catalyst)
+    if folding.lazy is not None and spark.conf.get(NO_DATA_BATCHES, "true") != "true":
+        raise SessionError("NO_DATA_BATCHES", f"{NO_DATA_BATCHES} must be true, or views would wait forever")
+    # 2. Plan the join whose units fold it, over streams with the computed columns.
+    try:
+        with unlogged():
+            streams = {stream.alias: _compute(question, stream, folding) for stream in join.inputs}
+    except AnalysisException as error:
+        raise NotFoldable(f"units cannot compute it: {error.getCondition()}") from None
+    join = join.fold(folding, streams)
+    views = join.dataframe()
+    if folding.pane is not None:
+        views = views.withColumn(TIME, F.col(TIME).alias(TIME, metadata={MARK: 0}))
+    # 3. Evaluate the select list over merged views.
+    try:
+        with unlogged():
+            rows = _select_merged(spark, folding, views)
+            types = [field.dataType for field in rows.schema]
+    except AnalysisException as error:
+        names = (error.getMessageParameters() or {}).get("objectName", "")
+        raise NotFoldable(f"{names or error.getCondition()} is no group and no measure") from None
+    if types != [field.dataType for field in over_pairs.schema]:
+        raise NotFoldable("merged views have other types")
+    how = f"units fold {folding.describe()}; Spark merges their views"
+    if folding.lazy is not None:
+        how += f", which wait while the watermark moves by {question.every}"
+    return MergedViews(rows.toDF(*over_pairs.columns), join, how)
+
+
+def _select_merged(spark: SparkSession, folding: Folding, views: DataFrame) -> DataFrame:
+    """Evaluate the select list and HAVING over the merged views."""
+    keys = [f"{sql} AS {quoted(name)}" for sql, name in folding.keys]
+    merges = [f"{sql} AS {quoted(name)}" for sql, name in folding.merges.items()]
+    # With this plain column, Spark refuses a select list that contains an aggregate.
+    merged = f"SELECT {', '.join([*keys, *merges, f'1 AS {_PLAIN}'])}\nFROM {{views}}"
+    if keys:
+        merged += f"\nGROUP BY {', '.join(sql for sql, _ in folding.keys)}"
+    # HAVING may use names of the select list.
+    having = braced(folding.having) if folding.having else "true"
+    query = f"SELECT {_PLAIN}, {braced(folding.items)}, ({having}) AS {_HAVING}\nFROM {{merged}}"
+    rows = spark.sql(query, merged=spark.sql(merged, views=views))
+    return rows.where(F.col(_HAVING)).drop(_PLAIN, _HAVING)
+
+
+def _compute(question: Question, stream: Stream, folding: Folding) -> DataFrame:
+    """Select the columns of a stream that the condition reads, and compute those that units fold."""
+    alias, frame = stream.alias, question.frames[stream.alias]
+    if any(name.startswith(PREFIX) for name, _ in stream.types):
+        raise NotFoldable(f"{alias} has columns that start with {PREFIX}")
+    names = names_in(question.on, alias)
+    if names is None:
+        raise NotFoldable(f"the condition reads all columns of {alias}")
+    narrow = select_fields(frame.schema, names, frame.isStreaming).names
+    # Any metadata removes the mark of the watermark from a copy of the event time.
+    made = [
+        F.expr(column.text).alias(column.name, metadata={"thetastream": "computed"})
+        for column in folding.computed
+        if column.alias == alias
+    ]
+    named = frame.alias(alias)
+    return named.select(*(F.col(quoted(name)) for name in narrow), *made)

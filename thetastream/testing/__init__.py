@@ -1,1 +1,0 @@
-"""Oracle, stream strategies, faults: for our tests and for those who add a model."""
