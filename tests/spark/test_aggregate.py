@@ -454,7 +454,7 @@ def test_lazy_updates_are_refused_by_name(tables, changes, condition):
 
 
 def test_a_checkpoint_of_other_measures_is_refused(spark, tables, tmp_path):
-    frames = {name: replay(tables[name], [range(5)], tmp_path) for name in "rs"}
+    frames = {name: replay(tables[name], [range(5)], tmp_path, by_key=True) for name in "rs"}
     streams = {name: frame.withWatermark("ts", "10 seconds") for name, frame in frames.items()}
 
     def start(measure):

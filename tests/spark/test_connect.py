@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import faults
 
-FILES, ROWS = 6, 150
+FILES, ROWS = 4, 150
 
 
 @pytest.fixture(scope="module")

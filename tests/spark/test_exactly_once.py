@@ -13,11 +13,19 @@ from tests.support import faults
 from tests.support.faults import Job
 
 FILES, ROWS = 8, 150
+FEW = 6
+"""Epochs of the tests that are not slow: a window is four files long."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     faults.write_streams(tmp_path, FILES, ROWS)
+    return tmp_path
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> Path:
+    faults.write_streams(tmp_path, FEW, ROWS)
     return tmp_path
 
 
@@ -31,18 +39,18 @@ def assert_exact(job: Job) -> None:
 # The driver
 
 
-def kill_again_and_again(job: Job, kills: int, seed: int) -> None:
+def kill_again_and_again(job: Job, kills: int, seed: int, files: int = FILES) -> None:
     rng = random.Random(seed)
     interrupted = 0
-    for epoch in sorted(rng.sample(range(1, FILES - 1), kills)):
+    for epoch in sorted(rng.sample(range(1, files - 1), kills)):
         interrupted += job.interrupt(epoch, after_s=rng.uniform(0, 0.4))
     assert interrupted, "no kill has interrupted a running epoch"
     job.finish()
     assert_exact(job)
 
 
-def test_driver_killed_in_the_middle_of_epochs(folder: Path) -> None:
-    kill_again_and_again(Job(str(folder)), kills=1, seed=1)
+def test_driver_killed_in_the_middle_of_epochs(short: Path) -> None:
+    kill_again_and_again(Job(str(short)), kills=1, seed=1, files=FEW)
 
 
 @pytest.mark.slow
@@ -92,20 +100,20 @@ def tear(cache: Path, epoch: int) -> int:
     return len(segments)
 
 
-def test_cache_wiped_and_torn_between_epochs(spark: SparkSession, folder: Path) -> None:
-    job = Job(str(folder), cache_folder=str(folder / "cache"))
+def test_cache_wiped_and_torn_between_epochs(spark: SparkSession, short: Path) -> None:
+    job = Job(str(short), cache_folder=str(short / "cache"))
     found: Counter[tuple[int, int]] = Counter()
     damaged: list[int] = []
 
     def collect(pairs: DataFrame, epoch: int) -> None:
-        damaged.append(tear(folder / "cache", epoch))
+        damaged.append(tear(short / "cache", epoch))
         found.update((row.a, row.b) for row in pairs.collect())
 
     writer = job.pairs(spark).writeStream.foreachBatch(collect).trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(job.checkpoint)).start()
     query.awaitTermination()
-    assert all(damaged[1:FILES])
-    assert found == faults.oracle(folder)
+    assert all(damaged[1:FEW])
+    assert found == faults.oracle(short)
 
 
 # The checkpoint

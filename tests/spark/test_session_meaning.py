@@ -38,7 +38,7 @@ def test_another_setting_is_refused(
     frame = (
         spark.range(8).selectExpr("id", "timestamp_seconds(1700000000 + id * 7200) AS ts").localCheckpoint()
     )
-    stream = replay(frame, [range(4), range(4, 8)], tmp_path).withWatermark("ts", "1 day")
+    stream = replay(frame, [range(4), range(4, 8)], tmp_path, by_key=True).withWatermark("ts", "1 day")
 
     def join() -> DataFrame:
         return th.join({"a": stream, "b": stream}, on=DAYS, within="1 day", model=th.Biclique(1))

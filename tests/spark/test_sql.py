@@ -265,12 +265,12 @@ def test_several_problems_are_listed_with_their_places(spark, tables):
 # Streams
 
 
-def in_order(tables, folder, delay):
-    """Write both tables in the order of event time, in four epochs each."""
+def in_order(tables, folder, delay, size=20):
+    """Write both tables in the order of event time, ``size`` rows in each epoch."""
     made = {}
     for name in ("r", "s"):
         ids = [row[0] for row in sorted(ROWS[name], key=lambda row: row[4])]
-        epochs = [ids[n : n + 10] for n in range(0, len(ids), 10)]
+        epochs = [ids[n : n + size] for n in range(0, len(ids), size)]
         made[name] = replay(tables[name], epochs, folder).withWatermark("ts", delay)
     return made
 
@@ -321,7 +321,7 @@ def test_streaming_groups_update(spark, streams, duck, tmp_path):
 def test_streaming_groups_by_window_of_the_result_time_append(spark, tables, duck, tmp_path):
     text = """SELECT ONLINE window(result_time, '4 seconds').start AS start, count(*) AS n
               FROM r, s WHERE r.v > s.v WITHIN 5 seconds GROUP BY window(result_time, '4 seconds')"""
-    streams = in_order(tables, tmp_path, "0 seconds")
+    streams = in_order(tables, tmp_path, "0 seconds", size=10)
     found = [row for epoch in run(th.sql(spark, text, streams), "append", tmp_path / "c") for row in epoch]
     wanted = duck.execute(
         "SELECT time_bucket(INTERVAL 4 SECONDS, greatest(r.ts, s.ts)), count(*) FROM r, s "

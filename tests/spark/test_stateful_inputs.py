@@ -19,6 +19,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 import thetastream as th
 from tests.support.streams import outcome, replay
+from tests.support.truth import configured
 from thetastream.planners.pipeline import result_time
 
 ROWS, EPOCH = 160, 40
@@ -105,6 +106,13 @@ MODELS: dict[str, Any] = {
     "chain": th.Chain(2),
     "fast forward": th.Chain(2, fast_forward=True),
 }
+
+
+@pytest.fixture(autouse=True)
+def one_partition(spark: SparkSession) -> Iterator[None]:
+    """Spark's own join opens four state stores for each partition; one partition is enough here."""
+    with configured(spark, {"spark.sql.shuffle.partitions": "1"}):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 import thetastream as th
 from tests.support import faults
@@ -19,7 +20,11 @@ WITHIN = f"{faults.WITHIN_S} seconds"
 
 
 def main(folder: Path) -> dict[str, Any]:
+    # The server of another session on this machine may hold the default port.
+    port = faults.free_port()
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
     builder = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.connect.grpc.binding.port", str(port))
     spark = th.configure(builder, 2).getOrCreate()
     th.configure(spark, 2)
     said: dict[str, Any] = {"session": type(spark).__module__}

@@ -294,7 +294,7 @@ class StandaloneCluster:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._log = folder / "cluster.log"
         folder.mkdir(parents=True, exist_ok=True)
-        port = _free_port()
+        port = free_port()
         self.master = f"spark://127.0.0.1:{port}"
         self._launch("master.Master", "127.0.0.1", "--port", str(port), "--webui-port", "0")
         for _ in range(workers):
@@ -353,7 +353,8 @@ class StandaloneCluster:
         return process
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback address that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
