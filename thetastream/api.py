@@ -5,10 +5,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.windows import Within
+from thetastream.core.windows import Duration, Within
 from thetastream.frontend.condition import On
 from thetastream.frontend.request import SETTINGS, complete_request
 from thetastream.models.base import Model
+from thetastream.order.spec import Asked
+from thetastream.plan.statistics import Statistics
 from thetastream.planners import JoinTasks, Plan, plan_join, plan_tasks
 
 __all__ = ["SETTINGS", "join", "join_many", "plan"]
@@ -19,7 +21,15 @@ def join(
     on: On,
     within: Within = None,
     model: Model | str | None = None,
-    **settings: Any,
+    *,
+    index: str | None = None,
+    archive_period: Duration | None = None,
+    order: Asked = None,
+    punctuations: bool | None = None,
+    event_time: str | Mapping[str, str] | None = None,
+    mailbox: str | None = None,
+    cache_folder: str | None = None,
+    statistics: Statistics | None = None,
 ) -> DataFrame:
     """Join streams on any condition.
 
@@ -39,8 +49,30 @@ def join(
     model : Model or "auto", optional
         The model decides which units store and which units probe. If it is left out, or "auto", the planner
         chooses one by cost.
-    **settings
-        Settings that ``thetastream.api.SETTINGS`` lists.
+    index : str, optional
+        Force an index shape: ``"scan"``, ``"sorted"``, ``"hash"``, ``"hash_sorted"`` or ``"grid"``. By
+        default, the condition decides.
+    archive_period : str or timedelta, optional
+        The event time that one subindex spans. A whole subindex expires at once. By default it is a tenth of
+        the window.
+    order : "outer", "strict" or int, optional
+        The order of results, with ``th.Split``. A number is a punctuation interval in arrivals. By default
+        results have no order.
+    punctuations : bool, optional
+        Whether punctuations are rows of ordered results. By default they are not.
+    event_time : str or mapping of alias to str, optional
+        The event-time column of batch DataFrames, which cannot carry a watermark. By default it is the only
+        timestamp column.
+    mailbox : str, optional
+        A folder, shared by driver and executors, for messages between the units of a ring or chain. By
+        default it lies beside the checkpoints.
+    cache_folder : str, optional
+        A folder on each host for mapped segments. By default it is Spark's local directory.
+    statistics : Statistics, optional
+        Figures from which costs are estimated, and from which the model is chosen if it is left out.
+
+    The default of each parameter from ``index`` on is the Spark setting ``spark.thetastream.<name>``, if the
+    session has it.
 
     Returns
     -------
@@ -68,7 +100,20 @@ def join(
     ... )  # doctest: +SKIP
     >>> query = pairs.select("a.id", "b.id").writeStream.format("console").start()  # doctest: +SKIP
     """
-    return plan(streams, on, within, model, **settings).dataframe()
+    return plan(
+        streams,
+        on,
+        within,
+        model,
+        index=index,
+        archive_period=archive_period,
+        order=order,
+        punctuations=punctuations,
+        event_time=event_time,
+        mailbox=mailbox,
+        cache_folder=cache_folder,
+        statistics=statistics,
+    ).dataframe()
 
 
 def plan(
@@ -76,7 +121,15 @@ def plan(
     on: On,
     within: Within = None,
     model: Model | str | None = None,
-    **settings: Any,
+    *,
+    index: str | None = None,
+    archive_period: Duration | None = None,
+    order: Asked = None,
+    punctuations: bool | None = None,
+    event_time: str | Mapping[str, str] | None = None,
+    mailbox: str | None = None,
+    cache_folder: str | None = None,
+    statistics: Statistics | None = None,
 ) -> Plan:
     """Check and plan a join without starting it. It takes the parameters and raises the errors of ``join``.
 
@@ -91,6 +144,16 @@ def plan(
     >>> import thetastream as th
     >>> print(th.plan({"a": a, "b": b}, on="a.x > b.y", within="1 minute").explain())  # doctest: +SKIP
     """
+    settings = {
+        "index": index,
+        "archive_period": archive_period,
+        "order": order,
+        "punctuations": punctuations,
+        "event_time": event_time,
+        "mailbox": mailbox,
+        "cache_folder": cache_folder,
+        "statistics": statistics,
+    }
     return plan_join(complete_request(streams, on, within, model, settings))
 
 
@@ -98,7 +161,12 @@ def join_many(
     streams: Mapping[str, DataFrame],
     tasks: Mapping[str, Mapping[str, Any]],
     model: Model | str | None = None,
-    **settings: Any,
+    *,
+    index: str | None = None,
+    archive_period: Duration | None = None,
+    event_time: str | Mapping[str, str] | None = None,
+    cache_folder: str | None = None,
+    statistics: Statistics | None = None,
 ) -> JoinTasks:
     """Join the same two streams several times over one exchange, so that each tuple is sent once.
 
@@ -116,8 +184,8 @@ def join_many(
     model : Model, optional
         The model of all tasks. It must route by tuples alone, as ``th.Biclique(units)``, ``th.Matrix`` and
         ``th.Split`` do. If it is left out, the biclique with equal sides that fills the partitions runs.
-    **settings
-        Settings of all tasks that ``thetastream.api.SETTINGS`` lists, except ``order``.
+    index, archive_period, event_time, cache_folder, statistics
+        As in ``join``. They apply to all tasks, and a task's own ``index`` or ``archive_period`` comes first.
 
     Returns
     -------
@@ -147,4 +215,11 @@ def join_many(
     ...         found.write.mode("append").parquet(f"out/{name}")
     >>> query = pairs.together.writeStream.foreachBatch(save).start()  # doctest: +SKIP
     """
+    settings = {
+        "index": index,
+        "archive_period": archive_period,
+        "event_time": event_time,
+        "cache_folder": cache_folder,
+        "statistics": statistics,
+    }
     return plan_tasks(streams, tasks, model, settings)

@@ -323,7 +323,6 @@ def test_aggregate_takes_what_join_takes(spark, tables):
         ({"aggs": {"n": "r.id"}, "group_by": "r.k"}, "MISSING_AGGREGATION"),
         ({"on": "r.id < s.q"}, "UNKNOWN_COLUMN"),
         ({"within": "a while"}, "INVALID_DURATION"),
-        ({"colour": "red"}, "UNKNOWN_SETTING"),
     ],
 )
 def test_aggregate_refuses_by_name(tables, changes, condition):

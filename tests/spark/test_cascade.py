@@ -142,9 +142,9 @@ def test_refusals(tables):
             tables, on="a.x = b.x AND struct(a.x, b) IS NOT NULL AND c.x = 1 AND struct(a, c) IS NOT NULL"
         )
     with pytest.raises(th.InvalidQuery) as error:
-        th.plan(tables, on="a.q = d.x", within={"a": "1 second"}, color="red")
+        th.plan(tables, on="a.q = d.x", within={"a": "1 second"}, archive_period="soon")
     conditions = {problem.condition for problem in error.value.problems}
-    assert {"UNKNOWN_SETTING", "WINDOW_MISSING"} <= conditions
+    assert {"INVALID_DURATION", "WINDOW_MISSING"} <= conditions
 
 
 @pytest.mark.parametrize(

@@ -259,9 +259,7 @@ def test_explain_says_what_is_shared(spark: SparkSession) -> None:
         ({"near": {"within": "1 minute"}}, {}, "TASKS", '"on"'),
         ({7: A_TASK}, {}, "TASKS", "not 7"),
         ({"near": {**A_TASK, "model": "auto"}}, {}, "UNKNOWN_SETTING", "'near' sets 'model'"),
-        ({"near": A_TASK}, {"units": 3}, "UNKNOWN_SETTING", "'units'"),
         ({"near": A_TASK, "far": {**A_TASK, "within": th.Rows(3)}}, {}, "COUNT_WINDOW", "'far'"),
-        ({"near": A_TASK}, {"order": "outer"}, "ORDER", "order"),
         ({"near": A_TASK}, {"model": th.Biclique(4, subgroups=2)}, "TASKS_MODEL", "what one condition"),
         ({"near": A_TASK}, {"model": th.Ring(4)}, "TASKS_MODEL", "hop by hop"),
         ({"near": A_TASK}, {"model": th.ATR(2, "1 second")}, "TASKS_MODEL", "hop by hop"),
@@ -286,6 +284,16 @@ def test_streams_are_two_and_not_called_task(spark: SparkSession) -> None:
         th.join_many({"a": frame, "b": frame, "c": frame}, {"near": A_TASK})
     with pytest.raises(th.QueryError, match="INVALID_ALIAS"):
         th.join_many({"a": frame, "Task": frame}, {"near": {"on": "a.x < Task.x"}})
+
+
+def test_an_order_by_default_of_the_session_is_refused(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 1 AS x, timestamp_seconds(1) AS ts")
+    spark.conf.set("spark.thetastream.order", "outer")
+    try:
+        with pytest.raises(th.QueryError, match="ORDER"):
+            th.join_many({"a": frame, "b": frame}, {"near": A_TASK})
+    finally:
+        spark.conf.unset("spark.thetastream.order")
 
 
 def test_what_is_wrong_in_all_tasks_is_said_once(spark: SparkSession) -> None:

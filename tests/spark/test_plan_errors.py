@@ -87,7 +87,6 @@ def test_windows(streams, within, condition, words):
 @pytest.mark.parametrize(
     ("settings", "condition", "words"),
     [
-        ({"indx": "scan"}, "UNKNOWN_SETTING", "index, archive_period"),
         ({"index": "tree"}, "UNKNOWN_INDEX", "scan, sorted"),
         ({"index": "hash"}, "INDEX_NOT_APPLICABLE", "an equality"),
         ({"index": "grid", "within": None}, "INDEX_NOT_APPLICABLE", "two bands"),
@@ -179,11 +178,11 @@ def test_types_that_cannot_travel(spark, streams):
 def test_all_problems_at_once(spark, streams):
     plain = spark.readStream.format("rate").load().selectExpr("timestamp AS ts", "value AS y")
     problem = problem_of(
-        {"a": streams["a"], "b": plain}, "a.nope > b.y AND a.x > c.y AND rank > 1", "soon", indx=1
+        {"a": streams["a"], "b": plain}, "a.nope > b.y AND a.x > c.y AND rank > 1", "soon", statistics=7
     )
     assert isinstance(problem, th.InvalidQuery)
     names = [each.condition for each in problem.problems]
-    for name in ("UNKNOWN_COLUMN", "UNKNOWN_ALIAS", "NO_WATERMARK", "INVALID_DURATION", "UNKNOWN_SETTING"):
+    for name in ("UNKNOWN_COLUMN", "UNKNOWN_ALIAS", "NO_WATERMARK", "INVALID_DURATION", "STATISTICS"):
         assert name in names
 
 

@@ -67,7 +67,7 @@ class CheckedRequest:
 
 def check(request: Request) -> CheckedRequest:
     """Read streams, condition, window, model and settings, and collect all errors in ``problems``."""
-    problems = list(request.problems)
+    problems: list[ThetastreamError] = []
     settings, spark = request.settings, request.spark
     # 1. Streams, condition, window.
     needs_time = request.within is not None or settings["order"] is not None

@@ -7,7 +7,6 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.core.windows import Within
-from thetastream.errors import QueryError, ThetastreamError
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
 from thetastream.index import REGISTRY as SHAPES
@@ -36,8 +35,6 @@ class Request:
     model: Model | str | None
     settings: Mapping[str, Any]
     """The values of all ``SETTINGS``."""
-    problems: tuple[ThetastreamError, ...] = ()
-    """Errors for unknown settings."""
     columns: Mapping[str, Collection[str] | None] = field(default_factory=dict)
     """For each alias, the columns that results need, in lower case. Without an entry, all columns are
     needed."""
@@ -61,25 +58,13 @@ def complete_request(
     It raises what ``check_streams`` raises.
     """
     check_streams(streams)
-    complete, unknown = read_settings(streams, settings)
-    return Request(streams, on, within, model, complete, tuple(unknown), columns or {})
+    return Request(streams, on, within, model, read_settings(streams, settings), columns or {})
 
 
-def read_settings(
-    streams: Mapping[str, DataFrame], given: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[ThetastreamError]]:
-    """Return the values of all settings, and an error for each unknown name.
-
-    A setting that is not given has the default of the session.
-    """
+def read_settings(streams: Mapping[str, DataFrame], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of all settings. One that is not given, or is None, has the session's default."""
     spark = next(iter(streams.values())).sparkSession
-    unknown: list[ThetastreamError] = [
-        QueryError("UNKNOWN_SETTING", f"setting {name!r} is not one of {', '.join(SETTINGS)}")
-        for name in given
-        if name not in SETTINGS
-    ]
-    complete = {
-        name: given[name] if name in given else spark.conf.get(f"spark.thetastream.{name}", None)
+    return {
+        name: spark.conf.get(f"spark.thetastream.{name}", None) if given.get(name) is None else given[name]
         for name in SETTINGS
     }
-    return complete, unknown

@@ -110,7 +110,8 @@ def plan_tasks(
     """Plan the tasks of ``th.join_many``. It takes the parameters of ``th.join_many``."""
     # 1. Read the request for all tasks.
     check_streams(streams)
-    complete, problems = read_settings(streams, settings)
+    complete = read_settings(streams, settings)
+    problems: list[ThetastreamError] = []
     if len(streams) != 2:
         raise QueryError(
             "STREAM_COUNT", f"tasks share two streams, not {len(streams)} ({', '.join(streams)}); use th.join"

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.windows import Within
+from thetastream.core.windows import Duration, Within
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
 from thetastream.models.base import Model
+from thetastream.order.spec import Asked
 from thetastream.plan.domains import quoted
+from thetastream.plan.statistics import Statistics
 from thetastream.predicate import tokenize
 from thetastream.sql.answer import answer, plan_question
 from thetastream.sql.clauses import check_expression
@@ -27,7 +28,15 @@ def aggregate(
     having: str | None = None,
     every: str | timedelta | None = None,
     model: Model | str | None = None,
-    **settings: Any,
+    *,
+    index: str | None = None,
+    archive_period: Duration | None = None,
+    order: Asked = None,
+    punctuations: bool | None = None,
+    event_time: str | Mapping[str, str] | None = None,
+    mailbox: str | None = None,
+    cache_folder: str | None = None,
+    statistics: Statistics | None = None,
 ) -> DataFrame:
     """Aggregate the results of a join by groups, while they are found.
 
@@ -39,7 +48,7 @@ def aggregate(
 
     Parameters
     ----------
-    streams, on, within, model, **settings
+    streams, on, within, model, index, archive_period, event_time, mailbox, cache_folder, statistics
         As in ``thetastream.join``.
     group_by : str or sequence of str
         SQL expressions over the aliases. ``window(result_time, '1 minute')`` is an event-time window of the
@@ -104,6 +113,16 @@ def aggregate(
         tokenize(", ".join(keys)) if groups else None,
         None if having is None else tokenize(having),
     )
+    settings = {
+        "index": index,
+        "archive_period": archive_period,
+        "order": order,
+        "punctuations": punctuations,
+        "event_time": event_time,
+        "mailbox": mailbox,
+        "cache_folder": cache_folder,
+        "statistics": statistics,
+    }
     question = Question(selection, streams, on, within, model, settings, every)
     return answer(next(iter(streams.values())).sparkSession, question, plan_question(question))
 

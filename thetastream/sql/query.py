@@ -9,9 +9,12 @@ from typing import Any
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from thetastream.core.windows import Duration
 from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.models.base import Model
+from thetastream.order.spec import Asked
 from thetastream.plan.domains import quoted
+from thetastream.plan.statistics import Statistics
 from thetastream.predicate import pointed, tokenize
 from thetastream.spark.catalyst import braced, unlogged
 from thetastream.sql.answer import answer, plan_question
@@ -26,7 +29,15 @@ def sql(
     text: str,
     streams: Mapping[str, DataFrame] | None = None,
     model: Model | str | None = None,
-    **settings: Any,
+    *,
+    index: str | None = None,
+    archive_period: Duration | None = None,
+    order: Asked = None,
+    punctuations: bool | None = None,
+    event_time: str | Mapping[str, str] | None = None,
+    mailbox: str | None = None,
+    cache_folder: str | None = None,
+    statistics: Statistics | None = None,
 ) -> DataFrame:
     """Run a streaming SQL statement.
 
@@ -39,7 +50,7 @@ def sql(
     streams : mapping of name to DataFrame, optional
         The streams that FROM names. Other names are looked up as tables and views of the session. Case does
         not matter.
-    model, **settings
+    model, index, archive_period, order, punctuations, event_time, mailbox, cache_folder, statistics
         As in ``thetastream.join``.
 
     Returns
@@ -66,6 +77,16 @@ def sql(
 
     The online dialect and its clauses follow BiStream (SIGMOD 2015), section 3.4.
     """
+    settings = {
+        "index": index,
+        "archive_period": archive_period,
+        "order": order,
+        "punctuations": punctuations,
+        "event_time": event_time,
+        "mailbox": mailbox,
+        "cache_folder": cache_folder,
+        "statistics": statistics,
+    }
     statement = parse_statement(text)
     return _run(spark, statement, streams, model, settings, statement.is_explain)
 
@@ -75,10 +96,9 @@ def explain(
     text: str,
     streams: Mapping[str, DataFrame] | None = None,
     model: Model | str | None = None,
-    **settings: Any,
 ) -> str:
     """Explain the plan of a statement; parameters and errors are those of ``sql``."""
-    plan = _run(spark, parse_statement(text), streams, model, settings, is_explain=True)
+    plan = _run(spark, parse_statement(text), streams, model, {}, is_explain=True)
     return str(plan.collect()[0][0])
 
 
