@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.core.blocks import pack, unpack
-from thetastream.core.columns import MESSAGE
+from thetastream.core.columns import ANNOUNCEMENT, MESSAGE
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.errors import StateError
 from thetastream.spark.exchange import COLUMNS, list_rows, take_in
@@ -18,31 +18,36 @@ from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.source import MailboxReader, Row
 
 QUERY = {"model": "Ring(nodes=2)", "condition": "a.k = b.k"}
+KEYS = [10, 20]
 ALL = ReadAllAvailable()
 
 
 def write_pages(*texts: str) -> list[pa.RecordBatch]:
     messages = [Message(text, pa.RecordBatch.from_pydict({"text": [text]})) for text in texts]
-    return list(outbox.pages(messages, 3, [10, 20]))
+    return list(outbox.pages(messages, 3, KEYS))
 
 
 def read(reader: MailboxReader, start: dict, end: dict) -> list[str]:
-    hello, *found = (
+    n = len(KEYS)
+    rows = [
         row
         for partition in reader.partitions(start, end)
         for batch in reader.read(partition)
         for row in batch.to_pylist()
-    )
-    # The first row tells all units the name of the mailbox.
-    assert (hello["to"], hello["block"].decode()) == (None, end["mailbox"])
-    assert all(row["to"] == [{"unit": key, "kind": MESSAGE} for key in (10, 20)] for row in found)
+    ]
+    # The first rows tell each unit the name of the mailbox; then each unit gets each message.
+    assert [(row["unit"], row["kind"]) for row in rows[:n]] == [(key, ANNOUNCEMENT) for key in KEYS]
+    assert {row["block"].decode() for row in rows[:n]} == {end["mailbox"]}
+    found = rows[n:]
+    assert [row["unit"] for row in found] == KEYS * (len(found) // n)
+    assert all(row["kind"] == MESSAGE for row in found)
     assert all(unpack(row["block"])["text"].to_pylist() == [row["header"]] for row in found)
-    return [row["header"] for row in found]
+    return [row["header"] for row in found[::n]]
 
 
 def begin(root: Path) -> tuple[MailboxReader, dict, Mailbox]:
     """Start a reader, and run the first epoch of its query."""
-    reader = MailboxReader(str(root), QUERY)
+    reader = MailboxReader(str(root), QUERY, KEYS)
     start = reader.initialOffset()
     assert reader.initialOffset() == start
     assert reader.latestOffset(start, ALL) == start
@@ -86,15 +91,15 @@ def test_every_run_of_a_checkpoint_finds_its_mailbox(tmp_path: Path) -> None:
     _, start, box = begin(tmp_path)
     box.post(0, 0, write_pages("x"))
     # 1. After a crash between epochs, the next run begins at the offset of the last committed epoch.
-    reader = MailboxReader(str(tmp_path), QUERY)
+    reader = MailboxReader(str(tmp_path), QUERY, KEYS)
     end = reader.latestOffset(start, ALL)
     assert end["mailbox"] == start["mailbox"]
     # 2. After a crash during the epoch that reads, this epoch runs again with the offsets from the log.
-    again = MailboxReader(str(tmp_path), QUERY)
+    again = MailboxReader(str(tmp_path), QUERY, KEYS)
     assert read(again, start, end) == ["x"]
     # 3. After a crash of the first epoch, the log has its end offset, and the reader returns the initial
     #    offset again.
-    first = MailboxReader(str(tmp_path), QUERY)
+    first = MailboxReader(str(tmp_path), QUERY, KEYS)
     assert read(first, first.initialOffset(), start) == []
     assert first.latestOffset(start, ALL) == end
 
@@ -102,7 +107,7 @@ def test_every_run_of_a_checkpoint_finds_its_mailbox(tmp_path: Path) -> None:
 def test_refused_by_name(tmp_path: Path) -> None:
     _, start, box = begin(tmp_path)
     box.post(0, 0, write_pages("x"))
-    reader = MailboxReader(str(tmp_path), QUERY)
+    reader = MailboxReader(str(tmp_path), QUERY, KEYS)
     end = reader.latestOffset(start, ALL)
     file, label = tmp_path / box.name / "0" / "0", tmp_path / box.name / "mailbox.json"
     whole, said = file.read_bytes(), label.read_text()

@@ -3,6 +3,7 @@
 A block is an Arrow record batch (ESJ calls it TUPLE_BLK). ``thetastream.core.columns`` lists its columns.
 """
 
+import struct
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -46,12 +47,23 @@ def make_nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
     )
 
 
-def pack(batch: pa.RecordBatch) -> bytes:
+def pack(batch: pa.RecordBatch) -> pa.Buffer:
     """Serialise the batch as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
+    return sink.getvalue()
+
+
+def make_binary(block: pa.Buffer) -> pa.Array:
+    """Make a binary array of one value, without copying it.
+
+    >>> make_binary(pa.py_buffer(b"block")).to_pylist()
+    [b'block']
+    """
+    return pa.Array.from_buffers(
+        pa.binary(), 1, [None, pa.py_buffer(struct.pack("=ii", 0, len(block))), block]
+    )
 
 
 def unpack(data: bytes | pa.Buffer) -> pa.RecordBatch:

@@ -81,9 +81,9 @@ def _stream(join: Join, streams: Sequence[DataFrame], mailboxes: str, cache_fold
     spark = streams[0].sparkSession
     query = {**join.identity, **meaning(spark)}
     watch_queries(spark)
-    messages = read_mailbox(spark, mailboxes, query) if spec.has_messages else None
-    rows = exchanged(spec, join.sides, streams, messages)
     keys = unit_keys(spec.n_units)
+    messages = read_mailbox(spark, mailboxes, query, keys) if spec.has_messages else None
+    rows = exchanged(spec, join.sides, streams, messages)
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
         return UnitEpoch(spec, keys, query, emitter, mailboxes, cache_folder)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pandas as pd
 import pyarrow as pa
 
-from thetastream.core.blocks import gather, pack, unpack
+from thetastream.core.blocks import gather, make_binary, pack, unpack
 from thetastream.core.columns import BLOCK
 from thetastream.engine.counters import Counters
 
@@ -117,8 +117,7 @@ class BlockEmitter(_Emitter):
     """Emits frames with one binary column, which holds packed result batches."""
 
     def _framed(self, batch: pa.RecordBatch) -> pd.DataFrame:
-        data = pa.array([pack(batch)], type=pa.binary())
-        return _frame(pa.RecordBatch.from_pydict({BLOCK: data}))
+        return _frame(pa.RecordBatch.from_pydict({BLOCK: make_binary(pack(batch))}))
 
 
 def unpack_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thetastream.core.blocks import gather, make_nullable, pack, unpack
+from thetastream.core.blocks import gather, make_binary, make_nullable, pack, unpack
 from thetastream.core.columns import (
     ANNOUNCEMENT,
     BLOCK,
@@ -27,7 +27,6 @@ from thetastream.core.columns import (
     MESSAGE,
     ORIGIN,
     STREAM,
-    TO,
     UNIT,
 )
 from thetastream.engine.inbox import Inbox, Message
@@ -35,7 +34,7 @@ from thetastream.engine.protocol import EngineSpec
 from thetastream.plan.domains import quoted
 from thetastream.plan.physical import SidePlan
 from thetastream.spark.grouping_keys import unit_keys
-from thetastream.spark.mailbox.source import SCHEMA, Row, rows
+from thetastream.spark.mailbox.source import SCHEMA
 from thetastream.spark.worker import settle
 
 Batches = Iterator[pa.RecordBatch]
@@ -67,15 +66,7 @@ def exchanged(
     ]
     if messages is not None:
         parts.append(messages)
-    everyone = F.array(
-        *(
-            F.struct(F.lit(key).alias(UNIT), F.lit(ANNOUNCEMENT).cast("byte").alias(KIND))
-            for key in unit_keys(spec.n_units)
-        )
-    )
-    together = reduce(DataFrame.unionByName, parts)
-    each = together.withColumn(TO, F.explode(F.coalesce(TO, everyone)))
-    return each.select(f"{TO}.{UNIT}", f"{TO}.{KIND}", STREAM, ORIGIN, HEADER, BLOCK)
+    return reduce(DataFrame.unionByName, parts)
 
 
 def _blocks(spec: EngineSpec, number: int, plan: SidePlan, stream: DataFrame) -> DataFrame:
@@ -113,24 +104,34 @@ def _routing(spec: EngineSpec, stream: int, is_streaming: bool) -> Callable[[Bat
         if is_announced and not origin:
             # An announcement calls every unit in every epoch, so each unit knows the watermark of the
             # previous one.
-            yield _row(stream, origin, b"", None)
+            yield _rows(keys, ANNOUNCEMENT, stream, origin, pa.array([b""] * len(keys), pa.binary()))
         for number, batch in enumerate(gather(batches)):
-            # A block that goes to several units is packed once and sent once. The list keeps all blocks
-            # alive, so that no two of them have the same id().
+            # A block that goes to several units is packed once. The list keeps all blocks alive, so that no
+            # two of them have the same id().
             routes = list(router.route(stream, make_nullable(batch)))
-            to: dict[int, list[tuple[int, int]]] = {}
+            packed: dict[int, pa.Array] = {}
             for unit, role, block in routes:
-                to.setdefault(id(block), []).append((keys[unit], int(role)))
-            blocks = {id(block): block for _, _, block in routes}
-            for name, units in to.items():
+                name = id(block)
+                if name not in packed:
+                    packed[name] = make_binary(pack(block))
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
-                yield _row(stream, origin + number, pack(blocks[name]), units)
+                yield _rows([keys[unit]], int(role), stream, origin + number, packed[name])
 
     return to_rows
 
 
-def _row(stream: int, origin: int, block: bytes, to: Sequence[tuple[int, int]] | None) -> pa.RecordBatch:
-    return rows([Row(stream, origin, None, block, to)])
+def _rows(units: Sequence[int], kind: int, stream: int, origin: int, blocks: pa.Array) -> pa.RecordBatch:
+    """Make one row of the exchange per unit, in the schema ``SCHEMA``."""
+    n = len(units)
+    columns = {
+        UNIT: pa.array(units, pa.int32()),
+        KIND: pa.array([kind] * n, pa.int8()),
+        STREAM: pa.array([stream] * n, pa.int8()),
+        ORIGIN: pa.array([origin] * n, pa.int64()),
+        HEADER: pa.nulls(n, pa.string()),
+        BLOCK: blocks,
+    }
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def partition() -> int:

@@ -23,50 +23,62 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from thetastream.core.columns import ANNOUNCEMENT
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
 
 FORMAT = "thetastream_mailbox"
 BYTES_PER_TASK = 1 << 25
 """Maximum number of message bytes that one Spark task reads; the messages of one unit are never split."""
-SCHEMA = "stream byte, origin long, header string, block binary, to array<struct<unit: int, kind: byte>>"
-"""The schema of rows before the exchange; ``thetastream.core.columns`` explains the columns."""
-_ARROW = pa.schema(
-    [
-        ("stream", pa.int8()),
-        ("origin", pa.int64()),
-        ("header", pa.string()),
-        ("block", pa.binary()),
-        ("to", pa.list_(pa.struct([("unit", pa.int32()), ("kind", pa.int8())]))),
-    ]
-)
+SCHEMA = "unit int, kind byte, stream byte, origin long, header string, block binary"
+"""The schema of rows of the exchange; ``thetastream.core.columns`` explains the columns."""
+_SENT = [
+    ("stream", pa.int8()),
+    ("origin", pa.int64()),
+    ("header", pa.string()),
+    ("block", pa.binary()),
+]
+_ADDRESS = [("unit", pa.int32()), ("kind", pa.int8())]
+_FILED = pa.schema([*_SENT, ("to", pa.list_(pa.struct(_ADDRESS)))])
+_ADDRESSED = pa.schema([*_ADDRESS, *_SENT])
 
 
 class Row(NamedTuple):
-    """One row before the exchange."""
+    """A block or a message with all its destinations."""
 
     stream: int
     origin: int
     header: str | None
-    block: bytes
-    to: Sequence[tuple[int, int]] | None
-    """(unit, kind) of every destination; None sends the row to all units as an announcement."""
+    block: bytes | pa.Buffer
+    to: Sequence[tuple[int, int]]
+    """(unit, kind) of every destination."""
 
 
 def rows(found: Sequence[Row]) -> pa.RecordBatch:
-    """Make an Arrow batch of rows, with the columns of ``SCHEMA``."""
-    columns: list[Any] = [list(column) for column in zip(*found, strict=True)]
-    columns[4] = [
-        None if to is None else [{"unit": unit, "kind": kind} for unit, kind in to] for to in columns[4]
-    ]
+    """Make an Arrow batch with one row per element of ``found``, as files of the mailbox contain them."""
+    *sent, to = zip(*found, strict=True)
+    sent[3] = [bytes(block) for block in sent[3]]
+    addresses = [[dict(zip(("unit", "kind"), each, strict=True)) for each in one] for one in to]
     return pa.RecordBatch.from_arrays(
-        [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)],
-        schema=_ARROW,
+        [pa.array(values, field.type) for values, field in zip([*sent, addresses], _FILED, strict=True)],
+        schema=_FILED,
     )
 
 
+def address(filed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Make one row per destination, as the exchange carries them, from rows that ``rows`` made.
+
+    Each batch has one row, because all copies of a block together may exceed what an Arrow array can hold.
+    """
+    for number, to in enumerate(filed.column("to").to_pylist()):
+        sent = [column.slice(number, 1) for column in filed.columns[:-1]]
+        for each in to:
+            unit, kind = (pa.array([each[name]], kind) for name, kind in _ADDRESS)
+            yield pa.RecordBatch.from_arrays([unit, kind, *sent], schema=_ADDRESSED)
+
+
 class MailboxSource(DataSource):
-    """Spark's data source ``thetastream_mailbox``, which has the options ``root`` and ``query``."""
+    """Spark's data source ``thetastream_mailbox``, which has the options ``root``, ``query`` and ``keys``."""
 
     @classmethod
     def name(cls) -> str:
@@ -76,15 +88,16 @@ class MailboxSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: Any) -> "MailboxReader":
-        return MailboxReader(self.options["root"], json.loads(self.options["query"]))
+        return MailboxReader(*(json.loads(self.options[name]) for name in ("root", "query", "keys")))
 
 
 class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of one run of a query; an offset is ``{"mailbox": name, "epoch": e, "units": [...]}``."""
 
-    def __init__(self, root: str, query: Mapping[str, str]) -> None:
+    def __init__(self, root: str, query: Mapping[str, str], keys: Sequence[int]) -> None:
         self._root = root
         self._query = query
+        self._keys = keys
         self._new: str | None = None
         self._has_begun = False
 
@@ -128,21 +141,27 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = partition.value
         box = self._open(offset)
         if offset["is_first"]:
-            yield rows([Row(0, 0, None, box.name.encode(), None)])
+            everyone = [(key, ANNOUNCEMENT) for key in self._keys]
+            yield from address(rows([Row(0, 0, None, box.name.encode(), everyone)]))
         for unit in offset["units"]:
-            yield from box.fetch(offset["epoch"], unit)
+            for batch in box.fetch(offset["epoch"], unit):
+                yield from address(batch)
 
     def commit(self, end: dict[str, Any]) -> None:
         with suppress(OSError):
             self._open(end).clear(end["epoch"])
 
 
-def read_mailbox(spark: SparkSession, root: str, query: Mapping[str, str]) -> DataFrame:
-    """Read the messages of the mailbox under ``root`` that belongs to ``query``, as a stream."""
+def read_mailbox(spark: SparkSession, root: str, query: Mapping[str, str], keys: Sequence[int]) -> DataFrame:
+    """Read the messages of the mailbox under ``root`` that belongs to ``query``, as a stream.
+
+    ``keys`` are the grouping keys of the units.
+    """
     spark.dataSource.register(MailboxSource)
-    return (
-        spark.readStream.format(FORMAT).option("root", root).option("query", json.dumps(dict(query))).load()
-    )
+    reader = spark.readStream.format(FORMAT)
+    for name, value in (("root", root), ("query", dict(query)), ("keys", list(keys))):
+        reader = reader.option(name, json.dumps(value))
+    return reader.load()
 
 
 for module in (files, sys.modules[__name__]):
