@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakSet
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -132,7 +133,26 @@ class _Listener(StreamingQueryListener):
         pass
 
     def onQueryProgress(self, event: Any) -> None:
-        report = json.loads(event.progress.json)
+        self.read(event.progress.json)
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        self.forget(str(event.runId))
+
+    @property
+    def _jlistener(self) -> Any:
+        """The listener as a Classic session adds it; Spark Connect does not ask for it."""
+        if not hasattr(self, "_jlistenerobj"):
+            self._jlistenerobj = SparkContext._jvm.PythonStreamingQueryListenerWrapper(  # type: ignore[union-attr]
+                _JsonListener(self)
+            )
+        return self._jlistenerobj
+
+    def read(self, progress: str) -> None:
+        """Read one report of Spark about one epoch of one query, as JSON."""
+        report = json.loads(progress)
         watermark = (report.get("eventTime") or {}).get("watermark")
         for entry in epochs_of(report):
             key = str(report["runId"]), entry["join"]
@@ -141,12 +161,36 @@ class _Listener(StreamingQueryListener):
             for warning in watch.observe(entry["streams"], watermark):
                 warnings.warn(warning, stacklevel=2)
 
+    def forget(self, run: str) -> None:
+        """Forget the watches of a run that has ended."""
+        for key in [key for key in self._watches if key[0] == run]:
+            del self._watches[key]
+
+
+class _JsonListener:
+    """Receives events from the JVM and asks only for what ``_Listener`` reads.
+
+    Spark's own class copies every field of a report to Python before it calls a listener. That is several
+    hundred calls to the JVM in every epoch; the report as JSON is one call.
+    """
+
+    def __init__(self, listener: _Listener) -> None:
+        self._listener = listener
+
+    def onQueryStarted(self, event: Any) -> None:
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:
+        self._listener.read(event.progress().json())
+
     def onQueryIdle(self, event: Any) -> None:
         pass
 
     def onQueryTerminated(self, event: Any) -> None:
-        for key in [key for key in self._watches if key[0] == str(event.runId)]:
-            del self._watches[key]
+        self._listener.forget(event.runId().toString())
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
 
 _WATCHED: "WeakSet[SparkSession]" = WeakSet()
