@@ -1,5 +1,7 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
+from pyspark.sql.functions import col
+
 from thetastream.api import join, join_many, plan
 from thetastream.core.windows import Rows
 from thetastream.errors import (
@@ -51,6 +53,7 @@ __all__ = [
     "UnboundedStateWarning",
     "aggregate",
     "by_arrival",
+    "col",
     "configure",
     "join",
     "join_many",

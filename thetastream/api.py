@@ -1,7 +1,7 @@
 """The functions ``th.join``, ``th.plan`` and ``th.join_many``."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
@@ -13,11 +13,14 @@ from thetastream.order.spec import Asked
 from thetastream.plan.statistics import Statistics
 from thetastream.planners import JoinTasks, Plan, plan_join, plan_tasks
 
+if TYPE_CHECKING:
+    from thetastream.frontend.tables import Table
+
 __all__ = ["SETTINGS", "join", "join_many", "plan"]
 
 
 def join(
-    streams: Mapping[str, DataFrame],
+    streams: "Mapping[str, Table]",
     on: On,
     within: Within = None,
     model: Model | str | None = None,
@@ -117,7 +120,7 @@ def join(
 
 
 def plan(
-    streams: Mapping[str, DataFrame],
+    streams: "Mapping[str, Table]",
     on: On,
     within: Within = None,
     model: Model | str | None = None,
@@ -158,7 +161,7 @@ def plan(
 
 
 def join_many(
-    streams: Mapping[str, DataFrame],
+    streams: "Mapping[str, Table]",
     tasks: Mapping[str, Mapping[str, Any]],
     model: Model | str | None = None,
     *,

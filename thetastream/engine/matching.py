@@ -112,13 +112,24 @@ def _evaluate(predicate: PythonPredicate, sides: CandidateRows) -> npt.NDArray[n
             f"predicate {predicate.name!r} raised {type(error).__name__}: {error} (on {n} candidates; "
             f"{_find_offender(predicate, sides)})",
         ) from error
+    return read_answer(predicate.name, answer, n)
+
+
+def read_answer(name: str, answer: Any, n: int) -> npt.NDArray[np.bool_]:
+    """Return what a predicate answered for ``n`` candidates as a mask; NULL counts as false.
+
+    Raises
+    ------
+    PredicateError
+        PREDICATE_RESULT if the answer is not ``n`` booleans.
+    """
     if isinstance(answer, pa.Array | pa.ChunkedArray) and pa.types.is_boolean(answer.type):
         answer = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
     mask = np.asarray(answer)
     if mask.dtype != np.bool_ or mask.shape != (n,):
         raise PredicateError(
             "PREDICATE_RESULT",
-            f"predicate {predicate.name!r} must return {n} booleans, one per candidate; "
+            f"predicate {name!r} must return {n} booleans, one per candidate; "
             f"it returned {mask.dtype} of shape {mask.shape}",
         )
     return mask

@@ -73,7 +73,9 @@ def check(request: Request) -> CheckedRequest:
     needs_time = request.within is not None or settings["order"] is not None
     read = read_streams(request.streams, needs_time, settings["event_time"], request.columns)
     problems += read.problems
-    texts, phrases, predicates = read_condition(request.on, read.catalyst, read.streams, problems)
+    texts, phrases, predicates = read_condition(
+        request.on, read.catalyst, read.streams, read.schemas, problems
+    )
     within_us = None
     if not is_counted(request.within):
         within_us = read_window(request.within, read.streams, read.catalyst, problems)

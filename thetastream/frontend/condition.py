@@ -1,22 +1,35 @@
 """Reads the condition of a join: resolves SQL texts into conjuncts and checks Python predicates."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from pyspark.sql import Column
+from pyspark.sql.types import StructType
+
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.frontend.trial import try_predicate
 from thetastream.plan.query import Stream
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
-from thetastream.predicate.names import find_refused, qualify
+from thetastream.predicate.names import find_refused, qualify, quote_names
 from thetastream.spark.catalyst import Catalyst
 
-On: TypeAlias = str | Predicate | Sequence[str | Predicate]
+Conjunct: TypeAlias = str | Predicate | Column
+"""A SQL text, a Python predicate, or a Column of Spark."""
+On: TypeAlias = Conjunct | Sequence[Conjunct]
 
 
 def read_condition(
-    on: On, catalyst: Catalyst, streams: Sequence[Stream], problems: list[ThetastreamError]
+    on: On,
+    catalyst: Catalyst,
+    streams: Sequence[Stream],
+    schemas: Mapping[str, StructType],
+    problems: list[ThetastreamError],
 ) -> tuple[list[str], list[Phrase], list[Predicate]]:
-    """Read ``on`` and return its SQL texts, their conjuncts, and its Python predicates."""
-    items: Sequence[str | Predicate] = [on] if isinstance(on, str | Predicate) else on
+    """Read ``on`` and return its SQL texts, their conjuncts, and its Python predicates.
+
+    A Column is written as SQL text first.
+    """
+    items: Sequence[Conjunct] = [on] if isinstance(on, Conjunct) else on
     texts: list[str] = []
     phrases: list[Phrase] = []
     predicates: list[Predicate] = []
@@ -25,12 +38,17 @@ def read_condition(
         return texts, phrases, predicates
     for item in items:
         if isinstance(item, Predicate):
-            problems += _find_predicate_problems(item, streams, catalyst.is_case_sensitive)
+            found_here = _find_predicate_problems(item, streams, catalyst.is_case_sensitive)
+            if not found_here:
+                failed = try_predicate(item, streams, schemas, catalyst.is_case_sensitive)
+                found_here = [] if failed is None else [failed]
+            problems += found_here
             predicates.append(item)
-        elif isinstance(item, str):
-            texts.append(item)
+        elif isinstance(item, str | Column):
             try:
-                found, refused = _read_sql(item, catalyst, streams)
+                text = item if isinstance(item, str) else catalyst.write_column(item)
+                texts.append(text)
+                found, refused = _read_sql(text, catalyst, streams)
             except QueryError as problem:
                 problems.append(problem)
                 continue
@@ -45,7 +63,7 @@ def _read_sql(
     text: str, catalyst: Catalyst, streams: Sequence[Stream]
 ) -> tuple[list[Phrase], list[QueryError]]:
     """Return the conjuncts of one SQL text and its problems."""
-    phrase = parse(text)
+    phrase = quote_names(parse(text))
     refused = list(find_refused(phrase))
     if refused:
         return [], refused
@@ -59,7 +77,7 @@ def _read_sql(
 def _make_condition_error(item: object) -> QueryError:
     return QueryError(
         "CONDITION",
-        "on must be a SQL condition, a @th.predicate function, or a list of them, "
+        "on must be a SQL condition, a Column, a @th.predicate function, or a list of them, "
         f"not {item!r}" + ("; mark the function with @th.predicate" if callable(item) else ""),
     )
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from thetastream.core.windows import Within
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
+from thetastream.frontend.tables import read_tables
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.models.base import Model
 
@@ -46,7 +47,7 @@ class Request:
 
 
 def complete_request(
-    streams: Mapping[str, DataFrame],
+    streams: Mapping[str, Any],
     on: On,
     within: Within,
     model: Model | str | None,
@@ -57,6 +58,7 @@ def complete_request(
 
     It raises what ``check_streams`` raises.
     """
+    streams = read_tables(streams)
     check_streams(streams)
     return Request(streams, on, within, model, read_settings(streams, settings), columns or {})
 

@@ -1,6 +1,5 @@
 """Reads the streams of a join: their aliases, their kind (stream or batch) and their event-time columns."""
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -34,14 +33,14 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
             )
         )
     for alias, frame in streams.items():
-        if not isinstance(alias, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", alias):
-            problems.append(
-                QueryError("INVALID_ALIAS", f"an alias must be a plain identifier, not {alias!r}")
-            )
+        if not isinstance(alias, str) or not alias.isidentifier():
+            problems.append(QueryError("INVALID_ALIAS", f"an alias must be an identifier, not {alias!r}"))
         if not hasattr(frame, "sparkSession") or not hasattr(frame, "isStreaming"):
             problems.append(
                 QueryError(
-                    "STREAMS", f"stream {alias!r} must be a Spark DataFrame, not {type(frame).__name__}"
+                    "STREAMS",
+                    f"stream {alias!r} must be a DataFrame of Spark or pandas or an Arrow table, "
+                    f"not {type(frame).__name__}",
                 )
             )
     raise_problems(problems)

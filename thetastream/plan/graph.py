@@ -14,7 +14,14 @@ from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGr
 from thetastream.plan.domains import quoted
 from thetastream.plan.lower import build_dimensions, build_side_spec, find_window_ends
 from thetastream.plan.physical import SidePlan
-from thetastream.plan.query import Query, Resolver, Stream, warn_of_cross_join, warn_of_unbounded_state
+from thetastream.plan.query import (
+    Query,
+    Resolver,
+    Stream,
+    find_type,
+    warn_of_cross_join,
+    warn_of_unbounded_state,
+)
 from thetastream.plan.rewrite import cast_to_boolean, rewrite
 from thetastream.plan.rewritten_condition import Note, Rewritten
 from thetastream.plan.side_keys import SideKeys
@@ -122,7 +129,8 @@ def _build_predicates(
             columns = {name: stream.find(name, resolver.is_case_sensitive) for name in names}
             pairs = tuple((name, blocks[column]) for name, column in columns.items() if column is not None)
             read.append((numbers[alias.casefold()], alias, pairs))
-        found.append(GraphPredicate(predicate.name, predicate.function, tuple(read), predicate.is_encoded))
+        call = predicate.adapt(lambda alias, name: find_type(streams, alias, name, resolver) == "timestamp")
+        found.append(GraphPredicate(predicate.name, call, tuple(read), predicate.is_encoded))
     return tuple(found)
 
 

@@ -28,7 +28,14 @@ from thetastream.errors import QueryError
 from thetastream.plan.domains import quoted
 from thetastream.plan.index_choice import choose_index
 from thetastream.plan.physical import PhysicalPlan, SidePlan
-from thetastream.plan.query import Query, Resolver, Stream, warn_of_cross_join, warn_of_unbounded_state
+from thetastream.plan.query import (
+    Query,
+    Resolver,
+    Stream,
+    find_type,
+    warn_of_cross_join,
+    warn_of_unbounded_state,
+)
 from thetastream.plan.rewrite import rewrite
 from thetastream.plan.rewritten_condition import Note, Ordering, Rewritten
 from thetastream.plan.side_keys import SideKeys
@@ -268,7 +275,7 @@ def _build_predicate(predicate: Predicate, query: Query, resolver: Resolver) -> 
         columns.append(tuple((name, blocks[column]) for name, column in found.items() if column))
     return PythonPredicate(
         predicate.name,
-        predicate.function,
+        predicate.adapt(lambda alias, name: find_type(query.streams, alias, name, resolver) == "timestamp"),
         (spelled[0], spelled[1]),
         (columns[0], columns[1]),
         predicate.is_encoded,

@@ -146,6 +146,15 @@ class Resolver(Protocol):
         """Return the microseconds of an interval, or raise QueryError INVALID_DURATION."""
 
 
+def find_type(streams: Sequence[Stream], alias: str, name: str, resolver: Resolver) -> str | None:
+    """Return the Spark type of a column of one of these streams, or None if there is no such column."""
+    for stream in streams:
+        if stream.alias.casefold() == alias.casefold():
+            column = stream.find(name, resolver.is_case_sensitive)
+            return None if column is None else stream.type_of(column)
+    return None
+
+
 def find_window_problems(streams: Sequence[Stream], what: str = "a time window") -> list[QueryError]:
     """Return errors if the event times of these streams cannot be compared. ``what`` needs the comparison."""
     problems = [
@@ -165,18 +174,30 @@ def find_window_problems(streams: Sequence[Stream], what: str = "a time window")
     kinds = {stream.alias: stream.type_of(stream.event_time) for stream in streams if stream.event_time}
     for alias, kind in kinds.items():
         if kind not in ("timestamp", "timestamp_ntz"):
+            column = next(str(stream.event_time) for stream in streams if stream.alias == alias)
             problems.append(
                 QueryError(
                     "EVENT_TIME_TYPE",
-                    f"the event time of {alias!r} must be TIMESTAMP or TIMESTAMP_NTZ, not {kind.upper()}",
+                    f"the event time of {alias!r} must be TIMESTAMP or TIMESTAMP_NTZ, not {kind.upper()}; "
+                    f"{_spell_cast(alias, column)}",
                 )
             )
     if not problems and len(set(kinds.values())) > 1:
         listed = ", ".join(f"{alias} {kind.upper()}" for alias, kind in kinds.items())
+        local = next(s for s in streams if s.event_time and kinds[s.alias] == "timestamp_ntz")
         problems.append(
             QueryError(
                 "EVENT_TIME_TYPES",
-                f"event times must have one type, but they are {listed}; cast one before its watermark",
+                f"event times must have one type, but they are {listed}; "
+                f"{_spell_cast(local.alias, str(local.event_time))}",
             )
         )
     return problems
+
+
+def _spell_cast(alias: str, column: str) -> str:
+    """Write the cast of an event time in Python and in SQL."""
+    return (
+        f'cast it before the join: {alias}.withColumn("{column}", F.col("{column}").cast("timestamp")), '
+        f"or CAST({column} AS TIMESTAMP) in SQL"
+    )

@@ -315,7 +315,7 @@ class _Pipeline:
                 moved.append((alias, tuple((name, self._find_flat_name(stream, name)) for name in names)))
         together = tuple(flat for _, names in moved for _, flat in names)
         function = Regrouped(predicate.name, predicate, self._alias, tuple(moved))
-        return Predicate(function, ((self._alias, together), *kept), predicate.is_encoded)
+        return Predicate(function, ((self._alias, together), *kept), predicate.form)
 
 
 def _is_within(latest: Column, time: Column, span_us: int, type_: DataType) -> Column:

@@ -15,6 +15,7 @@ from thetastream.frontend.checked import check
 from thetastream.frontend.model import read_named_model
 from thetastream.frontend.request import Request, read_settings
 from thetastream.frontend.streams import check_streams
+from thetastream.frontend.tables import read_tables
 from thetastream.frontend.window import is_counted
 from thetastream.models.base import Model
 from thetastream.plan.choose import build_default_model
@@ -102,13 +103,14 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
 
 
 def plan_tasks(
-    streams: Mapping[str, DataFrame],
+    streams: Mapping[str, Any],
     tasks: Mapping[str, Mapping[str, Any]],
     model: Model | str | None,
     settings: Mapping[str, Any],
 ) -> JoinTasks:
     """Plan the tasks of ``th.join_many``. It takes the parameters of ``th.join_many``."""
     # 1. Read the request for all tasks.
+    streams = read_tables(streams)
     check_streams(streams)
     complete = read_settings(streams, settings)
     problems: list[ThetastreamError] = []

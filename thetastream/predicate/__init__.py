@@ -1,10 +1,12 @@
 """Splits the text of a condition into conjuncts, comparisons and names. Only this package imports sqlglot."""
 
-from thetastream.predicate.function import Predicate, predicate
+from thetastream.predicate.function import NUMPY, Predicate, predicate
+from thetastream.predicate.prefix_form import write_candidates
 from thetastream.predicate.split import Comparison, split_comparisons, split_conjuncts
 from thetastream.predicate.tokens import Phrase, parse, pointed, tokenize
 
 __all__ = [
+    "NUMPY",
     "Comparison",
     "Phrase",
     "Predicate",
@@ -14,4 +16,5 @@ __all__ = [
     "split_comparisons",
     "split_conjuncts",
     "tokenize",
+    "write_candidates",
 ]

@@ -1,31 +1,57 @@
 """Python functions as conjuncts: they take columns of candidates and return one boolean per candidate."""
 
+import functools
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from thetastream.core.numpy_columns import NumpyCall
 from thetastream.errors import QueryError
 
-PLAIN, DICTIONARY = "plain", "dictionary"
+PLAIN, DICTIONARY, NUMPY = "plain", "dictionary", "numpy"
 
 
 @dataclass(frozen=True)
 class Predicate:
     """A vectorised Python predicate. It can still be called as the function that it marks.
 
-    ``columns`` lists (alias, column names): the columns of each stream that the function reads.
+    ``columns`` lists (alias, column names): the columns of each stream that the function reads. ``form`` says
+    how the function receives them. It has the name, the docstring and the signature of the function.
     """
 
     function: Callable[..., Any]
     columns: tuple[tuple[str, tuple[str, ...]], ...]
-    is_encoded: bool = False
+    form: str = PLAIN
+
+    def __post_init__(self) -> None:
+        # functools.update_wrapper cannot set attributes of a frozen dataclass.
+        for attribute in functools.WRAPPER_ASSIGNMENTS:
+            if hasattr(self.function, attribute):
+                object.__setattr__(self, attribute, getattr(self.function, attribute))
+        object.__setattr__(self, "__wrapped__", self.function)
 
     @property
     def name(self) -> str:
         """Name of the function, for explain and for error messages."""
         return getattr(self.function, "__qualname__", None) or repr(self.function)
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether the function receives dictionary-encoded columns, for which no value is copied."""
+        return self.form == DICTIONARY
+
+    def adapt(self, is_instant: Callable[[str, str], bool]) -> Callable[..., Any]:
+        """Return the function as units call it, with Arrow arrays.
+
+        ``is_instant(alias, column)`` says whether a column is a TIMESTAMP.
+        """
+        if self.form != NUMPY:
+            return self.function
+        named = [(alias, name) for alias, names in self.columns for name in names]
+        return NumpyCall(self.function, [pair for pair in named if is_instant(*pair)])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself."""
@@ -36,7 +62,7 @@ class Predicate:
         module, qualname = self.function.__module__, self.name
         if module != "__main__" and _find(module, qualname) is self:
             return _find, (module, qualname)
-        return Predicate, (self.function, self.columns, self.is_encoded)
+        return Predicate, (self.function, self.columns, self.form)
 
 
 def _find(module: str, qualname: str) -> Any:
@@ -49,38 +75,59 @@ def _find(module: str, qualname: str) -> Any:
 def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Callable[..., Any]], Predicate]:
     """Mark a vectorised function as a join condition.
 
+    The function is called with one keyword argument per alias. The argument is an object that has the columns
+    of this alias as arrays of equal length, one value per candidate. The function returns as many booleans.
+    When a join is planned, the function is called once with two made-up rows, so that an operation that does
+    not exist for a type, an unknown column and a result that is not boolean are found before the query
+    starts. Any other exception of this call is ignored, because it may be due to the made-up values.
+
     Parameters
     ----------
-    form : "plain" or "dictionary"
-        "dictionary" passes columns as ``pyarrow.DictionaryArray``: the values of the tuples as they lie in
-        memory, and for each candidate the index of its value. No value is copied. For wide values, for
-        example images, the function decides what to copy, or it does its work once per value.
+    form : "plain", "numpy" or "dictionary"
+        How the function receives columns.
+
+        - "plain": as Arrow arrays. A TIMESTAMP is int64 microseconds since 1970 (UTC), and a year-month
+          interval is int32 months. NULL in the answer counts as false.
+        - "numpy": as NumPy arrays, so that ``a.x > b.y`` works. Numbers keep their types, times are
+          datetime64, and texts are objects. A candidate with a NULL in one of the columns does not join, and
+          the function does not see it.
+        - "dictionary": as ``pyarrow.DictionaryArray``: the values of the tuples as they lie in memory, and
+          for each candidate the index of its value. No value is copied. For wide values, for example images,
+          the function decides what to copy, or it does its work once per value.
     **columns : sequence of str
-        For each alias, the columns that the function reads. The function is called with one keyword argument
-        per alias. The argument is an object that has these columns as Arrow arrays of equal length. The
-        function returns as many booleans. A TIMESTAMP is passed as int64 microseconds since 1970 (UTC), and a
-        year-month interval as int32 months. NULL in the answer counts as false.
+        For each alias, the columns that the function reads.
 
     Raises
     ------
     QueryError
         PREDICATE_FORM if ``form`` is not one of these.
         PREDICATE_COLUMNS if no alias is named, or the columns of one are not a list of names.
+        PREDICATE_PARAMETERS if the function does not take one keyword argument per alias.
 
     Examples
     --------
-    >>> import pyarrow as pa, pyarrow.compute as pc
+    >>> import numpy as np
     >>> from types import SimpleNamespace
+    >>> @predicate("numpy", a=["x"], b=["y"])
+    ... def close(a, b):
+    ...     '''Whether x and y differ by 1 at most.'''
+    ...     return np.abs(a.x - b.y) <= 1
+    >>> close.columns, close.__doc__
+    ((('a', ('x',)), ('b', ('y',))), 'Whether x and y differ by 1 at most.')
+    >>> close(SimpleNamespace(x=np.array([1, 5])), SimpleNamespace(y=np.array([2, 9]))).tolist()
+    [True, False]
+
+    The same function over Arrow arrays:
+
+    >>> import pyarrow.compute as pc
     >>> @predicate(a=["x"], b=["y"])
     ... def close(a, b):
     ...     return pc.less_equal(pc.abs(pc.subtract(a.x, b.y)), 1)
-    >>> close.columns
-    (('a', ('x',)), ('b', ('y',)))
-    >>> close(SimpleNamespace(x=pa.array([1, 5])), SimpleNamespace(y=pa.array([2, 9]))).to_pylist()
-    [True, False]
     """
-    if form not in (PLAIN, DICTIONARY):
-        raise QueryError("PREDICATE_FORM", f"form must be {PLAIN!r} or {DICTIONARY!r}, not {form!r}")
+    if form not in (PLAIN, DICTIONARY, NUMPY):
+        raise QueryError(
+            "PREDICATE_FORM", f"form must be {PLAIN!r}, {NUMPY!r} or {DICTIONARY!r}, not {form!r}"
+        )
     if not columns:
         raise QueryError(
             "PREDICATE_COLUMNS", 'a predicate names its columns: @th.predicate(a=["x"], b=["y"])'
@@ -99,6 +146,24 @@ def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Calla
     listed = tuple((alias, tuple(names)) for alias, names in columns.items())
 
     def mark(function: Callable[..., Any]) -> Predicate:
-        return Predicate(function, listed, form == DICTIONARY)
+        marked = Predicate(function, listed, form)
+        _check_parameters(marked)
+        return marked
 
     return mark
+
+
+def _check_parameters(marked: Predicate) -> None:
+    """Raise PREDICATE_PARAMETERS unless the function can be called with one keyword argument per alias."""
+    aliases = [alias for alias, _ in marked.columns]
+    try:
+        inspect.signature(marked.function).bind(**dict.fromkeys(aliases))
+    except TypeError as error:
+        call = ", ".join(f"{alias}=..." for alias in aliases)
+        raise QueryError(
+            "PREDICATE_PARAMETERS",
+            f"predicate {marked.name} is called as {marked.name}({call}), but its parameters do not fit: "
+            f"{error}; write def {marked.name}({', '.join(aliases)})",
+        ) from None
+    except ValueError:
+        pass  # Some functions that are written in C have no signature.

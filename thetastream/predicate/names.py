@@ -87,6 +87,25 @@ def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callab
     return parse(text)
 
 
+def quote_names(phrase: Phrase) -> Phrase:
+    """Write backquotes around names that Spark accepts only in backquotes: those with letters beyond ASCII.
+
+    >>> quote_names(parse("größe.x < f(b.`y`, 'ü')")).text
+    "`größe`.x < f(b.`y`, 'ü')"
+    """
+    names = [
+        token
+        for token in phrase.tokens
+        if not token.text.isascii() and token.text.isidentifier() and token.kind not in _STRINGS
+    ]
+    if not names:
+        return phrase
+    text = phrase.source
+    for token in reversed(names):
+        text = f"{text[: token.start]}`{token.text}`{text[token.end :]}"
+    return parse(text)
+
+
 def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str], str]) -> str:
     """Return the phrase's text with each ``alias.column`` of ``moved`` replaced by the result of ``into``.
 

@@ -16,15 +16,16 @@ from functools import reduce
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from thetastream.core.durations import parse_duration
 from thetastream.core.spark_types import is_day_time
 from thetastream.core.windows import to_micros
 from thetastream.errors import QueryError
 from thetastream.plan.query import Constant
-from thetastream.predicate import Phrase
+from thetastream.predicate import Phrase, write_candidates
 
 _FIXED_ZONE = re.compile(
     r"(UTC|GMT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal)|UCT|Zulu|Universal)|((UTC|GMT|UT)?[+-][\d:]+)"
@@ -93,8 +94,65 @@ class Catalyst:
         """Whether Catalyst accepts the condition as it is."""
         return self._refusal(condition.text) is None
 
+    def write_column(self, column: Column) -> str:
+        """Write a Column over the streams as SQL of equal meaning.
+
+        Spark prints a Column, and this text is read in all possible ways. Spark's ``sameSemantics`` decides
+        which of them is the Column, so a wrong reading is never used.
+
+        Raises
+        ------
+        QueryError
+            COLUMN_CONDITION if no reading has the meaning of the Column.
+        """
+        printed = str(column).removeprefix("Column<'").removesuffix("'>")
+        frame = self._flat_frame()
+        try:
+            texts = list(write_candidates(printed))
+        except QueryError:
+            texts = []
+        with unlogged():
+            try:
+                meant = frame.select(column.alias("value"))
+                _ = meant.schema
+            except AnalysisException:
+                # Catalyst explains what is wrong with the text, if it is wrong in the same way.
+                if texts and not self._resolves(frame, texts[0]):
+                    return texts[0]
+                texts = []
+            for text in texts:
+                if self._resolves(frame, text) and meant.sameSemantics(_select(frame, text)):
+                    return text
+        raise QueryError(
+            "COLUMN_CONDITION",
+            f"this Column cannot be written as SQL: {printed}; name columns by alias, as in "
+            "th.col('a.price'), and write the conjunct as SQL text if it has a literal or a function that "
+            "SQL writes in another way",
+        )
+
+    def _resolves(self, frame: DataFrame, text: str) -> bool:
+        try:
+            _ = _select(frame, text).schema
+        except PySparkException:
+            return False
+        return True
+
+    def _flat_frame(self) -> DataFrame:
+        """Return an empty frame with a struct per alias, and with each column whose name is unique."""
+        fold = str if self.is_case_sensitive else str.casefold
+        names = [fold(name) for schema in self._schemas.values() for name in schema.names]
+        aliases = {fold(alias) for alias in self._schemas}
+        unique = [
+            field
+            for schema in self._schemas.values()
+            for field in schema.fields
+            if names.count(fold(field.name)) == 1 and fold(field.name) not in aliases
+        ]
+        structs = [StructField(alias, schema) for alias, schema in self._schemas.items()]
+        return self._spark.createDataFrame([], StructType([*structs, *unique]))
+
     def duration(self, duration: object, what: str) -> int:
-        """Convert an interval such as ``"10 minutes"``, or a timedelta, to microseconds.
+        """Convert an interval such as ``"10 minutes"`` or ``"5m"``, or a timedelta, to microseconds.
 
         Raises
         ------
@@ -104,7 +162,7 @@ class Catalyst:
         if isinstance(duration, timedelta):
             value: timedelta | None = duration
         elif isinstance(duration, str):
-            value = self._interval(duration, what)
+            value = parse_duration(duration) or self._interval(duration, what)
         else:
             raise QueryError(
                 "INVALID_DURATION",
@@ -128,7 +186,7 @@ class Catalyst:
             )
         raise QueryError(
             "INVALID_DURATION",
-            f'{what} ({text!r}) is no interval that Spark reads; write it as in "1 day 2 hours"',
+            f'{what} ({text!r}) is no span of time; write it as in "1 day 2 hours" or "90s"',
         )
 
     def _frame(self, aliases: tuple[str, ...]) -> DataFrame:
@@ -208,6 +266,10 @@ _RULES = {
 def _first_line(error: PySparkException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return re.sub(r" SQLSTATE:.*", "", lines[0]) if lines else type(error).__name__
+
+
+def _select(frame: DataFrame, text: str) -> DataFrame:
+    return frame.select(F.expr(f"({text}\n)").alias("value"))
 
 
 def _is_true(value: str | None) -> bool:

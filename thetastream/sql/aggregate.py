@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
@@ -9,6 +10,7 @@ from thetastream.core.windows import Duration, Within
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
+from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
 from thetastream.order.spec import Asked
 from thetastream.plan.domains import quoted
@@ -18,9 +20,12 @@ from thetastream.sql.answer import answer, plan_question
 from thetastream.sql.clauses import check_expression
 from thetastream.sql.question import Question, Selection
 
+if TYPE_CHECKING:
+    from thetastream.frontend.tables import Table
+
 
 def aggregate(
-    streams: Mapping[str, DataFrame],
+    streams: "Mapping[str, Table]",
     on: On,
     within: Within = None,
     group_by: str | Sequence[str] = (),
@@ -88,7 +93,8 @@ def aggregate(
 
     Online aggregation, local views and their merger follow BiStream (SIGMOD 2015), section 3.4.2.
     """
-    check_streams(streams)
+    frames: Mapping[str, DataFrame] = read_tables(streams)
+    check_streams(frames)
     groups = [group_by] if isinstance(group_by, str) else group_by
     named = {} if aggs is None else aggs
     if not isinstance(groups, Sequence) or not isinstance(named, Mapping):
@@ -123,8 +129,8 @@ def aggregate(
         "cache_folder": cache_folder,
         "statistics": statistics,
     }
-    question = Question(selection, streams, on, within, model, settings, every)
-    return answer(next(iter(streams.values())).sparkSession, question, plan_question(question))
+    question = Question(selection, frames, on, within, model, settings, every)
+    return answer(next(iter(frames.values())).sparkSession, question, plan_question(question))
 
 
 def _check_text(text: object) -> None:

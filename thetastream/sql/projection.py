@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
-from thetastream.frontend.condition import On
+from pyspark.sql import Column
+
+from thetastream.frontend.condition import Conjunct, On
 from thetastream.predicate import Phrase, Predicate, tokenize
 
 
@@ -22,7 +24,9 @@ def read_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
 
 def names_in(on: On, alias: str) -> set[str] | None:
     """Find all names in a condition that may be columns, in lower case; None if it reads the whole stream."""
-    parts = [on] if isinstance(on, str | Predicate) else list(on)
+    parts = [on] if isinstance(on, Conjunct) else list(on)
+    if any(isinstance(part, Column) for part in parts):
+        return None  # A Column does not say which names it reads.
     names = read_names([tokenize(part) for part in parts if isinstance(part, str)], alias)
     read = [part.columns for part in parts if isinstance(part, Predicate)]
     called = {name.casefold() for columns in read for _, names in columns for name in names}

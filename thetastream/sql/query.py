@@ -4,13 +4,14 @@ SELECT ONLINE items FROM r, s WHERE c WITHIN w   ->   SELECT items FROM th.join(
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.core.windows import Duration
 from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
+from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
 from thetastream.order.spec import Asked
 from thetastream.plan.domains import quoted
@@ -23,11 +24,14 @@ from thetastream.sql.grammar import parse_statement
 from thetastream.sql.question import Question
 from thetastream.sql.statement import Source, Statement
 
+if TYPE_CHECKING:
+    from thetastream.frontend.tables import Table
+
 
 def sql(
     spark: SparkSession,
     text: str,
-    streams: Mapping[str, DataFrame] | None = None,
+    streams: "Mapping[str, Table] | None" = None,
     model: Model | str | None = None,
     *,
     index: str | None = None,
@@ -105,13 +109,13 @@ def explain(
 def _run(
     spark: SparkSession,
     statement: Statement,
-    streams: Mapping[str, DataFrame] | None,
+    streams: Mapping[str, Any] | None,
     model: Model | str | None,
     settings: Mapping[str, Any],
     is_explain: bool,
 ) -> DataFrame:
     """Answer a statement with its rows, or with its plan."""
-    frames = _find_frames(spark, statement, streams or {})
+    frames = _find_frames(spark, statement, read_tables(streams or {}, spark))
     on = [condition.text for condition in statement.conditions] or ["true"]
     question = Question(
         statement.selection, frames, on, statement.within, model, settings, is_explain=is_explain
