@@ -1,8 +1,6 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
-from pyspark.sql.functions import col
-
-from thetastream.api import join, join_many, plan
+from thetastream.api import col, join, join_many, plan
 from thetastream.core.windows import Rows
 from thetastream.errors import (
     InvalidQuery,

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from thetastream.core.windows import Duration, Within
 from thetastream.frontend.condition import On
@@ -16,7 +17,28 @@ from thetastream.planners import JoinTasks, Plan, plan_join, plan_tasks
 if TYPE_CHECKING:
     from thetastream.frontend.tables import Table
 
-__all__ = ["SETTINGS", "join", "join_many", "plan"]
+__all__ = ["SETTINGS", "col", "join", "join_many", "plan"]
+
+
+def col(name: str) -> Column:
+    """Return a column as a Column of Spark, for a condition that is written in Python.
+
+    It is ``pyspark.sql.functions.col``. A condition may be any Column that SQL can write too, with functions
+    of ``pyspark.sql.functions``. On a classic session, Spark makes Columns only while a session is active.
+
+    Parameters
+    ----------
+    name : str
+        ``alias.column``; the alias may be left out if only one stream has the column.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> pairs = th.join(
+    ...     {"a": trades, "b": quotes}, on=th.col("a.price") < th.col("b.bid"), within="5m"
+    ... )  # doctest: +SKIP
+    """
+    return F.col(name)
 
 
 def join(
@@ -39,15 +61,18 @@ def join(
     Parameters
     ----------
     streams : mapping of alias to DataFrame
-        Two or more streams, or two or more batch DataFrames. One DataFrame may appear under two aliases. Of
-        two streams, the first is the left one. Three or more streams are joined one after the other, or hop
+        Two or more streams, or two or more batch DataFrames. A table of pandas or Arrow is a batch DataFrame.
+        An alias is an identifier of any language. One DataFrame may appear under two aliases. Of two
+        streams, the first is the left one. Three or more streams are joined one after the other, or
+        hop
         by hop with ``th.Ring``, ``th.ATR`` or ``th.CTR``.
-    on : str, Predicate, or a list of them
-        A Spark SQL condition over the aliases, a ``@th.predicate`` function, or a list of both, which is
-        their conjunction. A column name that only one stream has needs no alias.
+    on : str, Column, Predicate, or a list of them
+        A Spark SQL condition over the aliases as text or as a Column, a ``@th.predicate`` function, or a list
+        of those, which is their conjunction. A column name that only one stream has needs no alias.
     within : str, timedelta, th.Rows, mapping of alias to those, or None
         The window. Time window: let T be the latest event time of a pair, then T - t_i <= W_i for each stream
-        i, inclusive. Count window, ``th.Rows(n)``: an arriving tuple meets the last n tuples of the other
+        i, inclusive. ``"10 minutes"``, ``"10m"`` and ``timedelta(minutes=10)`` are the same. Count
+        window, ``th.Rows(n)``: an arriving tuple meets the last n tuples of the other
         stream. None keeps the full history, unless ``on`` bounds event times.
     model : Model or "auto", optional
         The model decides which units store and which units probe. If it is left out, or "auto", the planner

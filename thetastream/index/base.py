@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from thetastream.core.condition import TIME, Condition
-from thetastream.kernels.find import find_equal
 
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -208,6 +207,8 @@ def group_equal_keys(ordered: Int64s) -> tuple[Int64s, Int64s]:
 
 def find_equal_buckets(edges: Int64s, keys: Int64s) -> Span:
     """Find the bucket whose edge equals the key of each probe; the span is empty if there is none."""
+    from thetastream.kernels.find import find_equal  # loads Numba
+
     first, last = np.empty_like(keys), np.empty_like(keys)
     find_equal(edges, keys, first, last)
     return Span(first, last)

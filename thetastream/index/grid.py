@@ -8,7 +8,6 @@ walks.
 import numpy as np
 
 from thetastream.index.base import Access, Fit, Indexable, Int64s, Layout, Shape, Span
-from thetastream.kernels.place import order_inside
 
 MIN_CELL = 64
 """The smallest cell. Smaller cells would cost more in bisections than they save in comparisons."""
@@ -30,6 +29,8 @@ class Grid(Shape):
         return access.ranges[1]
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
+        from thetastream.kernels.place import order_inside  # loads Numba
+
         n = len(rows)
         first, second = (np.ascontiguousarray(rows[:, column]) for column in access.ranges)
         by_first = np.argsort(first)

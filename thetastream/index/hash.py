@@ -15,7 +15,6 @@ from thetastream.index.base import (
     find_equal_buckets,
     group_equal_keys,
 )
-from thetastream.kernels.place import order_inside
 
 _DIRECTORY_BYTES = 16
 """Bytes of an edge and an offset. Every bucket has one of each, and there are at most as many buckets as
@@ -66,6 +65,8 @@ class HashSorted(Hash):
         return access.ranges[0]
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
+        from thetastream.kernels.place import order_inside  # loads Numba
+
         key = fold([rows[:, column] for column in access.group])
         by_key = np.argsort(key)
         edges, offsets = group_equal_keys(key[by_key])

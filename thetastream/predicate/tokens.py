@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import TokenError
-
 from thetastream.errors import QueryError
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
@@ -133,6 +130,9 @@ def parse(text: str) -> Phrase:
 
 def tokenize(text: str) -> Phrase:
     """Read the tokens of any SQL text. It raises SYNTAX as ``parse`` does, but accepts an empty text."""
+    from sqlglot.dialects.spark import Spark  # imported when the first text is read, because it takes 0.1 s
+    from sqlglot.errors import TokenError
+
     try:
         raw = Spark().tokenize(text)
     except TokenError as error:

@@ -21,8 +21,12 @@ def prefer_installed_pyspark() -> None:
 
 if __name__ == "__main__":
     prefer_installed_pyspark()
+    import pandas  # noqa: F401
     from pyspark.daemon import manager
 
+    import thetastream.kernels.find
+    import thetastream.kernels.place
+    import thetastream.kernels.walk
     import thetastream.spark.epoch  # noqa: F401
 
     gc.collect()

@@ -9,14 +9,16 @@ a unit's epoch leave as one extra row.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import pandas as pd
 import pyarrow as pa
 
 from thetastream.core.blocks import gather, make_binary, pack, unpack
 from thetastream.core.columns import BLOCK
 from thetastream.engine.counters import Counters
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COUNTERS = "counters"
 """Column of the operator's output that holds the counters of a unit's epoch as JSON, in one extra row."""
@@ -69,7 +71,9 @@ def counters_batch(unit: int, counters: Counters, schema: pa.Schema) -> pa.Recor
     return pa.RecordBatch.from_arrays([*arrays, pa.array([counters_json(unit, counters)])], schema=schema)
 
 
-def _frame(batch: pa.RecordBatch) -> pd.DataFrame:
+def _frame(batch: pa.RecordBatch) -> "pd.DataFrame":
+    import pandas as pd
+
     columns = {
         name: pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([array])), copy=False)
         for name, array in zip(batch.schema.names, batch.columns, strict=True)
@@ -88,35 +92,35 @@ class _Emitter:
         """The schema of results, without the counters column."""
         return self._schema.remove(len(self._schema) - 1)
 
-    def results(self, columns: Sequence[pa.Array]) -> pd.DataFrame:
+    def results(self, columns: Sequence[pa.Array]) -> "pd.DataFrame":
         """Make one frame of result columns."""
         return self._framed(result_batch(columns, self._schema))
 
-    def gathered(self, pieces: Iterable[Sequence[pa.Array]]) -> Iterator[pd.DataFrame]:
+    def gathered(self, pieces: Iterable[Sequence[pa.Array]]) -> "Iterator[pd.DataFrame]":
         """Collect many small pieces into few frames and keep their order."""
         batches = (result_batch(columns, self._schema) for columns in pieces)
         for batch in gather(batches, ROWS_AT_ONCE, BYTES_AT_ONCE):
             yield self._framed(batch)
 
-    def counters(self, unit: int, counters: Counters) -> pd.DataFrame:
+    def counters(self, unit: int, counters: Counters) -> "pd.DataFrame":
         """Make a frame of one row that holds the counters and is otherwise NULL."""
         return self._framed(counters_batch(unit, counters, self._schema))
 
-    def _framed(self, batch: pa.RecordBatch) -> pd.DataFrame:
+    def _framed(self, batch: pa.RecordBatch) -> "pd.DataFrame":
         raise NotImplementedError
 
 
 class FlatEmitter(_Emitter):
     """Emits frames with one pandas column per result column."""
 
-    def _framed(self, batch: pa.RecordBatch) -> pd.DataFrame:
+    def _framed(self, batch: pa.RecordBatch) -> "pd.DataFrame":
         return _frame(batch)
 
 
 class BlockEmitter(_Emitter):
     """Emits frames with one binary column, which holds packed result batches."""
 
-    def _framed(self, batch: pa.RecordBatch) -> pd.DataFrame:
+    def _framed(self, batch: pa.RecordBatch) -> "pd.DataFrame":
         return _frame(pa.RecordBatch.from_pydict({BLOCK: make_binary(pack(batch))}))
 
 

@@ -6,9 +6,8 @@ committed with it, so a Spark task that is retried, speculative or restarted beg
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from pyspark import TaskContext
 
 from thetastream.engine.clock import Clock
@@ -22,6 +21,9 @@ from thetastream.spark.mailbox.outbox import mailbox_name, post
 from thetastream.spark.state.durable_store import DurableStore, PartMap, cache_root, sweep
 from thetastream.spark.state.manifest import NOTHING, Fingerprint, Heard, Manifest, decode
 from thetastream.spark.worker import settle
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _EPOCH = "streaming.sql.batchId"
 
@@ -42,12 +44,12 @@ class UnitEpoch:
     def run(
         self,
         key: int,
-        rows: Iterator[pd.DataFrame] | None,
+        rows: "Iterator[pd.DataFrame] | None",
         timers: Any,
         value: Any,
         parts: PartMap,
         handle: Any,
-    ) -> Iterator[pd.DataFrame]:
+    ) -> "Iterator[pd.DataFrame]":
         """Run one epoch of one unit; yield its results, and then a row of counters.
 
         Parameters

@@ -9,9 +9,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
@@ -36,6 +35,9 @@ from thetastream.plan.physical import SidePlan
 from thetastream.spark.grouping_keys import unit_keys
 from thetastream.spark.mailbox.source import SCHEMA
 from thetastream.spark.worker import settle
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Batches = Iterator[pa.RecordBatch]
 _UNHASHED = ("map<", "variant", "geometry", "geography")
@@ -170,7 +172,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> str | None:
     return mailbox
 
 
-def list_rows(frames: Iterable[pd.DataFrame]) -> Iterator[Sequence[Any]]:
+def list_rows(frames: "Iterable[pd.DataFrame]") -> Iterator[Sequence[Any]]:
     """Yield the rows that Spark gives a stateful processor, frame by frame, as ``take_in`` reads them."""
     for frame in frames:
         yield from zip(*(frame[name] for name in COLUMNS), strict=True)

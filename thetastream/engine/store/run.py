@@ -11,7 +11,6 @@ from thetastream.core.condition import Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
 from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows
 from thetastream.index.base import Span
-from thetastream.kernels.walk import walk
 
 Pairs = tuple[Int64s, Int64s]
 """The positions of matching probes and of the stored rows that they match."""
@@ -86,6 +85,8 @@ def search(
     the positions of the probes, the positions of the stored rows, and the number of candidates that the walk
     has compared since the last yield.
     """
+    from thetastream.kernels.walk import walk  # loads Numba
+
     shape = plan.index.shape
 
     def pick(keys: Int64s) -> Int64s:
