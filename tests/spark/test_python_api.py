@@ -3,6 +3,7 @@
 import datetime as dt
 import re
 from decimal import Decimal
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -139,7 +140,7 @@ def test_numpy_predicates_in_three_streams(tables):
         ("numpy", lambda a, b: a.x - b.y, "float64"),
         ("numpy", lambda a, b: True, "2 booleans"),
         ("plain", lambda a, b: pc.less(a.ts, "x"), "raised"),
-        ("dictionary", lambda a, b: a.x.dictionary + 1, "TypeError"),
+        ("dictionary", lambda a, b: a.x.price, "AttributeError"),
     ],
 )
 def test_a_trial_call_finds_mistakes_at_plan_time(tables, form, body, words):
@@ -224,3 +225,24 @@ def test_mixed_event_times_are_refused_with_the_cast_to_write(tables):
 def test_settings_may_be_left_out_as_none(tables):
     plan = plan_join(complete_request(tables, "a.id = b.k", None, None, {"index": None}))
     assert re.search("hash", plan.explain())
+
+
+def test_a_plan_describes_itself(tables):
+    streams = {**tables, "c": tables["b"]}
+    near = th.predicate("numpy", a=["x"], b=["y"])(lambda a, b: a.x < b.y)
+    plans = [
+        th.plan(tables, on=["a.id = b.k", near], model=th.Biclique(2)),
+        th.plan(streams, on="a.id = b.k AND b.k < c.k AND a.x BETWEEN b.y - 1 AND b.y AND a.s <> 'long'"),
+        th.join_many(tables, {"near": {"on": "a.id = b.k"}, "far": {"on": "a.x < b.y"}}),
+    ]
+    for plan in plans:
+        assert str(plan) == plan.explain()
+        first, second = repr(plan).split("\n")
+        assert max(len(first), len(second)) < 200
+        assert first.startswith(f"{type(plan).__name__} of batch {', '.join(plan.aliases)} on ")
+        assert all(repr(model) in second for model in plan.models)
+        page = ElementTree.fromstring(plan._repr_html_())
+        assert len(list(page.iter("{http://www.w3.org/2000/svg}svg"))) == len(plan.models)
+        assert {"Cost"} <= {summary.text for summary in page.iter("summary")}
+    assert "near: a.id = b.k; far: a.x < b.y" in repr(plans[2])
+    assert "<lambda>(...)" in repr(plans[0])

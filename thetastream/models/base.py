@@ -15,6 +15,7 @@ import numpy.typing as npt
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import ThetastreamError
+from thetastream.models.drawing import Drawing, row
 
 TWO_STREAMS, PIPELINE, MULTIWAY = "two_streams", "pipeline", "multiway"
 """The names of planners in ``thetastream.planners.PLANNERS``."""
@@ -185,6 +186,10 @@ class Model(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Describe the model in one line for ``explain``."""
+
+    def draw(self) -> Drawing:
+        """Draw the units. By default they stand side by side."""
+        return row(["store and probe"] * self.n_units)
 
 
 def usual_planner(n_streams: int) -> str:

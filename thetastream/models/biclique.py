@@ -16,6 +16,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
 from thetastream.models.base import Hashes, Model, Places, Route, read_positive_pair, split
+from thetastream.models.drawing import Drawing, columns
 
 ROUTINGS = ("auto", "random", "hash", "range")
 
@@ -147,6 +148,10 @@ class Biclique(Model):
         for number, probing in found:
             for k in range(sizes[number]):
                 yield Route(start[side.other] + number + e * k, Role.PROBE, probing)
+
+    def draw(self) -> Drawing:
+        m, n = self.per_side
+        return columns(["left"] * m, ["right"] * n)
 
     def describe(self) -> str:
         m, n = self.per_side

@@ -20,6 +20,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
 from thetastream.models.base import Hashes, Model, Route, read_positive_pair
+from thetastream.models.drawing import Drawing, row
 
 AUTO = "auto"
 HOME_BLOCK = 64
@@ -145,6 +146,9 @@ class Chain(Model):
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
         mine: npt.NDArray[np.bool_] = sequence // HOME_BLOCK % self.workers == unit
         return mine
+
+    def draw(self) -> Drawing:
+        return row(["worker"] * self.workers, is_linked=not self.fast_forward)
 
     def describe(self) -> str:
         if self.fast_forward:

@@ -13,6 +13,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
 from thetastream.models.base import Hashes, Model, Route, read_positive_pair, split
+from thetastream.models.drawing import Drawing, grid
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,9 @@ class Matrix(Model):
 
     def is_home(self, unit: int, side: Side) -> bool:
         return (unit % self.columns if side is Side.LEFT else unit // self.columns) == 0
+
+    def draw(self) -> Drawing:
+        return grid(self.rows, self.columns, "store and probe")
 
     def describe(self) -> str:
         return (

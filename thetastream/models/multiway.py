@@ -27,6 +27,7 @@ from thetastream.models.base import (
     read_positive_pair,
     usual_planner,
 )
+from thetastream.models.drawing import Drawing, circle
 
 AUTO = "auto"
 
@@ -109,6 +110,9 @@ class Multiway(Model):
         if isinstance(self.nodes, str):
             raise TypeError('the planner must replace nodes="auto" by a number first')
         return self.nodes
+
+    def draw(self) -> Drawing:
+        return circle(["node"] * self.n_units)
 
     def planner(self, n_streams: int) -> str:
         return usual_planner(2) if self._is_unit(n_streams) else MULTIWAY

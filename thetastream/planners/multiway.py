@@ -17,6 +17,7 @@ from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
 from thetastream.frontend.hop_orders import choose_hop_orders, choose_refinement
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
+from thetastream.models.base import Model
 from thetastream.models.multiway import AUTO, Multiway
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.cost_multiway import MultiwayLoad, choose_initial_slice, estimate_load
@@ -28,11 +29,11 @@ from thetastream.plan.multiway_spec import build_multiway_spec
 from thetastream.plan.query import Query, Stream
 from thetastream.plan.statistics import Statistics
 from thetastream.planners.pipeline import plan_pipeline
-from thetastream.planners.plan import Plan
+from thetastream.planners.plan import Plan, list_conditions
 from thetastream.planners.two_streams import plan_two_streams
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MultiwayPlan(Plan):
     """A join hop by hop that is checked and planned but not started."""
 
@@ -49,6 +50,14 @@ class MultiwayPlan(Plan):
     @property
     def inputs(self) -> tuple[Stream, ...]:
         return self.query.streams
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return (self.spec.model,)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return list_conditions(self.query)
 
     @property
     def longest_window_us(self) -> int:

@@ -23,11 +23,12 @@ from thetastream.engine.multiway.hop import Regrouped
 from thetastream.errors import QueryError
 from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
 from thetastream.frontend.streams import MARK
+from thetastream.models.base import Model
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.domains import quoted
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
 from thetastream.plan.query import Query, Stream
-from thetastream.planners.plan import Plan, Source
+from thetastream.planners.plan import Plan, Source, list_conditions
 from thetastream.planners.two_streams import GivenStream, JoinPlan, Settings, plan_query
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
 from thetastream.predicate.names import relocate
@@ -38,7 +39,7 @@ TIME = "result_time"
 """The column of a step's result with the latest event time of its row."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PipelinePlan(Plan):
     """A pipeline of joins of two streams that is checked and planned but not started."""
 
@@ -53,6 +54,14 @@ class PipelinePlan(Plan):
     @property
     def inputs(self) -> tuple[Stream, ...]:
         return self.query.streams
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return tuple(step.model for step in self.steps)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return list_conditions(self.query)
 
     @property
     def longest_window_us(self) -> int:

@@ -2,13 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pyspark.sql import DataFrame
 
 from thetastream.aggregate import NotFoldable
+from thetastream.models.base import Model
+from thetastream.plan.explain import format_one_line
+from thetastream.plan.explain_html import render_html
 from thetastream.plan.folding import Folding
-from thetastream.plan.query import Stream
+from thetastream.plan.query import Query, Stream
+
+LONGEST_CONDITION = 90
+"""The number of characters of a condition that ``repr`` shows."""
 
 
 class Plan(ABC):
@@ -31,6 +37,36 @@ class Plan(ABC):
         """Build the joined DataFrame with one struct column per alias. It is streaming if the inputs are."""
 
     @property
+    @abstractmethod
+    def models(self) -> tuple[Model, ...]:
+        """The models of the join's steps. A join without steps has one."""
+
+    @property
+    @abstractmethod
+    def conditions(self) -> tuple[str, ...]:
+        """The conditions as the user wrote them: SQL texts and names of Python predicates."""
+
+    def __str__(self) -> str:
+        """Return the explanation, so that ``print(plan)`` shows it."""
+        return self.explain()
+
+    def __repr__(self) -> str:
+        """Describe the plan in two lines."""
+        models = ", ".join(dict.fromkeys(repr(model) for model in self.models))
+        return f"{self._headline}\nby {models}; print(plan) explains it"
+
+    def _repr_html_(self) -> str:
+        """Return the description that notebooks show: the models drawn, and the explanation as tables."""
+        return render_html(self._headline, self.models, self.explain())
+
+    @property
+    def _headline(self) -> str:
+        on = format_one_line(self._between.join(self.conditions))
+        shown = on if len(on) <= LONGEST_CONDITION else f"{on[: LONGEST_CONDITION - 3]}..."
+        kind = "streams" if any(stream.is_streaming for stream in self.inputs) else "batch"
+        return f"{type(self).__name__} of {kind} {', '.join(self.aliases)} on {shown}"
+
+    @property
     def aliases(self) -> tuple[str, ...]:
         """The aliases, in the order of the result's columns."""
         return tuple(stream.alias for stream in self.inputs)
@@ -39,6 +75,9 @@ class Plan(ABC):
     def event_times(self) -> dict[str, str]:
         """The event-time column of each alias whose stream has one."""
         return {stream.alias: stream.event_time for stream in self.inputs if stream.event_time}
+
+    _between: ClassVar[str] = " AND "
+    """What stands between two conditions in a description."""
 
     # Properties that decide what may follow the join
 
@@ -73,6 +112,11 @@ class Plan(ABC):
             If there is a ``folding_obstacle``.
         """
         raise NotFoldable(str(self.folding_obstacle))
+
+
+def list_conditions(query: Query) -> tuple[str, ...]:
+    """List the conditions of a query as the user wrote them."""
+    return (*query.on, *(f"{predicate.name}(...)" for predicate in query.predicates))
 
 
 class Source(Protocol):

@@ -29,7 +29,7 @@ TASK_SETTINGS = ("on", "within", "index", "archive_period")
 """The keys of a task in ``th.join_many``."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JoinTasks(Mapping[str, DataFrame], Plan):
     """Join tasks that are checked and planned but not started: a mapping of task names to DataFrames.
 
@@ -58,6 +58,16 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
     @property
     def inputs(self) -> tuple[Stream, ...]:
         return self._first.inputs
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return (self.model,)
+
+    _between = "; "
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return tuple(f"{name}: {' AND '.join(plan.conditions)}" for name, plan in self.plans.items())
 
     @property
     def folding_obstacle(self) -> str:

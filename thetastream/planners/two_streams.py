@@ -25,7 +25,7 @@ from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.query import Query, Resolver, Stream
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import build_workload
-from thetastream.planners.plan import Plan, Source
+from thetastream.planners.plan import Plan, Source, list_conditions
 from thetastream.spark.carriers import carry
 from thetastream.spark.ordered import ARRIVAL
 
@@ -62,7 +62,7 @@ class Settings:
     """The folder of mailboxes, if the model needs one; otherwise empty."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JoinPlan(Plan):
     """A join of two streams that is checked and planned but not started."""
 
@@ -78,6 +78,14 @@ class JoinPlan(Plan):
     @property
     def inputs(self) -> tuple[Stream, ...]:
         return self.query.streams
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return (self.model,)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return list_conditions(self.query)
 
     @property
     def physical(self) -> PhysicalPlan:

@@ -78,7 +78,8 @@ def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callab
                 "AMBIGUOUS_COLUMN",
                 f"column {token.name!r} is in the streams {', '.join(found)}; write {choices}",
             )
-        splices.append((token.start, f"{found[0]}."))
+        alias = found[0] if found[0].isascii() else f"`{found[0]}`"
+        splices.append((token.start, f"{alias}."))
     if not splices:
         return phrase
     text = phrase.source

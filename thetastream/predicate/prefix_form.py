@@ -10,6 +10,7 @@ them has the meaning of the Column.
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from itertools import islice, product
 
 from thetastream.predicate.tokens import Phrase, Token, tokenize
@@ -52,7 +53,7 @@ def write_candidates(printed: str) -> Iterator[str]:
     >>> next(write_candidates("<(2026-01-05 09:30:00.0, a.ts)"))
     "TIMESTAMP'2026-01-05 09:30:00.0' < a.ts"
     >>> next(write_candidates(">(PT1H5M, -(a.ts, b.ts))"))
-    "INTERVAL '3900.000000' SECOND > (a.ts - b.ts)"
+    "INTERVAL '0 01:05:00.000000' DAY TO SECOND > (a.ts - b.ts)"
     """
     quoted = _LITERAL.sub(_quote_stamp, printed)
     phrase = tokenize(quoted)
@@ -70,6 +71,17 @@ def _quote_stamp(found: re.Match[str]) -> str:
     if text.startswith("'"):
         return text
     return f"TIMESTAMP'{text}'" if _STAMP.fullmatch(text) else f"DATE'{text}'"
+
+
+def _write_interval(hours: Decimal, minutes: Decimal, seconds: Decimal) -> str:
+    """Write a span of Java's ``Duration`` as an interval of the type that Spark gives to it."""
+    total_us = int(((hours * 60 + minutes) * 60 + seconds) * 1_000_000)
+    rest, micros = divmod(abs(total_us), 1_000_000)
+    sign = "-" if total_us < 0 else ""
+    return (
+        f"INTERVAL '{sign}{rest // 86_400} {rest // 3600 % 24:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+        f".{micros:06}' DAY TO SECOND"
+    )
 
 
 class _Writer:
@@ -125,8 +137,7 @@ class _Writer:
         as_text = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
         span = _SPAN.fullmatch(text)
         if span is not None and any(span.groups()):
-            hours, minutes, seconds = (float(part or 0) for part in span.groups())
-            return [f"INTERVAL '{hours * 3600 + minutes * 60 + seconds:.6f}' SECOND", as_text]
+            return [_write_interval(*(Decimal(part or 0) for part in span.groups())), as_text]
         if re.fullmatch(r"-?\d*\.\d*(E-?\d+)?", text):
             return [f"{text}D", text]
         is_clear = first.kind in ("STRING", "IDENTIFIER", "NUMBER", "INTERVAL") or text[0] == "-"

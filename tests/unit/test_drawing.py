@@ -1,0 +1,52 @@
+"""Every model draws each of its units, and a plan's description is well-formed HTML."""
+
+from xml.etree import ElementTree
+
+import pytest
+
+import thetastream as th
+from thetastream.models import REGISTRY
+from thetastream.plan.explain_html import render_html
+
+MODELS = [
+    th.Biclique((2, 3)),
+    th.Split(3),
+    th.Matrix(2, 3),
+    th.Ring(5),
+    th.Chain(4),
+    th.Chain(4, fast_forward=True),
+    th.ATR(3, segment="1 second"),
+    th.CTR(3, segment="1 second"),
+]
+
+
+def test_every_model_is_here():
+    assert {type(model) for model in MODELS} == set(REGISTRY.values())
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_a_model_draws_its_units(model):
+    drawing = model.draw()
+    assert len(drawing.units) == len({unit[:2] for unit in drawing.units}) == model.n_units
+    picture = ElementTree.fromstring(drawing.to_svg())
+    circles = picture.findall("{http://www.w3.org/2000/svg}circle")
+    assert len(circles) == model.n_units
+    for circle in circles:
+        assert 0 < float(circle.get("cx")) < float(picture.get("width"))
+        assert 0 < float(circle.get("cy")) < float(picture.get("height"))
+
+
+def test_a_large_model_draws_some_units_and_says_how_many_there_are():
+    drawing = th.Split(100).draw()
+    assert len(drawing.units) == 100
+    assert "and 60 more units" in drawing.to_svg()
+
+
+def test_html_shows_what_each_line_is_about_its_value_and_the_reason():
+    text = "== Rewritten ==\nindex    a.x < b.y   (one <key>)\n\n== Shaped ==\nnothing the index can use\n"
+    shown = render_html("JoinPlan of a & b", [th.Matrix(1, 2)], text)
+    page = ElementTree.fromstring(shown)
+    assert page.find("b").text == "JoinPlan of a & b"
+    cells = [[cell.text for cell in row] for row in page.iter("tr")]
+    assert cells[0] == ["index", "a.x < b.y", "one <key>"]
+    assert [summary.text for summary in page.iter("summary")] == ["Rewritten", "Shaped"]
