@@ -105,10 +105,12 @@ def join(
     Returns
     -------
     DataFrame
-        It has one struct column per alias. With ``order``, it also has a column ``arrival``, a struct of
-        three fields: ``number`` is the place in the arrivals of both streams at which the pair was found,
-        ``alias`` is the stream whose tuple arrived then, and ``stored`` is the number of the tuple that it
-        met.
+        It has one struct column per alias. If every stream has an event time, it also has the column
+        ``result_time``, the latest event time of the row, which is marked as event time on streams (not for
+        models whose results come later, as those of a ring of three streams do). With ``order``, it also has
+        a column ``arrival``, a struct of three fields: ``number`` is the place in the arrivals of both
+        streams at which the pair was found, ``alias`` is the stream whose tuple arrived then, and ``stored``
+        is the number of the tuple that it met.
 
     Raises
     ------

@@ -60,7 +60,7 @@ def test_batch(spark, tables, on):
     plan = th.plan(tables, on=on, within={alias: f"{n} seconds" for alias, n in SECONDS.items()})
     found = Counter((row.a.id, row.b.id, row.c.id) for row in plan.dataframe().collect())
     assert found == nested_loop(ROWS, CONDITIONS[on])
-    assert plan.dataframe().columns == ["a", "b", "c"]
+    assert plan.dataframe().columns == ["a", "b", "c", "result_time"]
     assert plan.dataframe().schema["a"].dataType == tables["a"].schema
 
 

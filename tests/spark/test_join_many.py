@@ -172,7 +172,7 @@ def test_tasks_together_over_a_crash_and_a_refusal(spark: SparkSession, tmp_path
 
     def collect(batch: DataFrame, epoch: int, of: th.JoinTasks = joined) -> None:
         parts = of.split(batch)
-        assert all(part.columns == ["a", "b"] for part in parts.values())
+        assert all(part.columns == ["a", "b", "result_time"] for part in parts.values())
         collected[epoch] = {name: part.select("a.id", "b.id").collect() for name, part in parts.items()}
         if epoch in crashes:
             crashes.remove(epoch)

@@ -20,7 +20,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
-from thetastream.planners.pipeline import result_time
 
 ROWS, EPOCH = 160, 40
 """Number of tuples of a stream, about one per 20 seconds of event time, and number of tuples per epoch."""
@@ -63,8 +62,7 @@ def join_pairs(s: DataFrame, how: str) -> DataFrame:
 
 def join_itself(s: DataFrame) -> DataFrame:
     pairs = th.join({"x": s, "y": s}, on="x.k = y.k AND x.id < y.id", within="1 minute")
-    time = result_time([F.col("x.t"), F.col("y.t")], 0).alias("t")
-    return pairs.select(F.expr("x.id * 1000 + y.id AS id"), time, "x.k")
+    return pairs.select(F.expr("x.id * 1000 + y.id AS id"), F.col("result_time").alias("t"), "x.k")
 
 
 def aggregate(s: DataFrame) -> DataFrame:

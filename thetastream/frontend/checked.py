@@ -10,6 +10,7 @@ from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import read_condition
 from thetastream.frontend.model import read_model
 from thetastream.frontend.request import Request
+from thetastream.frontend.result_time import read_result_time
 from thetastream.frontend.statistics import read_statistics
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import is_counted, read_window
@@ -38,6 +39,8 @@ class CheckedRequest:
     """The model, fitted to the streams. It is None if the planner chooses one."""
     statistics: Statistics | None
     archive_period_us: int | None
+    has_result_time: bool
+    """Whether the user gets the result time of each row."""
     partitions: int
     """Number of shuffle partitions of the session."""
     problems: list[ThetastreamError]
@@ -62,7 +65,15 @@ class CheckedRequest:
         """
         raise_problems(self.problems)
         streams = tuple(stream.narrowed for stream in self.streams)
-        return Query(streams, self.on, self.conjuncts, self.predicates, self.within_us, counts)
+        return Query(
+            streams,
+            self.on,
+            self.conjuncts,
+            self.predicates,
+            self.within_us,
+            counts,
+            self.has_result_time,
+        )
 
 
 def check(request: Request) -> CheckedRequest:
@@ -87,6 +98,7 @@ def check(request: Request) -> CheckedRequest:
     except QueryError as problem:
         problems.append(problem)
     statistics = read_statistics(settings["statistics"], request.streams, problems)
+    has_result_time = read_result_time(settings["result_time"], read.streams, problems)
     # 3. Model.
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
     model = read_model(request.model, read.streams, read.catalyst, partitions, problems)
@@ -102,6 +114,7 @@ def check(request: Request) -> CheckedRequest:
         model,
         statistics,
         archive_period_us,
+        has_result_time,
         partitions,
         problems,
     )

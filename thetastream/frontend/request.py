@@ -19,6 +19,7 @@ SETTINGS: dict[str, str] = {
     "order": 'order of pairs, with th.Split: "outer", "strict", or a punctuation interval in arrivals',
     "punctuations": "whether punctuations are rows of ordered results: true or false",
     "event_time": "event-time column per alias, for batch DataFrames, which cannot carry a watermark",
+    "result_time": "whether results have a column with their latest event time: true (default) or false",
     "mailbox": "folder, shared by driver and executors, for messages between units of a ring or chain",
     "cache_folder": "host-local folder for mapped segments; Spark's local directory by default",
     "statistics": "th.Statistics to estimate costs from, and to choose the model by; assumed by default",

@@ -8,12 +8,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
-from thetastream.plan.query import Stream
+from thetastream.plan.query import ORIGIN_LATE, Stream
 from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
 
 MARK = "spark.watermarkDelayMs"
 """The metadata key by which Spark marks the column that ``withWatermark`` names."""
+LATE_RESULTS = "thetastream.late_results"
+"""The metadata key of a result time that the watermark may have passed. It must not be marked."""
 _INSTANTS = ("timestamp", "timestamp_ntz")
 
 
@@ -158,7 +160,7 @@ def _find_event_time(
             problems.append(_make_event_time_error(stream, wanted, column))
     elif wanted is not None and stream.find(wanted, catalyst.is_case_sensitive) != column:
         problems.append(_make_event_time_error(stream, wanted, column))
-    if column is None and not stream.is_streaming and needs_time:
+    if column is None and not stream.is_streaming:
         # Spark drops the mark of withWatermark from batch DataFrames. One timestamp column is unambiguous.
         stamps = [name for name, type_ in stream.types if type_ in _INSTANTS]
         if len(stamps) == 1:
@@ -166,6 +168,8 @@ def _find_event_time(
     if column is not None and not needs_time and stream.type_of(column) not in _INSTANTS:
         # The mark is on a struct that Spark's window() returned. It is not an instant, and none is needed.
         column = None
+    if column is None and any(LATE_RESULTS in (field.metadata or {}) for field in schema.fields):
+        origin = ORIGIN_LATE
     delay_ms = (schema[column].metadata or {}).get(MARK) if column is not None else None
     delay_us = None if delay_ms is None else int(delay_ms) * 1000
     return replace(stream, event_time=column, event_time_origin=origin, watermark_delay_us=delay_us)

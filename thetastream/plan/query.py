@@ -13,6 +13,11 @@ from thetastream.errors import QueryError
 from thetastream.plan.physical import Carried
 from thetastream.predicate import Phrase, Predicate
 
+RESULT_TIME = "result_time"
+"""The column of results with the latest event time of each row."""
+ORIGIN_LATE = "late results"
+"""The origin of the event time of a stream that has none, because its rows come behind the watermark."""
+
 
 class UnboundedStateWarning(UserWarning):
     """Tuples of a stream are kept for ever, because nothing bounds how long they stay joinable."""
@@ -71,7 +76,8 @@ class Stream:
     event_time: str | None = None
     is_streaming: bool = True
     event_time_origin: str = "watermark"
-    """How the event-time column was found: ``watermark``, ``event_time=``, ``only timestamp``."""
+    """How the event-time column was found: ``watermark``, ``event_time=``, ``only timestamp``; or
+    ``ORIGIN_LATE``."""
     watermark_delay_us: int | None = None
     """The delay that ``withWatermark`` sets, in microseconds. It is None if there is none."""
 
@@ -106,6 +112,8 @@ class Query:
     """For time windows, how long the tuples of each stream stay joinable, in microseconds."""
     counts: tuple[int, int] | None = None
     """For a count window of two streams, the number of left and right tuples that stay joinable."""
+    has_result_time: bool = False
+    """Whether the user gets the result time of each row, in a column of its own."""
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -155,18 +163,27 @@ def find_type(streams: Sequence[Stream], alias: str, name: str, resolver: Resolv
     return None
 
 
+def _suggest_event_time(stream: Stream) -> str:
+    if stream.event_time_origin == ORIGIN_LATE:
+        return (
+            "its results may come behind the watermark; join with another model, or write the results to a "
+            "table, read the table as a stream and call .withWatermark on it"
+        )
+    if stream.is_streaming:
+        return f'call .withWatermark("column", "delay") on it, or th.by_arrival({stream.alias})'
+    return (
+        "Spark drops the mark of withWatermark from batch DataFrames; "
+        f'name the column: event_time={{"{stream.alias}": "column"}}'
+    )
+
+
 def find_window_problems(streams: Sequence[Stream], what: str = "a time window") -> list[QueryError]:
     """Return errors if the event times of these streams cannot be compared. ``what`` needs the comparison."""
     problems = [
         QueryError(
             "NO_WATERMARK",
             f"{what} needs the event time of stream {stream.alias!r}, but no column is marked; "
-            + (
-                f'call .withWatermark("column", "delay") on it, or th.by_arrival({stream.alias})'
-                if stream.is_streaming
-                else "Spark drops the mark of withWatermark from batch DataFrames; "
-                f'name the column: event_time={{"{stream.alias}": "column"}}'
-            ),
+            + _suggest_event_time(stream),
         )
         for stream in streams
         if stream.event_time is None

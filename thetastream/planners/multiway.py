@@ -60,6 +60,10 @@ class MultiwayPlan(Plan):
         return list_conditions(self.query)
 
     @property
+    def has_result_time(self) -> bool:
+        return self.query.has_result_time
+
+    @property
     def longest_window_us(self) -> int:
         return max(self.query.within_us or (0,))
 
@@ -78,8 +82,7 @@ class MultiwayPlan(Plan):
             query.streams, query.on, query.within_us, self.lowered, self.spec, self.mailbox, self.load
         )
 
-    def dataframe(self) -> DataFrame:
-        """Build the joined streaming DataFrame. It has one struct column per alias."""
+    def results(self) -> DataFrame:
         from thetastream.spark.build import build
         from thetastream.spark.joins import multiway_join
 

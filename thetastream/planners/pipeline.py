@@ -12,8 +12,6 @@ Planning reads only schemas, because the output columns of a step follow from it
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -27,16 +25,14 @@ from thetastream.models.base import Model
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.domains import quoted
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
-from thetastream.plan.query import Query, Stream
+from thetastream.plan.query import RESULT_TIME, Query, Stream
 from thetastream.planners.plan import Plan, Source, list_conditions
+from thetastream.planners.result_time import latest
 from thetastream.planners.two_streams import GivenStream, JoinPlan, Settings, plan_query
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
 from thetastream.predicate.names import relocate
 from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
-
-TIME = "result_time"
-"""The column of a step's result with the latest event time of its row."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,6 +60,10 @@ class PipelinePlan(Plan):
         return list_conditions(self.query)
 
     @property
+    def has_result_time(self) -> bool:
+        return self.query.has_result_time
+
+    @property
     def longest_window_us(self) -> int:
         return max(self.query.within_us or (0,))
 
@@ -75,8 +75,7 @@ class PipelinePlan(Plan):
         steps = (f"== Step {n} ==\n{step.explain()}" for n, step in enumerate(self.steps, 1))
         return "\n\n".join([f"== Pipeline ==\n{tree}\norder: {self.order_reason}", *steps])
 
-    def dataframe(self) -> DataFrame:
-        """Build the joined DataFrame with one struct column per alias. It is streaming if the inputs are."""
+    def results(self) -> DataFrame:
         columns = {(column.alias, column.name): column.flat for column in self.joined.columns}
         structs = (
             F.struct(
@@ -112,7 +111,7 @@ class JoinedSoFar:
     def dataframe(self) -> DataFrame:
         """Build the flat columns of the step's pairs that are inside all windows."""
         left, right = self.step.query.aliases
-        pairs = self.step.dataframe()
+        pairs = self.step.results()
         flat = []
         for column in self.columns:
             if column.alias == right:
@@ -124,11 +123,11 @@ class JoinedSoFar:
         if not self.event_times:
             return frame
         times = {alias: F.col(quoted(name)) for alias, name in self.event_times.items()}
-        latest = F.greatest(*times.values())
+        newest = F.greatest(*times.values())
         if self.windows_us is not None:
             for alias, time in times.items():
-                frame = frame.where(_is_within(latest, time, self.windows_us[alias], self.time_type))
-        return frame.withColumn(TIME, result_time(list(times.values()), 0))
+                frame = frame.where(_is_within(newest, time, self.windows_us[alias], self.time_type))
+        return frame.withColumn(RESULT_TIME, latest(list(times.values()), {MARK: 0}))
 
     @property
     def time_type(self) -> DataType:
@@ -142,7 +141,7 @@ class JoinedSoFar:
         """The schema of ``dataframe``. It is known without building the DataFrame."""
         fields = [StructField(column.flat, column.type) for column in self.columns]
         if self.event_times:
-            fields.append(StructField(TIME, self.time_type, metadata={MARK: 0}))
+            fields.append(StructField(RESULT_TIME, self.time_type, metadata={MARK: 0}))
         return StructType(fields)
 
 
@@ -185,15 +184,6 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
     reason = "the smallest results first, as estimated from windows and kinds of conjuncts"
     assert work.joined is not None  # there are at least two streams
     return PipelinePlan(query, tuple(steps), reason, work.joined)
-
-
-def result_time(times: Sequence[Column], delay_ms: int) -> Column:
-    """Return the latest of these event times, marked as event time.
-
-    It is NULL if one of them is NULL. A NULL is never late.
-    """
-    is_known = reduce(and_, (time.isNotNull() for time in times))
-    return F.when(is_known, F.greatest(*times)).alias(TIME, metadata={MARK: delay_ms})
 
 
 class _Pipeline:
@@ -275,7 +265,7 @@ class _Pipeline:
         return Stream(
             self._alias,
             tuple((field.name, field.dataType.simpleString()) for field in joined.schema),
-            event_time=TIME if joined.event_times else None,
+            event_time=RESULT_TIME if joined.event_times else None,
             is_streaming=self._checked.is_streaming,
             event_time_origin="latest of what is joined",
             watermark_delay_us=0 if joined.event_times else None,
@@ -338,7 +328,7 @@ def _is_within(latest: Column, time: Column, span_us: int, type_: DataType) -> C
 def _name_flat_columns(streams: Iterable[Stream]) -> dict[tuple[str, str], str]:
     """Name each (alias, column) ``alias__column``. Underscores are appended if the name is taken."""
     names: dict[tuple[str, str], str] = {}
-    taken = {TIME}
+    taken = {RESULT_TIME}
     for stream in streams:
         for column, _ in stream.types:
             flat = f"{stream.alias}__{column}"

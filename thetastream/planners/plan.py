@@ -12,6 +12,7 @@ from thetastream.plan.explain import format_one_line
 from thetastream.plan.explain_html import render_html
 from thetastream.plan.folding import Folding
 from thetastream.plan.query import Query, Stream
+from thetastream.planners.result_time import add_result_time
 
 LONGEST_CONDITION = 90
 """The number of characters of a condition that ``repr`` shows."""
@@ -32,9 +33,24 @@ class Plan(ABC):
     def explain(self) -> str:
         """Return every stage of the plan as text."""
 
+    @property
     @abstractmethod
+    def has_result_time(self) -> bool:
+        """Whether the DataFrame has the column ``result_time``, the latest event time of each row."""
+
+    @abstractmethod
+    def results(self) -> DataFrame:
+        """Build the results: one struct column per alias, and no result time."""
+
     def dataframe(self) -> DataFrame:
-        """Build the joined DataFrame with one struct column per alias. It is streaming if the inputs are."""
+        """Build the joined DataFrame: one struct column per alias, and ``result_time``.
+
+        It is streaming if the inputs are.
+        """
+        results = self.results()
+        if not self.has_result_time:
+            return results
+        return add_result_time(results, self.inputs, self.is_prompt)
 
     @property
     @abstractmethod

@@ -70,6 +70,10 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
         return tuple(f"{name}: {' AND '.join(plan.conditions)}" for name, plan in self.plans.items())
 
     @property
+    def has_result_time(self) -> bool:
+        return self._first.has_result_time
+
+    @property
     def folding_obstacle(self) -> str:
         return "several tasks have no common select list"
 
@@ -79,11 +83,11 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
 
     @cached_property
     def together(self) -> DataFrame:
-        """The results of all tasks over one exchange: the column ``task`` and one struct column per alias."""
+        """The results of all tasks over one exchange: the column ``task``, and the columns of ``th.join``."""
         return self.dataframe()
 
-    def dataframe(self) -> DataFrame:
-        """Build the results of all tasks anew. ``together`` builds them once."""
+    def results(self) -> DataFrame:
+        """Build the results of all tasks anew: the column ``task``, and one struct column per alias."""
         from thetastream.spark.build import build
         from thetastream.spark.joins import shared_tasks_join
 

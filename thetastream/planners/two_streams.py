@@ -88,6 +88,10 @@ class JoinPlan(Plan):
         return list_conditions(self.query)
 
     @property
+    def has_result_time(self) -> bool:
+        return self.query.has_result_time
+
+    @property
     def physical(self) -> PhysicalPlan:
         """The physical plan: key columns, dimensions, index shapes and residual conjuncts."""
         return self.lowered.physical
@@ -124,10 +128,10 @@ class JoinPlan(Plan):
             given.statistics,
         )
 
-    def dataframe(self) -> DataFrame:
-        """Build the joined DataFrame with one struct column per alias. It is streaming if the inputs are.
+    def results(self) -> DataFrame:
+        """Build the results: one struct column per alias.
 
-        If the plan is folded, the DataFrame has the rows of the views: one row per unit, epoch and group.
+        If the plan is folded, they are the rows of the views: one row per unit, epoch and group.
         """
         from thetastream.spark.build import build
 
@@ -158,7 +162,7 @@ class JoinPlan(Plan):
             types = tuple((field.name, field.dataType.simpleString()) for field in schema)
             inputs.append(replace(stream, types=types, carried=carried))
         physical = exchange_payload(self.physical, (inputs[0].carried, inputs[1].carried))
-        query = replace(self.query, streams=tuple(inputs))
+        query = replace(self.query, streams=tuple(inputs), has_result_time=False)
         lowered = replace(self.lowered, physical=physical)
         # 2. Choose the model again: tuples have another size, so another model may be cheaper.
         model, reason = _choose_model(query, lowered, self.settings)

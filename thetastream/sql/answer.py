@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from thetastream.aggregate import NotFoldable
 from thetastream.errors import QueryError
 from thetastream.frontend.request import complete_request
+from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan, plan_join
 from thetastream.sql.grouped import fold_groups
 from thetastream.sql.projection import names_in, read_names
@@ -23,10 +24,10 @@ def plan_question(question: Question) -> Plan:
     for alias in question.frames:
         shown, asked = read_names(question.selection.phrases, alias), names_in(question.on, alias)
         columns[alias] = None if shown is None or asked is None else shown | asked
+    # The select list adds the result time by itself, and an alias may have its name.
+    settings = {**question.settings, RESULT_TIME: False}
     join = plan_join(
-        complete_request(
-            question.frames, question.on, question.within, question.model, question.settings, columns
-        )
+        complete_request(question.frames, question.on, question.within, question.model, settings, columns)
     )
     if join.inputs[0].is_streaming and not join.is_prompt:
         what = f"{question.model!r} may find results of {len(join.inputs)} streams behind the watermark"

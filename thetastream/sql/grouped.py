@@ -13,9 +13,8 @@ from thetastream.frontend.streams import MARK, select_fields
 from thetastream.plan.domains import quoted
 from thetastream.plan.fold_planner import plan_folding
 from thetastream.plan.folding import PREFIX, TIME, Folding
-from thetastream.plan.query import Stream
+from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.planners import Plan
-from thetastream.planners.pipeline import TIME as RESULT_TIME
 from thetastream.predicate import tokenize
 from thetastream.spark.catalyst import Catalyst, braced, unlogged
 from thetastream.sql.projection import names_in
@@ -75,7 +74,7 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
     except AnalysisException as error:
         raise NotFoldable(f"units cannot compute it: {error.getCondition()}") from None
     join = join.fold(folding, streams)
-    views = join.dataframe()
+    views = join.results()
     if folding.pane is not None:
         views = views.withColumn(TIME, F.col(TIME).alias(TIME, metadata={MARK: 0}))
     # 3. Evaluate the select list over merged views.

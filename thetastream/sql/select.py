@@ -8,10 +8,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from thetastream.errors import QueryError
+from thetastream.frontend.streams import MARK
 from thetastream.frontend.window import is_counted
 from thetastream.plan.domains import quoted
+from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan
-from thetastream.planners.pipeline import TIME, result_time
+from thetastream.planners.result_time import latest
 from thetastream.predicate import Phrase, pointed
 from thetastream.spark.catalyst import braced, unlogged
 from thetastream.sql.errors import translate_refusal
@@ -92,7 +94,7 @@ def _add_names(join: Plan, is_distinct: bool) -> DataFrame:
     if join.is_punctuated:
         what = "punctuations are rows without tuples, and a select list would treat them as results"
         raise QueryError("BAD_ORDER", f"{what}; leave punctuations out, or use th.join")
-    pairs = join.dataframe()
+    pairs = join.results()
     owners: dict[str, list[tuple[str, str]]] = {}
     for stream in join.inputs:
         for name, _ in stream.types:
@@ -101,7 +103,7 @@ def _add_names(join: Plan, is_distinct: bool) -> DataFrame:
     columns = [F.col(quoted(name)) for name in pairs.columns]
     has_time = len(join.event_times) == len(join.inputs)
     if has_time:
-        taken.add(TIME)
+        taken.add(RESULT_TIME)
     columns += [
         F.col(f"{quoted(found[0][0])}.{quoted(found[0][1])}").alias(found[0][1])
         for folded, found in owners.items()
@@ -111,9 +113,9 @@ def _add_names(join: Plan, is_distinct: bool) -> DataFrame:
         times = [F.col(f"{quoted(alias)}.{quoted(time)}") for alias, time in join.event_times.items()]
         if is_distinct:
             longest_ms = -(-join.longest_window_us // 1000)
-            columns.append(result_time(times, longest_ms).alias(DISTINCT_TIME))
-        if TIME not in map(str.casefold, join.aliases):
-            columns.append(result_time(times, 0))
+            columns.append(latest(times, {MARK: longest_ms}).alias(DISTINCT_TIME))
+        if RESULT_TIME not in map(str.casefold, join.aliases):
+            columns.append(latest(times, {MARK: 0}))
     return pairs.select(*columns)
 
 
