@@ -52,6 +52,7 @@ def join(
     order: Asked = None,
     punctuations: bool | None = None,
     event_time: str | Mapping[str, str] | None = None,
+    result_time: bool | None = None,
     mailbox: str | None = None,
     cache_folder: str | None = None,
     statistics: Statistics | None = None,
@@ -91,6 +92,9 @@ def join(
     event_time : str or mapping of alias to str, optional
         The event-time column of batch DataFrames, which cannot carry a watermark. By default it is the only
         timestamp column.
+    result_time : bool, optional
+        Whether results have the column ``result_time``. By default they have it if every stream has an event
+        time.
     mailbox : str, optional
         A folder, shared by driver and executors, for messages between the units of a ring or chain. By
         default it lies beside the checkpoints.
@@ -140,6 +144,7 @@ def join(
         order=order,
         punctuations=punctuations,
         event_time=event_time,
+        result_time=result_time,
         mailbox=mailbox,
         cache_folder=cache_folder,
         statistics=statistics,
@@ -157,6 +162,7 @@ def plan(
     order: Asked = None,
     punctuations: bool | None = None,
     event_time: str | Mapping[str, str] | None = None,
+    result_time: bool | None = None,
     mailbox: str | None = None,
     cache_folder: str | None = None,
     statistics: Statistics | None = None,
@@ -180,6 +186,7 @@ def plan(
         "order": order,
         "punctuations": punctuations,
         "event_time": event_time,
+        "result_time": result_time,
         "mailbox": mailbox,
         "cache_folder": cache_folder,
         "statistics": statistics,
@@ -195,6 +202,7 @@ def join_many(
     index: str | None = None,
     archive_period: Duration | None = None,
     event_time: str | Mapping[str, str] | None = None,
+    result_time: bool | None = None,
     cache_folder: str | None = None,
     statistics: Statistics | None = None,
 ) -> JoinTasks:
@@ -214,7 +222,7 @@ def join_many(
     model : Model, optional
         The model of all tasks. It must route by tuples alone, as ``th.Biclique(units)``, ``th.Matrix`` and
         ``th.Split`` do. If it is left out, the biclique with equal sides that fills the partitions runs.
-    index, archive_period, event_time, cache_folder, statistics
+    index, archive_period, event_time, result_time, cache_folder, statistics
         As in ``join``. They apply to all tasks, and a task's own ``index`` or ``archive_period`` comes first.
 
     Returns
@@ -249,6 +257,7 @@ def join_many(
         "index": index,
         "archive_period": archive_period,
         "event_time": event_time,
+        "result_time": result_time,
         "cache_folder": cache_folder,
         "statistics": statistics,
     }
