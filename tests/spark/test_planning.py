@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thetastream as th
+from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import pipeline, two_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
@@ -202,5 +203,5 @@ def test_a_warning_points_at_the_caller(frames: dict[str, DataFrame], streams: d
 
 def test_pipelines_name_the_time_of_what_is_joined(frames: dict[str, DataFrame]) -> None:
     text = th.plan(frames, ON, "5 seconds").explain()
-    assert f"event time {pipeline.TIME} (latest of what is joined)" in text
+    assert f"event time {RESULT_TIME} (latest of what is joined)" in text
     assert "event time ts (only timestamp)" in text
