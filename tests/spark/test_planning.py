@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from thetastream.plan.query import RESULT_TIME
-from thetastream.planners import pipeline, two_streams
+from thetastream.planners import two_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
 
