@@ -102,8 +102,8 @@ class PythonPredicate:
 
     name: str
     function: Callable[..., Any]
-    aliases: tuple[str, str]
-    columns: tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+    aliases: tuple[str, ...]
+    columns: tuple[tuple[tuple[str, str], ...], ...]
     is_encoded: bool = False
     """Whether the function receives dictionary-encoded columns, for which no value is copied."""
 

@@ -93,16 +93,23 @@ class Residual:
             sides = ((payload, found), (partner, stored))
             if side is Side.RIGHT:
                 sides = (sides[1], sides[0])
-            kept = np.flatnonzero(_evaluate(predicate, sides))
+            kept = np.flatnonzero(evaluate(predicate, sides))
             found, stored = found[kept], stored[kept]
         return found, stored
 
 
-CandidateRows = tuple[tuple[pa.RecordBatch, Int64s], tuple[pa.RecordBatch, Int64s]]
-"""For each side, a batch of tuples and, for each candidate, the position of its tuple in this batch."""
+CandidateRows = Sequence[tuple[pa.RecordBatch, Int64s]]
+"""For each alias, a batch of tuples and, for each candidate, the position of its tuple in this batch."""
 
 
-def _evaluate(predicate: PythonPredicate, sides: CandidateRows) -> npt.NDArray[np.bool_]:
+def evaluate(predicate: PythonPredicate, sides: CandidateRows) -> npt.NDArray[np.bool_]:
+    """Call a predicate, and return one boolean per candidate.
+
+    Raises
+    ------
+    PredicateError
+        PREDICATE_RAISED or PREDICATE_RESULT.
+    """
     n = len(sides[0][1])
     try:
         answer = _call(predicate, sides)
@@ -160,8 +167,7 @@ def _find_offender(predicate: PythonPredicate, sides: CandidateRows) -> str:
     low, high = 0, len(sides[0][1])
 
     def part(start: int, end: int) -> CandidateRows:
-        (left, found), (right, stored) = sides
-        return (left, found[start:end]), (right, stored[start:end])
+        return [(batch, rows[start:end]) for batch, rows in sides]
 
     while high - low > 1:
         middle = (low + high) // 2

@@ -20,7 +20,7 @@ _INSTANTS = ("timestamp", "timestamp_ntz")
 
 
 def check_streams(streams: Mapping[str, DataFrame]) -> None:
-    """Raise unless there are two or more DataFrames of one kind with valid aliases."""
+    """Raise unless there are two or more DataFrames with valid aliases."""
     if not isinstance(streams, Mapping) or not streams:
         raise QueryError(
             "STREAMS", f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {streams!r}'
@@ -50,13 +50,16 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
         raise QueryError(
             "DUPLICATE_ALIAS", f"aliases ignore case, so two of {', '.join(streams)} are the same"
         )
+
+
+def refuse_tables(streams: Mapping[str, DataFrame]) -> None:
+    """Raise unless all inputs are streams or all are batch DataFrames."""
     kinds = {alias: "streaming" if frame.isStreaming else "batch" for alias, frame in streams.items()}
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{alias} is {kind}" for alias, kind in kinds.items())
         raise QueryError(
             "MIXED_INPUTS",
-            f"all inputs must be streaming or all batch, but {listed}; "
-            "join a stream with a table by Spark's own join, or read the table as a stream",
+            f"all inputs of join tasks must be streaming or all batch, but {listed}; use th.join for a table",
         )
 
 

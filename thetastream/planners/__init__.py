@@ -14,6 +14,7 @@ from thetastream.planners.multiway import MultiwayPlan, plan_multiway
 from thetastream.planners.pipeline import PipelinePlan, plan_pipeline
 from thetastream.planners.plan import Plan
 from thetastream.planners.shared_tasks import JoinTasks, plan_tasks
+from thetastream.planners.tables import TablesPlan, has_tables, plan_with_tables
 from thetastream.planners.two_streams import JoinPlan, plan_two_streams
 
 PLANNERS: dict[str, Callable[[CheckedRequest], Plan]] = {
@@ -29,6 +30,7 @@ __all__ = [
     "MultiwayPlan",
     "PipelinePlan",
     "Plan",
+    "TablesPlan",
     "plan_join",
     "plan_tasks",
 ]
@@ -44,6 +46,8 @@ def plan_join(request: Request) -> Plan:
     SessionError
         If the settings of the Spark session do not allow the join.
     """
+    if has_tables(request.streams):
+        return plan_with_tables(request, plan_join)
     checked = check(request)
     n_streams, model = len(checked.streams), checked.model
     name = usual_planner(n_streams) if model is None else model.planner(n_streams)

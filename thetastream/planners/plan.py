@@ -50,7 +50,7 @@ class Plan(ABC):
         results = self.results()
         if not self.has_result_time:
             return results
-        return add_result_time(results, self.inputs, self.is_prompt)
+        return add_result_time(results, self.timed, self.is_prompt)
 
     @property
     @abstractmethod
@@ -94,6 +94,16 @@ class Plan(ABC):
 
     _between: ClassVar[str] = " AND "
     """What stands between two conditions in a description."""
+
+    @property
+    def timed(self) -> tuple[Stream, ...]:
+        """The inputs whose latest event time is the result time: all, unless some are tables."""
+        return self.inputs
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the results are a stream."""
+        return any(stream.is_streaming for stream in self.inputs)
 
     # Properties that decide what may follow the join
 

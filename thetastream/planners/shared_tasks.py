@@ -14,7 +14,7 @@ from thetastream.errors import QueryError, ThetastreamError, list_problems, rais
 from thetastream.frontend.checked import check
 from thetastream.frontend.model import read_named_model
 from thetastream.frontend.request import Request, read_settings
-from thetastream.frontend.streams import check_streams
+from thetastream.frontend.streams import check_streams, refuse_tables
 from thetastream.frontend.tables import read_tables
 from thetastream.frontend.window import is_counted
 from thetastream.models.base import Model
@@ -126,6 +126,7 @@ def plan_tasks(
     # 1. Read the request for all tasks.
     streams = read_tables(streams)
     check_streams(streams)
+    refuse_tables(streams)
     complete = read_settings(streams, settings)
     problems: list[ThetastreamError] = []
     if len(streams) != 2:

@@ -29,7 +29,7 @@ def plan_question(question: Question) -> Plan:
     join = plan_join(
         complete_request(question.frames, question.on, question.within, question.model, settings, columns)
     )
-    if join.inputs[0].is_streaming and not join.is_prompt:
+    if join.is_streaming and not join.is_prompt:
         what = f"{question.model!r} may find results of {len(join.inputs)} streams behind the watermark"
         raise QueryError(
             "LATE_RESULTS", f"{what}, so that they cannot be grouped by time; use th.join, or leave model out"
@@ -39,7 +39,7 @@ def plan_question(question: Question) -> Plan:
 
 def answer(spark: SparkSession, question: Question, join: Plan) -> DataFrame:
     """Evaluate the select list over the results of the join, or over views if units can fold the matches."""
-    if join.inputs[0].is_streaming:
+    if join.is_streaming:
         refuse_endless(question.selection)
     selected = select_rows(spark, question, join)
     rows, how = selected.rows, ""

@@ -101,7 +101,7 @@ def _add_names(join: Plan, is_distinct: bool) -> DataFrame:
             owners.setdefault(name.casefold(), []).append((stream.alias, name))
     taken = {name.casefold() for name in pairs.columns}
     columns = [F.col(quoted(name)) for name in pairs.columns]
-    has_time = len(join.event_times) == len(join.inputs)
+    has_time = all(stream.event_time for stream in join.timed)
     if has_time:
         taken.add(RESULT_TIME)
     columns += [
@@ -110,7 +110,7 @@ def _add_names(join: Plan, is_distinct: bool) -> DataFrame:
         if len(found) == 1 and folded not in taken
     ]
     if has_time:
-        times = [F.col(f"{quoted(alias)}.{quoted(time)}") for alias, time in join.event_times.items()]
+        times = [F.col(f"{quoted(s.alias)}.{quoted(str(s.event_time))}") for s in join.timed]
         if is_distinct:
             longest_ms = -(-join.longest_window_us // 1000)
             columns.append(latest(times, {MARK: longest_ms}).alias(DISTINCT_TIME))

@@ -1,0 +1,225 @@
+"""Plans joins of streams with tables: batch DataFrames, which Spark reads in every epoch.
+
+{ (s1, ..., sm, t1, ..., tn) : condition is TRUE, the streams s1, ..., sm are inside their windows }
+
+The streams are joined with each other first, as without the tables. Spark's own join then adds one table
+after the other. It takes any condition and needs no state, because a table is whole in every epoch. Windows
+compare the event times of streams, and a table has none.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from thetastream.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.frontend.condition import read_condition
+from thetastream.frontend.request import Request
+from thetastream.frontend.result_time import read_result_time
+from thetastream.frontend.streams import read_streams
+from thetastream.plan.explain import format_one_line
+from thetastream.plan.join_order import EQUALITY, estimate_selectivity, find_aliases
+from thetastream.plan.physical import Carried
+from thetastream.plan.query import Stream
+from thetastream.planners.plan import Plan
+from thetastream.predicate import Phrase, Predicate
+from thetastream.spark.predicate_filter import filter_rows
+
+_OF_STREAMS = ("within", "model", "index", "archive_period")
+"""Parameters that need two streams."""
+
+
+@dataclass(frozen=True)
+class TableStep:
+    """One table, and the parts of the condition that it completes."""
+
+    table: Stream
+    phrases: tuple[Phrase, ...]
+    predicates: tuple[Predicate, ...]
+
+    def describe(self) -> str:
+        """Describe the join of this table in one line."""
+        parts = [format_one_line(phrase.text) for phrase in self.phrases]
+        parts += [f"Python predicate {predicate.name}" for predicate in self.predicates]
+        has_equality = any(estimate_selectivity(phrase) == EQUALITY for phrase in self.phrases)
+        how = "by its equality" if has_equality else "each row with the whole table, for want of an equality"
+        return f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}   (Spark's own join, {how})"
+
+
+@dataclass(frozen=True)
+class TablesPlan(Plan):
+    """A join of streams with tables that is checked and planned but not started."""
+
+    given: tuple[Stream, ...]
+    """Streams and tables, in the order of the user. Tables have no event time."""
+    frames: Mapping[str, DataFrame]
+    joined: Plan | None
+    """The join of the streams. It is None if there is one stream only."""
+    filters: tuple[Phrase, ...]
+    """Conjuncts that read no table, if there is one stream only."""
+    steps: tuple[TableStep, ...]
+    """The tables in the order in which they are joined."""
+    shows_result_time: bool
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        if self.joined is None:
+            return self.given
+        streams = {stream.alias: stream for stream in self.joined.inputs}
+        return tuple(streams.get(known.alias, known) for known in self.given)
+
+    @property
+    def timed(self) -> tuple[Stream, ...]:
+        return tuple(known for known in self.inputs if known.is_streaming)
+
+    @property
+    def has_result_time(self) -> bool:
+        return self.shows_result_time
+
+    @property
+    def longest_window_us(self) -> int:
+        return 0 if self.joined is None else self.joined.longest_window_us
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.joined is None or self.joined.is_prompt
+
+    @property
+    def folding_obstacle(self) -> str:
+        return "tables are joined behind the units"
+
+    def explain(self) -> str:
+        """Return how each table is joined, and every stage of the join of the streams."""
+        lines = ["== Tables =="]
+        lines += [
+            f"table {known.alias}: {len(known.types)} columns"
+            for known in self.given
+            if not known.is_streaming
+        ]
+        lines.append("Spark reads a table in every epoch; it has no window and needs no state")
+        lines += [
+            f"before   {self.timed[0].alias}: {format_one_line(phrase.text)}" for phrase in self.filters
+        ]
+        lines += [f"join     {step.describe()}" for step in self.steps]
+        if self.joined is None:
+            return "\n".join([*lines, ""])
+        return "\n".join([*lines, "", self.joined.explain()])
+
+    def results(self) -> DataFrame:
+        if self.joined is None:
+            rows = self._gather(self.timed[0])
+            for phrase in self.filters:
+                rows = rows.where(F.expr(f"{phrase.text}\n"))
+        else:
+            rows = self.joined.results()
+        for step in self.steps:
+            table = self._gather(step.table)
+            if step.phrases:
+                texts = " AND ".join(f"({phrase.text}\n)" for phrase in step.phrases)
+                rows = rows.join(table, F.expr(texts), "inner")
+            else:
+                rows = rows.crossJoin(table)
+            for predicate in step.predicates:
+                rows = self._call(rows, predicate)
+        return rows.select(*(known.alias for known in self.given))
+
+    def _gather(self, stream: Stream) -> DataFrame:
+        """Gather the columns of a stream or table into one struct column."""
+        return self.frames[stream.alias].select(F.struct("*").alias(stream.alias))
+
+    def _call(self, rows: DataFrame, predicate: Predicate) -> DataFrame:
+        """Keep the rows for which a predicate is true."""
+        known = {stream.alias.casefold(): stream for stream in self.given}
+        columns: list[list[tuple[str, Carried]]] = []
+        n_columns = 0
+        for alias, names in predicate.columns:
+            fields = known[alias.casefold()].carried
+            carried = {c.field.casefold(): c for c in fields} | {c.field: c for c in fields}
+            own = [
+                (
+                    name,
+                    replace(
+                        carried.get(name) or carried[name.casefold()], block_column=f"__read_{n_columns + n}"
+                    ),
+                )
+                for n, name in enumerate(names)
+            ]
+            columns.append(own)
+            n_columns += len(own)
+        return filter_rows(rows, predicate, [alias for alias, _ in predicate.columns], columns)
+
+
+def has_tables(streams: Mapping[str, DataFrame]) -> bool:
+    """Whether some inputs are streams and some are tables."""
+    return len({frame.isStreaming for frame in streams.values()}) > 1
+
+
+def plan_with_tables(request: Request, plan_streams: Callable[[Request], Plan]) -> TablesPlan:
+    """Plan a join of streams with tables. ``plan_streams`` plans the join of two streams or more."""
+    # 1. Read all inputs and the condition. A table has no event time.
+    settings = request.settings
+    read = read_streams(request.streams, False, settings["event_time"], request.columns)
+    problems: list[ThetastreamError] = []
+    given = tuple(known if known.is_streaming else replace(known, event_time=None) for known in read.streams)
+    _, phrases, predicates = read_condition(request.on, read.catalyst, given, problems)
+    # Blocks carry the columns that a Python predicate reads. Spark's own join takes any type.
+    problems += [p for p in read.problems if predicates or p.condition != "UNSUPPORTED_TYPE"]
+    streams = [known for known in given if known.is_streaming]
+    tables = [known for known in given if not known.is_streaming]
+    problems += _find_problems(request, streams, tables)
+    shows_result_time = read_result_time(settings["result_time"], streams, problems)
+    raise_problems(problems)
+    # 2. Plan the join of the streams, with the parts of the condition that read no table.
+    aliases = [known.alias for known in given]
+    every: list[Phrase | Predicate] = [*phrases, *predicates]
+    parts = [(part, find_aliases(part, aliases)) for part in every]
+    arrived = {known.alias for known in streams}
+    of_streams = [part for part, names in parts if names <= arrived]
+    joined = None
+    if len(streams) > 1:
+        on = [part if isinstance(part, Predicate) else part.text for part in of_streams]
+        frames = {alias: frame for alias, frame in request.streams.items() if alias in arrived}
+        # The result time of the streams is added behind the tables.
+        without = {**settings, "result_time": False}
+        joined = plan_streams(replace(request, streams=frames, on=on or ["true"], settings=without))
+    filters = () if joined is not None else tuple(part for part in of_streams if isinstance(part, Phrase))
+    # 3. Join one table after the other, each with the parts of the condition that it completes.
+    steps = []
+    parts = [(part, names) for part, names in parts if not names <= arrived]
+    for table in tables:
+        arrived = {*arrived, table.alias}
+        complete = [part for part, names in parts if names <= arrived]
+        parts = [(part, names) for part, names in parts if not names <= arrived]
+        steps.append(
+            TableStep(
+                table,
+                tuple(part for part in complete if isinstance(part, Phrase)),
+                tuple(part for part in complete if isinstance(part, Predicate)),
+            )
+        )
+    return TablesPlan(given, request.streams, joined, filters, tuple(steps), shows_result_time)
+
+
+def _find_problems(request: Request, streams: list[Stream], tables: list[Stream]) -> list[ThetastreamError]:
+    """Find parameters that tables, or a single stream with tables, cannot have."""
+    settings = request.settings
+    asked = {"within": request.within, "model": request.model, **settings}
+    names = ", ".join(table.alias for table in tables)
+    problems: list[ThetastreamError] = []
+    if len(streams) == 1:
+        given = [name for name in _OF_STREAMS if asked.get(name) not in (None, "auto")]
+        if given:
+            what = f"{', '.join(given)} needs two streams, but only {streams[0].alias} is one"
+            why = f"{names}: tables have no window and no state"
+            problems.append(QueryError("MIXED_INPUTS", f"{what} ({why}); leave it out"))
+    if isinstance(request.within, Mapping):
+        known = {table.alias.casefold() for table in tables}
+        named = [alias for alias in request.within if str(alias).casefold() in known]
+        if named and len(streams) > 1:
+            what = f"within names {', '.join(named)}, which is a table: it is whole in every epoch"
+            problems.append(QueryError("MIXED_INPUTS", f"{what}; name streams only"))
+    if settings["order"] is not None:
+        what = f"results have no order behind the join with {names}; leave order out"
+        problems.append(QueryError("ORDER", what))
+    return problems
