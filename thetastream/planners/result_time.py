@@ -44,4 +44,5 @@ def latest(times: Sequence[Column], metadata: Mapping[str, int]) -> Column:
     It is NULL if one of them is NULL. A NULL is never late.
     """
     is_known = reduce(and_, (time.isNotNull() for time in times))
-    return F.when(is_known, F.greatest(*times)).alias(RESULT_TIME, metadata=dict(metadata))
+    newest = F.greatest(*times) if len(times) > 1 else times[0]
+    return F.when(is_known, newest).alias(RESULT_TIME, metadata=dict(metadata))
