@@ -1,6 +1,7 @@
 """The functions ``th.join``, ``th.plan`` and ``th.join_many``."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
@@ -55,6 +56,7 @@ def join(
     result_time: bool | None = None,
     mailbox: str | None = None,
     cache_folder: str | None = None,
+    late: str | Path | None = None,
     statistics: Statistics | None = None,
 ) -> DataFrame:
     """Join streams on any condition.
@@ -100,6 +102,9 @@ def join(
         default it lies beside the checkpoints.
     cache_folder : str, optional
         A folder on each host for mapped segments. By default it is Spark's local directory.
+    late : str or Path, optional
+        A folder in which late tuples are kept, as Parquet files, each tuple exactly once. A join needs a
+        folder of its own. By default, late tuples are only counted.
     statistics : Statistics, optional
         Figures from which costs are estimated, and from which the model is chosen if it is left out.
 
@@ -147,6 +152,7 @@ def join(
         result_time=result_time,
         mailbox=mailbox,
         cache_folder=cache_folder,
+        late=late,
         statistics=statistics,
     ).dataframe()
 
@@ -165,6 +171,7 @@ def plan(
     result_time: bool | None = None,
     mailbox: str | None = None,
     cache_folder: str | None = None,
+    late: str | Path | None = None,
     statistics: Statistics | None = None,
 ) -> Plan:
     """Check and plan a join without starting it. It takes the parameters and raises the errors of ``join``.
@@ -189,6 +196,7 @@ def plan(
         "result_time": result_time,
         "mailbox": mailbox,
         "cache_folder": cache_folder,
+        "late": late,
         "statistics": statistics,
     }
     return plan_join(complete_request(streams, on, within, model, settings))
@@ -204,6 +212,7 @@ def join_many(
     event_time: str | Mapping[str, str] | None = None,
     result_time: bool | None = None,
     cache_folder: str | None = None,
+    late: str | Path | None = None,
     statistics: Statistics | None = None,
 ) -> JoinTasks:
     """Join the same two streams several times over one exchange, so that each tuple is sent once.
@@ -222,7 +231,7 @@ def join_many(
     model : Model, optional
         The model of all tasks. It must route by tuples alone, as ``th.Biclique(units)``, ``th.Matrix`` and
         ``th.Split`` do. If it is left out, the biclique with equal sides that fills the partitions runs.
-    index, archive_period, event_time, result_time, cache_folder, statistics
+    index, archive_period, event_time, result_time, cache_folder, late, statistics
         As in ``join``. They apply to all tasks, and a task's own ``index`` or ``archive_period`` comes first.
 
     Returns
@@ -259,6 +268,7 @@ def join_many(
         "event_time": event_time,
         "result_time": result_time,
         "cache_folder": cache_folder,
+        "late": late,
         "statistics": statistics,
     }
     return plan_tasks(streams, tasks, model, settings)

@@ -6,6 +6,9 @@ subclass with more counters in its own module. The sum over all units is the num
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from thetastream.core.sides import Side
 from thetastream.engine.store.segment import SegmentMeta
@@ -21,9 +24,20 @@ class Arrived:
     """Latest event time of the stream's tuples, in microseconds since 1970; None if there is none."""
 
 
+class LateTuples(NamedTuple):
+    """Late tuples of one stream, with the columns of their block."""
+
+    stream: int
+    tuples: pa.RecordBatch
+
+
 @dataclass
 class Counters:
-    """The work that one unit did in one epoch."""
+    """The work that one unit did in one epoch.
+
+    ``late_tuples`` holds the late tuples that are counted, if they are kept. It is no counter, so it is not
+    reported.
+    """
 
     left: int = 0
     right: int = 0
@@ -49,6 +63,13 @@ class Counters:
     """Bytes of the rows that leave the unit, in Arrow format."""
     streams: dict[str, Arrived] = field(default_factory=dict)
     """By alias, the arrived tuples of each stream whose home is this unit."""
+
+    def __post_init__(self) -> None:
+        self.late_tuples: list[LateTuples] | None = None
+
+    def keep_late(self) -> None:
+        """Keep late tuples from now on."""
+        self.late_tuples = []
 
     def list_streams(self, aliases: Iterable[str]) -> None:
         """List streams whose home is this unit, so that a stream without tuples is reported too."""

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from thetastream.core.condition import SideSpec
 from thetastream.core.keys import HIGHEST, Int64s, encode
-from thetastream.engine.counters import Counters
+from thetastream.engine.counters import Counters, LateTuples
 
 
 def read_times(batch: pa.RecordBatch, side: SideSpec) -> Int64s:
@@ -50,4 +50,7 @@ def drop_late(
         known = times[times < HIGHEST]
         newest_us = int(known.max()) if len(known) else None
         counters.admit(stream, side.alias, n_timely, len(times) - n_timely, newest_us)
+        if counters.late_tuples is not None and n_timely < len(times):
+            late = batch.take(np.flatnonzero(~is_timely))
+            counters.late_tuples.append(LateTuples(stream, late))
     return batch if n_timely == len(times) else batch.take(np.flatnonzero(is_timely))

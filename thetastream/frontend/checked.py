@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import read_condition
+from thetastream.frontend.late_folder import read_late_folder
 from thetastream.frontend.model import read_model
 from thetastream.frontend.request import Request
 from thetastream.frontend.result_time import read_result_time
@@ -41,6 +42,8 @@ class CheckedRequest:
     archive_period_us: int | None
     has_result_time: bool
     """Whether the user gets the result time of each row."""
+    late: str | None
+    """The folder of late tuples; None if they are only counted."""
     partitions: int
     """Number of shuffle partitions of the session."""
     problems: list[ThetastreamError]
@@ -99,6 +102,7 @@ def check(request: Request) -> CheckedRequest:
         problems.append(problem)
     statistics = read_statistics(settings["statistics"], request.streams, problems)
     has_result_time = read_result_time(settings["result_time"], read.streams, problems)
+    late = read_late_folder(spark, settings["late"], problems)
     # 3. Model.
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
     model = read_model(request.model, read.streams, read.catalyst, partitions, problems)
@@ -115,6 +119,7 @@ def check(request: Request) -> CheckedRequest:
         statistics,
         archive_period_us,
         has_result_time,
+        late,
         partitions,
         problems,
     )

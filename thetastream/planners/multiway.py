@@ -44,6 +44,8 @@ class MultiwayPlan(Plan):
     streams: tuple[DataFrame, ...]
     mailbox: str
     cache_folder: str | None
+    late: str | None
+    """The folder of late tuples; None if they are only counted."""
     load: MultiwayLoad
     """The estimated load of the nodes."""
 
@@ -87,7 +89,7 @@ class MultiwayPlan(Plan):
         from thetastream.spark.joins import multiway_join
 
         join = multiway_join(self.lowered, self.spec, self.streams)
-        return build(join, self.streams, self.mailbox, self.cache_folder)
+        return build(join, self.streams, self.mailbox, self.cache_folder, self.late)
 
 
 def plan_multiway(checked: CheckedRequest) -> Plan:
@@ -121,7 +123,7 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     refinement = choose_refinement(model, graph, hops.is_set, ties)
     spec = build_multiway_spec(graph, hops.orders, model, checked.archive_period_us, refinement)
     frames = tuple(request.streams.values())
-    return MultiwayPlan(query, lowered, spec, frames, mailbox, settings["cache_folder"], load)
+    return MultiwayPlan(query, lowered, spec, frames, mailbox, settings["cache_folder"], checked.late, load)
 
 
 def _set_sizes(model: Multiway, checked: CheckedRequest, load: MultiwayLoad) -> Multiway:

@@ -171,6 +171,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         partitions=checked.partitions,
         statistics=checked.statistics,
         cache_folder=checked.settings["cache_folder"],
+        late=checked.late,
     )
     order = choose_join_order(estimate_sizes(query), list_ties(query))
     work = _Pipeline(checked, query, settings, order[0])

@@ -93,7 +93,7 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
 
         first = self._first
         join = shared_tasks_join(self.shared, self.model, first.streams)
-        return build(join, first.streams, cache_folder=first.settings.cache_folder)
+        return build(join, first.streams, cache_folder=first.settings.cache_folder, late=first.settings.late)
 
     def split(self, batch: DataFrame) -> dict[str, DataFrame]:
         """Split a batch of ``together``, as ``foreachBatch`` passes it, into one DataFrame per task.

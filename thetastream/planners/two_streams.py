@@ -58,6 +58,8 @@ class Settings:
     statistics: Statistics | None = None
     """The statistics from which costs are estimated. None means the default assumptions."""
     cache_folder: str | None = None
+    late: str | None = None
+    """The folder of late tuples; None if they are only counted."""
     mailbox: str = ""
     """The folder of mailboxes, if the model needs one; otherwise empty."""
 
@@ -135,7 +137,8 @@ class JoinPlan(Plan):
         """
         from thetastream.spark.build import build
 
-        return build(self._join(), self.streams, self.settings.mailbox, self.settings.cache_folder)
+        given = self.settings
+        return build(self._join(), self.streams, given.mailbox, given.cache_folder, given.late)
 
     def _join(self) -> "Join":
         from thetastream.spark.joins import folded_join, handshake_join, two_stream_join
@@ -211,6 +214,7 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
         checked.partitions,
         checked.statistics,
         settings["cache_folder"],
+        checked.late,
         mailbox,
     )
     return plan_query(query, checked.catalyst, (left, right), chosen)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import TimestampType
 
 from thetastream.core.columns import UNIT
 from thetastream.engine.clock import BATCH
@@ -27,6 +28,7 @@ from thetastream.spark.emit import Emitter, result_batch, unpack_blocks
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.exchange import Batches, batch_inboxes, exchanged
 from thetastream.spark.grouping_keys import unit_keys
+from thetastream.spark.late_files import LateColumn, LateFiles
 from thetastream.spark.mailbox.source import read_mailbox
 from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.ordered import gather_in_order
@@ -51,7 +53,11 @@ class Join:
 
 
 def build(
-    join: Join, streams: Sequence[DataFrame], mailboxes: str = "", cache_folder: str | None = None
+    join: Join,
+    streams: Sequence[DataFrame],
+    mailboxes: str = "",
+    cache_folder: str | None = None,
+    late: str | None = None,
 ) -> DataFrame:
     """Build the joined DataFrame, with the columns that the user gets by ``join.output``.
 
@@ -65,9 +71,12 @@ def build(
         use it.
     cache_folder : str, optional
         A folder on each host for mapped segments. If it is left out, Spark's local directory is used.
+    late : str, optional
+        The folder of late tuples, which all workers must reach. If it is left out, late tuples are only
+        counted.
     """
     if any(stream.isStreaming for stream in streams):
-        results = _stream(join, streams, mailboxes, cache_folder)
+        results = _stream(join, streams, mailboxes, cache_folder, late)
     else:
         results = _batch(join, streams)
     joined = results.select(*join.output.restored)
@@ -76,7 +85,9 @@ def build(
     return joined
 
 
-def _stream(join: Join, streams: Sequence[DataFrame], mailboxes: str, cache_folder: str | None) -> DataFrame:
+def _stream(
+    join: Join, streams: Sequence[DataFrame], mailboxes: str, cache_folder: str | None, late: str | None
+) -> DataFrame:
     spec, output = join.spec, join.output
     spark = streams[0].sparkSession
     query = {**join.identity, **meaning(spark)}
@@ -85,8 +96,10 @@ def _stream(join: Join, streams: Sequence[DataFrame], mailboxes: str, cache_fold
     messages = read_mailbox(spark, mailboxes, query, keys) if spec.has_messages else None
     rows = exchanged(spec, join.sides, streams, messages)
 
+    files = None if late is None else _describe_late(join, streams, late, digest(query))
+
     def epoch_of(emitter: Emitter) -> UnitEpoch:
-        return UnitEpoch(spec, keys, query, emitter, mailboxes, cache_folder)
+        return UnitEpoch(spec, keys, query, emitter, mailboxes, cache_folder, files)
 
     # Ordered results cross a second exchange, as blocks.
     is_flat = output.is_flat and join.order is None
@@ -97,6 +110,20 @@ def _stream(join: Join, streams: Sequence[DataFrame], mailboxes: str, cache_fold
     elif not is_flat:
         results = results.mapInArrow(unpack_blocks, schema)
     return metrics.observe(results, digest(query))
+
+
+def _describe_late(join: Join, streams: Sequence[DataFrame], folder: str, name: str) -> LateFiles:
+    columns = tuple(
+        (
+            side.alias,
+            tuple(
+                LateColumn(c.field, c.block_column, stream.schema[c.field].dataType == TimestampType())
+                for c in side.carried
+            ),
+        )
+        for side, stream in zip(join.sides, streams, strict=True)
+    )
+    return LateFiles(folder, name, columns)
 
 
 def _batch(join: Join, streams: Sequence[DataFrame]) -> DataFrame:

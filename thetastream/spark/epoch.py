@@ -8,24 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark import TaskContext
-
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.protocol import EngineSpec
 from thetastream.errors import StateError
 from thetastream.spark.emit import Emitter, weigh
 from thetastream.spark.exchange import list_rows, take_in
+from thetastream.spark.late_files import LateFiles
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import mailbox_name, post
 from thetastream.spark.state.durable_store import DurableStore, PartMap, cache_root, sweep
 from thetastream.spark.state.manifest import NOTHING, Fingerprint, Heard, Manifest, decode
+from thetastream.spark.task_properties import read_epoch, read_query
 from thetastream.spark.worker import settle
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_EPOCH = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,8 @@ class UnitEpoch:
     mailboxes: str
     """The folder of mailboxes, for an engine that sends messages."""
     cache_folder: str | None
+    late: LateFiles | None
+    """Where late tuples are kept; None if they are not."""
 
     def run(
         self,
@@ -75,7 +75,15 @@ class UnitEpoch:
         # 1. Read the state that the previous epoch committed, and the rows of this epoch.
         found = value.get() if value.exists() else None
         before = decode(None if found is None else found[0], self.fingerprint, self.spec.state_type)
-        clock = Clock(_epoch_number(), before.heard.watermark_us, _watermark_us(timers))
+        watermark_us = _watermark_us(timers)
+        number = read_epoch(
+            timers.getCurrentProcessingTimeInMs(),
+            before.heard,
+            watermark_us,
+            has_rows=rows is not None,
+            has_messages=self.spec.has_messages,
+        )
+        clock = Clock(number, before.heard.watermark_us, watermark_us)
         if before.heard.epoch == clock.epoch:
             if rows is None:
                 return  # The rows of this epoch have called the unit already.
@@ -87,7 +95,11 @@ class UnitEpoch:
         root = cache_root(self.cache_folder)
         sweep(root)
         engine = self.spec.open(slot, before.state, lambda plans: DurableStore(parts, plans, root))
+        if self.late is not None:
+            engine.counters.keep_late()
         yield from self.emitter.gathered(weigh(engine.epoch(inbox, clock), engine.counters))
+        if self.late is not None:
+            self.late.write(read_query(), clock.epoch, slot, engine.counters.late_tuples or ())
         # 3. Send messages.
         mailbox = None
         if self.spec.has_messages:
@@ -102,11 +114,6 @@ class UnitEpoch:
         if self.spec.has_event_time:
             _renew_timer(handle, before.heard, clock, has_fired=rows is None)
         yield self.emitter.counters(slot, engine.counters)
-
-
-def _epoch_number() -> int:
-    """Read the number of the epoch to which this Spark task belongs."""
-    return int(TaskContext.get().getLocalProperty(_EPOCH))  # type: ignore[union-attr, arg-type]
 
 
 def _watermark_us(timers: Any) -> int | None:

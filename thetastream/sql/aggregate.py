@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -41,6 +42,7 @@ def aggregate(
     event_time: str | Mapping[str, str] | None = None,
     mailbox: str | None = None,
     cache_folder: str | None = None,
+    late: str | Path | None = None,
     statistics: Statistics | None = None,
 ) -> DataFrame:
     """Aggregate the results of a join by groups, while they are found.
@@ -53,7 +55,7 @@ def aggregate(
 
     Parameters
     ----------
-    streams, on, within, model, index, archive_period, event_time, mailbox, cache_folder, statistics
+    streams, on, within, model, index, archive_period, event_time, mailbox, cache_folder, late, statistics
         As in ``thetastream.join``.
     group_by : str or sequence of str
         SQL expressions over the aliases. ``window(result_time, '1 minute')`` is an event-time window of the
@@ -127,6 +129,7 @@ def aggregate(
         "event_time": event_time,
         "mailbox": mailbox,
         "cache_folder": cache_folder,
+        "late": late,
         "statistics": statistics,
     }
     question = Question(selection, frames, on, within, model, settings, every)

@@ -4,6 +4,7 @@ SELECT ONLINE items FROM r, s WHERE c WITHIN w   ->   SELECT items FROM th.join(
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -41,6 +42,7 @@ def sql(
     event_time: str | Mapping[str, str] | None = None,
     mailbox: str | None = None,
     cache_folder: str | None = None,
+    late: str | Path | None = None,
     statistics: Statistics | None = None,
 ) -> DataFrame:
     """Run a streaming SQL statement.
@@ -54,7 +56,7 @@ def sql(
     streams : mapping of name to DataFrame, optional
         The streams that FROM names. Other names are looked up as tables and views of the session. Case does
         not matter.
-    model, index, archive_period, order, punctuations, event_time, mailbox, cache_folder, statistics
+    model, index, archive_period, order, punctuations, event_time, mailbox, cache_folder, late, statistics
         As in ``thetastream.join``.
 
     Returns
@@ -89,6 +91,7 @@ def sql(
         "event_time": event_time,
         "mailbox": mailbox,
         "cache_folder": cache_folder,
+        "late": late,
         "statistics": statistics,
     }
     statement = parse_statement(text)

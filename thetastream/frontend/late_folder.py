@@ -1,0 +1,29 @@
+"""Reads the folder in which late tuples are kept."""
+
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from thetastream.errors import QueryError, ThetastreamError
+
+
+def read_late_folder(
+    spark: SparkSession, asked: str | Path | None, problems: list[ThetastreamError]
+) -> str | None:
+    """Return the folder as an absolute path or URI, or None if late tuples are not kept.
+
+    Units write into the folder, so on a cluster it must be a URI that all executors reach.
+    """
+    if asked is None:
+        return None
+    if not isinstance(asked, str | Path) or not str(asked):
+        problems.append(QueryError("LATE_FOLDER", f"late must be a folder as a path or URI, not {asked!r}"))
+        return None
+    folder = str(asked)
+    if ":" in folder:
+        return folder
+    if not (spark.conf.get("spark.master", "local") or "local").startswith("local"):
+        what = f"late must be a folder that all executors reach, as a URI, not {folder}"
+        problems.append(QueryError("LATE_FOLDER", f'{what}; give late="hdfs://..." or "file:/shared/..."'))
+    return os.path.abspath(folder)

@@ -1,0 +1,80 @@
+"""The identifier of the streaming query and the number of the epoch to which a Spark task belongs.
+
+Spark hands both to its tasks as local properties. On Spark Connect there is an exception: inside
+``foreachBatch``, the server runs each action of the user's function in a thread that has none of the
+properties of the query. There, the time at which the epoch began stands for its number. Spark writes this
+time to its offset log before the epoch runs, so an epoch that runs again gets the same time. It is the same
+in all tasks of the epoch, and it is larger than in all epochs before unless the clock is set back.
+"""
+
+from pyspark import TaskContext
+
+from thetastream.errors import StateError
+from thetastream.spark.state.manifest import Heard
+
+_EPOCH, _QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
+_UNKNOWN = "unknown"
+
+
+def _read_property(name: str) -> str | None:
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
+
+
+def read_query() -> str:
+    """Read the identifier of the streaming query, which its checkpoint keeps."""
+    return _read_property(_QUERY) or _UNKNOWN
+
+
+def read_epoch(
+    began_ms: int | None, before: Heard, watermark_us: int | None, has_rows: bool, has_messages: bool
+) -> int:
+    """Read the number of the epoch.
+
+    Parameters
+    ----------
+    began_ms : int or None
+        The time at which the epoch began, in milliseconds since 1970. None or a negative number if Spark does
+        not tell it.
+    before : Heard
+        The last epoch in which the unit took part.
+    watermark_us : int or None
+        The watermark of this epoch.
+    has_rows : bool
+        Whether Spark calls the unit with rows. If not, the watermark has moved, or the rows of this epoch
+        have called the unit already.
+    has_messages : bool
+        Whether units send messages. If so, all units must number an epoch alike.
+
+    Raises
+    ------
+    StateError
+        EPOCH_UNKNOWN.
+    """
+    text = _read_property(_EPOCH)
+    if text is not None:
+        return choose_number(int(text), before, watermark_us, has_rows)
+    if began_ms is not None and began_ms >= 0:
+        return choose_number(began_ms, before, watermark_us, has_rows)
+    if has_messages:
+        raise StateError(
+            "EPOCH_UNKNOWN",
+            "Spark does not tell the number of the epoch inside foreachBatch on Spark Connect, and units "
+            "that send messages need it; give the streams a watermark, or write with another sink",
+        )
+    # Without a watermark there are no timers, so each call of a unit is another epoch.
+    return before.epoch + 1
+
+
+def choose_number(told: int, before: Heard, watermark_us: int | None, has_rows: bool) -> int:
+    """Return the number that Spark told, or the next number if that one is in the past.
+
+    It is in the past if the clock is set back, or if an earlier run numbered its epochs by times.
+
+    >>> choose_number(8, Heard(7, None), None, True), choose_number(8, Heard(1_700_000_000_000, 5), 6, True)
+    (8, 1700000000001)
+    """
+    if told >= before.epoch:
+        return told
+    is_same_epoch = not has_rows and watermark_us == before.watermark_us
+    return before.epoch if is_same_epoch else before.epoch + 1
