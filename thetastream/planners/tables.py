@@ -18,6 +18,7 @@ from thetastream.frontend.condition import read_condition
 from thetastream.frontend.request import Request
 from thetastream.frontend.result_time import read_result_time
 from thetastream.frontend.streams import read_streams
+from thetastream.models.base import Model
 from thetastream.plan.explain import format_one_line
 from thetastream.plan.join_order import EQUALITY, estimate_selectivity, find_aliases
 from thetastream.plan.physical import Carried
@@ -47,7 +48,7 @@ class TableStep:
         return f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}   (Spark's own join, {how})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TablesPlan(Plan):
     """A join of streams with tables that is checked and planned but not started."""
 
@@ -61,6 +62,21 @@ class TablesPlan(Plan):
     steps: tuple[TableStep, ...]
     """The tables in the order in which they are joined."""
     shows_result_time: bool
+    on: tuple[str, ...]
+    """The conditions as the user wrote them."""
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return () if self.joined is None else self.joined.models
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return self.on
+
+    def __repr__(self) -> str:
+        """Describe the plan in two lines."""
+        models = ", ".join(["Spark's own join", *dict.fromkeys(map(repr, self.models))])
+        return f"{self._headline}\nby {models}; print(plan) explains it"
 
     @property
     def inputs(self) -> tuple[Stream, ...]:
@@ -132,22 +148,20 @@ class TablesPlan(Plan):
         """Keep the rows for which a predicate is true."""
         known = {stream.alias.casefold(): stream for stream in self.given}
         columns: list[list[tuple[str, Carried]]] = []
+        instants = set()
         n_columns = 0
         for alias, names in predicate.columns:
-            fields = known[alias.casefold()].carried
-            carried = {c.field.casefold(): c for c in fields} | {c.field: c for c in fields}
-            own = [
-                (
-                    name,
-                    replace(
-                        carried.get(name) or carried[name.casefold()], block_column=f"__read_{n_columns + n}"
-                    ),
-                )
-                for n, name in enumerate(names)
-            ]
+            stream = known[alias.casefold()]
+            carried = {c.field.casefold(): c for c in stream.carried} | {c.field: c for c in stream.carried}
+            own = []
+            for name in names:
+                column = carried.get(name) or carried[name.casefold()]
+                own.append((name, replace(column, block_column=f"__read_{n_columns}")))
+                n_columns += 1
+                if stream.type_of(column.field) == "timestamp":
+                    instants.add((alias, name))
             columns.append(own)
-            n_columns += len(own)
-        return filter_rows(rows, predicate, [alias for alias, _ in predicate.columns], columns)
+        return filter_rows(rows, predicate, [alias for alias, _ in predicate.columns], columns, instants)
 
 
 def has_tables(streams: Mapping[str, DataFrame]) -> bool:
@@ -162,7 +176,7 @@ def plan_with_tables(request: Request, plan_streams: Callable[[Request], Plan]) 
     read = read_streams(request.streams, False, settings["event_time"], request.columns)
     problems: list[ThetastreamError] = []
     given = tuple(known if known.is_streaming else replace(known, event_time=None) for known in read.streams)
-    _, phrases, predicates = read_condition(request.on, read.catalyst, given, problems)
+    texts, phrases, predicates = read_condition(request.on, read.catalyst, given, read.schemas, problems)
     # Blocks carry the columns that a Python predicate reads. Spark's own join takes any type.
     problems += [p for p in read.problems if predicates or p.condition != "UNSUPPORTED_TYPE"]
     streams = [known for known in given if known.is_streaming]
@@ -198,7 +212,8 @@ def plan_with_tables(request: Request, plan_streams: Callable[[Request], Plan]) 
                 tuple(part for part in complete if isinstance(part, Predicate)),
             )
         )
-    return TablesPlan(given, request.streams, joined, filters, tuple(steps), shows_result_time)
+    on_texts = (*texts, *(f"{predicate.name}(...)" for predicate in predicates))
+    return TablesPlan(given, request.streams, joined, filters, tuple(steps), shows_result_time, on_texts)
 
 
 def _find_problems(request: Request, streams: list[Stream], tables: list[Stream]) -> list[ThetastreamError]:

@@ -3,7 +3,7 @@
 The predicate is called once for each Arrow batch of rows. Its columns have the same types as in a unit.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ def filter_rows(
     predicate: Predicate,
     aliases: Sequence[str],
     columns: Sequence[Sequence[tuple[str, Carried]]],
+    instants: Collection[tuple[str, str]],
 ) -> DataFrame:
     """Keep the rows for which a predicate is true.
 
@@ -34,11 +35,12 @@ def filter_rows(
     columns : sequence of sequences of (name, Carried)
         For each of these aliases, the columns that the predicate reads: the name that it uses, and how the
         column becomes an Arrow column.
+    instants : collection of (alias, name)
+        Those of the columns that are TIMESTAMPs.
     """
     arguments = tuple(tuple((name, carried.block_column) for name, carried in own) for own in columns)
-    call = PythonPredicate(
-        predicate.name, predicate.function, tuple(aliases), arguments, predicate.is_encoded
-    )
+    function = predicate.adapt(lambda alias, name: (alias, name) in instants)
+    call = PythonPredicate(predicate.name, function, tuple(aliases), arguments, predicate.is_encoded)
     read = {carried.block_column: carried.to_block for own in columns for _, carried in own}
     kept = rows.columns
     wide = rows.select("*", *(F.expr(text).alias(name) for name, text in read.items()))
