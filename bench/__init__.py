@@ -1,1 +1,1 @@
-"""Benchmarks: workloads against other engines, and the figures of the papers. ``python -m bench NAME``."""
+"""Benchmarks measure workloads and the figures of the papers: ``python -m bench NAME``."""

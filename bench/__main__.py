@@ -1,9 +1,8 @@
-"""``python -m bench NAME``: measure a workload or the figures of papers; exit code 1 on a wrong count.
+"""``python -m bench NAME`` measures a workload or figures of papers. The exit code is 1 if a count is wrong.
 
-NAME is ``handshake``, ``equi``, ``stock``, ``inequality`` (a workload, Thetastream beside Spark and DuckDB),
-``aggregate``, ``predicate-cost``, a paper (``bistream``, ``splitjoin``, ``psp``, ``esj``),
-``figures`` (those of all papers) or a figure's name; figures have options of their own
-(``bench.core.drawing``).
+NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
+DuckDB; aggregate; predicate-cost; a paper (bistream, splitjoin, psp, esj); figures, for those of all papers;
+or the name of a figure. Figures have options of their own: python -m bench figures --help.
 """
 
 import argparse
@@ -19,34 +18,56 @@ from bench.core.engines import COMPARED, ENGINES
 from bench.core.workloads import WORKLOADS
 
 AGGREGATE = "aggregate"
-"""The join of ``handshake`` twice: given out pair by pair, and folded into groups."""
+"""The name of the workload that runs the join of ``handshake`` pair by pair and folded into groups."""
 PREDICATE = "predicate-cost"
 SPARE_EPOCHS = 40
-"""Files for a fast engine's ``--warmup-seconds``; what it does not read is not measured."""
+"""Number of further files, so that a fast engine has enough input for ``--warmup-seconds``."""
 QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1, "engines": "thetastream"}
-"""What ``--quick`` says, where the command line does not: about a minute once the data is there."""
+"""Values of ``--quick`` that the command line does not give. A run takes a minute once its data exists."""
 USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3, "engines": None}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("workload", choices=[*WORKLOADS, AGGREGATE, PREDICATE])
-    parser.add_argument("--window", type=int, help="tuples per stream in the window")
-    parser.add_argument("--epoch", type=int, help="tuples per stream and epoch")
-    parser.add_argument("--epochs", type=int, help="measured epochs, after the warm-up; 8")
-    parser.add_argument("--warmup", type=int, help="epochs before, at least; default: the window and two")
-    parser.add_argument("--warmup-seconds", type=float, help="seconds before, at least; 60")
-    parser.add_argument("--repeat", type=int, help="runs of each engine, in turn; 3, or 1 with --rate")
-    parser.add_argument("--engines", help=f"comma-separated, of {', '.join(ENGINES)}")
-    parser.add_argument("--quick", action="store_true", help=f"a run of about a minute: {QUICK}")
-    parser.add_argument("--rate", type=int, default=0, help="tuples/s of both streams together, in real time")
-    parser.add_argument("--seconds", type=int, default=30, help="measured time of --rate")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--driver-memory", default="4g", help="Spark's, for both Spark engines")
-    parser.add_argument("--option", action="append", default=[], metavar="ENGINE.NAME=VALUE")
-    parser.add_argument("--timeout", type=float, default=1800, help="seconds per run")
-    parser.add_argument("--json", type=Path, help="write everything, runs included")
-    parser.add_argument("--markdown", type=Path, help="write the table")
+    parser.add_argument("--window", type=int, help="tuples of each stream in the window")
+    parser.add_argument("--epoch", type=int, help="tuples of each stream in an epoch")
+    parser.add_argument("--epochs", type=int, help="measured epochs after the warm-up (default 8)")
+    parser.add_argument(
+        "--warmup",
+        type=int,
+        help="least number of epochs before the measured ones (default: the window and two)",
+    )
+    parser.add_argument(
+        "--warmup-seconds", type=float, help="least seconds before the measured epochs (default 60)"
+    )
+    parser.add_argument(
+        "--repeat", type=int, help="runs of each engine, in turn (default 3, or 1 with --rate)"
+    )
+    parser.add_argument("--engines", help=f"comma-separated names of {', '.join(ENGINES)}")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a run of about a minute, of Thetastream alone, with one run of six epochs",
+    )
+    parser.add_argument(
+        "--rate", type=int, default=0, help="tuples per second of both streams together, in real time"
+    )
+    parser.add_argument("--seconds", type=int, default=30, help="measured seconds with --rate")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the data (default 1)")
+    parser.add_argument(
+        "--driver-memory", default="4g", help="memory of the Spark driver, for both Spark engines"
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="ENGINE.NAME=VALUE",
+        help="an option of an engine, such as spark.cell=40",
+    )
+    parser.add_argument("--timeout", type=float, default=1800, help="longest time of a run in seconds")
+    parser.add_argument("--json", type=Path, help="write the results and all runs to this file")
+    parser.add_argument("--markdown", type=Path, help="write the table to this file")
     asked = parser.parse_args(arguments)
     usual = QUICK if asked.quick else {**USUAL, "repeat": 1} if asked.rate else USUAL
     for name, value in usual.items():
@@ -59,7 +80,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def engine_options(pairs: list[str], engine: str) -> dict[str, Any]:
-    """Options of one engine; values are JSON where they parse as JSON.
+    """Read the options of one engine. A value is read as JSON if it is JSON, and as text otherwise.
 
     >>> engine_options(["spark.cell=40", "spark.provider=hdfs", "thetastream.m=2"], "spark")
     {'cell': 40, 'provider': 'hdfs'}
@@ -102,13 +123,13 @@ def tasks(asked: argparse.Namespace) -> list[Task]:
 
 
 def announce(text: str) -> None:
-    """Progress goes to stderr, reports to stdout."""
+    """Print progress on stderr. Reports go to stdout."""
     print(text, file=sys.stderr, flush=True)
 
 
 def main(arguments: list[str]) -> int:
-    """Run, print, write; 1 when a count is wrong or an engine fails."""
-    # A terminated benchmark ends its engines too.
+    """Measure, print and write; return 1 if a count is wrong or an engine fails."""
+    # A benchmark that is terminated ends its engines too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if arguments and papers.is_known(arguments[0]):
         from bench.core import drawing

@@ -20,7 +20,7 @@ from thetastream.spark.by_arrival import by_arrival
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import configure, local_session
 from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
-from thetastream.sql import aggregate, sql
+from thetastream.sql import aggregate, insert, sql
 
 __version__ = "0.1.0"
 
@@ -53,6 +53,7 @@ __all__ = [
     "by_arrival",
     "col",
     "configure",
+    "insert",
     "join",
     "join_many",
     "local_session",

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from thetastream.errors import QueryError, ThetastreamError, list_problems
+from thetastream.errors import ThetastreamError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,9 +107,10 @@ def _build_parser() -> argparse.ArgumentParser:
         "completion",
         _completion,
         "print a script that completes commands and options in a shell",
-        epilog='example:\n  eval "$(thetastream completion bash)"',
+        epilog='examples:\n  eval "$(thetastream completion bash)"'
+        "\n  thetastream completion fish > ~/.config/fish/completions/thetastream.fish",
     )
-    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
 
     demo = command(
         "demo",
@@ -147,13 +148,12 @@ def _init(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    try:
-        _explain_job(arguments.job)
-    except ThetastreamError as error:
-        if not arguments.json:
-            raise
-        for problem in list_problems(error):
-            print(json.dumps({"condition": problem.condition, "message": problem.message}))
+    from thetastream.job.check import Finding, check_job
+
+    def say(finding: Finding) -> None:
+        print(json.dumps(finding.as_dict()) if arguments.json else finding, flush=True)
+
+    if check_job(arguments.job, open_session, say):
         return 1
     print(json.dumps({"ok": True}) if arguments.json else f"{arguments.job} is fine")
     return 0
@@ -167,8 +167,8 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _explain_job(path: Path) -> str:
     """Explain the plan of a job; raise all errors of the job, also those that Spark finds."""
+    from thetastream.job.document import read_job
     from thetastream.job.run import explain_job
-    from thetastream.job.spec import read_job
 
     job = read_job(path)
     with open_session(job.spark) as spark:
@@ -176,8 +176,8 @@ def _explain_job(path: Path) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from thetastream.job.document import read_job
     from thetastream.job.run import lock, run, tell
-    from thetastream.job.spec import read_job
 
     def say(epoch: dict[str, Any]) -> None:
         print(json.dumps(epoch) if arguments.json else tell(epoch), flush=True)
@@ -190,15 +190,20 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _sql(arguments: argparse.Namespace) -> int:
     from thetastream.job.files import read_file
-    from thetastream.sql import sql
-    from thetastream.sql.grammar import parse_statement
+    from thetastream.sql import insert, sql
+    from thetastream.sql.grammar import parse_script
+    from thetastream.sql.statement import Insert
 
-    statement = parse_statement(arguments.statement)
+    statement = parse_script(arguments.statement)[-1]
     with open_session({"spark.sql.session.timeZone": "UTC"}) as spark:
         streams = {name: read_file(spark, name, Path(path).absolute()) for name, path in arguments.source}
         settings: dict[str, Any] = {}
         if arguments.event_time:
             settings["event_time"] = dict(arguments.event_time)
+        if isinstance(statement.head, Insert) and not statement.is_explain:
+            insert(spark, arguments.statement, streams, **settings)
+            print(json.dumps({"ok": True}) if arguments.json else f"{statement.head.name} is written")
+            return 0
         rows = sql(spark, arguments.statement, streams, **settings)
         if statement.is_explain:
             print(rows.collect()[0][0])
@@ -216,13 +221,14 @@ def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
     from pyspark.errors import PySparkException
 
     from thetastream.job.run import session
+    from thetastream.spark.refusals import summarize
 
     spark = None
     try:
         spark = session(conf, log)
         yield spark
     except PySparkException as error:
-        raise translate(error) from None
+        raise summarize(error) from None
     finally:
         if spark is not None:
             spark.stop()
@@ -243,8 +249,20 @@ def _completion(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         hint = "shtab is needed and missing: pip install 'thetastream[completion]'"
         raise ThetastreamError("MISSING_PACKAGE", hint) from error
-    print(shtab.complete(_build_parser(), arguments.shell))
+    parser = _build_parser()
+    for action in _find_path_arguments(parser):
+        action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, arguments.shell))
     return 0
+
+
+def _find_path_arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        if action.type is Path:
+            yield action
+        elif isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _find_path_arguments(command)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -281,13 +299,6 @@ def _source(text: str) -> tuple[str, str]:
     if not (name and equals and value):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
     return name, value
-
-
-def translate(error: Exception) -> ThetastreamError:
-    """Reduce Spark's error to one line, without its stack, which Spark's log contains."""
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    found = re.match(r"\[([A-Z_.]+)\] (.*)", first)
-    return QueryError(found[1], found[2]) if found else QueryError("SPARK", first)
 
 
 if __name__ == "__main__":

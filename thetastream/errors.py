@@ -5,6 +5,20 @@ A message states the rule, the value that broke it, and the consequence or a hin
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Mark(NamedTuple):
+    """The part ``[start, stop)`` of a text of the user that an error is about."""
+
+    text: str
+    start: int
+    stop: int
+
+    @property
+    def fragment(self) -> str:
+        """The part itself."""
+        return self.text[self.start : self.stop]
 
 
 class ThetastreamError(Exception):
@@ -22,6 +36,10 @@ class ThetastreamError(Exception):
 
 class QueryError(ThetastreamError, ValueError):
     """The query as written cannot run. It is raised before anything starts."""
+
+    def __init__(self, condition: str, message: str, mark: Mark | None = None) -> None:
+        super().__init__(condition, message)
+        self.mark = mark
 
 
 class SessionError(ThetastreamError):

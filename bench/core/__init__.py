@@ -1,1 +1,1 @@
-"""The harness: data, engines, measuring, reports; ``bench.papers`` says what a paper's figure is."""
+"""The harness makes data, runs engines, measures and reports. ``bench.papers`` has the figures of papers."""

@@ -1,4 +1,4 @@
-"""The number of results that every engine must reach in every epoch, from DuckDB.
+"""DuckDB counts the results that every engine must find in every epoch.
 
 A pair leaves in the epoch of its later tuple: epoch k gives its own left file against all right files
 the window reaches back to, and those of the left stream before against its own right file. DuckDB
@@ -15,7 +15,7 @@ from bench.core.engines.duckdb_batch import connect, select
 
 
 def count(shape: Shape, files: tuple[list[str], list[str]]) -> int:
-    """Results of the join of some files."""
+    """Count the results of the join of some files."""
     if not files[0]:
         return 0
     sql = select(shape, "count(*)", files, is_bucketed=shape.workload == "handshake")
@@ -41,7 +41,7 @@ def _of_epoch(shape: Shape, epoch: int) -> int:
 
 
 def verify(shape: Shape, result: dict[str, Any], announce: Callable[[str], None]) -> dict[str, Any]:
-    """Compare a run with DuckDB's counts: ``{"epochs", "expected", "found", "is_equal"}``."""
+    """Compare a run with DuckDB's counts; return ``{"epochs", "expected", "found", "is_equal"}``."""
     found = result.get("results_by_epoch")
     if found is None:
         epochs, found = result["input_epochs"], [result["results"]]

@@ -1,4 +1,4 @@
-"""Whole queries in Spark, many of them in one session, in turn; medians.
+"""Measures whole queries in Spark: many queries in one session, in turn, and their medians.
 
 A query reads one file of each stream per epoch and hands all columns to the noop sink, as the other
 benchmarks do (``bench.core.spark``). One session serves all queries, so the JVM compiles once; two queries
@@ -34,24 +34,24 @@ class Setting:
     query: Query
     model: Model
     epochs: int
-    """Parts that the streams are cut into."""
+    """Number of parts into which the streams are cut."""
     warmup: int
-    """Of them, not measured: the window fills."""
+    """Number of first epochs that are not measured, because the window fills in them."""
     row: Row
-    """What the figure calls it."""
+    """The columns by which the figure names the setting."""
     order: str | int | None = None
 
 
 @dataclass(frozen=True)
 class Timed:
-    """What came of a setting: medians, the single runs, the check."""
+    """The result of a setting: medians, single runs, and the check of its count."""
 
     median: Row
     runs: list[Row]
     check: Check
 
     def latency_ms(self, percentile: float) -> float:
-        """Of tuples that come evenly: what is left of the running epoch, and all of their own."""
+        """Compute the latency of tuples that arrive evenly: the rest of one epoch and all of their own."""
         left = np.linspace(0, 1, 21)
         waits = [own + before * left for run in self.runs for before, own in pairwise(run["ms_by_epoch"])]
         return float(np.percentile(waits, percentile))
@@ -59,15 +59,15 @@ class Timed:
 
 @dataclass(frozen=True)
 class Ran:
-    """What Spark says of a query that has ended."""
+    """Progress and costs of a query that has ended."""
 
     epochs: list[spark.Epoch]
     cpu_seconds: float
-    """Of the measured epochs."""
+    """CPU seconds of the measured epochs."""
     since: int
-    """The first of them."""
+    """The number of the first measured epoch."""
     counters: list[dict[str, Any]]
-    """``th.metrics``, where epochs are measured."""
+    """The rows of ``th.metrics`` if epochs are measured."""
     load_before: float
 
     @property
@@ -76,7 +76,7 @@ class Ran:
 
 
 class Clock:
-    """A Spark session that starts when first asked for, and the files that its queries read."""
+    """Runs queries in one Spark session, which starts at the first query, and keeps their files."""
 
     def __init__(self) -> None:
         self._spark: SparkSession | None = None
@@ -94,13 +94,13 @@ class Clock:
 
         if self._spark is None:
             conf = {**spark.CONF, "spark.driver.memory": "3g"}
-            # Spark's workers say what they do; the progress of the benchmark would be lost in it.
+            # The messages of Spark's workers go to a file. They would hide the progress of the benchmark.
             with stderr_into(self._folder / "spark.log"):
                 self._spark = th.local_session(2, "bench-figures", **conf)
         return self._spark
 
     def files(self, key: Any, streams: Callable[[], Mapping[str, Iterable[pa.Table]]]) -> Path:
-        """A folder per stream with a file per epoch, written once for each key."""
+        """Write a folder for each stream with a file for each epoch, once for each key."""
         if key not in self._written:
             folder = self._folder / f"{len(self._written)}"
             for alias, tables in streams().items():
@@ -111,7 +111,7 @@ class Clock:
         return self._written[key]
 
     def files_of(self, query: Query, epochs: int) -> Path:
-        """The files of a query; queries with the same tables share them."""
+        """Write the files of a query. Queries with the same tables share them."""
         key = (query.name, query.on, query.volume, query.seed, *map(id, query.tables), epochs)
         return self.files(
             key,
@@ -132,10 +132,10 @@ class Clock:
         observed: list[Column] | None = None,
         measured: tuple[int, int] | None = None,
     ) -> Ran:
-        """One query of the files of a folder; ``join`` gets the streams and a folder for mailboxes.
+        """Run one query over the files of a folder. ``join`` gets the streams and a folder for mailboxes.
 
-        With ``measured``, (epochs, epochs of them measured), it is stopped behind the last of these;
-        without, it runs until nothing is in flight.
+        ``measured`` is the number of epochs, and the number of measured ones: the query is stopped after the
+        last. Without it, the query runs until no message is in flight.
         """
         import thetastream as th
 
@@ -164,7 +164,7 @@ class Clock:
             for setting in (settings[0], settings[-1]):
                 self._measure(setting)
         for turn in range(repeat):
-            # There and back again, so that no setting always runs behind the same other one.
+            # Every second turn is in reverse order, so that no setting always runs after the same one.
             for setting in settings[:: -1 if turn % 2 else 1]:
                 run = self._measure(setting)
                 runs[setting.name].append({"setting": setting.name, **run})

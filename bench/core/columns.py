@@ -1,6 +1,9 @@
-"""Columns of the figures' tables: each figure of a row has one title and one pattern, whoever shows it."""
+"""Columns of tables: each value of a row has one title and one pattern in all tables."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+
+from bench.core.rows import Row
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,21 @@ _KNOWN = (
     Column("J and rest (ms/epoch)", "model_ms", "{:.1f}"),
     Column("all workers (ms/epoch)", "all_ms", "{:.1f}"),
     Column("blocks sent/epoch", "blocks_sent", "{:.1f}"),
+    # Comparisons of engines.
+    Column("results/s", "results_per_s", "{:,.0f}"),
+    Column("epoch p99 (ms)", "epoch_ms_p99", "{:,.0f}"),
+    Column("epoch mean (ms)", "epoch_ms_mean", "{:,.0f}"),
+    Column("epochs", "measured_epochs", "{:,.0f}"),
+    Column("state (MB)", "state_mb", "{:,.1f}"),
+    Column("state / Arrow", "state_per_arrow", "{:.2f}"),
+    Column("out of the units (MB/epoch)", "emitted_mb", "{:,.1f}"),
+    Column("peak memory (MB)", "peak_rss_mb", "{:,.1f}"),
 )
 KNOWN = {column.key: column for column in _KNOWN}
 
 
 def columns(asked: str) -> tuple[Column, ...]:
-    """Columns by key: a key, ``key|other title``, or ``key|title|pattern``, with semicolons between them.
+    """Read a list of columns with semicolons between them: ``key``, ``key|title`` or ``key|title|pattern``.
 
     >>> columns("volume; setting|routing; units")[1:]
     (Column(title='routing', key='setting', pattern='{}'), Column(title='units', key='units', pattern='{}'))
@@ -101,5 +113,15 @@ def columns(asked: str) -> tuple[Column, ...]:
     return tuple(found)
 
 
+def write_table(shown: tuple[Column, ...], rows: Iterable[Row]) -> list[str]:
+    """Write the lines of a Markdown table; a value that a row does not have is a hyphen."""
+    lines = [f"| {' | '.join(column.title for column in shown)} |", "|---" * len(shown) + "|"]
+    for row in rows:
+        values = [(column.pattern, row.get(column.key)) for column in shown]
+        cells = ["-" if value is None else pattern.format(value) for pattern, value in values]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
 RATE = "tuples_per_s; cpu_us_per_tuple; results_per_tuple; epoch_ms_p50"
-"""Of whole queries in Spark."""
+"""The columns of whole queries in Spark."""

@@ -1,4 +1,4 @@
-"""Seeded streams as Parquet files: one file per stream and epoch, written once and kept.
+"""Writes seeded streams as Parquet files: one file for each stream and epoch, written once and kept.
 
 ``bench/.data/<workload>-.../<alias>/<epoch>.parquet``. With ``maxFilesPerTrigger=1`` a micro-batch of
 Spark is one file of each stream, so the epoch size is exact. Modification times follow the epochs:
@@ -21,12 +21,12 @@ from bench.core.workloads import TICK_US, WORKLOADS, Workload
 ROOT = Path(__file__).parents[1] / ".data"
 FIRST_TS_US = 1_700_000_000_000_000
 ROW_GROUPS = 4
-"""Per file, so that two tasks can share one."""
+"""Number of row groups of a file, so that two tasks can share a file."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What determines the files of a workload, and the window they are joined in."""
+    """The parameters that determine the files of a workload and the window of its join."""
 
     workload: str
     window: int
@@ -53,23 +53,23 @@ class Shape:
 
 @dataclass(frozen=True)
 class Task:
-    """One run of one engine: what a measuring process is told."""
+    """The instructions of a measuring process: one run of one engine."""
 
     engine: str
     shape: Shape
     warmup: int
-    """Epochs that fill the window, and not measured."""
+    """Number of first epochs that fill the window. They are not measured."""
     warmup_seconds: float
-    """Nor are epochs before this: the JVM is still compiling."""
+    """Epochs before this time are not measured either, because the JVM is still compiling."""
     epochs: int
-    """Measured epochs."""
+    """Number of measured epochs."""
     driver_memory: str = "4g"
     rate: int = 0
-    """Tuples per second of both streams together, in real time; 0: as fast as it goes."""
+    """Tuples per second of both streams together in real time; 0 means as fast as possible."""
     seconds: int = 0
-    """Measured time when there is a rate."""
+    """Measured seconds if there is a rate."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Engine options, e.g. ``{"cell": 40}``."""
+    """Options of the engine, such as ``{"cell": 40}``."""
 
     def dumps(self) -> str:
         return json.dumps(asdict(self))
@@ -81,7 +81,7 @@ class Task:
 
 
 def draw_epoch(shape: Shape, side: int, epoch: int) -> pa.Table:
-    """One epoch of one stream; depends on nothing but its arguments."""
+    """Draw one epoch of one stream. The arguments alone determine it."""
     random = np.random.default_rng([shape.seed, side, epoch])
     columns = shape.spec.draw[side](random, shape.epoch, shape.window)
     number = np.arange(epoch * shape.epoch, (epoch + 1) * shape.epoch, dtype=np.int64)
@@ -90,14 +90,14 @@ def draw_epoch(shape: Shape, side: int, epoch: int) -> pa.Table:
 
 
 def write(table: pa.Table, path: Path, epoch: int) -> None:
-    """Write a file whose modification time says its place in the stream."""
+    """Write a file whose modification time gives its place in the stream."""
     groups = max(1, -(-table.num_rows // ROW_GROUPS))
     pq.write_table(table, path, row_group_size=groups)
     os.utime(path, (FIRST_TS_US // 10**6 + epoch,) * 2)
 
 
 def ensure(shape: Shape) -> Path:
-    """Write the files of a shape unless they are there."""
+    """Write the files of a shape unless they exist."""
     if not shape.folder.exists():
         draft = shape.folder.with_name(f"{shape.folder.name}.{os.getpid()}")
         shutil.rmtree(draft, ignore_errors=True)
@@ -110,6 +110,6 @@ def ensure(shape: Shape) -> Path:
 
 
 def window_arrow_bytes(shape: Shape) -> int:
-    """Arrow size of what one full window of both streams holds."""
+    """Compute the Arrow size of the tuples in one full window of both streams."""
     sizes = [pq.read_table(shape.file(side, 0)).nbytes for side in (0, 1)]
     return sum(round(size / shape.epoch * shape.window) for size in sizes)

@@ -1,4 +1,4 @@
-"""``python -m bench PAPER``, ``figures`` for all papers, or a figure's name: measure, draw, write."""
+"""``python -m bench NAME`` measures, draws and writes figures: of a paper, of all (``figures``), or one."""
 
 import argparse
 import json
@@ -19,17 +19,25 @@ DIGITS = 6
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Command line; ``chosen`` are the figures that are meant."""
+    """Read the command line; ``chosen`` has the names of the figures."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
         "name", choices=(papers.ALL, *papers.PAPERS, *papers.names(papers.ALL)), metavar="NAME"
     )
-    parser.add_argument("--figures", help="comma-separated, of those of the paper; all by default")
-    parser.add_argument("--local", action="store_true", help="only those that need no Spark")
-    parser.add_argument("--quick", action="store_true", help="small, without Spark, a test of the machinery")
-    parser.add_argument("--page", action="store_true", help="measure nothing, write pages from the JSON")
-    parser.add_argument("--folder", type=Path, default=RESULTS, help="a folder per paper is written here")
-    parser.add_argument("--scale", type=float, help="of inputs; 1 is what is committed")
+    parser.add_argument("--figures", help="comma-separated names of figures of the paper (default: all)")
+    parser.add_argument("--local", action="store_true", help="only the figures that need no Spark")
+    parser.add_argument(
+        "--quick", action="store_true", help="a small run without Spark, which tests that the figures work"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="measure nothing, and write the pages from the JSON files"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=RESULTS, help="the folder in which each paper has a folder"
+    )
+    parser.add_argument(
+        "--scale", type=float, help="size of the inputs; 1 is the size of the committed figures"
+    )
     parser.add_argument("--repeat", type=int, default=3, help="runs of each query in Spark")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args(arguments)
@@ -45,7 +53,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str], announce: Callable[[str], None]) -> int:
-    """Measure and write; 1 when a count is wrong."""
+    """Measure and write; return 1 if a count is wrong."""
     asked = parse(arguments)
     is_correct, began, clock = True, time.monotonic(), Clock()
     try:
@@ -66,7 +74,7 @@ def main(arguments: list[str], announce: Callable[[str], None]) -> int:
 
 
 def write(name: str, run: Run, verdict: Verdict, folder: Path) -> dict[str, Any]:
-    """The three files of a figure: numbers, picture, table."""
+    """Write the three files of a figure: numbers, picture and table."""
     figure = papers.figure(name)
     found = {
         "name": name,

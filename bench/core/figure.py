@@ -1,4 +1,4 @@
-"""What a figure of a paper is: a claim, a measurement as rows, panels drawn from the rows, a verdict."""
+"""A figure of a paper has a claim, a measurement as rows, panels drawn from the rows, and a verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture of a figure: y over x, a line per value of ``by``; rows that have all of ``where``."""
+    """One picture of a figure: y over x for the rows with ``where``, and a line for each value of ``by``."""
 
     title: str
     x: str
@@ -24,9 +24,9 @@ class Panel:
     by: str
     where: Mapping[str, Any] = field(default_factory=dict)
     log: str = ""
-    """Axes with a logarithmic scale: "", "x", "y" or "xy"."""
+    """The axes with a logarithmic scale: "", "x", "y" or "xy"."""
     beside: str = ""
-    """A second figure of the rows, such as a formula's, drawn dashed in the colour of its line."""
+    """A second value of the rows, such as that of a formula, drawn dashed in the colour of its line."""
 
     def rows(self, rows: list[Row]) -> Rows:
         return Rows(row for row in Rows(rows).where(**self.where) if row.get(self.y) is not None)
@@ -34,17 +34,17 @@ class Panel:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether ours agrees with the claim: it ``holds``, or holds ``partly``."""
+    """Whether our measurement agrees with the claim: the claim ``holds``, or holds ``partly``."""
 
     holds: bool
     ratio: float
-    """The figure it rests on; ``text`` carries it."""
+    """The number on which the verdict rests. ``text`` contains it."""
     text: str
     partly: bool = False
 
     @property
     def agrees(self) -> str:
-        """The verdict's first words.
+        """The first words of the verdict.
 
         >>> Verdict(False, 1.2, "", partly=True).agrees
         'agrees in part'
@@ -54,25 +54,25 @@ class Verdict:
 
 @dataclass
 class Run:
-    """How large and how often a figure is measured, and what was measured so far."""
+    """The size and number of measurements of a figure, and the measurements so far."""
 
     scale: float
     seed: int
     repeat: int
     announce: Callable[[str], None]
     clock: "Clock"
-    """Runs whole queries in Spark; starts a session when first asked."""
+    """It runs whole queries in Spark."""
     rows: Rows = field(default_factory=Rows)
     checks: list[Check] = field(default_factory=list)
     parameters: Row = field(default_factory=dict)
     runs: list[Row] = field(default_factory=list)
-    """Single runs where a row is the median of several."""
+    """The single runs of rows that are medians."""
 
     def sized(self, n: int, least: int = 64) -> int:
         return max(least, round(n * self.scale))
 
     def some(self, values: Sequence[Any]) -> Sequence[Any]:
-        """All values of a sweep, the first and the last at a small scale."""
+        """Return all values of a sweep, or only the first and the last at a small scale."""
         return values if self.scale >= 1 else (values[0], values[-1])
 
     def add(self, **row: Any) -> Row:
@@ -90,7 +90,7 @@ class Run:
         return steps
 
     def compare(self, settings: "list[Setting]", *more: str) -> "dict[str, Timed]":
-        """Run whole queries in Spark: a row of each with its medians, and ``more`` of its first run."""
+        """Run whole queries in Spark. Each gives a row: its medians, and ``more`` of its first run."""
         timed = self.clock.compare(settings, self.repeat, self.announce)
         for setting in settings:
             one = timed[setting.name]
@@ -103,21 +103,21 @@ class Run:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a paper, drawn again; its module's name is the figure's, with hyphens."""
+    """One figure of a paper, drawn again. Its name is that of its module, with hyphens."""
 
     doc: str
-    """Title (paper and figure numbers), a paragraph with the claim, and more for readers of the code."""
+    """The title (paper and figure numbers), a paragraph with the claim, and remarks on the code."""
     measure: Callable[[Run], Verdict]
     ratio_of: str
-    """What the verdict's ratio compares."""
+    """The two things that the ratio of the verdict compares."""
     panels: tuple[Panel, ...]
     shown: str
-    """Columns of the table (``bench.core.columns``)."""
+    """The columns of the table, as ``bench.core.columns`` reads them."""
     needs_spark: bool = False
     is_in_table: Callable[[Row], bool] = lambda row: True
-    """Rows of the table; all are in the JSON."""
+    """Whether a row is in the table. All rows are in the JSON."""
     truth: str = "DuckDB's"
-    """Whose counts of results ours must equal."""
+    """The engine whose counts our counts must equal."""
 
     @property
     def title(self) -> str:

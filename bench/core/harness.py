@@ -1,4 +1,4 @@
-"""Engines against each other: interleaved runs, each in its own process, medians, ratios, check."""
+"""Compares engines: interleaved runs, each in a process of its own, with medians, ratios and checks."""
 
 import json
 import os
@@ -29,11 +29,11 @@ MEDIANS = (
     "cpu_us_per_tuple",
 )
 TAIL = 3000
-"""Characters of a failed engine's error output that are kept."""
+"""Number of characters that are kept of the error output of an engine that fails."""
 
 
 def run_once(task: Task, timeout_seconds: float) -> dict[str, Any]:
-    """One engine, one process; a failure is a result with ``error``."""
+    """Run one engine in a process of its own. A failure is a result with ``error``."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         output, errors = Path(folder, "result.json"), Path(folder, "stderr")
         command = [sys.executable, "-m", "bench.core.worker", task.dumps(), str(output)]
@@ -55,7 +55,7 @@ def run_once(task: Task, timeout_seconds: float) -> dict[str, Any]:
 def compare(
     tasks: list[Task], repeat: int, timeout_seconds: float, announce: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Run all tasks ``repeat`` times in turn; report medians per engine, and ratios between them."""
+    """Run all tasks ``repeat`` times in turn; report the medians of each engine and their ratios."""
     shape = tasks[0].shape
     announce(f"data: {shape.folder}")
     ensure(shape)
@@ -97,12 +97,12 @@ def compare(
 
 
 def is_measured(result: dict[str, Any]) -> bool:
-    """Whether a run has figures, as opposed to an error or a refusal."""
+    """Whether a run has results, and neither an error nor a refusal."""
     return "error" not in result and "refused" not in result
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians of one engine's runs; a refusal counts as correct, an error does not."""
+    """Compute the medians of the runs of one engine. A refusal counts as correct, and an error does not."""
     refused = next((run["refused"] for run in runs if "refused" in run), None)
     if refused is not None:
         return {"refused": refused, "is_correct": True}
@@ -118,7 +118,7 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def ratios(engines: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """``thetastream/<other>`` of tuples_per_s.
+    """Divide the tuples per second of Thetastream by those of each other engine.
 
     >>> ratios({"thetastream": {"tuples_per_s": 30.0}, "spark": {"tuples_per_s": 2.0}, "duckdb": {}})
     {'thetastream/spark': 15.0}

@@ -1,4 +1,4 @@
-"""All that benchmarks take from inside Thetastream; the rest of ``bench`` uses its public interface."""
+"""Everything that benchmarks import from inside Thetastream. The rest uses the public interface."""
 
 from tests.support.local import LocalJoin, LocalMultiway
 from thetastream.core.blocks import concat, pack, unpack

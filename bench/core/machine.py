@@ -1,4 +1,4 @@
-"""Which machine and versions figures belong to, and what a process tree holds and uses.
+"""Describes the machine and its versions, and measures the memory and CPU time of a process tree.
 
 Memory is the proportional set size (PSS): a page shared by k processes counts 1/k in each, so
 forked workers and mapped segments are counted once. Where the kernel does not tell it, it is the RSS.
@@ -28,7 +28,7 @@ def cpu_model() -> str:
 
 
 def first_line(*command: str) -> str | None:
-    """First line of what a command prints, or None."""
+    """Return the first line that a command prints, or None."""
     with contextlib.suppress(OSError):
         done = run(command, capture_output=True, text=True, check=False)
         lines = (done.stdout or done.stderr).strip().splitlines()
@@ -50,7 +50,7 @@ def describe() -> dict[str, Any]:
 
 
 def resident_bytes(process: psutil.Process) -> int:
-    """PSS of a process, RSS where there is no PSS."""
+    """Return the PSS of a process, or its RSS if the kernel gives no PSS."""
     memory = process.memory_full_info()
     return int(getattr(memory, "pss", memory.rss))
 
@@ -61,7 +61,7 @@ def process_tree(pid: int | None = None) -> list[psutil.Process]:
 
 
 def cpu_seconds_of_tree() -> float:
-    """CPU time so far of this process and its living descendants."""
+    """Add the CPU times so far of this process and its living descendants."""
     total = 0.0
     for member in process_tree():
         with contextlib.suppress(psutil.Error):
@@ -71,7 +71,7 @@ def cpu_seconds_of_tree() -> float:
 
 
 def watch(process: Popen[bytes], timeout_seconds: float) -> dict[str, float]:
-    """Peak memory and CPU time of a process tree until its root ends.
+    """Measure the peak memory and the CPU time of a process tree until its root ends.
 
     The tree is ended at the time limit, or when the watching is interrupted.
     """

@@ -1,37 +1,23 @@
-"""Tables, sentences and a paper's page, out of the JSON: numbers and text cannot disagree."""
+"""Writes tables, sentences and the page of a paper from the JSON, so that numbers and text agree."""
 
-from collections.abc import Iterable
 from typing import Any
 
+from bench.core.columns import write_table
 from bench.core.figure import Figure
-from bench.core.rows import Row
 
 TRUTH = "DuckDB's"
-"""Of figures measured before they said so."""
-
-
-def table(figure: Figure, rows: Iterable[Row]) -> str:
-    lines = [
-        "| " + " | ".join(column.title for column in figure.columns) + " |",
-        "|---" * len(figure.columns) + "|",
-    ]
-    for row in rows:
-        if figure.is_in_table(row):
-            values = [(column.pattern, row.get(column.key)) for column in figure.columns]
-            cells = ["-" if value is None else pattern.format(value) for pattern, value in values]
-            lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+"""The default of figures that were measured before the JSON contained it."""
 
 
 def sentence(found: dict[str, Any]) -> str:
-    """The claim, whether ours agrees, and the ratio."""
+    """Write the claim, whether our measurement agrees, and the ratio."""
     verdict = found["verdict"]
     ratio = f"{found['ratio_of']}: {verdict['ratio']:.2f}"
     return f"The paper: {found['claim']} Ours **{verdict['agrees']}** ({ratio}): {verdict['text']}."
 
 
 def conditions(found: dict[str, Any]) -> str:
-    """What a figure was measured on, in one line."""
+    """Write the conditions under which a figure was measured, in one line."""
     parts = [f"{name.replace('_', ' ')} {_plain(value)}" for name, value in found["parameters"].items()]
     parts += [f"scale {found['scale']:g}", f"seed {found['seed']}"]
     if found["runs"]:
@@ -58,11 +44,19 @@ def _plain(value: Any) -> str:
 def section(name: str, figure: Figure, found: dict[str, Any]) -> str:
     title = f"## {figure.title} ({figure.source})"
     picture = f"![{figure.title}]({name}.png)"
-    return "\n\n".join((title, sentence(found), picture, table(figure, found["rows"]), conditions(found)))
+    return "\n\n".join(
+        (
+            title,
+            sentence(found),
+            picture,
+            "\n".join(write_table(figure.columns, filter(figure.is_in_table, found["rows"]))),
+            conditions(found),
+        )
+    )
 
 
 def page(head: str, figures: list[tuple[str, Figure, dict[str, Any]]]) -> str:
-    """The whole page: what is measured, the verdicts, each figure."""
+    """Write the whole page: its head, the verdicts and each figure."""
     summary = ["| figure | source | ours | ratio | of |", "|---|---|---|---|---|"]
     machine = ""
     for _, figure, found in figures:

@@ -1,4 +1,4 @@
-"""Panels as PNG: lines with markers, one look for every figure."""
+"""Draws panels as PNG files: lines with markers, in one style for all figures."""
 
 from io import BytesIO
 from pathlib import Path
@@ -47,7 +47,7 @@ def draw(figure: Figure, rows: list[Row], path: Path) -> None:
     drawn = BytesIO()
     picture.savefig(drawn, dpi=DPI)
     plt.close(picture)
-    # A palette makes the file a third; without metadata the same rows give the same file.
+    # A palette reduces the file to a third. Without metadata, the same rows give the same file.
     Image.open(drawn).convert("RGB").quantize(64).save(path, optimize=True)
 
 

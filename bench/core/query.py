@@ -1,4 +1,4 @@
-"""The two-stream joins of figures: tables in stream order, and the condition for units, Spark and DuckDB."""
+"""The two-stream joins of figures: tables in stream order, and the condition in three forms."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,8 +14,7 @@ from bench.core import internals as inside
 from bench.core.internals import Dimension, Domain, Key, Model, Side
 
 TICKS_US = 1_000_000_000
-"""Event time from a stream's first tuple to its last: both streams are in step, however many tuples each
-has."""
+"""The event time from the first tuple of a stream to its last. It is the same for streams of any length."""
 START_US = 1_700_000_000_000_000
 
 
@@ -27,31 +26,31 @@ class Query:
     aliases: tuple[str, str]
     tables: tuple[pa.Table, pa.Table]
     on: str
-    """In Spark SQL."""
+    """The condition in Spark SQL."""
     keys: tuple[tuple[Key, ...], tuple[Key, ...]]
     equalities: tuple[inside.Equality, ...] = ()
     dimensions: tuple[Dimension, ...] = ()
     duckdb_on: str = ""
-    """Where DuckDB's arithmetic needs other words."""
+    """The condition for DuckDB, if it differs because of DuckDB's arithmetic."""
     window_us: int | None = None
     kind: str | None = None
-    """The kind of index, ``th.join(..., index=kind)``; by default the one that ``th.join`` chooses."""
+    """The kind of index, as in ``th.join(..., index=kind)``. Without it, ``th.join`` chooses."""
     seed: int = 1
 
     def within(self, share: float) -> "Query":
-        """The same join inside a window that is a share of the whole stream."""
+        """Return the same join with a window that is a share of the whole stream."""
         return replace(self, window_us=max(1, round(share * TICKS_US)))
 
     def by(self, kind: str | None) -> "Query":
-        """The same join with another index; ``scan`` is the nested loop of the papers."""
+        """Return the same join with another index. ``scan`` is the nested loop of the papers."""
         return replace(self, kind=kind)
 
     def part(self, share: float) -> "Query":
-        """The first part of both streams; event times stay as they are."""
+        """Return the join of the first part of both streams. Event times do not change."""
         return self._until(*(round(table.num_rows * share) for table in self.tables))
 
     def first(self, n: int, epochs: int) -> "Query":
-        """The first ``n`` of ``epochs`` parts."""
+        """Return the join of the first ``n`` of ``epochs`` parts."""
         return self._until(*(self.bounds(side, epochs)[n - 1][1] for side in Side))
 
     def _until(self, left: int, right: int) -> "Query":
@@ -63,7 +62,7 @@ class Query:
 
     @cached_property
     def condition(self) -> inside.Condition:
-        """The condition as units see it."""
+        """The condition in the form that units read."""
         left, right = (
             inside.SideSpec(alias, tuple(table.column_names), keys=keys, time=Key("ts", Domain.INT))
             for alias, table, keys in zip(self.aliases, self.tables, self.keys, strict=True)
@@ -90,7 +89,7 @@ class Query:
         return th.join(streams, on=self.on, within=within, model=model, **options)
 
     def cut(self, side: Side, epochs: int) -> Iterator[pa.RecordBatch]:
-        """One stream in ``epochs`` equal parts, with hashes of its tuples."""
+        """Cut one stream into ``epochs`` equal parts, and add the hashes of its tuples."""
         table = self.tables[side]
         random = np.random.default_rng([self.seed, side])
         hashes = inside.scramble(random.integers(0, 1 << 62, table.num_rows))
@@ -100,13 +99,15 @@ class Query:
             yield batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
     def epochs(self, n: int) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, int | None]]:
-        """Both streams in ``n`` equal parts, with the watermark that streams in order have in Spark: behind
-        an epoch it is the older of the streams' newest event times."""
+        """Cut both streams into ``n`` equal parts, with the watermark that Spark has for ordered streams.
+
+        After an epoch, it is the older one of the newest event times of the two streams.
+        """
         watermark = None
         for left, right in zip(*(self.cut(side, n) for side in Side), strict=True):
             yield left, right, watermark
             if self.window_us is not None and left.num_rows and right.num_rows:
-                # Less one: a tuple of the next epoch may have the same event time.
+                # One is subtracted, because a tuple of the next epoch may have the same event time.
                 watermark = min(int(batch.column("ts").view(pa.int64())[-1]) for batch in (left, right)) - 1
 
     def bounds(self, side: Side, epochs: int) -> list[tuple[int, int]]:
@@ -123,7 +124,7 @@ class Query:
         return int(found)
 
     def _sql(self) -> str:
-        """A band is an equality of cells first, which DuckDB hashes: right tuples stand in all they touch."""
+        """Write the SQL. Each band gets an equality of cells, for which right tuples are copied."""
         left, right = self.aliases
         rows = [f"{alias}_rows" for alias in self.aliases]
         conditions = [self.duckdb_on or self.on]
@@ -144,17 +145,17 @@ class Query:
 
 
 def band(key: int, reach: float, *name: str) -> Dimension:
-    """|left - right| <= reach of two keys with the same number."""
+    """Make the dimension |left - right| <= reach of two keys with the same number."""
     return Dimension(Side.LEFT, key, inside.Bound(key, -reach), inside.Bound(key, reach), *name)
 
 
 def keys(*columns: str, domain: Domain = Domain.INT) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
-    """The same key columns on both sides."""
+    """Make the same key columns for both sides."""
     return (tuple(Key(column, domain) for column in columns),) * 2
 
 
 def stamped(table: pa.Table) -> pa.Table:
-    """The table with event times: its rows evenly over ``TICKS_US``."""
+    """Add event times, which spread the rows of a table evenly over ``TICKS_US``."""
     number = np.arange(table.num_rows, dtype=np.int64)
     ts = START_US + number * TICKS_US // max(1, table.num_rows)
     return table.append_column("ts", pa.array(ts, type=pa.timestamp("us", tz="UTC")))

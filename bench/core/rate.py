@@ -1,4 +1,4 @@
-"""Latency at a fixed rate: ``python -m bench handshake --rate 1000``.
+"""Measures latency at a fixed rate: ``python -m bench handshake --rate 1000``.
 
 The window is filled at once; then a feeder puts a small file of each stream into the watched folders
 every 100 ms, so that both streams together advance by ``rate`` tuples per second of real time. Spark's
@@ -22,11 +22,11 @@ from bench.core.data import Shape, Task
 
 PERIOD_SECONDS = 0.1
 WARM_SECONDS = 40
-"""At the same rate, before the measured time."""
+"""Seconds at the same rate before the measured time."""
 
 
 def prefill(shape: Shape, folder: Path) -> int:
-    """Copy the epochs that fill the window; their number."""
+    """Copy the epochs that fill the window; return their number."""
     epochs = -(-shape.window // shape.epoch)
     for side, alias in enumerate(shape.spec.aliases):
         (folder / alias).mkdir(parents=True)
@@ -56,7 +56,7 @@ def feed(task: Task, folder: Path, first_epoch: int, query: StreamingQuery) -> N
 
 
 def measure(task: Task, query: spark.Query) -> dict[str, Any]:
-    """Fill, feed, stop; epoch times of the measured seconds, and the whole count against DuckDB."""
+    """Fill the window, feed and stop; return the epoch times of the measured seconds and the check."""
     shape = task.shape
     with tempfile.TemporaryDirectory(prefix="bench-rate-") as name:
         folder = Path(name, "streams")

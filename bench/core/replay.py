@@ -1,11 +1,11 @@
-"""A join replayed in one process: exact counters of every unit, and the CPU time each of them took.
+"""Replays a join in one process, and measures exact counters and the CPU time of every unit.
 
 The CPU time of the busiest unit bounds what units on cores of their own could do:
 
     tuples/s <= tuples / max over units of its CPU seconds
 
-It is a bound, not a throughput: no exchange, no state store, no Spark. Its worth is that it does not depend
-on how many cores this machine has.
+This is a bound and not a throughput, because there is no exchange, no state store and no Spark. It does not
+depend on the number of cores of this machine.
 """
 
 import time
@@ -20,10 +20,10 @@ from bench.core.query import Query
 
 @dataclass
 class Step:
-    """What an epoch did: its results, and per unit its counters and CPU seconds."""
+    """The results of an epoch, and the counters and CPU seconds of each unit."""
 
     volume: int
-    """Tuples of both streams so far."""
+    """Number of tuples of both streams so far."""
     results: int
     units: list[Counters]
     cpu_s: list[float]
@@ -50,7 +50,7 @@ def replay(query: Query, model: Model, epochs: int) -> Iterator[Step]:
 
 
 def until(steps: Iterable[Step], is_over: Callable[[list[Step]], bool]) -> list[Step]:
-    """Steps up to the first that ends a run."""
+    """Return the steps up to the first one that ends a run."""
     found: list[Step] = []
     for step in steps:
         found.append(step)
@@ -60,8 +60,8 @@ def until(steps: Iterable[Step], is_over: Callable[[list[Step]], bool]) -> list[
 
 
 def cpu_of_units(replays: list[list[Step]], epochs: range) -> list[float]:
-    """CPU seconds of each unit in some epochs; of several replays the least, because what disturbs only
-    adds."""
+    """Add the CPU seconds of each unit in some epochs. The least of several replays counts, because
+    disturbances only add time."""
     least = np.min([[steps[epoch].cpu_s for epoch in epochs] for steps in replays], axis=0)
     return [float(seconds) for seconds in least.sum(axis=0)]
 
@@ -71,13 +71,13 @@ def tuples_in(steps: list[Step], epochs: range) -> int:
 
 
 def bound(replays: list[list[Step]], epochs: range) -> dict[str, float]:
-    """What the busiest unit allows, and the CPU of all."""
+    """Compute the throughput that the busiest unit allows, and the CPU time of all units."""
     cpu_s, tuples = cpu_of_units(replays, epochs), tuples_in(replays[0], epochs)
     return {"bound_tuples_per_s": tuples / max(cpu_s), "cpu_us_per_tuple": 1e6 * sum(cpu_s) / tuples}
 
 
 def held(steps: list[Step]) -> list[int]:
-    """Tuples each unit holds after the steps."""
+    """Return the number of tuples that each unit holds after the steps."""
     stored = np.array([[unit.stored - unit.expired for unit in step.units] for step in steps])
     return [int(n) for n in stored.sum(axis=0)]
 

@@ -1,71 +1,50 @@
-"""A comparison of engines as a Markdown table."""
+"""Writes a comparison of engines as a Markdown table."""
 
 from typing import Any
 
-COLUMNS = (
-    ("tuples/s", "tuples_per_s", "{:,.0f}"),
-    ("results/s", "results_per_s", "{:,.0f}"),
-    ("results/tuple", "results_per_tuple", "{:.2f}"),
-    ("CPU µs/tuple", "cpu_us_per_tuple", "{:,.1f}"),
-    ("epoch p50 (ms)", "epoch_ms_p50", "{:,.0f}"),
-    ("epoch p99 (ms)", "epoch_ms_p99", "{:,.0f}"),
-    ("epoch mean (ms)", "epoch_ms_mean", "{:,.0f}"),
-    ("epochs", "measured_epochs", "{:,.0f}"),
-    ("state (MB)", "state_bytes", "MB"),
-    ("state / Arrow", "state_per_arrow", "{:.2f}"),
-    ("out of the units (MB/epoch)", "emitted_bytes", "MB"),
-    ("peak memory (MB)", "peak_rss_bytes", "MB"),
+from bench.core.columns import columns, write_table
+
+SHOWN = (
+    "engine; tuples_per_s; results_per_s; results_per_tuple; cpu_us_per_tuple|CPU µs/tuple|{:,.1f};"
+    " epoch_ms_p50; epoch_ms_p99; epoch_ms_mean; measured_epochs; state_mb; state_per_arrow; emitted_mb;"
+    " peak_rss_mb; count; form"
 )
 
 
-def cell(value: float | None, pattern: str) -> str:
-    """One figure.
-
-    >>> cell(2_500_000, "MB"), cell(None, "{:.2f}")
-    ('2.5', '-')
-    """
-    if value is None:
-        return "-"
-    return f"{value / 1e6:,.1f}" if pattern == "MB" else pattern.format(value)
-
-
-def measured(report: dict[str, Any]) -> str:
-    if report["rate"]:
-        return f"{report['rate']:,} tuples/s for {report['seconds']} s"
-    return (
-        f"{report['epochs']} epochs measured once the window is full and"
-        f" {report['warmup_seconds']:.0f} s are over"
-    )
-
-
 def markdown(report: dict[str, Any]) -> str:
-    machine = report["machine"]
+    machine, packages = report["machine"], report["machine"]["packages"]
+    if report["rate"]:
+        measured = f"{report['rate']:,} tuples/s for {report['seconds']} s"
+    else:
+        measured = f"{report['epochs']} epochs measured once the window is full and"
+        measured += f" {report['warmup_seconds']:.0f} s are over"
     lines = [
-        f"### {report['workload']}: `{report['on']}`",
-        "",
+        f"### {report['workload']}: `{report['on']}`\n",
         f"Window {report['window']:,} tuples per stream, {report['epoch']:,} per stream and epoch,"
-        f" {measured(report)}, median of {report['repeat']}, seed {report['seed']}.",
-        f"{machine['cpu']}, {machine['cores']} cores, PySpark {machine['packages']['pyspark']},"
-        f" DuckDB {machine['packages']['duckdb']}, Python {machine['python']}.",
+        f" {measured}, median of {report['repeat']}, seed {report['seed']}.",
+        f"{machine['cpu']}, {machine['cores']} cores, PySpark {packages['pyspark']},"
+        f" DuckDB {packages['duckdb']}, Python {machine['python']}.\n",
+        *write_table(columns(SHOWN), [_describe(*item) for item in report["engines"].items()]),
         "",
-        "| engine | " + " | ".join(title for title, _, _ in COLUMNS) + " | count | form |",
-        "|---" * (len(COLUMNS) + 3) + "|",
+        *(f"- {pair}: {ratio:.2f}" for pair, ratio in report.get("ratios", {}).items()),
     ]
     for name, summary in report["engines"].items():
-        figures = " | ".join(cell(summary.get(key), pattern) for _, key, pattern in COLUMNS)
-        lines.append(f"| {name} | {figures} | {verdict(summary)} | {summary.get('form') or ''} |")
-    lines += ["", *(f"- {pair}: {ratio:.2f}" for pair, ratio in report.get("ratios", {}).items())]
-    for name, summary in report["engines"].items():
         if "error" in summary:
-            lines += ["", f"{name} failed:", "", "```", summary["error"].strip(), "```"]
+            lines.append(f"\n{name} failed:\n\n```\n{summary['error'].strip()}\n```")
         if "refused" in summary:
-            lines += ["", f"{name} refuses: `{summary['refused']}`"]
+            lines.append(f"\n{name} refuses: `{summary['refused']}`")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def verdict(summary: dict[str, Any]) -> str:
-    if "error" in summary:
-        return "failed"
-    if "refused" in summary:
-        return "refused"
-    return "equal" if summary["is_correct"] else "**WRONG**"
+def _describe(engine: str, summary: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of an engine."""
+    in_mb = {
+        name.replace("_bytes", "_mb"): summary[name] / 1e6
+        for name in ("state_bytes", "emitted_bytes", "peak_rss_bytes")
+        if summary.get(name) is not None
+    }
+    count = "equal" if summary["is_correct"] else "**WRONG**"
+    count = next(
+        (word for key, word in (("error", "failed"), ("refused", "refused")) if key in summary), count
+    )
+    return {**summary, **in_mb, "engine": engine, "count": count, "form": summary.get("form") or ""}

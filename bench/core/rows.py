@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Row: TypeAlias = dict[str, Any]
-"""One measured point: name of a setting or figure -> its value."""
+"""One measured point: the name of a setting or of a figure -> its value."""
 
 
 class Rows(list[Row]):

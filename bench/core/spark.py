@@ -1,10 +1,10 @@
-"""One streaming run on Spark, from files to the noop sink, measured by Spark's own query progress.
+"""Runs one stream on Spark, from files to the noop sink, and measures it by Spark's own query progress.
 
 One micro-batch is one file of each stream (``maxFilesPerTrigger=1``, trigger ``availableNow``). An
 epoch's time is ``durationMs.triggerExecution``: planning, logs, execution, commits. ``observe``
 counts the results of every epoch on the way to the sink, so the measured run is itself checked.
 
-Only epochs after the warm-up count; it is longer than the window, so that every measured epoch joins
+Only epochs after the warm-up count. The warm-up is longer than the window, so that every measured epoch joins
 with a full window and expires as much as it stores.
 """
 
@@ -35,18 +35,18 @@ CONF = {
 
 @dataclass(frozen=True)
 class Query:
-    """What an engine makes of the streams, by their aliases."""
+    """The query that an engine makes of the streams."""
 
     spark: SparkSession
     join: Callable[[dict[str, DataFrame]], DataFrame]
     form: str
     counters: Callable[[StreamingQuery], dict[int, dict[str, int]]] | None = None
-    """``state_bytes`` and ``emitted_bytes`` per epoch, where Spark's progress does not say it."""
+    """It reads ``state_bytes`` and ``emitted_bytes`` of each epoch if Spark's progress lacks them."""
     mode: str = "append"
     results: str = "count(1)"
-    """SQL of the number of results, over the rows that reach the sink."""
+    """The SQL that counts the results, over the rows that reach the sink."""
     is_running: bool = False
-    """Whether ``results`` counts those of all epochs so far."""
+    """Whether ``results`` counts the results of all epochs so far."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Epoch:
     emitted_bytes: int | None = None
     phases_ms: dict[str, int] = field(default_factory=dict)
     observed: Any = None
-    """All observed values of the epoch."""
+    """All values that were observed in the epoch."""
 
 
 def streams(
     spark: SparkSession, folder: Any, aliases: Any, files_per_trigger: int | None = 1
 ) -> dict[str, DataFrame]:
-    """Folders of Parquet files, one of each alias, as streams with event time."""
+    """Read a folder of Parquet files for each alias as a stream with event time."""
     found = {}
     for alias in aliases:
         reader = spark.readStream.schema(spark.read.parquet(f"{folder}/{alias}").schema)
@@ -78,7 +78,7 @@ def streams(
 def start(
     results: DataFrame, checkpoint: Any, observed: list[Column], mode: str = "append", **trigger: Any
 ) -> StreamingQuery:
-    """Observe the results in passing and hand all columns to the noop sink."""
+    """Start the query: observe the results, and write all columns to the noop sink."""
     writer = results.observe(OBSERVED, *observed).writeStream.format("noop").outputMode(mode)
     return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
 
@@ -92,7 +92,7 @@ def start_counting(
 
 
 def epochs(running: StreamingQuery, query: Query | None = None) -> list[Epoch]:
-    """What the progress of a query says, epoch by epoch, epochs without input included."""
+    """Read the progress of a query: its epochs, also those without input."""
     found: list[Epoch] = []
     counters = query.counters(running) if query and query.counters else None
     so_far = 0
@@ -123,7 +123,7 @@ def with_input(found: list[Epoch]) -> list[Epoch]:
 
 
 def spark_state_bytes(fields: dict[str, Any]) -> int:
-    """State of all operators: files on disk for RocksDB, heap for the default provider."""
+    """Add the state of all operators: files for RocksDB, heap for the default provider."""
     total = 0
     for operator in fields.get("stateOperators") or []:
         on_disk = (operator.get("customMetrics") or {}).get("rocksdbSstFileSize")
@@ -157,8 +157,8 @@ def await_steady(
 ) -> tuple[float, int]:
     """Wait for the warm-up and the measured epochs of ``total``, then stop the query.
 
-    Returns the CPU time of this process tree in the measured epochs, and the first of them. CPU time
-    per tuple says what a join costs even when other work keeps the machine busy.
+    Return the CPU time of this process tree in the measured epochs, and the number of the first one. CPU time
+    per tuple is the cost of a join even if other work uses the machine.
     """
     started = time.monotonic()
     mark: tuple[float, int] | None = None
@@ -178,7 +178,7 @@ def await_steady(
 
 
 def steady(epochs: list[Epoch], since: int, tuples_per_epoch: int | None = None) -> dict[str, Any]:
-    """Figures of the epochs from ``since`` on.
+    """Compute the figures of the epochs from ``since`` on.
 
     ``tuples_per_epoch`` replaces Spark's numInputRows, which counts a tuple again for every branch
     of the plan that reads it.

@@ -1,4 +1,4 @@
-"""A measuring process: ``python -m bench.core.worker TASK OUTPUT``; one engine, one run, then it ends."""
+"""A measuring process, ``python -m bench.core.worker TASK OUTPUT``, runs one engine once."""
 
 import json
 import sys

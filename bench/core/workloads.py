@@ -27,12 +27,12 @@ INEQUALITY_RESULTS = 4
 
 Columns = dict[str, pa.Array]
 Draw = Callable[[np.random.Generator, int, int], Columns]
-"""(random generator, tuples, window) -> payload columns."""
+"""It draws payload columns from (random generator, number of tuples, window)."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One join: two aliases, how their tuples are drawn, and the condition in each dialect."""
+    """One join: two aliases, the functions that draw their tuples, and the condition in each dialect."""
 
     name: str
     aliases: tuple[str, str]
@@ -40,14 +40,14 @@ class Workload:
     on: str
     """The condition in Spark SQL, as ``th.join`` takes it."""
     duckdb_on: str
-    """The same in DuckDB's arithmetic (FLOAT and INTEGER meet in DOUBLE, as in Spark)."""
+    """The condition in DuckDB, with casts so that FLOAT and INTEGER are compared as DOUBLE, as in Spark."""
     window: int
     epoch: int
     depends_on_window: bool = False
     """Whether ``draw`` reads the window, to keep the results per tuple constant."""
 
     def within(self, window: int) -> str:
-        """The interval that holds ``window`` tuples of each stream.
+        """Return the interval that holds ``window`` tuples of each stream.
 
         >>> WORKLOADS["equi"].within(1000)
         '999 milliseconds'
@@ -83,14 +83,14 @@ def _equi(random: np.random.Generator, n: int, window: int) -> Columns:
 
 
 def symbol_weights() -> np.ndarray:
-    """Zipf, s = 1: the probability of each symbol."""
+    """Return the probability of each symbol by Zipf's law with s = 1."""
     weights: np.ndarray = 1.0 / np.arange(1, SYMBOLS + 1)
     weights /= weights.sum()
     return weights
 
 
 def overlap(probability: float) -> float:
-    """Distance h such that P(N(0, 1) - h >= N(0, 1) + h) = ``probability``."""
+    """Return the distance h such that P(N(0, 1) - h >= N(0, 1) + h) = ``probability``."""
     return -NormalDist(0, 2**0.5).inv_cdf(probability) / 2
 
 

@@ -1,8 +1,8 @@
 """Figures of papers, drawn again.
 
-A paper is a package here. Its docstring is the head of its page, ``FIGURES`` names its modules in the order
-of the page, each of which declares ``FIGURE``: adding a figure is a file and a word. ``QUICK_SCALE`` is that
-of a small run, which tests that figures work.
+Each paper is a package. Its docstring is the head of its page, and ``FIGURES`` names its modules in the order
+of the page. Each module declares ``FIGURE``. ``QUICK_SCALE`` is the scale of a small run, which tests that
+the figures work.
 """
 
 from importlib import import_module
@@ -20,7 +20,7 @@ def package(paper: str) -> Any:
 
 
 def names(paper: str) -> list[str]:
-    """A paper's figures, or those of all papers."""
+    """Return the names of the figures of a paper, or of all papers."""
     if paper == ALL:
         return [name for one in PAPERS for name in names(one)]
     return [module.replace("_", "-") for module in package(paper).FIGURES]
@@ -31,7 +31,7 @@ def paper_of(name: str) -> str:
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is one of a figure, a paper, or all of them."""
+    """Whether a name is that of a figure, of a paper, or of all papers."""
     return name in (ALL, *PAPERS, *names(ALL))
 
 

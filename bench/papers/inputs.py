@@ -1,4 +1,4 @@
-"""Where the tables of BiStream's and SplitJoin's figures come from.
+"""Makes the tables of BiStream's and SplitJoin's figures.
 
 Band   BiStream's band query: lineitem with itself, |orderkey - orderkey| <= 1.
 Q5     the most expensive join of TPC-H Q5: (region join nation join supplier) with lineitem on suppkey.
@@ -28,12 +28,12 @@ from bench.core.query import Query, band, keys, stamped
 from bench.core.workloads import WORKLOADS
 
 SCALE_FACTOR = 0.1
-"""Of TPC-H at ``--scale 1``: 600,000 tuples of lineitem."""
+"""The scale factor of TPC-H at ``--scale 1``, which gives 600,000 tuples of lineitem."""
 TABLES = "region,nation,supplier,lineitem"
 
 
 def generate(scale_factor: float) -> Path:
-    """Folder with the TPC-H tables that the queries read, by tpchgen-cli of PyPI, written once and kept."""
+    """Write the TPC-H tables that the queries read with tpchgen-cli, once, and return their folder."""
     folder = data.ROOT / f"tpch-figures-sf{scale_factor:g}"
     if not folder.exists():
         program = shutil.which("tpchgen-cli", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -58,8 +58,7 @@ def _select(scale: float, sql: str) -> pa.Table:
 
 @lru_cache
 def lineitem_band(scale: float) -> Query:
-    """lineitem by truck, of large quantity, with lineitem that needs no instruction, of neighbouring
-    orders."""
+    """Join lineitem of large quantity by truck with lineitem without instructions, of neighbouring orders."""
     columns = (
         "l_orderkey AS orderkey, l_linenumber AS line, l_quantity::DOUBLE AS quantity, l_shipdate AS day"
     )
@@ -71,13 +70,13 @@ def lineitem_band(scale: float) -> Query:
 
 
 def q5(scale: float) -> Query:
-    """Suppliers of a region with lineitem."""
+    """Join suppliers of a region with lineitem."""
     region = "JOIN region ON n_regionkey = r_regionkey WHERE r_name = 'ASIA' ORDER BY suppkey"
     return _by_supplier("Q5", scale, region, "")
 
 
 def q7(scale: float) -> Query:
-    """Suppliers of two nations with lineitem of two years."""
+    """Join suppliers of two nations with lineitem of two years."""
     years = "WHERE l_shipdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31'"
     return _by_supplier("Q7", scale, "WHERE n_name IN ('FRANCE', 'GERMANY') ORDER BY suppkey", years)
 
@@ -102,7 +101,7 @@ TPCH: dict[str, Callable[[float], Query]] = {"Q5": q5, "Q7": q7, "Band": lineite
 
 @lru_cache
 def handshake(n: int, seed: int, reach: int = 10) -> Query:
-    """The two-dimensional band of SplitJoin's evaluation, ``n`` tuples a stream, both as long.
+    """Make the two-dimensional band of SplitJoin's evaluation, with ``n`` tuples of each stream.
 
     A pair matches with probability (2 * reach + 1) / 9999 * 2 * reach / 9999.
     """
@@ -126,20 +125,20 @@ def handshake(n: int, seed: int, reach: int = 10) -> Query:
 
 
 def zipf(n: int, exponent: float, seed: int, values: int = 10_000, results: float = 2.0) -> Query:
-    """Keys by Zipf's law on both sides, and a band on a value that keeps about ``results`` results a tuple.
+    """Draw keys by Zipf's law on both sides, with a band on a value that keeps ``results`` results a tuple.
 
-    Without the band the heavy keys would give most of the output, and the load would be output.
+    Without the band, the heavy keys would give most of the output, and the load would be the output.
     """
     weights = np.arange(1, values + 1, dtype=float) ** -exponent
     weights /= weights.sum()
-    # Of two random tuples the keys are equal with this probability; |u - v| <= d holds with 2d - d².
+    # The keys of two random tuples are equal with this probability. |u - v| <= d holds with 2d - d².
     meets = float((weights**2).sum())
     reach = 1 - max(0.0, 1 - min(1.0, results / (n * meets))) ** 0.5
     delta = max(1, round(reach * 1_000_000))
     tables = []
     for side in (0, 1):
         random = np.random.default_rng([seed, side, 7])
-        # Heavy keys are not the small ones: key k is a shuffled number.
+        # The names of keys are shuffled, so that the heavy keys are not the small numbers.
         names = np.random.default_rng(seed).permutation(values)
         k = names[random.choice(values, n, p=weights)]
         v = np.floor(random.uniform(0, 1_000_000, n)).astype(np.int64)

@@ -452,6 +452,21 @@ def test_lazy_updates_are_refused_by_name(tables, changes, condition):
     assert refused.value.condition == condition
 
 
+def test_lazy_updates_need_one_watermark_on_each_stream(tables, tmp_path):
+    frames = {name: replay(tables[name], [range(5)], tmp_path) for name in "rs"}
+    r, s = (frame.withWatermark("ts", "10 seconds") for frame in frames.values())
+    query = {"on": "r.id = s.id", "within": "1 minute", "aggs": {"n": "count(*)"}, "every": "1 minute"}
+    joined = "SELECT r.id, result_time AS ts FROM r, s WHERE r.id = s.id WITHIN 1 minute"
+    pairs = th.sql(r.sparkSession, joined, {"r": r, "s": s})
+    union = r.unionByName(s.select(r.columns))
+    for left in (union, pairs):
+        with pytest.raises(th.QueryError, match="'r' has 2") as refused:
+            th.aggregate({"r": left, "s": s}, **query)
+        assert refused.value.condition == "EVERY"
+    behind = frames["r"].unionByName(frames["s"].select(frames["r"].columns)).withWatermark("ts", "1 minute")
+    assert th.aggregate({"r": behind, "s": s}, **query).isStreaming
+
+
 def test_a_checkpoint_of_other_measures_is_refused(spark, tables, tmp_path):
     frames = {name: replay(tables[name], [range(5)], tmp_path, by_key=True) for name in "rs"}
     streams = {name: frame.withWatermark("ts", "10 seconds") for name, frame in frames.items()}

@@ -19,10 +19,12 @@ from pyspark.errors import PySparkException
 from thetastream import cli
 from thetastream.job.run import read
 from thetastream.job.spec import SourceSpec
+from thetastream.spark.refusals import summarize
 
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
-GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": {"format": "rate"}, "b": {"format": "rate"}}}
+RATE = {"format": "rate", "event_time": "timestamp"}
+GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": RATE, "b": RATE}}
 
 
 def command(*arguments):
@@ -42,7 +44,7 @@ def here(spark, monkeypatch, capfd):
         try:
             yield spark
         except PySparkException as error:
-            raise cli.translate(error) from None
+            raise summarize(error) from None
 
     def run(*arguments):
         capfd.readouterr()
@@ -95,15 +97,48 @@ def test_mistakes_exit_with_1_and_no_traceback(here, tmp_path):
     assert here("init", tmp_path / "example")[0] == 0
     job = tmp_path / "example" / "job.toml"
     job.write_text(job.read_text().replace("b.price >=", "b.prize >="))
-    code, _, errors = here("check", job)
+    code, found, errors = here("check", job)
+    assert code == 1
+    assert found.startswith(f"{job}:7:33: [UNKNOWN_COLUMN] column 'prize'")
+    assert "Traceback" not in found + errors
+    code, _, errors = here("explain", job)
     assert code == 1
     assert errors.startswith("thetastream: [UNKNOWN_COLUMN] column 'prize'")
-    assert "line 3, column 33" in errors
-    assert "Traceback" not in errors
     assert here("init", tmp_path / "example")[0] == 1
     code, _, errors = here("sql", "SELECT ONLINE * FROM r, s WITHIN", "--source", "r=x")
     assert (code, errors.count("\n")) == (1, 3)
     assert "nothing follows WITHIN at line 1, column 27" in errors
+
+
+def test_check_adds_what_only_spark_finds(here, tmp_path):
+    assert here("init", tmp_path / "example")[0] == 0
+    job = tmp_path / "example" / "job.toml"
+    right = job.read_text()
+    text = right.replace("b.price - a.price AS crossed", "nofunction(b.prize) AS crossed, upper(a.symbol)")
+    text = text.replace("b.symbol = a.symbol", "b.ts = a.price").replace('path = "bids"', 'path = "bid"')
+    job.write_text(text.replace("checkpoint = ", "checkpiont = "))
+    code, out, _ = here("check", job, "--json")
+    assert code == 1
+    lines = job.read_text().splitlines()
+    found = {
+        (f["condition"], lines[f["line"] - 1][(f["column"] or 1) - 1 :][:6])
+        for f in map(json.loads, out.splitlines())
+    }
+    assert found == {
+        *(("UNKNOWN_KEY", "checkp"), ("MISSING_KEY", "# This"), ("NO_SUCH_PATH", "path =")),
+        *(("UNKNOWN_COLUMN", "prize)"), ("UNRESOLVED_ROUTINE", "nofunc"), ("TYPE_MISMATCH", "b.ts =")),
+    }
+    # An error of Spark in a source names the source, and the statement is checked all the same.
+    text = right.replace("b.symbol,", "upper(b.symbol, 2),").replace(
+        'delay = "10 seconds"', 'delay = "10 secs ago"', 1
+    )
+    job.write_text(text)
+    code, out, _ = here("check", job, "--json")
+    first, second = map(json.loads, out.splitlines())
+    assert (first["section"], second["condition"]) == ("sources.bids", "WRONG_NUM_ARGS")
+    assert first["message"].startswith("source 'bids': ")
+    job.write_text(right.replace("b.symbol,", "upper(b.symbol),"))
+    assert here("check", job)[:2] == (0, f"{job} is fine\n")
 
 
 def test_a_file_is_replayed_in_event_time_order_at_its_rate(spark, tmp_path):

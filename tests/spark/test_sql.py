@@ -12,6 +12,7 @@ import pytest
 
 import thetastream as th
 from tests.support.streams import replay
+from thetastream.errors import list_problems
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
 
@@ -249,6 +250,44 @@ def test_refusals_point_at_their_place(spark, tables, text, condition, words, at
         *_, shown, caret = message.split("\n")
         assert shown[2:] == text
         assert text[caret.index("^") - 2 :].startswith(at)
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        # The wrong column has the name of a right one before it.
+        ("SELECT r.id FROM r, s WHERE s.name = r.name AND s.v > r.q", [("UNKNOWN_COLUMN", "q")]),
+        ("SELECT r.id FROM r, s WHERE r.k > 1 AND s.v > 2 AND r.v > s.kk", [("UNKNOWN_COLUMN", "kk")]),
+        # One error for one mistake, and all mistakes of a statement.
+        ("SELECT r.id FROM r, s WHERE r.v BETWEN s.v AND s.v + 1", [("SYNTAX", "BETWEN")]),
+        ("SELECT r.id FROM r, s WHERE r.v > s.v AND (r.v + ) > 1", [("SYNTAX", ") > 1")]),
+        (
+            "SELECT r.id, s.qq, nofunction(r.v) AS f FROM r, s WHERE r.x > s.y AND r.v = s.v AND t.a = 1 "
+            "GROUP BY r.zz",
+            [
+                *(("UNKNOWN_COLUMN", "qq"), ("UNRESOLVED_ROUTINE", "nofunction"), ("UNKNOWN_COLUMN", "x >")),
+                *(("UNKNOWN_COLUMN", "y AND"), ("UNKNOWN_ALIAS", "t.a"), ("UNKNOWN_COLUMN", "zz")),
+            ],
+        ),
+        ("SELECT r.id FROM r, s WHERE v > 1 AND ts < name", [("AMBIGUOUS_COLUMN", "v >")]),
+        (
+            "SELECT r.ts + r.v AS a FROM r, s WHERE r.ts > s.v",
+            [("DATATYPE_MISMATCH", "r.ts + r.v"), ("TYPE_MISMATCH", "r.ts > s.v")],
+        ),
+        ("SELECT id, qq, zz FROM (SELECT id, nothing FROM r) x", [("UNKNOWN_COLUMN", "nothing")]),
+        ("SELECT id, qq, zz FROM r x WHERE id > y", [("UNKNOWN_COLUMN", word) for word in ("qq", "zz", "y")]),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_one_error_at_its_place(spark, tables, text, places):
+    with pytest.raises(th.QueryError) as error:
+        th.sql(spark, text, tables)
+    found = []
+    for problem in list_problems(error.value):
+        *_, shown, caret = str(problem).split("\n")
+        assert shown[2:] == text
+        found.append((problem.condition, text[caret.index("^") - 2 :]))
+    assert [condition for condition, _ in found] == [condition for condition, _ in places], error.value
+    assert all(at.startswith(word) for (_, at), (_, word) in zip(found, places, strict=True)), error.value
 
 
 def test_several_problems_are_listed_with_their_places(spark, tables):

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from thetastream.errors import InvalidQuery, QueryError
+from thetastream.job.document import parse_job, read_job
 from thetastream.job.run import tell
-from thetastream.job.spec import parse_job, read_job
 
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
-GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": {"format": "rate"}, "b": {"format": "rate"}}}
+RATE = {"format": "rate", "event_time": "timestamp"}
+GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": RATE, "b": RATE}}
 
 
 # The file
@@ -35,12 +36,18 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
         ({"checkpiont": "c"}, "UNKNOWN_KEY", "did you mean 'checkpoint'"),
         ({"sql": 7}, "BAD_VALUE", "a string"),
         ({"sql": "SELECT ONLINE a.value FROM a, c"}, "UNKNOWN_SOURCE", "'c'"),
-        ({"sql": "SELECT a.value FROM a, b"}, "SYNTAX", "ONLINE"),
+        ({"sql": "SELECT a.value FROM a, b LIMIT 3"}, "UNSUPPORTED_SQL", "LIMIT"),
+        ({"sql": "WITH c AS (SELECT value FROM d) SELECT value FROM a, c"}, "UNKNOWN_SOURCE", "'d'"),
+        ({"sql": "CREATE VIEW v AS SELECT value FROM a"}, "SYNTAX", "a view alone"),
+        ({"sql": "INSERT INTO out SELECT value FROM a"}, "UNKNOWN_SINK", "[sinks.out]"),
+        ({"sinks": {"out": {}}}, "UNKNOWN_SINK", "INSERT INTO out"),
+        ({"sql": "INSERT INTO out SELECT value FROM a", "sinks": {"out": {"format": "csv"}}},
+         "MISSING_KEY", "sink 'out'"),
         ({"sql": f"EXPLAIN {SQL}"}, "EXPLAIN", "command of its own"),
-        ({"sources": {"a": {"format": "csv"}, "b": {"format": "rate"}}}, "INVALID_QUERY", "schema"),
-        ({"sources": {"a": {"format": "rate", "delay": "1 s"}}}, "INVALID_QUERY", "no event_time"),
-        ({"sources": {"a": {}, "b": {"format": "rate"}}}, "MISSING_KEY", "format"),
-        ({"sources": {"a": 5, "b": {"format": "rate"}}}, "BAD_VALUE", "[sources.a]"),
+        ({"sources": {"a": {"format": "csv"}, "b": RATE}}, "INVALID_QUERY", "schema"),
+        ({"sources": {"a": {"format": "rate", "delay": "1 s"}, "b": RATE}}, "MISSING_KEY", "no event_time"),
+        ({"sources": {"a": {}, "b": RATE}}, "MISSING_KEY", "format"),
+        ({"sources": {"a": 5, "b": RATE}}, "BAD_VALUE", "[sources.a]"),
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
         ({"sink": {"format": "paper"}}, "BAD_VALUE", "'paper'"),
         ({"sink": {"mode": "upsert"}}, "BAD_VALUE", "'upsert'"),
@@ -48,9 +55,9 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
         ({"spark": {"spark": {"sql": {"ansi": True}}}}, "BAD_VALUE", "quotes"),
         ({"sql": f"{SQL} GROUP BY a.value"}, "SINK_MODE", "update"),
         ({"sql": SQL.replace("a.value AS x, b.value AS y", "count(*)")}, "SINK_MODE", "update"),
-        ({"sources": {"a": {"format": "rate", "rate": 5}, "b": {"format": "rate"}}}, "UNKNOWN_KEY", "replay"),
+        ({"sources": {"a": {"format": "rate", "rate": 5}, "b": RATE}}, "UNKNOWN_KEY", "replay"),
         ({"sources": {"a": {"format": "replay", "path": ".", "event_time": "t", "rate": 0},
-                      "b": {"format": "rate"}}}, "BAD_VALUE", "at least 1"),
+                      "b": RATE}}, "BAD_VALUE", "at least 1"),
         ({"model": {"units": 0}}, "BAD_UNITS", "0"),
         ({"model": {"units": [1, 2, 3]}}, "BAD_UNITS", "(1, 2, 3)"),
     ],
@@ -60,6 +67,13 @@ def test_mistakes_are_named(tmp_path, change, condition, words):
         parse_job({**GOOD, **change}, tmp_path)
     assert error.value.condition == condition
     assert words in str(error.value)
+
+
+def test_insert_names_its_sink(tmp_path):
+    sinks = {"out": {"format": "csv", "path": "o"}, "other": {"format": "noop"}}
+    text = "CREATE VIEW v AS SELECT value FROM a; INSERT INTO Out SELECT v.value FROM v, b WITHIN 1 day"
+    job = parse_job({**GOOD, "sql": text, "sinks": sinks}, tmp_path)
+    assert (job.sink.format, job.sink.path) == ("csv", str(tmp_path / "o"))
 
 
 def test_all_mistakes_are_listed_at_once(tmp_path):
@@ -81,7 +95,7 @@ def test_what_is_no_toml_is_named(tmp_path):
 
 def test_a_replay_needs_a_path_an_event_time_and_a_rate(tmp_path):
     with pytest.raises(InvalidQuery) as error:
-        parse_job({**GOOD, "sources": {"a": {"format": "replay"}, "b": {"format": "rate"}}}, tmp_path)
+        parse_job({**GOOD, "sources": {"a": {"format": "replay"}, "b": RATE}}, tmp_path)
     assert [problem.condition for problem in error.value.problems] == ["MISSING_KEY"] * 3
 
 

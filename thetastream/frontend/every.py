@@ -1,23 +1,32 @@
 """The setting ``every``: how often groups are updated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+
+from pyspark.sql import DataFrame
 
 from thetastream.aggregate import Lazy
 from thetastream.errors import QueryError
 from thetastream.plan.query import Stream, find_window_problems
 from thetastream.spark.catalyst import Catalyst
+from thetastream.spark.watermarks import count_watermarks
 
 
 def read_every(
-    every: str | timedelta, streams: Sequence[Stream], has_window: bool, catalyst: Catalyst
+    every: str | timedelta,
+    streams: Sequence[Stream],
+    frames: Mapping[str, DataFrame],
+    has_window: bool,
+    catalyst: Catalyst,
 ) -> Lazy | None:
     """Read ``every`` as the time that views wait. It is None for batch DataFrames, which are one epoch.
 
     Raises
     ------
     QueryError
-        INVALID_DURATION, NO_WATERMARK, or EVERY if the groups have a window of the result time.
+        INVALID_DURATION, NO_WATERMARK, or EVERY if the groups have a window of the result time or if an input
+        has several watermarks. One of several could hold the watermark back when the streams pause, and the
+        last views would wait in their units.
     """
     every_us = catalyst.duration(every, "every")
     if has_window:
@@ -27,5 +36,12 @@ def read_every(
         return None
     for problem in find_window_problems(streams, "every"):
         raise problem
+    for alias, frame in frames.items():
+        found = count_watermarks(frame)
+        if found > 1:
+            what = f"every needs one watermark on each stream, but {alias!r} has {found}"
+            hint = "the last update would wait while one of them stands still"
+            way = "set withWatermark once, behind the union, or leave every out"
+            raise QueryError("EVERY", f"{what}, from a union or a join: {hint}; {way}")
     delays = [(stream.watermark_delay_us or 0) // 1000 for stream in streams]
     return Lazy(every_us // 1000, (delays[0], delays[1]))

@@ -8,22 +8,28 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 import thetastream as th
-from thetastream.errors import QueryError, SessionError, ThetastreamError
+from thetastream.errors import QueryError, SessionError, ThetastreamError, list_problems
+from thetastream.job.document import SQL, Document
 from thetastream.job.files import read_file
+from thetastream.job.schemas import Columns
 from thetastream.job.spec import REPLAY, Job, SourceSpec, is_local
 from thetastream.plan.domains import quoted
+from thetastream.spark.refusals import summarize
 from thetastream.spark.session import stderr_into
-from thetastream.sql import sql
-from thetastream.sql.query import explain
+from thetastream.sql.grammar import parse_script
+from thetastream.sql.query import explain, run_script
+from thetastream.sql.statement import find_inputs
 
 POLL_SECONDS = 0.2
 _NUMBER = "__number"
@@ -92,12 +98,60 @@ def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
 
 def join_streams(spark: SparkSession, job: Job) -> DataFrame:
     """Build the streaming DataFrame of a job's results."""
-    return sql(spark, job.sql, _read_streams(spark, job), job.model)
+    return run_script(spark, parse_script(job.sql), _read_streams(spark, job), job.model, {})
 
 
 def explain_job(spark: SparkSession, job: Job) -> str:
     """Explain the plan of a job; raise all errors of the job, also those that Spark finds."""
     return explain(spark, job.sql, _read_streams(spark, job), job.model)
+
+
+def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tuple[str, ThetastreamError]]:
+    """Yield what Spark says about a job file: (section, error).
+
+    A source that cannot be read is an error of its section. The statements are then checked over an empty
+    stream with the columns that the file declares for it. Without declared columns, they are not checked.
+    """
+    streams: dict[str, DataFrame] = {}
+    for name in dict.fromkeys(source.plain_name for _, source in find_inputs(document.script)):
+        source, frame = document.sources.get(name), None
+        if source is not None and not document.problems.get(f"sources.{source.name}"):
+            try:
+                frame = read(spark, source)
+                _ = frame.schema
+            except PySparkException as error:
+                frame = None
+                yield f"sources.{source.name}", summarize(error, f"source {source.name!r}")
+        if frame is None and source is not None:
+            frame = _read_declared(spark, source, document.columns.get(name))
+        if frame is None:
+            return
+        streams[name] = frame
+    last = replace(document.script[-1], is_explain=True)
+    model = None if document.job is None else document.job.model
+    try:
+        run_script(spark, [*document.script[:-1], last], streams, model, {})
+    except ThetastreamError as error:
+        for problem in list_problems(error):
+            # The file says already which event times are missing or wrong.
+            if document.job is not None or problem.condition != "NO_WATERMARK":
+                yield SQL, problem
+
+
+def _read_declared(spark: SparkSession, source: SourceSpec, columns: Columns | None) -> DataFrame | None:
+    """Make an empty stream with the declared columns of a source; None if they are unknown or wrong."""
+    if columns is None or not all(columns.values()):
+        return None
+    empty = spark.readStream.format("rate").load()
+    try:
+        frame = empty.selectExpr(*(f"CAST(NULL AS {type_}) AS {quoted(n)}" for n, type_ in columns.items()))
+        _ = frame.schema
+    except PySparkException:
+        return None
+    times = [name for name, type_ in columns.items() if type_.upper().startswith("TIMESTAMP")]
+    asked = (source.event_time or "").casefold()
+    time = next((name for name in times if name.casefold() == asked), next(iter(times), None))
+    return frame if time is None else frame.withWatermark(time, "0 seconds")
 
 
 def _read_streams(spark: SparkSession, job: Job) -> dict[str, DataFrame]:

@@ -3,9 +3,10 @@
 This module looks at names only. Catalyst decides whether they resolve, and to which type.
 """
 
+import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from thetastream.errors import QueryError
+from thetastream.errors import Mark, QueryError
 from thetastream.predicate.tokens import Phrase, Token, parse
 
 _OPERANDS = {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "R_PAREN", "R_BRACKET", "END"}
@@ -13,6 +14,7 @@ _OPERANDS = {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "R_PAREN", "R_BRA
 _UNIT_FUNCTIONS = {
     *("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF", "EXTRACT"),
 }
+_OPERATORS = ("BETWEEN", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "IN", "IS", "DIV")
 _STRINGS = {"STRING", "RAW_STRING"}
 _LITERALS = {"TRUE", "FALSE", "NULL"}
 
@@ -36,7 +38,7 @@ def find_references(phrase: Phrase, aliases: Collection[str]) -> tuple[str, ...]
     >>> find_references(parse("A.x + f(b.y.a)"), ["a", "b", "c"])
     ('a', 'b')
     """
-    named = {token.name.casefold() for _, token in _find_free_names(phrase)}
+    named = {token.name.casefold() for _, token in find_free_names(phrase)}
     return tuple(alias for alias in aliases if alias.casefold() in named)
 
 
@@ -68,9 +70,9 @@ def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callab
             owners.setdefault(fold(name), []).append(alias)
     known = {alias.casefold() for alias in columns}
     splices: list[tuple[int, str]] = []
-    for n, token in _find_free_names(phrase):
+    for n, token in find_free_names(phrase):
         found = owners.get(fold(token.name), [])
-        if token.name.casefold() in known or not found or _is_keyword_here(phrase, n):
+        if token.name.casefold() in known or not found or is_keyword_here(phrase, n):
             continue
         if len(found) > 1:
             choices = " or ".join(f"{alias}.{token.text}" for alias in found)
@@ -132,10 +134,10 @@ def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str]
     text, base = phrase.text, phrase.tokens[0].start
     splices = []
     tokens = phrase.tokens
-    for n, token in _find_free_names(phrase):
+    for n, token in find_free_names(phrase):
         alias = moved.get(token.name.casefold())
         is_dotted = n + 1 < len(tokens) and tokens[n + 1].text == "."
-        if alias is None or (not is_dotted and _is_keyword_here(phrase, n)):
+        if alias is None or (not is_dotted and is_keyword_here(phrase, n)):
             continue
         if n + 2 >= len(tokens) or tokens[n + 1].text != "." or tokens[n + 2].kind != "FIELD":
             raise QueryError(
@@ -199,11 +201,32 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
             )
 
 
+def find_misspelt(phrase: Phrase) -> QueryError | None:
+    """Find a misspelt operator: a word between two operands that is almost an operator.
+
+    >>> print(find_misspelt(parse("a.x BETWEN b.lo AND b.hi")))
+    [SYNTAX] 'BETWEN' is no operator; did you mean BETWEEN?
+    >>> find_misspelt(parse("a.ts > b.ts - INTERVAL 1 DAY")) is None
+    True
+    """
+    tokens = phrase.tokens
+    for n, token in enumerate(tokens[:-1]):
+        if not n or token.kind != "VAR" or tokens[n - 1].kind not in _OPERANDS or token.keyword in _OPERATORS:
+            continue
+        following = tokens[n + 1]
+        near = difflib.get_close_matches(token.keyword, _OPERATORS, 1, 0.7)
+        if near and (following.kind in ("VAR", "IDENTIFIER", "NUMBER", "STRING", "L_PAREN")):
+            start = token.start - tokens[0].start
+            mark = Mark(phrase.text, start, start + len(token.text))
+            return QueryError("SYNTAX", f"{token.text!r} is no operator; did you mean {near[0]}?", mark)
+    return None
+
+
 def _quote_around(phrase: Phrase, n: int) -> str:
     return phrase.source[phrase.tokens[n - 1].start : phrase.tokens[min(n + 2, len(phrase.tokens) - 1)].end]
 
 
-def _find_free_names(phrase: Phrase) -> Iterator[tuple[int, Token]]:
+def find_free_names(phrase: Phrase) -> Iterator[tuple[int, Token]]:
     """Yield the tokens that may be a column or an alias.
 
     Fields, functions and lambda variables are left out.
@@ -244,7 +267,7 @@ def _find_lambda_scopes(tokens: tuple[Token, ...]) -> list[tuple[int, int, set[s
     return scopes
 
 
-def _is_keyword_here(phrase: Phrase, n: int) -> bool:
+def is_keyword_here(phrase: Phrase, n: int) -> bool:
     """Whether the position of the word at ``n`` makes it a unit, a type or a keyword."""
     tokens = phrase.tokens
     before = tokens[n - 1] if n else None

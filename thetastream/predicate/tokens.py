@@ -7,8 +7,9 @@ tokens. The text of a phrase is a slice of the text that the user wrote, and Cat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from thetastream.errors import QueryError
+from thetastream.errors import Mark, QueryError
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
 _CLOSE = {")", "]", "}"}
@@ -130,13 +131,7 @@ def parse(text: str) -> Phrase:
 
 def tokenize(text: str) -> Phrase:
     """Read the tokens of any SQL text. It raises SYNTAX as ``parse`` does, but accepts an empty text."""
-    from sqlglot.dialects.spark import Spark  # imported when the first text is read, because it takes 0.1 s
-    from sqlglot.errors import TokenError
-
-    try:
-        raw = Spark().tokenize(text)
-    except TokenError as error:
-        raise QueryError("SYNTAX", f"{str(error).splitlines()[0]}, in {text!r}") from None
+    raw = _read_tokens(text)
     tokens: list[Token] = []
     opened: list[tuple[str, int]] = []
     for item in raw:
@@ -157,6 +152,28 @@ def tokenize(text: str) -> Phrase:
         expected, start = opened[-1]
         raise pointed(text, start, f"{text[start : start + 4].split()[0]!r} has no matching {expected!r}")
     return Phrase(text, tuple(tokens))
+
+
+def _read_tokens(text: str) -> list[Any]:
+    """Read sqlglot's tokens, the text behind a command included.
+
+    sqlglot reads the text behind a first word such as EXPLAIN or SHOW as one string. Therefore this word is
+    replaced by an ordinary word of the same length. Tokens are cut out of the user's text by position.
+    """
+    from sqlglot.dialects.spark import Spark  # imported when the first text is read, because it takes 0.1 s
+    from sqlglot.errors import TokenError
+
+    read = text
+    while True:
+        try:
+            tokens = Spark().tokenize(read)
+        except TokenError as error:
+            raise QueryError("SYNTAX", f"{str(error).splitlines()[0]}, in {text!r}") from None
+        command = next((token for token in tokens if token.token_type in Spark.Tokenizer.COMMANDS), None)
+        if command is None:
+            return tokens
+        end = command.end + 1
+        read = read[: command.start] + "_" * (end - command.start) + read[end:]
 
 
 def _close(text: str, opened: list[tuple[str, int]], written: str, start: int) -> None:
@@ -181,4 +198,5 @@ def pointed(text: str, start: int, what: str, condition: str = "SYNTAX") -> Quer
     shown = lines[line - 1]
     # Tabs are kept in the line of the caret, so that both lines are indented equally.
     blank = "".join("\t" if character == "\t" else " " for character in before[-1])
-    return QueryError(condition, f"{what} at line {line}, column {column}:\n  {shown}\n  {blank}^")
+    message = f"{what} at line {line}, column {column}:\n  {shown}\n  {blank}^"
+    return QueryError(condition, message, Mark(text, start, start))

@@ -6,16 +6,12 @@ Catalyst is the only resolver. It analyses the query and reads no row, and it wo
 classic session and on Spark Connect.
 """
 
-import logging
 import re
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import reduce
 
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.logger import PySparkLogger
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -23,14 +19,15 @@ from pyspark.sql.types import StructField, StructType
 from thetastream.core.durations import parse_duration
 from thetastream.core.spark_types import is_day_time
 from thetastream.core.windows import to_micros
-from thetastream.errors import QueryError
+from thetastream.errors import Mark, QueryError
 from thetastream.plan.query import Constant
 from thetastream.predicate import Phrase, write_candidates
+from thetastream.predicate.names import find_misspelt
+from thetastream.spark.refusals import find_mark, find_refusals, read_first_line, unlogged
 
 _FIXED_ZONE = re.compile(
     r"(UTC|GMT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal)|UCT|Zulu|Universal)|((UTC|GMT|UT)?[+-][\d:]+)"
 )
-_QUIET = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 class Catalyst:
@@ -81,18 +78,26 @@ class Catalyst:
     def problems(self, condition: Phrase, conjuncts: Sequence[Phrase]) -> list[QueryError]:
         """List the errors that Catalyst reports for a condition.
 
-        There is one error per faulty conjunct. If each conjunct alone is correct, the list has the error of
-        the whole condition.
+        Each faulty conjunct gives the errors that Catalyst finds in it. If each conjunct alone is correct,
+        the list has the error of the whole condition.
         """
-        found = self._refusal(condition.text)
+        found = self._ask(condition.text)
         if found is None:
             return []
-        each = [self._refusal(conjunct.text) for conjunct in conjuncts] if len(conjuncts) > 1 else []
-        return [problem for problem in each if problem is not None] or [found]
+        if isinstance(found, ParseException):
+            # The conjuncts around a mistake in the grammar are not those that the user meant.
+            misspelt = find_misspelt(condition)
+            return [self._translate(condition.text, found) if misspelt is None else misspelt]
+        each = [
+            self._translate(conjunct.text, error, mark)
+            for conjunct in (conjuncts if len(conjuncts) > 1 else [condition])
+            for error, mark in find_refusals(lambda texts: self._ask(texts[0]), [conjunct.text])
+        ]
+        return each or [self._translate(condition.text, found)]
 
     def is_resolved(self, condition: Phrase) -> bool:
         """Whether Catalyst accepts the condition as it is."""
-        return self._refusal(condition.text) is None
+        return self._ask(condition.text) is None
 
     def write_column(self, column: Column) -> str:
         """Write a Column over the streams as SQL of equal meaning.
@@ -195,18 +200,21 @@ class Catalyst:
             self._frames[aliases] = self._spark.createDataFrame([], schema)
         return self._frames[aliases]
 
-    def _refusal(self, text: str) -> QueryError | None:
+    def _ask(self, text: str) -> AnalysisException | None:
+        """Ask Catalyst for its error in a condition."""
         *others, last = [self._frame((alias,)) for alias in self._schemas]
         try:
             with unlogged():
                 # In parentheses, an alias behind the condition or a second condition is an error.
                 _ = reduce(DataFrame.crossJoin, others).join(last, on=F.expr(f"({text}\n)")).schema
         except AnalysisException as error:
-            return self._translate(text, error)
+            return error
         return None
 
-    def _translate(self, text: str, error: AnalysisException) -> QueryError:
+    def _translate(self, text: str, error: AnalysisException, mark: Mark | None = None) -> QueryError:
         """Translate Spark's error into a QueryError that names the rule, the value and a hint."""
+        if mark is None:
+            mark = find_mark(error, text, before=1)
         condition = (error.getCondition() or "").split(".")[0]
         values = error.getMessageParameters() or {}
         aliases = ", ".join(self._schemas)
@@ -216,23 +224,26 @@ class Catalyst:
                 return QueryError(
                     "UNKNOWN_ALIAS",
                     f"alias {parts[0]!r} is not one of the streams {aliases}, in {text!r}",
+                    mark,
                 )
             name = parts[0] if parts else values.get("objectName", "?")
             return QueryError(
                 "UNKNOWN_COLUMN",
                 f"column {name!r} is in none of the streams, in {text!r}; {self._columns()}",
+                mark,
             )
         if condition == "FIELD_NOT_FOUND":
             return QueryError(
                 "UNKNOWN_COLUMN",
                 f"column {values.get('fieldName', '?').strip('`')!r} does not exist, in {text!r}; "
                 f"there are {values.get('fields', '').replace('`', '')}",
+                mark,
             )
         rule = _RULES.get(condition)
         if rule is None and condition.startswith(("PARSE", "INVALID_TYPED_LITERAL", "UNCLOSED")):
             rule = _RULES["PARSE_SYNTAX_ERROR"]
         name, sentence = rule or ("INVALID_CONDITION", "Spark refuses the condition")
-        return QueryError(name, f"{sentence}, in {text!r}: {_first_line(error)}")
+        return QueryError(name, f"{sentence}, in {text!r}: {read_first_line(error)}", mark)
 
     def _columns(self) -> str:
         return "; ".join(f"{alias} has {', '.join(schema.names)}" for alias, schema in self._schemas.items())
@@ -263,11 +274,6 @@ _RULES = {
 }
 
 
-def _first_line(error: PySparkException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return re.sub(r" SQLSTATE:.*", "", lines[0]) if lines else type(error).__name__
-
-
 def _select(frame: DataFrame, text: str) -> DataFrame:
     return frame.select(F.expr(f"({text}\n)").alias("value"))
 
@@ -282,24 +288,3 @@ def braced(text: str) -> str:
     The newline at the end closes a comment with which the user's text may end.
     """
     return text.replace("{", "{{").replace("}", "}}") + "\n"
-
-
-@contextmanager
-def unlogged() -> Iterator[None]:
-    """Keep analysis errors of this thread out of PySpark's log, which would show each with its Java stack.
-
-    The planner asks Catalyst whether an expression resolves, so such an error is an answer and not a failure.
-    """
-    thread = threading.get_ident()
-
-    def of_others(record: logging.LogRecord) -> bool:
-        return record.thread != thread
-
-    loggers = [PySparkLogger.getLogger(name) for name in _QUIET]
-    for logger in loggers:
-        logger.addFilter(of_others)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(of_others)

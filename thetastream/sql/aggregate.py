@@ -19,7 +19,8 @@ from thetastream.plan.statistics import Statistics
 from thetastream.predicate import tokenize
 from thetastream.sql.answer import answer, plan_question
 from thetastream.sql.clauses import check_expression
-from thetastream.sql.question import Question, Selection
+from thetastream.sql.question import Question
+from thetastream.sql.selection import Selection
 
 if TYPE_CHECKING:
     from thetastream.frontend.tables import Table
@@ -133,7 +134,8 @@ def aggregate(
         "statistics": statistics,
     }
     question = Question(selection, frames, on, within, model, settings, every)
-    return answer(next(iter(frames.values())).sparkSession, question, plan_question(question))
+    spark = next(iter(frames.values())).sparkSession
+    return answer(spark, question, plan_question(question)).rows
 
 
 def _check_text(text: object) -> None:

@@ -1,18 +1,20 @@
 """Answers a question: plans the join of its streams, and evaluates the select list over the results."""
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.aggregate import NotFoldable
-from thetastream.errors import QueryError
+from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.request import complete_request
 from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan, plan_join
+from thetastream.sql.endless import find_endless
 from thetastream.sql.grouped import fold_groups
 from thetastream.sql.projection import names_in, read_names
 from thetastream.sql.question import Question
-from thetastream.sql.select import refuse_endless, select_rows
+from thetastream.sql.select import select_rows
 
 
 def plan_question(question: Question) -> Plan:
@@ -37,21 +39,32 @@ def plan_question(question: Question) -> Plan:
     return join
 
 
-def answer(spark: SparkSession, question: Question, join: Plan) -> DataFrame:
+class Answer(NamedTuple):
+    """The rows of a question, and how they are computed."""
+
+    rows: DataFrame
+    join: Plan
+    how: str = ""
+    """How groups are made; empty without groups."""
+
+    def explain(self) -> str:
+        """Describe the join and the aggregation."""
+        return self.join.explain() + (f"\n== Aggregation ==\n{self.how}\n" if self.how else "")
+
+
+def answer(spark: SparkSession, question: Question, join: Plan) -> Answer:
     """Evaluate the select list over the results of the join, or over views if units can fold the matches."""
     if join.is_streaming:
-        refuse_endless(question.selection)
+        raise_problems(list(find_endless(question.selection)))
     selected = select_rows(spark, question, join)
-    rows, how = selected.rows, ""
-    if selected.is_grouped:
-        try:
-            rows, join, how = fold_groups(spark, question, join, rows)
-        except NotFoldable as reason:
-            if question.every is not None:
-                what = "every delays the views of units, but pairs leave the units of this query"
-                raise QueryError("EVERY", f"{what}: {reason}; leave every={question.every!r} out") from None
-            how = f"pairs leave the units, Spark aggregates them   ({reason})"
-        how = f"\n== Aggregation ==\n{how}\n"
-    if question.is_explain:
-        return spark.createDataFrame([(join.explain() + how,)], "plan string")
-    return rows
+    if not selected.is_grouped:
+        return Answer(selected.rows, join)
+    rows = selected.rows
+    try:
+        rows, join, how = fold_groups(spark, question, join, rows)
+    except NotFoldable as reason:
+        if question.every is not None:
+            what = "every delays the views of units, but pairs leave the units of this query"
+            raise QueryError("EVERY", f"{what}: {reason}; leave every={question.every!r} out") from None
+        how = f"pairs leave the units, Spark aggregates them   ({reason})"
+    return Answer(rows, join, how)

@@ -5,12 +5,17 @@ from collections.abc import Iterator
 from thetastream.predicate import Phrase, pointed
 from thetastream.predicate.tokens import Token
 
-CLAUSES = ("SELECT", "FROM", "WHERE", "WITHIN", "GROUP BY", "HAVING")
-UNSUPPORTED = {
+TAIL = ("ORDER BY", "LIMIT", "OFFSET")
+"""Clauses that only batch inputs can have."""
+CLAUSES = ("SELECT", "FROM", "WHERE", "WITHIN", "GROUP BY", "HAVING", *TAIL)
+ENDLESS = {
     "ORDER BY": "an unbounded result has no order; sort behind a window, or in the sink",
-    "SORT BY": "an unbounded result has no order; sort behind a window, or in the sink",
     "LIMIT": "a stream has no end to cut at; limit in the sink",
     "OFFSET": "a stream has no end to cut at; limit in the sink",
+}
+"""The reason why streams cannot have a clause of the tail."""
+UNSUPPORTED = {
+    "SORT BY": "use ORDER BY, over batch inputs",
     "UNION": "union the DataFrames of two statements instead",
     "INTERSECT": "write it as a join",
     "EXCEPT": "a stream cannot take back what it has given out",
@@ -41,11 +46,14 @@ _OPERATORS = {
 
 
 def cut(text: str, phrase: Phrase) -> dict[str, Phrase]:
-    """Cut a statement into clauses: first word of the clause -> the rest of the clause."""
+    """Cut a SELECT into clauses: first word of the clause -> the rest of the clause.
+
+    Clauses of the tail begin with their word.
+    """
     starts = list(_find_clauses(text, phrase))
     first = phrase.tokens[0]
     if not starts or starts[0][1] != 0 or starts[0][0] != "SELECT":
-        raise pointed(text, first.start, f"a statement starts with SELECT ONLINE, not {first.text!r}")
+        raise pointed(text, first.start, f"a statement starts with SELECT, not {first.text!r}")
     clauses: dict[str, Phrase] = {}
     for (word, start), following in zip(starts, [*starts[1:], ("", len(phrase.tokens))], strict=True):
         token = phrase.tokens[start]
@@ -54,9 +62,10 @@ def cut(text: str, phrase: Phrase) -> dict[str, Phrase]:
         late = [other for other in clauses if "WITHIN" not in (word, other) and _rank(other) > _rank(word)]
         if late:
             raise pointed(text, token.start, f"{word} must stand before {late[0]}")
-        clauses[word] = phrase.slice(start + 1, following[1])
-        if not clauses[word]:
+        rest = phrase.slice(start + 1, following[1])
+        if not rest:
             raise pointed(text, token.start, f"nothing follows {word}")
+        clauses[word] = phrase.slice(start, following[1]) if word in TAIL else rest
         last = clauses[word].tokens[-1]
         if last.kind in _OPERATORS - {"STAR"}:
             raise pointed(text, last.start, f"nothing follows {last.text!r}")
@@ -101,6 +110,8 @@ def _find_clauses(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
                 text, token.start, f"{word} cannot be answered: {UNSUPPORTED[word]}", "UNSUPPORTED_SQL"
             )
         is_word = word in CLAUSES and not _is_name(word, before, following)
+        if word in ("LIMIT", "OFFSET"):
+            is_word = n > 0 and not is_operand and _is_clause(word, following)
         if is_word and (n == 0 or not is_operand or word == "FROM"):
             yield word, n
 

@@ -1,9 +1,14 @@
 """Parses the clauses of a statement, and leaves its expressions to Catalyst.
 
-    statement = [EXPLAIN] SELECT ONLINE [DISTINCT] items FROM sources
+    script    = statement { ";" statement } [";"]
+    statement = [EXPLAIN] [view | insert] select
+    view      = CREATE [OR REPLACE] [TEMPORARY] VIEW name ["(" columns ")"] AS
+    insert    = INSERT INTO [TABLE] name ["(" columns ")"]
+    select    = [WITH name AS "(" select ")" {"," ...}] SELECT [ONLINE] [DISTINCT] items FROM sources
                 [WHERE condition] [WITHIN window] [GROUP BY keys] [HAVING condition]
-    sources   = source { "," source | [INNER | CROSS] JOIN source [ON condition] }
-    source    = name [[AS] alias] | "(" SELECT items FROM name [[AS] alias] [WHERE condition] ")" [AS] alias
+                [ORDER BY keys] [LIMIT number] [OFFSET number]
+    sources   = source { "," source | [INNER | CROSS] JOIN source [ON condition | USING "(" columns ")"] }
+    source    = (name | "(" select ")") [[AS] alias]
     window    = span | alias span { "," alias span }
     span      = interval | number ROWS
 
@@ -11,18 +16,18 @@ The dialect is Spark SQL plus the words ONLINE and WITHIN. The parser reads sqlg
 syntax tree. A tree would have to be written as SQL again, but Catalyst must get the text that the user wrote.
 """
 
-import re
+from itertools import pairwise
 
-from thetastream.errors import QueryError
 from thetastream.predicate import Phrase, pointed, tokenize
-from thetastream.sql.clauses import cut
+from thetastream.sql.clauses import TAIL, cut
+from thetastream.sql.heads import read_head
 from thetastream.sql.sources import read_sources
-from thetastream.sql.statement import Statement
+from thetastream.sql.statement import NamedSelect, Select, Source, Statement, View
 from thetastream.sql.window import read_within
 
 
 def parse_statement(text: str) -> Statement:
-    """Parse the clauses of a ``SELECT ONLINE`` statement.
+    """Parse one statement.
 
     Raises
     ------
@@ -31,49 +36,78 @@ def parse_statement(text: str) -> Statement:
 
     Examples
     --------
-    >>> found = parse_statement("SELECT ONLINE R.a, S.b FROM R, S WHERE R.a > S.b WITHIN 10 minutes")
+    >>> found = parse_statement("SELECT R.a, S.b FROM R, S WHERE R.a > S.b WITHIN 10 minutes").select
     >>> [source.alias for source in found.sources], found.conditions[0].text, found.within
     (['R', 'S'], 'R.a > S.b', '10 minutes')
     """
-    # sqlglot treats EXPLAIN as a command and does not read the text behind it.
-    explain = re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\b", text, re.IGNORECASE | re.DOTALL)
-    read = text if explain is None else " " * explain.end() + text[explain.end() :]
-    whole = Phrase(text, tokenize(read).tokens)
-    if whole and whole.tokens[-1].text == ";":
-        whole = whole.slice(0, -1)
-    if not whole:
-        raise pointed(text, len(text), "a statement is due: SELECT ONLINE ... FROM ... WHERE ...")
-    clauses = cut(text, whole)
+    first, *others = _split_statements(text)
+    if others:
+        raise pointed(text, others[0].tokens[0].start, "one statement is expected, and here begins a second")
+    return _read_statement(text, first)
+
+
+def parse_script(text: str) -> tuple[Statement, ...]:
+    """Parse statements with semicolons between them; all but the last must be CREATE VIEW.
+
+    >>> [bool(found.head) for found in parse_script("CREATE VIEW v AS SELECT x FROM r; SELECT x FROM v")]
+    [True, False]
+    """
+    phrases = _split_statements(text)
+    statements = tuple(_read_statement(text, phrase) for phrase in phrases)
+    for phrase, statement in zip(phrases[:-1], statements, strict=False):
+        if not isinstance(statement.head, View) or statement.is_explain:
+            what = "only the last statement of several may be another one than CREATE VIEW"
+            raise pointed(text, phrase.tokens[0].start, what, "UNSUPPORTED_SQL")
+    return statements
+
+
+def _split_statements(text: str) -> list[Phrase]:
+    whole = tokenize(text)
+    ends = [-1, *(n for n in whole.top if whole.tokens[n].text == ";"), len(whole.tokens)]
+    parts = [whole.slice(start + 1, end) for start, end in pairwise(ends)]
+    statements = [part for part in parts if part]
+    if not statements:
+        raise pointed(text, len(text), "a statement is due: SELECT ... FROM ... WHERE ...")
+    return statements
+
+
+def _read_statement(text: str, phrase: Phrase) -> Statement:
+    is_explain = phrase.tokens[0].keyword == "EXPLAIN"
+    if is_explain:
+        phrase = phrase.slice(1)
+    head, rest = read_head(text, phrase)
+    if not rest:
+        last = phrase.tokens[-1].end if phrase else len(text)
+        raise pointed(text, last, "a statement is due: SELECT ... FROM ... WHERE ...")
+    return Statement(read_select(text, rest), head, is_explain)
+
+
+def read_select(text: str, phrase: Phrase) -> Select:
+    """Parse a SELECT with its WITH clause: the statement itself, a subquery, or a part of WITH."""
+    named: list[NamedSelect] = []
+    phrase = phrase.bare()
+    if phrase.tokens[0].keyword == "WITH":
+        named, phrase = _read_with(text, phrase)
+    clauses = cut(text, phrase)
     items = clauses["SELECT"]
-    if not items or items.tokens[0].keyword != "ONLINE":
-        raise _make_error(text, items, whole, "SELECT must be followed by ONLINE")
-    items = items.slice(1)
+    is_online = items.tokens[0].keyword == "ONLINE" and items.slice(1, 2).text not in (",", ".")
+    if is_online:
+        items = items.slice(1)
     is_distinct = bool(items) and items.tokens[0].keyword == "DISTINCT"
     if is_distinct:
         items = items.slice(1)
     if not items:
-        raise _make_error(text, items, whole, "the select list is empty")
-    sources, conditions = read_sources(text, clauses["FROM"])
-    if len(sources) < 2:
-        raise pointed(
-            text, sources[0].start, "a join needs two streams or more, this is one", "UNSUPPORTED_SQL"
-        )
+        raise pointed(text, phrase.tokens[0].start, "the select list is empty")
+    sources, conditions = read_sources(text, clauses["FROM"], read_select)
     if "WHERE" in clauses:
         conditions.append(clauses["WHERE"])
+    _refuse_duplicates(text, sources)
     aliases = {source.alias.casefold(): source.alias for source in sources}
-    if len(aliases) < len(sources):
-        seen: set[str] = set()
-        for source in sources:
-            if source.alias.casefold() in seen:
-                raise pointed(
-                    text,
-                    source.start,
-                    f"the alias {source.alias!r} is taken; name this one with AS",
-                    "DUPLICATE_ALIAS",
-                )
-            seen.add(source.alias.casefold())
     within = read_within(text, clauses["WITHIN"], aliases) if "WITHIN" in clauses else None
-    return Statement(
+    if within is not None and len(sources) < 2:
+        what = "WITHIN is the window of a join, but FROM names one stream"
+        raise pointed(text, clauses["WITHIN"].tokens[0].start, what)
+    return Select(
         text,
         items,
         tuple(sources),
@@ -82,9 +116,46 @@ def parse_statement(text: str) -> Statement:
         clauses.get("GROUP BY"),
         clauses.get("HAVING"),
         is_distinct,
-        explain is not None,
+        tuple(clauses[word] for word in TAIL if word in clauses),
+        tuple(named),
     )
 
 
-def _make_error(text: str, part: Phrase, whole: Phrase, what: str) -> QueryError:
-    return pointed(text, (part or whole).tokens[0].start, what)
+def _read_with(text: str, phrase: Phrase) -> tuple[list[NamedSelect], Phrase]:
+    """Parse a WITH clause; return its parts and the rest of the phrase."""
+    if phrase.slice(1, 2).text.upper() == "RECURSIVE":
+        raise pointed(
+            text, phrase.tokens[1].start, "a recursive WITH has no end over streams", "UNSUPPORTED_SQL"
+        )
+    named: list[NamedSelect] = []
+    n, tokens = 1, phrase.tokens
+    while True:
+        name = tokens[n] if n < len(tokens) else None
+        if name is None or not (name.text[0].isalpha() or name.text[0] in "_`"):
+            raise pointed(text, tokens[n - 1].end, "a name must be here: WITH name AS (SELECT ...)")
+        opening = n + 2 if tokens[n + 1 : n + 2] and tokens[n + 1].keyword == "AS" else n + 1
+        if opening >= len(tokens) or tokens[opening].text != "(":
+            raise pointed(
+                text, tokens[min(n + 1, len(tokens) - 1)].start, "AS (SELECT ...) must follow the name"
+            )
+        close = next(i for i in phrase.top if i > opening and tokens[i].text == ")")
+        body = phrase.slice(opening + 1, close)
+        if not body:
+            raise pointed(text, tokens[opening].start, "the subquery is empty")
+        if name.name.casefold() in {part.name.casefold() for part in named}:
+            raise pointed(text, name.start, f"WITH names {name.name!r} twice", "DUPLICATE_ALIAS")
+        named.append(NamedSelect(name.name, name.start, read_select(text, body)))
+        if close + 1 >= len(tokens):
+            raise pointed(text, tokens[close].end, "SELECT must follow WITH")
+        if tokens[close + 1].text != ",":
+            return named, phrase.slice(close + 1)
+        n = close + 2
+
+
+def _refuse_duplicates(text: str, sources: list[Source]) -> None:
+    seen: set[str] = set()
+    for source in sources:
+        if source.alias.casefold() in seen:
+            what = f"the alias {source.alias!r} is taken; name this one with AS"
+            raise pointed(text, source.start, what, "DUPLICATE_ALIAS")
+        seen.add(source.alias.casefold())

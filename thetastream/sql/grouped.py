@@ -16,7 +16,9 @@ from thetastream.plan.folding import PREFIX, TIME, Folding
 from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.planners import Plan
 from thetastream.predicate import tokenize
-from thetastream.spark.catalyst import Catalyst, braced, unlogged
+from thetastream.spark.catalyst import Catalyst, braced
+from thetastream.spark.refusals import unlogged
+from thetastream.sql.items import write_out_groups
 from thetastream.sql.projection import names_in
 from thetastream.sql.question import Question
 from thetastream.sql.select import write_out_stars
@@ -49,13 +51,21 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
         raise NotFoldable(join.folding_obstacle)
     if selection.is_distinct:
         raise NotFoldable("DISTINCT compares rows")
+    if selection.tail:
+        raise NotFoldable(f"{selection.tail[0].tokens[0].keyword} needs all rows")
     # 1. Plan what units fold.
     catalyst = Catalyst(spark, {alias: frame.schema for alias, frame in question.frames.items()})
     has_time = len(join.event_times) == len(join.inputs)
+    merged = question.merged
+    items = tokenize(merged.qualify(tokenize(write_out_stars(selection.items, question.star))))
+    group_by, having = selection.group_by, selection.having
+    if group_by is not None:
+        columns = {name.casefold() for stream in join.inputs for name, _ in stream.types}
+        group_by = tokenize(merged.qualify(write_out_groups(items, group_by, columns)))
     folding = plan_folding(
-        tokenize(write_out_stars(selection.items, join.aliases)),
-        selection.group_by,
-        selection.having,
+        items,
+        group_by,
+        None if having is None else tokenize(merged.qualify(having)),
         join.inputs,
         catalyst,
         RESULT_TIME if has_time else None,
@@ -64,7 +74,9 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
     if folding.pane is not None and len(times) > 1:
         raise NotFoldable("event times have two types")
     if question.every is not None:
-        folding.lazy = read_every(question.every, join.inputs, folding.pane is not None, catalyst)
+        folding.lazy = read_every(
+            question.every, join.inputs, question.frames, folding.pane is not None, catalyst
+        )
     if folding.lazy is not None and spark.conf.get(NO_DATA_BATCHES, "true") != "true":
         raise SessionError("NO_DATA_BATCHES", f"{NO_DATA_BATCHES} must be true, or views would wait forever")
     # 2. Plan the join whose units fold it, over streams with the computed columns.

@@ -1,29 +1,24 @@
-"""``th.sql`` turns a statement into a join, and into a Spark SQL query over the results of the join.
+"""``th.sql`` runs statements: a SELECT becomes a join, and a Spark SQL query over the results of the join.
 
-SELECT ONLINE items FROM r, s WHERE c WITHIN w   ->   SELECT items FROM th.join({"r": .., "s": ..}, c, w)
+SELECT items FROM r, s WHERE c WITHIN w   ->   SELECT items FROM th.join({"r": .., "s": ..}, c, w)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.core.windows import Duration
-from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
 from thetastream.order.spec import Asked
-from thetastream.plan.domains import quoted
 from thetastream.plan.statistics import Statistics
-from thetastream.predicate import pointed, tokenize
-from thetastream.spark.catalyst import braced, unlogged
-from thetastream.sql.answer import answer, plan_question
-from thetastream.sql.errors import locate, translate_refusal
-from thetastream.sql.grammar import parse_statement
-from thetastream.sql.question import Question
-from thetastream.sql.statement import Source, Statement
+from thetastream.predicate import pointed
+from thetastream.sql.evaluate import Evaluation, read_inputs
+from thetastream.sql.grammar import parse_script
+from thetastream.sql.statement import Insert, Statement, View
 
 if TYPE_CHECKING:
     from thetastream.frontend.tables import Table
@@ -45,39 +40,41 @@ def sql(
     late: str | Path | None = None,
     statistics: Statistics | None = None,
 ) -> DataFrame:
-    """Run a streaming SQL statement.
+    """Run a streaming SQL statement, or several with semicolons between them.
 
     Parameters
     ----------
     spark : SparkSession
     text : str
-        ``[EXPLAIN] SELECT ONLINE ... FROM ... [WHERE ...] [WITHIN ...] [GROUP BY ... [HAVING ...]]``, with
-        Spark SQL's expressions; docs/reference/sql.md has the grammar.
+        ``[EXPLAIN] [CREATE VIEW name AS] [WITH ...] SELECT items FROM streams [WHERE ...] [WITHIN ...]
+        [GROUP BY ... [HAVING ...]]``, with Spark SQL's expressions; docs/reference/sql.md has the grammar.
+        All statements but the last must be CREATE VIEW.
     streams : mapping of name to DataFrame, optional
         The streams that FROM names. Other names are looked up as tables and views of the session. Case does
         not matter.
     model, index, archive_period, order, punctuations, event_time, mailbox, cache_folder, late, statistics
-        As in ``thetastream.join``.
+        As in ``thetastream.join``. They hold for each join of the statements.
 
     Returns
     -------
     DataFrame
-        It is streaming if the inputs are. With GROUP BY it updates: write it in output mode ``update`` or
-        ``complete``, or in ``append`` if it groups by a window of ``result_time``. With EXPLAIN, it has one
-        row and one column ``plan``.
+        The rows of the last statement. It is streaming if the inputs are. With GROUP BY it updates: write it
+        in output mode ``update`` or ``complete``, or in ``append`` if it groups by a window of
+        ``result_time``. With EXPLAIN, it has one row and one column ``plan``. CREATE VIEW returns the rows of
+        the view.
 
     Raises
     ------
     QueryError
         The statement is wrong. The message has the line, the column, and a caret under the position. Several
-        problems are listed at once.
+        problems are listed at once. INSERT INTO is refused, because ``thetastream.insert`` runs it.
 
     Examples
     --------
     >>> import thetastream as th
     >>> th.sql(
     ...     spark,
-    ...     "SELECT ONLINE r.id, s.price FROM r, s WHERE r.price > s.price WITHIN 10 minutes",
+    ...     "SELECT r.id, s.price FROM r, s WHERE r.price > s.price WITHIN 10 minutes",
     ...     streams={"r": trades, "s": quotes},
     ... )  # doctest: +SKIP
 
@@ -94,8 +91,12 @@ def sql(
         "late": late,
         "statistics": statistics,
     }
-    statement = parse_statement(text)
-    return _run(spark, statement, streams, model, settings, statement.is_explain)
+    statements = parse_script(text)
+    head = statements[-1].head
+    if isinstance(head, Insert) and not statements[-1].is_explain:
+        what = "th.sql returns rows; th.insert(spark, text, ...) writes them into a sink"
+        raise pointed(text, head.start, what, "INSERT")
+    return run_script(spark, statements, streams, model, settings)
 
 
 def explain(
@@ -104,79 +105,51 @@ def explain(
     streams: Mapping[str, DataFrame] | None = None,
     model: Model | str | None = None,
 ) -> str:
-    """Explain the plan of a statement; parameters and errors are those of ``sql``."""
-    plan = _run(spark, parse_statement(text), streams, model, {}, is_explain=True)
+    """Explain the plan of the last statement; parameters and errors are those of ``sql``."""
+    *before, last = parse_script(text)
+    explained = Statement(last.select, last.head, is_explain=True)
+    plan = run_script(spark, [*before, explained], streams, model, {})
     return str(plan.collect()[0][0])
 
 
-def _run(
+def run_script(
     spark: SparkSession,
-    statement: Statement,
+    statements: Sequence[Statement],
     streams: Mapping[str, Any] | None,
     model: Model | str | None,
     settings: Mapping[str, Any],
-    is_explain: bool,
 ) -> DataFrame:
-    """Answer a statement with its rows, or with its plan."""
-    frames = _find_frames(spark, statement, read_tables(streams or {}, spark))
-    on = [condition.text for condition in statement.conditions] or ["true"]
-    question = Question(
-        statement.selection, frames, on, statement.within, model, settings, is_explain=is_explain
-    )
+    """Run statements and return the rows of the last one; its INSERT INTO is left to the caller."""
+    given = read_inputs(read_tables(streams or {}, spark))
+    for statement in statements:
+        evaluation = Evaluation(spark, given, model, settings)
+        rows = evaluation.evaluate(statement.select, {})
+        if statement.is_explain:
+            text = "".join(explain() for explain in evaluation.explanations)
+            return spark.createDataFrame([(text,)], "plan string")
+        if statement.head is not None:
+            rows = name_columns(statement.select.text, statement.head, rows)
+        if isinstance(statement.head, View):
+            _create_view(statement.select.text, statement.head, rows)
+    return rows
+
+
+def name_columns(text: str, head: View | Insert, rows: DataFrame) -> DataFrame:
+    """Give rows the columns that a statement names, if it names any."""
+    if not head.columns:
+        return rows
+    if len(head.columns) != len(rows.columns):
+        what = f"{len(head.columns)} columns are named, but the SELECT has {len(rows.columns)}"
+        raise pointed(text, head.start, what, "COLUMN_COUNT")
+    return rows.toDF(*head.columns)
+
+
+def _create_view(text: str, view: View, rows: DataFrame) -> None:
+    if view.is_replaced:
+        rows.createOrReplaceTempView(view.name)
+        return
     try:
-        join = plan_question(question)
-    except ThetastreamError as error:
-        raise_problems([locate(statement, problem) for problem in list_problems(error)])
-        raise
-    return answer(spark, question, join)
-
-
-def _find_frames(
-    spark: SparkSession, statement: Statement, streams: Mapping[str, DataFrame]
-) -> dict[str, DataFrame]:
-    """Find the inputs of a statement: alias -> DataFrame."""
-    given: dict[str, DataFrame] = {}
-    for name, frame in streams.items():
-        if not isinstance(name, str) or not hasattr(frame, "isStreaming"):
-            raise QueryError(
-                "STREAMS",
-                f"streams must map names to Spark DataFrames, not {name!r} to {type(frame).__name__}",
-            )
-        if name.casefold() in given:
-            raise QueryError("DUPLICATE_ALIAS", f"names ignore case, and streams has {name!r} twice")
-        given[name.casefold()] = frame
-    frames: dict[str, DataFrame] = {}
-    problems: list[ThetastreamError] = []
-    for source in statement.sources:
-        try:
-            frames[source.alias] = _find_frame(spark, statement.text, source, given)
-        except QueryError as problem:
-            problems.append(problem)
-    raise_problems(problems)
-    return frames
-
-
-def _find_frame(spark: SparkSession, text: str, source: Source, given: Mapping[str, DataFrame]) -> DataFrame:
-    plain = "".join(token.name for token in tokenize(source.name))
-    frame = given.get(plain.casefold())
-    if frame is None:
-        try:
-            with unlogged():
-                frame = spark.table(source.name)
-                _ = frame.schema
-        except PySparkException:
-            names = f"the streams given ({', '.join(given)})" if given else "streams="
-            what = f"{source.name!r} is neither one of {names} nor a table or view of the session"
-            raise pointed(text, source.start, what, "UNKNOWN_STREAM") from None
-    if source.items is None:
-        return frame
-    where = f" WHERE {braced(source.where.text)}" if source.where is not None else ""
-    query = f"SELECT {braced(source.items.text)}\nFROM {{stream}} AS {quoted(source.inner)}{where}"
-    try:
-        with unlogged():
-            frame = spark.sql(query, stream=frame)
-            _ = frame.schema
-        return frame
-    except AnalysisException as error:
-        phrases = [source.items, *([source.where] if source.where is not None else [])]
-        raise translate_refusal(phrases, error) from None
+        rows.createTempView(view.name)
+    except AnalysisException:
+        what = f"the session has a view {view.name!r}; write CREATE OR REPLACE VIEW, or another name"
+        raise pointed(text, view.start, what, "VIEW_EXISTS") from None

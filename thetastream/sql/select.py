@@ -1,13 +1,14 @@
 """Evaluates the select list over the results of a join: names, stars, DISTINCT, groups."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
-from thetastream.errors import QueryError
+from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.streams import MARK
 from thetastream.frontend.window import is_counted
 from thetastream.plan.domains import quoted
@@ -15,10 +16,12 @@ from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan
 from thetastream.planners.result_time import latest
 from thetastream.predicate import Phrase, pointed
-from thetastream.spark.catalyst import braced, unlogged
-from thetastream.sql.errors import translate_refusal
+from thetastream.spark.catalyst import braced
+from thetastream.spark.refusals import unlogged
+from thetastream.sql.errors import find_list_problems, sort_problems
 from thetastream.sql.projection import is_star
-from thetastream.sql.question import Question, Selection
+from thetastream.sql.question import Question
+from thetastream.sql.selection import Selection
 
 DISTINCT_TIME = "__result_time"
 
@@ -34,33 +37,72 @@ class Selected(NamedTuple):
 def select_rows(spark: SparkSession, question: Question, join: Plan) -> Selected:
     """Evaluate the select list and its groups over the results of the join."""
     selection = question.selection
-    rows = _add_names(join, selection.is_distinct)
-    items = write_out_stars(selection.items, join.aliases)
-    query = f"SELECT {braced(items)}\nFROM {{rows}}"
-    if selection.group_by is not None:
-        query += f"\nGROUP BY {braced(selection.group_by.text)}"
-    if selection.having is not None:
-        query += f"\nHAVING {braced(selection.having.text)}"
+    rows = _add_names(question, join)
+    items = write_out_stars(selection.items, question.star)
     is_bounded = selection.is_distinct and rows.isStreaming and selection.group_by is None
-    if selection.is_distinct and not is_bounded:
-        query = query.replace("SELECT", "SELECT DISTINCT", 1)
-    elif is_bounded:
+    word = "SELECT DISTINCT" if selection.is_distinct and not is_bounded else "SELECT"
+    if is_bounded:
         if DISTINCT_TIME not in rows.columns or question.within is None or is_counted(question.within):
             what = "DISTINCT over streams needs WITHIN a time: otherwise it would keep every row forever"
             raise _refuse_list(selection, what, "UNBOUNDED_DISTINCT")
-        query = query.replace("SELECT ", f"SELECT {DISTINCT_TIME}, ", 1)
+        word = f"SELECT {DISTINCT_TIME},"
     try:
         with unlogged():
-            result = spark.sql(query, rows=rows)
+            result = spark.sql(_write_query(word, selection, [items, *_texts_behind(selection)]), rows=rows)
             columns = result.columns
-    except AnalysisException as error:
-        raise translate_refusal(selection.phrases, error) from None
+    except AnalysisException:
+        raise_problems(sort_problems(find_select_problems(spark, question)))
+        raise
     if is_bounded:
         if len(set(columns)) < len(columns):
             what = f"DISTINCT needs columns of different names, they are {', '.join(columns[1:])}; use AS"
             raise _refuse_list(selection, what, "DUPLICATE_COLUMN")
         result = result.dropDuplicatesWithinWatermark(columns[1:]).drop(DISTINCT_TIME)
     return Selected(result, _is_grouped(spark, selection, items, rows))
+
+
+def find_select_problems(spark: SparkSession, question: Question) -> list[QueryError]:
+    """List Catalyst's errors in the select list and its groups. This needs the streams and not the join."""
+    selection = question.selection
+    # 1. An empty DataFrame with the columns that results have.
+    fields = [StructField(alias, frame.schema) for alias, frame in question.frames.items()]
+    owners = _find_owners(question, {alias: frame.columns for alias, frame in question.frames.items()})
+    rows = spark.createDataFrame([], StructType(fields)).select(
+        "*", *_name_columns(owners, {RESULT_TIME, *(alias.casefold() for alias in question.frames)})
+    )
+    if RESULT_TIME not in map(str.casefold, question.frames):
+        rows = rows.withColumn(RESULT_TIME, F.lit(None).cast("timestamp"))
+
+    # 2. Catalyst's errors over it.
+    def ask(texts: Sequence[str]) -> AnalysisException | None:
+        try:
+            with unlogged():
+                _ = spark.sql(_write_query("SELECT", selection, texts), rows=rows).schema
+        except AnalysisException as error:
+            return error
+        return None
+
+    try:
+        items = write_out_stars(selection.items, question.star)
+    except QueryError as problem:
+        return [problem]
+    texts = [items, *_texts_behind(selection)]
+    return list(find_list_problems(ask, selection.phrases, texts))
+
+
+def _texts_behind(selection: Selection) -> list[str]:
+    """The texts of the clauses behind FROM, in the order of ``selection.phrases``."""
+    return [phrase.text for phrase in selection.phrases[1:]]
+
+
+def _write_query(select: str, selection: Selection, texts: Sequence[str]) -> str:
+    """Write a query over ``{rows}`` from the texts of a select list and of the clauses behind FROM."""
+    words = [
+        word for word, clause in (("GROUP BY", selection.group_by), ("HAVING", selection.having)) if clause
+    ]
+    words += [""] * len(selection.tail)
+    clauses = "".join(f"\n{word} {braced(text)}" for word, text in zip(words, texts[1:], strict=True))
+    return f"{select} {braced(texts[0])}\nFROM {{rows}}{clauses}"
 
 
 def _is_grouped(spark: SparkSession, selection: Selection, items: str, rows: DataFrame) -> bool:
@@ -85,8 +127,8 @@ def _refuse_list(selection: Selection, what: str, condition: str) -> QueryError:
     return pointed(selection.items.source, selection.items.tokens[0].start, what, condition)
 
 
-def _add_names(join: Plan, is_distinct: bool) -> DataFrame:
-    """Add to results every column that only one stream has, and ``result_time``.
+def _add_names(question: Question, join: Plan) -> DataFrame:
+    """Add to results every column that only one stream has or that USING merges, and ``result_time``.
 
     ``result_time`` carries the mark of the watermark again, because a result is never older than the
     watermark at which it is found.
@@ -95,23 +137,16 @@ def _add_names(join: Plan, is_distinct: bool) -> DataFrame:
         what = "punctuations are rows without tuples, and a select list would treat them as results"
         raise QueryError("BAD_ORDER", f"{what}; leave punctuations out, or use th.join")
     pairs = join.results()
-    owners: dict[str, list[tuple[str, str]]] = {}
-    for stream in join.inputs:
-        for name, _ in stream.types:
-            owners.setdefault(name.casefold(), []).append((stream.alias, name))
+    owners = _find_owners(question, {stream.alias: [n for n, _ in stream.types] for stream in join.inputs})
     taken = {name.casefold() for name in pairs.columns}
     columns = [F.col(quoted(name)) for name in pairs.columns]
     has_time = all(stream.event_time for stream in join.timed)
     if has_time:
         taken.add(RESULT_TIME)
-    columns += [
-        F.col(f"{quoted(found[0][0])}.{quoted(found[0][1])}").alias(found[0][1])
-        for folded, found in owners.items()
-        if len(found) == 1 and folded not in taken
-    ]
+    columns += _name_columns(owners, taken)
     if has_time:
         times = [F.col(f"{quoted(s.alias)}.{quoted(str(s.event_time))}") for s in join.timed]
-        if is_distinct:
+        if question.selection.is_distinct:
             longest_ms = -(-join.longest_window_us // 1000)
             columns.append(latest(times, {MARK: longest_ms}).alias(DISTINCT_TIME))
         if RESULT_TIME not in map(str.casefold, join.aliases):
@@ -119,22 +154,29 @@ def _add_names(join: Plan, is_distinct: bool) -> DataFrame:
     return pairs.select(*columns)
 
 
-def refuse_endless(selection: Selection) -> None:
-    """Raise an error for expressions that Spark would refuse over streams, but only when the query starts."""
-    tokens, text = selection.items.tokens, selection.items.source
-    for n, token in enumerate(tokens):
-        if token.keyword == "OVER" and n + 1 < len(tokens) and tokens[n + 1].text == "(":
-            what = "a window function needs a stream that ends"
-            raise pointed(text, token.start, what, "UNSUPPORTED_SQL")
-    if selection.is_distinct and selection.group_by is not None:
-        what = "DISTINCT is not possible over groups that still change; leave it out"
-        raise pointed(text, tokens[0].start, what, "UNSUPPORTED_SQL")
+def _find_owners(
+    question: Question, columns: Mapping[str, Sequence[str]]
+) -> dict[str, list[tuple[str, str]]]:
+    """Find the streams that have each column: name in lower case -> (alias, name)."""
+    owners: dict[str, list[tuple[str, str]]] = {}
+    for alias, names in columns.items():
+        for name in names:
+            owners.setdefault(name.casefold(), []).append((alias, name))
+    return owners | {name: [owner] for name, owner in question.merged.owners.items()}
 
 
-def write_out_stars(items: Phrase, aliases: Iterable[str]) -> str:
-    """Write a select list with ``alias.*`` for every stream in place of a bare ``*``."""
+def _name_columns(owners: Mapping[str, Sequence[tuple[str, str]]], taken: Collection[str]) -> list[Column]:
+    """Select every column that has one owner, and whose name is not taken."""
+    return [
+        F.col(f"{quoted(alias)}.{quoted(name)}").alias(name)
+        for folded, ((alias, name), *others) in owners.items()
+        if not others and folded not in taken
+    ]
+
+
+def write_out_stars(items: Phrase, star: str) -> str:
+    """Write a select list with the columns of all streams, ``star``, in place of a bare ``*``."""
     text, base = items.text, items.tokens[0].start
-    every = ", ".join(f"{quoted(alias)}.*" for alias in aliases)
     for n in reversed(range(len(items.tokens))):
         token = items.tokens[n]
         if token.kind != "STAR" or not is_star(items, n) or items.tokens[n - 1].text == ".":
@@ -143,5 +185,5 @@ def write_out_stars(items: Phrase, aliases: Iterable[str]) -> str:
         if n not in items.top or following == "EXCEPT":
             what = "a star stands alone, for all columns of all streams; or write alias.*"
             raise pointed(items.source, token.start, what, "UNSUPPORTED_SQL")
-        text = text[: token.start - base] + every + text[token.end - base :]
+        text = text[: token.start - base] + star + text[token.end - base :]
     return text

@@ -1,41 +1,65 @@
-"""Parses FROM: streams, which are names or subqueries, and the conditions of their joins."""
+"""Parses FROM: inputs, which are names or subqueries, and the conditions of their joins."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
 
 from thetastream.predicate import Phrase, pointed
 from thetastream.predicate.tokens import Token
-from thetastream.sql.clauses import CLAUSES, UNSUPPORTED, cut
-from thetastream.sql.statement import Source
+from thetastream.sql.clauses import CLAUSES, UNSUPPORTED
+from thetastream.sql.statement import Select, Source
 
 _JOIN_WORDS = {"JOIN", "INNER", "CROSS"}
 _REFUSED_JOINS = {
-    *("LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "NATURAL", "LATERAL", "USING", "ASOF"),
+    *("LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "NATURAL", "LATERAL", "ASOF"),
     *("TABLESAMPLE", "PIVOT", "UNPIVOT"),
 }
-_RESERVED = {*CLAUSES, *UNSUPPORTED, *_JOIN_WORDS, *_REFUSED_JOINS, "ON", "AS", "BY"}
+_RESERVED = {*CLAUSES, *UNSUPPORTED, *_JOIN_WORDS, *_REFUSED_JOINS, "ON", "USING", "AS", "BY"}
 
 
-def read_sources(text: str, phrase: Phrase) -> tuple[list[Source], list[Phrase]]:
-    """Parse the streams of a FROM clause, and the conditions behind every ON."""
+ReadSelect: TypeAlias = Callable[[str, Phrase], Select]
+"""Parses the SELECT of a subquery."""
+
+
+def read_sources(text: str, phrase: Phrase, read_select: ReadSelect) -> tuple[list[Source], list[Phrase]]:
+    """Parse the inputs of a FROM clause, and the conditions behind every ON."""
     sources: list[Source] = []
     conditions: list[Phrase] = []
     for separator, part in _split_sources(text, phrase):
-        on = next(
-            (n for n in part.top if part.tokens[n].keyword == "ON" and part.tokens[n].kind != "FIELD"), None
-        )
-        named = part if on is None else part.slice(0, on)
+        at = next((n for n in part.top if _is_condition(part.tokens[n])), None)
+        named = part if at is None else part.slice(0, at)
         if not named:
             raise pointed(text, separator.start, f"a stream must follow {separator.text!r}")
-        sources.append(_read_source(text, named))
-        if on is not None:
-            token = part.tokens[on]
+        source = _read_source(text, named, read_select)
+        if at is not None:
+            token, rest = part.tokens[at], part.slice(at + 1)
+            word = token.keyword
             if separator.keyword != "JOIN":
-                raise pointed(text, token.start, "ON belongs to a JOIN; write WHERE, or JOIN for the comma")
-            condition = part.slice(on + 1)
-            if not condition:
+                what = f"{word} belongs to a JOIN; write WHERE, or JOIN for the comma"
+                raise pointed(text, token.start, what)
+            if word == "USING":
+                source = replace(source, using=_read_using(text, token, rest))
+            elif rest:
+                conditions.append(rest)
+            else:
                 raise pointed(text, token.start, "a condition must follow ON")
-            conditions.append(condition)
+        sources.append(source)
     return sources, conditions
+
+
+def _is_condition(token: Token) -> bool:
+    return token.keyword in ("ON", "USING") and token.kind not in ("FIELD", "IDENTIFIER")
+
+
+def _read_using(text: str, using: Token, phrase: Phrase) -> tuple[Token, ...]:
+    """Parse the names of USING."""
+    if len(phrase.tokens) < 3 or phrase.tokens[0].text != "(" or phrase.bare().tokens == phrase.tokens:
+        raise pointed(text, using.start, "USING must be followed by columns in parentheses: USING (a, b)")
+    names = phrase.slice(1, -1).split_at_commas()
+    for name in names:
+        if len(name.tokens) != 1:
+            raise pointed(text, using.start, "USING must be followed by columns in parentheses: USING (a, b)")
+    return tuple(name.tokens[0] for name in names)
 
 
 def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, Phrase]]:
@@ -55,7 +79,7 @@ def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, Phrase]]:
             raise pointed(
                 text,
                 token.start,
-                f"{token.keyword} is not supported: joins are inner joins, by comma or by JOIN ... ON",
+                f"{token.keyword} is not supported: joins are inner joins, by comma, or by JOIN",
                 "UNSUPPORTED_SQL",
             )
         if token.text == "," or token.keyword in _JOIN_WORDS:
@@ -70,7 +94,7 @@ def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, Phrase]]:
     yield separator, phrase.slice(start)
 
 
-def _read_source(text: str, phrase: Phrase) -> Source:
+def _read_source(text: str, phrase: Phrase, read_select: ReadSelect) -> Source:
     tokens = phrase.tokens
     first = tokens[0]
     if first.text == "(":
@@ -78,7 +102,10 @@ def _read_source(text: str, phrase: Phrase) -> Source:
         alias = _read_alias(text, phrase.slice(close + 1))
         if alias is None:
             raise pointed(text, first.start, "a subquery needs a name: (SELECT ...) AS name")
-        return _read_subquery(text, phrase.slice(1, close), alias, first.start)
+        body = phrase.slice(1, close)
+        if not body:
+            raise pointed(text, first.start, "the subquery is empty")
+        return Source(alias, "", first.start, read_select(text, body))
     end = 1
     while end + 1 < len(tokens) and tokens[end].text == ".":
         end += 2
@@ -101,26 +128,3 @@ def _read_alias(text: str, phrase: Phrase) -> str | None:
         wrong = tokens[1] if len(tokens) > 1 else tokens[0]
         raise pointed(text, wrong.start, f"{wrong.text!r} is not expected behind a stream's name")
     return tokens[0].name
-
-
-def _read_subquery(text: str, phrase: Phrase, alias: str, start: int) -> Source:
-    if not phrase:
-        raise pointed(text, start, "the subquery is empty")
-    clauses = cut(text, phrase)
-    for word, clause in clauses.items():
-        if word not in ("SELECT", "FROM", "WHERE"):
-            raise pointed(
-                text,
-                clause.tokens[0].start,
-                f"a subquery can only select and project, so it cannot have {word}",
-                "UNSUPPORTED_SQL",
-            )
-    items = clauses["SELECT"]
-    if items.tokens[0].keyword in ("ONLINE", "DISTINCT"):
-        raise pointed(
-            text, items.tokens[0].start, "a subquery can only select and project", "UNSUPPORTED_SQL"
-        )
-    found, _ = read_sources(text, clauses["FROM"])
-    if len(found) > 1 or found[0].items is not None:
-        raise pointed(text, found[-1].start, "a subquery reads one stream by its name", "UNSUPPORTED_SQL")
-    return Source(alias, found[0].name, start, items, clauses.get("WHERE"), found[0].alias)

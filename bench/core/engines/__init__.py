@@ -1,4 +1,4 @@
-"""One module per engine, each with ``run(task) -> dict``; imported in the engine's own process."""
+"""Each engine is a module with ``run(task) -> dict``, which is imported in the engine's own process."""
 
 ENGINES = {
     "thetastream": "bench.core.engines.thetastream",
@@ -7,4 +7,4 @@ ENGINES = {
     "aggregate": "bench.core.engines.aggregated",
 }
 COMPARED = ("thetastream", "spark", "duckdb")
-"""What runs unless ``--engines`` says otherwise; for ``aggregate`` it is ``thetastream,aggregate``."""
+"""The engines that run without ``--engines``. For ``aggregate`` they are ``thetastream,aggregate``."""

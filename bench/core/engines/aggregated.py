@@ -1,4 +1,4 @@
-"""The join of ``handshake``, aggregated over 1,000 groups instead of given out pair by pair."""
+"""The join of ``handshake``, folded into 1,000 groups instead of emitted pair by pair."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ GROUP = "r.x % 1000"
 
 
 def prepare(task: Task) -> spark.Query:
-    """Session and query of a task; option ``folded=false`` lets Spark aggregate the pairs."""
+    """Make the session and query of a task. With the option ``folded=false``, Spark aggregates the pairs."""
     options = {**DEFAULTS, "folded": True, **task.options}
 
     def groups(streams: dict[str, DataFrame]) -> DataFrame:
@@ -24,8 +24,8 @@ def prepare(task: Task) -> spark.Query:
         matches = th.join(**join).groupBy(F.expr(GROUP))
         return matches.agg(F.count(F.lit(1)).alias("n"), F.sum("s.c").alias("total"))
 
-    # Every group changes in every epoch of many more results than groups, so the sum over the updated ones is
-    # the number of results so far. Windows of less than about 32,768 tuples are too small for that.
+    # An epoch has many more results than groups, so every group changes in it, and the sum over the updated
+    # groups is the number of results so far. Windows below about 32,768 tuples are too small for that.
     return spark.Query(
         th.local_session(2, "bench-aggregate", **spark.CONF, **{"spark.driver.memory": task.driver_memory}),
         groups,

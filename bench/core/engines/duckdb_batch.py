@@ -1,4 +1,4 @@
-"""DuckDB on the whole input at once: the batch bound.
+"""DuckDB joins the whole input at once, which is the bound of a batch.
 
 Parquet in, an in-memory table of all columns of both sides out (``CREATE TABLE AS``), two threads,
 insertion order not kept. The clock covers reading, joining and materialising, as it does for the
@@ -22,19 +22,19 @@ from bench.core.workloads import TICK_US
 
 THREADS = 2
 MIN_SECONDS = 3.0
-"""Short joins are repeated; the median counts."""
+"""A join that takes less time is repeated, and the median counts."""
 
 
 def source(files: list[str]) -> str:
-    """A Parquet scan; event time becomes a BIGINT of microseconds."""
+    """Write a Parquet scan, in which event time is a BIGINT of microseconds."""
     listed = ", ".join(f"'{file}'" for file in files)
     return f"(SELECT * REPLACE (epoch_us(ts) AS ts) FROM read_parquet([{listed}]))"
 
 
 def cell_size(window: int) -> int:
-    """Side of a grid cell for handshake: about ten candidates per probe, two copies at the least.
+    """Choose the side of a grid cell for handshake: about ten candidates per probe, and two copies at least.
 
-    Seen fastest: 80 of 20, 40, 80 for a window of 131,072; 20 of 10, 20 for 2,097,152.
+    Of (20, 40, 80), 80 was fastest for a window of 131,072; of (10, 20), 20 for 2,097,152.
 
     >>> cell_size(131_072), cell_size(2_097_152)
     (67, 20)
@@ -43,7 +43,7 @@ def cell_size(window: int) -> int:
 
 
 def on_cells(left: str, right: str, cell: int) -> tuple[str, str]:
-    """Both handshake inputs with their grid cell; S once for each cell its box touches."""
+    """Write both handshake inputs with their grid cell. S has a copy for each cell that its box touches."""
 
     def floor(column: str, offset: int) -> str:
         return f"floor(({column}::DOUBLE + {offset}) / {cell})::INT"
@@ -59,7 +59,7 @@ def on_cells(left: str, right: str, cell: int) -> tuple[str, str]:
 
 
 def select(shape: Shape, columns: str, files: tuple[list[str], list[str]], is_bucketed: bool = False) -> str:
-    """The join of the given files of both streams as one SQL statement."""
+    """Write the join of files of both streams as one SQL statement."""
     spec = shape.spec
     left, right = spec.aliases
     width = (shape.window - 1) * TICK_US

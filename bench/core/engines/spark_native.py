@@ -28,7 +28,7 @@ CELLS = {"handshake": {"cell": 60}}
 
 
 def session(task: Task, options: dict[str, Any]) -> SparkSession:
-    """Two cores, two partitions, the state store that was asked for."""
+    """Start a session with two cores, two partitions and the chosen state store."""
     conf = {
         **spark.CONF,
         "spark.driver.memory": task.driver_memory,
@@ -48,7 +48,7 @@ def session(task: Task, options: dict[str, Any]) -> SparkSession:
 
 
 def cells(side: DataFrame, x: str, y: str, cell: int, reach: int) -> DataFrame:
-    """Number of the grid cell of (x, y); with a reach, one row per cell of the box around it."""
+    """Add the number of the grid cell of (x, y); with a reach, one row for each cell of the box around it."""
 
     def floor(column: str, offset: int) -> Any:
         return F.floor((F.col(column).cast("double") + F.lit(offset)) / F.lit(cell))
@@ -87,7 +87,7 @@ def prepare(task: Task) -> spark.Query:
 
 
 def run(task: Task) -> dict[str, Any]:
-    """Measure, or report Spark's refusal."""
+    """Measure the join, or report the error with which Spark refuses it."""
     try:
         return spark.measure(task, prepare(task))
     except AnalysisException as error:

@@ -1,4 +1,4 @@
-"""Thetastream, called the way a user calls it."""
+"""Thetastream, called as a user calls it."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ DEFAULTS: dict[str, Any] = {"m": 1, "n": 1}
 
 
 def counters(query: StreamingQuery) -> dict[int, dict[str, int]]:
-    """Bytes of state, and bytes that left the units, per epoch, from the engine's own counters."""
-    # An epoch that no unit took part in, such as a last one without input, has no counters.
+    """Read the bytes of state and the bytes that left the units in each epoch from ``th.metrics``."""
+    # An epoch in which no unit took part, such as a last one without input, has no counters.
     names = ("state_bytes", "emitted_bytes")
     return {
         epoch["epoch"]: {name: epoch.get(name, 0) for name in names}

@@ -10,7 +10,7 @@ from bench.papers.bistream.bandwidth_by_units import received
 from bench.papers.bistream.models import UNITS, by_copies
 
 RATES = (5_000, 10_000, 20_000, 40_000)
-"""Tuples of both streams per second."""
+"""Numbers of tuples of both streams per second."""
 NAMES = ("Q5", "equal streams")
 
 

@@ -6,7 +6,7 @@ With M bytes a unit, p units and b bytes a tuple with its index, streams of equa
 
     V_bi = p M / b        V_mat = p M / (sqrt(p) b) = sqrt(p) M / b
 
-The budget here is small, so that it is reached in seconds; only the ratios mean something.
+The budget is small here, so that it is reached in seconds. Only the ratios can be compared.
 """
 
 from bench.core.figure import Figure, Panel, Run, Verdict
@@ -15,18 +15,18 @@ from bench.papers import inputs
 from bench.papers.bistream.models import by_size
 
 BUDGET = 400_000
-"""Bytes of a unit's tuples and their index."""
+"""Bytes that the tuples of a unit and their index may take."""
 UNITS = (4, 9, 16, 36, 64)
 EPOCHS = 60
 
 
 def largest(step: Step) -> int:
-    """Bytes of the unit that holds most."""
+    """Return the bytes of the unit that holds most."""
     return max(bytes_held(step))
 
 
 def reached(steps: list[Step], budget: float) -> float:
-    """The volume at which the first unit reaches the budget, between two epochs by a straight line."""
+    """Compute the volume at which the first unit reaches the budget, with a straight line between epochs."""
     if len(steps) == 1:
         return budget / largest(steps[0]) * steps[0].volume
     before, after = steps[-2:]

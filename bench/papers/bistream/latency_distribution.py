@@ -9,7 +9,7 @@ from bench.papers import inputs
 from bench.papers.bistream.models import UNITS, in_spark
 
 EPOCHS, WARMUP, PER_EPOCH = 20, 6, 4_000
-"""Epochs, those not measured, and their tuples of both streams."""
+"""Number of epochs, of those that are not measured, and of the tuples of both streams in an epoch."""
 PERCENTILES = (10, 25, 50, 75, 90, 99)
 
 

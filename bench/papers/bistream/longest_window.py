@@ -24,7 +24,7 @@ def measure(run: Run) -> Verdict:
             share = (low + high) / 2
             run.announce(f"{setting}, {share:.3f} of the stream")
             query = whole.within(share)
-            # After one and a half windows and a little it is full.
+            # The window is full after a little more than one and a half windows.
             epochs = islice(replay(query, model, EPOCHS), int(1.5 * share * EPOCHS + 3) + 1)
             steps = until(epochs, lambda seen: largest(seen[-1]) > budget)
             if largest(steps[-1]) > budget:

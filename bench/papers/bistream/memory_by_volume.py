@@ -23,7 +23,7 @@ NAMES = (*inputs.TPCH, "handshake")
 
 
 def measure(run: Run) -> Verdict:
-    """Bytes of all units after each epoch; subgroups would change nothing about what is stored."""
+    """Measure the bytes of all units after each epoch. Subgroups would not change what is stored."""
     queries = [make(run.scale) for make in inputs.TPCH.values()]
     queries.append(inputs.handshake(run.sized(150_000), run.seed))
     for query in queries:

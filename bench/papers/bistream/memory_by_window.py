@@ -12,11 +12,11 @@ from thetastream.models import Biclique
 
 EPOCHS = 32
 SHARES = (8, 4, 2)
-"""Windows are an 8th, a quarter and half of the stream."""
+"""The windows are an 8th, a quarter and half of the stream."""
 
 
 def measure(run: Run) -> Verdict:
-    """Bytes of all units after each epoch, of windows of several lengths."""
+    """Measure the bytes of all units after each epoch, for windows of several lengths."""
     whole = inputs.lineitem_band(run.scale)
     peaks = {}
     for share in SHARES:
@@ -24,7 +24,7 @@ def measure(run: Run) -> Verdict:
         for setting, model in {"JM": square(UNITS), "JB": Biclique(UNITS // 2)}.items():
             steps = run.replay(query, model, EPOCHS, f"window 1/{share}, {setting}")
             mb = [sum(bytes_held(step)) / UNITS / 1e6 for step in steps]
-            # Full after one window, and a tenth more until the first whole archive period has expired.
+            # It is full after one window, and a tenth more until the first whole archive period has expired.
             full = EPOCHS // share + 2
             peaks[setting, share] = max(mb[full:])
             for epoch, step in enumerate(steps, 1):

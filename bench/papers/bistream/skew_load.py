@@ -3,10 +3,9 @@
 Under skew, hash routing overloads single units; ContRand spreads the heavy keys over a subgroup, and random
 routing over all units at the price of more copies.
 
-Pure hash gives all tuples of a heavy key to one unit; ContRand spreads them over a subgroup; random routing
-over all units. The load of a unit is the tuples it stores, and the tuples it receives to store or to probe:
+The load of a unit is the number of tuples that it stores, or that it receives to store or to probe:
 
-    imbalance = largest load / mean load      over the units of one side, the worse side counts
+    imbalance = largest load / mean load      over the units of one side; the worse side counts
 """
 
 import numpy as np
@@ -17,17 +16,17 @@ from bench.papers import inputs
 from thetastream.models import Biclique
 
 SIDE = 8
-"""Units of each side."""
+"""Number of units of each side."""
 EXPONENTS = (0.0, 0.5, 0.8, 1.1, 1.4)
 ZIPF = 1.1
 SUBGROUPS = {"pure hash": 8, "ContRand, 4 subgroups": 4, "ContRand, 2 subgroups": 2, "random": 1}
 EPOCHS, REPLAYS = 4, 3
 TUPLES = 120_000
-"""Of a stream."""
+"""Number of tuples of a stream."""
 
 
 def imbalance(loads: list[int]) -> float:
-    """Largest over mean, of the worse side.
+    """Divide the largest load by the mean, for the worse side.
 
     >>> imbalance([4, 2, 3, 3, 3, 3, 3, 3, *[1] * 8])
     1.3333333333333333

@@ -11,11 +11,11 @@ from bench.papers.bistream.skew_load import SIDE, SUBGROUPS, ZIPF
 from thetastream.models import Biclique
 
 TUPLES = 240_000
-"""Of a stream."""
+"""Number of tuples of a stream."""
 
 
 def measure(run: Run) -> Verdict:
-    """The routings side by side, in a window of a quarter of the stream."""
+    """Compare the routings in a window of a quarter of the stream."""
     query = inputs.zipf(run.sized(TUPLES), ZIPF, run.seed).within(1 / 4)
     row = {"series": "8 units a side"}
     run.compare(

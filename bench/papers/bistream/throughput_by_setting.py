@@ -14,11 +14,11 @@ from bench.papers.bistream.models import UNITS, in_spark
 
 EPOCHS, WARMUP = 6, 2
 SCALES = {"Q5": 1, "Q7": 3, "Band": 3}
-"""Times the scale factor: streams of half a million tuples each."""
+"""Multiples of the scale factor, which give streams of half a million tuples each."""
 
 
 def measure(run: Run) -> Verdict:
-    """Medians of queries, and of their epochs by the volume processed before."""
+    """Measure the medians of queries, and of their epochs by the volume processed before them."""
     asked = []
     for name, times in SCALES.items():
         query = inputs.TPCH[name](run.scale * times)

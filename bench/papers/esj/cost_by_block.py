@@ -24,13 +24,13 @@ from thetastream.models import Chain
 
 WORKERS = 4
 WINDOW, PER_EPOCH = 1 << 14, 1 << 10
-"""Tuples of a stream."""
+"""Number of tuples of a stream."""
 EPOCHS, WARMUP = 34, 18
 BLOCKS = tuple(1 << power for power in range(6, 16))
 REPLAYS = 3
 INDEX = "hash"
 NEAR = 1.15
-"""Costs that differ by less are one: CPU times of a shared machine are not closer."""
+"""Costs whose ratio is smaller count as equal, because CPU times of a shared machine vary as much."""
 
 
 def run_chain(query: Query, block: int | str, epochs: int = EPOCHS) -> list[ChainStep]:
@@ -42,11 +42,11 @@ def run_chain(query: Query, block: int | str, epochs: int = EPOCHS) -> list[Chai
 
 
 def measure_block(run: Run, query: Query, block: int | str) -> list[ChainStep]:
-    """One block: its row; the measured epochs of a replay."""
+    """Measure one block: add its row, and return the measured epochs of a replay."""
     run.announce(f"block {block}")
     runs = [run_chain(query, block) for _ in range(REPLAYS)]
     run.check(f"block {block}", query.expected, sum(step.results for step in runs[0]))
-    # What disturbs only adds.
+    # Disturbances only add time.
     cpu = np.min([[step.cpu_s for step in steps[WARMUP:EPOCHS]] for steps in runs], axis=0)
     steady = runs[0][WARMUP:EPOCHS]
     run.add(
@@ -63,7 +63,7 @@ def measure_block(run: Run, query: Query, block: int | str) -> list[ChainStep]:
 def measure(run: Run) -> Verdict:
     window, per_epoch = run.sized(WINDOW), run.sized(PER_EPOCH)
     query = keyed(per_epoch * EPOCHS, window, run.seed).by(INDEX)
-    run_chain(query, BLOCKS[0])  # kernels are compiled
+    run_chain(query, BLOCKS[0])  # This run compiles the kernels.
     for block in BLOCKS:
         measure_block(run, query, block)
     steady = measure_block(run, query, AUTO)
@@ -103,7 +103,7 @@ def measure(run: Run) -> Verdict:
 
 
 def given(window: int, per_epoch: int, letters: LetterCost) -> Row:
-    """The setting, and the constants of J beside what is measured."""
+    """Return the setting, and the constants of J beside the measured ones."""
     return {
         "workers": WORKERS,
         "index": INDEX,
@@ -123,7 +123,7 @@ def mean_cost(costs: list[BlockCost]) -> BlockCost:
 
 
 def per_block(rows: list[Row]) -> float:
-    """Seconds of a block in all workers: the straight line through the CPU of an epoch over its blocks.
+    """Compute the seconds of a block in all workers: the slope of the CPU time of epochs over their blocks.
 
     >>> per_block([{"blocks_sent": 10.0, "all_ms": 30.0}, {"blocks_sent": 0.0, "all_ms": 20.0}])
     0.001

@@ -24,9 +24,9 @@ from thetastream.models import Split
 INDEXES = ("scan", "hash", "sorted", "hash_sorted")
 WINDOWS = tuple(1 << power for power in range(10, 17))
 LONGEST_SCAN = 1 << 14
-"""A nested loop then looks at 10**9 tuples in all."""
+"""The longest window of a nested loop, which looks at 10**9 tuples in all."""
 EPOCH, WINDOWS_LONG, EPOCHS_A_WINDOW = 1 << 10, 3, 4
-"""Tuples of a stream in an epoch, at least; the stream in windows; epochs of a window."""
+"""The least tuples of a stream in an epoch, the windows in a stream, and the epochs in a window."""
 REPLAYS = 2
 
 
@@ -42,7 +42,7 @@ def bound(kind: str, window: float) -> float:
 
 
 def measure_index(run: Run, query: Query, kind: str, window: int, least: int) -> None:
-    """One index at one window, in epochs of ``least`` tuples a stream or more."""
+    """Measure one index at one window, in epochs of at least ``least`` tuples of a stream."""
     n = query.tables[0].num_rows
     epochs = n // max(least, window // EPOCHS_A_WINDOW)
     full = -(-window * epochs // n)
@@ -55,7 +55,7 @@ def measure_index(run: Run, query: Query, kind: str, window: int, least: int) ->
             counting.append(step)
             begun = steps() if len(counting) <= full else begun
         searched = steps() - begun
-    # A nested loop has no steps to count, and takes long enough once.
+    # A nested loop has no steps to count, and one run of it takes long enough.
     again = 0 if kind == "scan" else REPLAYS
     timed = [list(replay(query, Split(1), epochs)) for _ in range(again)] or [counting]
     for steps_of_run in [counting, *timed[:again]]:

@@ -15,7 +15,7 @@ from bench.core.query import Query, band, keys, stamped
 
 KEYS, VALUES = 16, 1 << 20
 REACH = VALUES // 512
-"""A 256th of the values."""
+"""The band is a 256th of the values."""
 BAND = (VALUES * (2 * REACH + 1) - REACH * (REACH + 1)) / VALUES**2
 SELECTIVITY = BAND / KEYS
 
@@ -31,7 +31,7 @@ def _tables(n: int, seed: int) -> tuple[pa.Table, pa.Table]:
 
 
 def keyed(n: int, window: int, seed: int) -> Query:
-    """The join of ``n`` tuples a stream in a window of so many of each."""
+    """Make the join of ``n`` tuples of each stream in a window of ``window`` tuples of each."""
     return Query(
         "equality and band",
         ("r", "s"),

@@ -29,7 +29,7 @@ from thetastream.models import Biclique, Chain, Split
 
 UNITS = 4
 PER_EPOCH, WINDOW_EPOCHS = 4_000, 2
-"""Tuples of a stream; the window."""
+"""Number of tuples of a stream in an epoch, and of epochs in a window."""
 MODELS: dict[str, Model] = {
     "chain": Chain(UNITS),
     "chain, fast-forward": Chain(UNITS, fast_forward=True),
@@ -37,26 +37,26 @@ MODELS: dict[str, Model] = {
     "biclique": Biclique(UNITS // 2),
 }
 FILE = "e"
-"""Column with the number of a tuple's file."""
+"""The column with the number of the file of a tuple."""
 MOMENTS = np.linspace(0, 1, 21)
-"""Of the epoch before, at which tuples come."""
+"""Moments of the epoch before, as shares of it, at which tuples arrive."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Epochs of a run: those with input, and the files whose pairs are judged."""
+    """The number of epochs with input, and the files whose pairs are judged."""
 
     epochs: int
     first: int
     last: int
-    """Behind the judged ones, so that their pairs have met or expired before the input ends."""
+    """The file after the judged ones, whose pairs have all met or expired before the input ends."""
 
 
 PLAN, WARM = Plan(epochs=12, first=4, last=8), Plan(epochs=4, first=1, last=2)
 
 
 def filed(query: Query, epochs: int) -> Query:
-    """The query whose tuples carry the number of their file."""
+    """Return the query with the number of its file in each tuple."""
     tables = []
     for side, table in zip(Side, query.tables, strict=True):
         starts = [start for start, _ in query.bounds(side, epochs)]
@@ -66,7 +66,7 @@ def filed(query: Query, epochs: int) -> Query:
 
 
 def run_once(run: Run, query: Query, model: Model, plan: Plan) -> Row:
-    """One query, from its first epoch until nothing is in flight."""
+    """Run one query from its first epoch until no message is in flight."""
     later = F.greatest(*(F.col(f"{alias}.{FILE}") for alias in query.aliases))
     ran = run.clock.run(
         run.clock.files_of(query, plan.epochs),
@@ -91,8 +91,9 @@ def run_once(run: Run, query: Query, model: Model, plan: Plan) -> Row:
 
 
 def response(ms: np.ndarray, pairs: np.ndarray, first: int) -> Row:
-    """Milliseconds and epochs from arrival to pair; ``pairs[f, n]`` were found in epoch f, their last tuple
-    is of file first + n.
+    """Compute the milliseconds and epochs from arrival to pair.
+
+    ``pairs[f, n]`` pairs were found in epoch f, and their last tuple is of file first + n.
 
     >>> found = response(np.array([100.0, 10.0, 10.0]), np.array([[0], [3], [1]]), 1)
     >>> found["response_ms"], found["response_epochs"], found["at_once"]

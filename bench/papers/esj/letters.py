@@ -1,4 +1,4 @@
-"""What a letter costs: a and c of the block size's target function, measured.
+"""Measures the cost of a letter: a and c of the target function of the block size.
 
     seconds of a block of b tuples, w bytes each = a + b w c
 
@@ -20,7 +20,7 @@ from bench.papers.esj.replay import Post
 
 SIZES = (64, 256, 1024, 4096, 16384)
 LETTERS = 16
-"""In one file."""
+"""Number of letters in one file."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class LetterCost:
     message_s: float
     byte_s: float
     file_s: float
-    """Of a file with a single letter, without tuples."""
+    """Seconds of a file with a single letter without tuples."""
 
 
 def letter_cost(repeat: int = 9) -> LetterCost:

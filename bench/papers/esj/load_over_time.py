@@ -24,21 +24,21 @@ from thetastream.models import Chain
 
 WORKERS = 4
 PER_EPOCH, BLOCK, WINDOW_EPOCHS = 512, 128, 16
-"""Tuples of a stream, of a block, epochs of a window; the threshold is a block."""
+"""Tuples of a stream in an epoch, tuples of a block, epochs of a window. The threshold is a block."""
 EPOCH_US = 1_000_000
 SETTLED = 4
-"""Epochs of a phase after which it is judged: a message has been to the end of the chain."""
+"""Number of first epochs of a phase that are not judged, until a message has reached the end of the chain."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of input."""
+    """A number of epochs with the same arrivals."""
 
     name: str
     epochs: int
     left: int = 0
     right: int = 0
-    """Times ``PER_EPOCH``."""
+    """Arrivals as multiples of ``PER_EPOCH``."""
 
 
 PHASES = (
@@ -53,7 +53,7 @@ PHASES = (
 
 
 def script(run: Run) -> tuple[Query, list[Epoch]]:
-    """The query, and the input epoch by epoch; an epoch is a second of event time."""
+    """Make the query and its input, epoch by epoch. An epoch is a second of event time."""
     epochs: list[Epoch] = []
     newest: dict[Side, int] = {}
     tables: tuple[list[pa.Table], list[pa.Table]] = ([], [])
@@ -77,7 +77,7 @@ def script(run: Run) -> tuple[Query, list[Epoch]]:
 
 
 def apart(step: ChainStep) -> int:
-    """The largest difference of neighbours' loads."""
+    """Return the largest difference of the loads of neighbours."""
     return max(abs(a - b) for a, b in pairwise(step.loads))
 
 

@@ -1,7 +1,7 @@
-"""A handshake chain in one process, its letters through a mailbox on disk as Spark's are; CPU time by worker.
+"""Replays a handshake chain in one process, with a mailbox on disk as in Spark; measures CPU time by worker.
 
-An epoch of a worker is: open its letters, run, seal and post what it sends; reading a worker's file counts as
-the sender's. An epoch of the chain lasts as long as its slowest worker.
+In an epoch, a worker opens its letters, runs, and seals and posts what it sends. Reading a file counts for
+its sender. An epoch of the chain lasts as long as that of its slowest worker.
 """
 
 import tempfile
@@ -21,9 +21,9 @@ from bench.core.replay import Step
 from thetastream.models import Chain
 
 Epoch = tuple[pa.RecordBatch | None, pa.RecordBatch | None, int | None]
-"""New tuples of left and right, and the watermark."""
+"""The new tuples of left and right, and the watermark."""
 Sealed = tuple[int, str, bytes]
-"""A message as it travels: origin, header, packed block."""
+"""A message in the mailbox: origin, header, packed block."""
 
 
 @dataclass
@@ -31,17 +31,17 @@ class ChainStep(Step):
     is_draining: bool
     """Whether the input is over."""
     loads: list[int] = field(default_factory=list)
-    """The stored tuples, copies aside."""
+    """The number of stored tuples of each worker, without copies."""
     blocks_sent: list[int] = field(default_factory=list)
-    """TUPLE_BLK."""
+    """The number of TUPLE_BLK messages of each worker."""
     block: list[int] = field(default_factory=list)
-    """The most tuples of one."""
+    """The largest number of tuples of a block, for each worker."""
     costs: list[BlockCost | None] = field(default_factory=list)
-    """What the worker has measured for the choice of a block."""
+    """The costs that each worker has measured for the choice of a block."""
 
 
 class Post:
-    """The letters between workers: posted by one, delivered to others in the next epoch."""
+    """Delivers the letters that workers have posted in the epoch before."""
 
     def __init__(self, folder: str, workers: int) -> None:
         self._box = inside.Mailbox(folder, "letters")
@@ -51,12 +51,12 @@ class Post:
         self._going: list[list[Sealed]] = [[] for _ in self._workers]
 
     def turn(self) -> bool:
-        """Deliver what was posted; whether there is anything."""
+        """Deliver the posted letters; return whether there are any."""
         self._coming, self._going = self._going, [[] for _ in self._workers]
         return any(self._coming)
 
     def send(self, epoch: int, place: int, messages: Sequence[Message]) -> None:
-        """A worker's file, written and read back."""
+        """Write the file of a worker, and read it back."""
         self._box.post(epoch, place, list(inside.pages(messages, place, self._workers)))
         for batch in self._box.fetch(epoch, place) if messages else ():
             columns = [batch.column(n).to_pylist() for n in ("origin", "header", "block", "to")]
@@ -68,13 +68,13 @@ class Post:
         self._box.clear(epoch)
 
     def messages(self, place: int) -> Iterator[Message]:
-        """The messages to a worker, unpacked, in the order of their senders and numbers."""
+        """Unpack the messages to a worker in the order of their senders and numbers."""
         for origin, header, block in sorted(self._coming[place], key=itemgetter(0)):
             yield Message(header, inside.unpack(block) if block else None, sender=origin >> 32)
 
 
 def replay(query: Query, model: Chain, epochs: Iterable[Epoch]) -> Iterator[ChainStep]:
-    """Run epochs, then more of them until nobody has anything to say."""
+    """Run epochs, and then further epochs until no worker has a message."""
     unit = query.unit_spec()
     spec = inside.HandshakeSpec(unit.condition, unit.indexes, unit.archive_period_us, model)
     run = inside.LocalRun(spec)
@@ -94,7 +94,7 @@ def replay(query: Query, model: Chain, epochs: Iterable[Epoch]) -> Iterator[Chai
                     inbox.deliver(message, 0)
                 worker = cast(HandshakeWorker, run.open(place))
                 step.results += sum(len(columns[0]) for columns in run.run(place, inbox, worker))
-                # Letters go through the mailbox, not through the list of the local run.
+                # Letters go through the mailbox and not through the list of the local run.
                 run.in_flight.clear()
                 post.send(number, place, worker.messages)
                 step.cpu_s.append(time.process_time() - began)
@@ -105,7 +105,7 @@ def replay(query: Query, model: Chain, epochs: Iterable[Epoch]) -> Iterator[Chai
 
 
 def note(step: ChainStep, worker: HandshakeWorker) -> None:
-    """Add what a worker says of its epoch."""
+    """Add the counters of a worker to the step."""
     step.units.append(worker.counters)
     step.block.append(worker.block)
     step.blocks_sent.append(sum(isinstance(letter.header, inside.TupleBlk) for _, letter in worker.sent))

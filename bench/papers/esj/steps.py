@@ -1,4 +1,4 @@
-"""Bisection steps, counted as they are taken.
+"""Counts the bisection steps of probes.
 
 ``lower_bound`` of ``thetastream.kernels`` takes bit_length(n) steps in a bucket of n tuples: it halves n,
 rounded down, until nothing is left. Steps are taken where a bucket is sorted, and by every probe in every
@@ -17,13 +17,15 @@ from bench.core.internals import index_runs
 
 @contextmanager
 def counted() -> Iterator[Callable[[], int]]:
-    """Inside, every walk is counted; what is yielded says how many steps there were."""
+    """Count the steps of every walk inside the block; the yielded function returns their number."""
     walk, steps = index_runs.walk, 0
 
     def counting(rows: Any, offsets: Any, suffix: int, first: Any, last: Any, *rest: Any) -> int:
         nonlocal steps
         cursor = rest[5]
-        if suffix >= 0 and cursor[0] == 0 and cursor[1] < 0:  # not where a full buffer broke it off
+        if (
+            suffix >= 0 and cursor[0] == 0 and cursor[1] < 0
+        ):  # A walk that continues behind a full buffer is not counted.
             steps += steps_of(offsets, first, last)
         return int(walk(rows, offsets, suffix, first, last, *rest))
 
@@ -32,7 +34,7 @@ def counted() -> Iterator[Callable[[], int]]:
 
 
 def steps_of(offsets: Any, first: Any, last: Any) -> int:
-    """Steps of probes that enter the buckets [first, last), which begin and end at ``offsets``.
+    """Compute the steps of probes that enter the buckets [first, last), which begin and end at ``offsets``.
 
     >>> steps_of(np.array([0, 8, 9]), np.array([0, 1]), np.array([2, 2]))
     6

@@ -21,23 +21,23 @@ ALIASES = "abcdefg"
 START_US = 1_700_000_000_000_000
 SECOND = 1_000_000
 PIECE = 1 << 25
-"""Bytes of pixels that are compared at once."""
+"""Number of bytes of pixels that are compared at once."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is joined; the same values make the same images."""
+    """The parameters of the images. The same parameters make the same images."""
 
     streams: int = 3
     tuples: int = 240
-    """Of each stream."""
+    """Number of tuples of each stream."""
     per_window: float = 48
-    """Tuples of a stream that its window holds, on average."""
+    """Mean number of tuples of a stream in its window."""
     selectivity: float = 0.1
     pixels: int = 10_000
     seed: int = 1
     doubles: bool = False
-    """Whether arrivals come twice as fast from the middle of event time on."""
+    """Whether the rate of arrivals doubles in the middle of event time."""
 
     @property
     def window_us(self) -> int:
@@ -45,7 +45,7 @@ class Workload:
         return round(self.per_window * SECOND)
 
     def scaled(self, scale: float) -> "Workload":
-        """Fewer tuples and smaller images; the window of a quarter of the tuples at most."""
+        """Return a workload of fewer tuples, smaller images and a window of a quarter of the tuples."""
         if scale >= 1:
             return self
         tuples = round(self.tuples * scale)
@@ -59,7 +59,7 @@ class Streams:
         random = np.random.default_rng(work.seed)
         gaps = random.exponential(1.0, (work.streams, work.tuples))
         if work.doubles:
-            # The first third of the tuples comes in one half of the time, the others in the other.
+            # The first third of the tuples arrives in one half of the time, and the rest in the other half.
             gaps[:, work.tuples // 3 :] /= 2
         self.times = START_US + np.round(np.cumsum(gaps, axis=1) * SECOND).astype(np.int64)
         levels = random.integers(0, 200, (work.streams, work.tuples, 1), dtype=np.uint8)
@@ -78,7 +78,7 @@ class Streams:
 
     @cached_property
     def _apart(self) -> list[npt.NDArray[np.float64]]:
-        """Differences of the images of neighbouring streams, inf outside the window."""
+        """The differences of the images of neighbouring streams; inf outside the window."""
         found = []
         for left in range(self.work.streams - 1):
             inside = self._inside(left, left + 1)
@@ -105,7 +105,7 @@ class Streams:
 
     @cached_property
     def expected(self) -> int:
-        """How many results there are, by nested loop."""
+        """The number of results, by nested loop."""
         found = np.arange(self.work.tuples)[:, None]
         for stream in range(1, self.work.streams):
             fits = self._apart[stream - 1][found[:, -1]] <= self.threshold
@@ -139,7 +139,7 @@ class Streams:
 
     @property
     def orders(self) -> HopOrders:
-        """From neighbour to neighbour: up to the last stream, then down to the first."""
+        """The orders of hops: up to the last stream, and then down to the first."""
         m = self.work.streams
         return tuple((*range(n + 1, m), *range(n - 1, -1, -1)) for n in range(m))
 
@@ -150,7 +150,7 @@ def streams_of(work: Workload) -> Streams:
 
 
 def difference(p: npt.NDArray[np.uint8], q: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """Mean |p - q| of each pair of images, shape (n, pixels)."""
+    """Compute the mean |p - q| of each pair of images, of shape (n, pixels)."""
     apart = np.maximum(p, q)
     apart -= np.minimum(p, q)
     found: npt.NDArray[np.float64] = apart.sum(axis=1, dtype=np.uint32) / p.shape[1]
@@ -158,7 +158,7 @@ def difference(p: npt.NDArray[np.uint8], q: npt.NDArray[np.uint8]) -> npt.NDArra
 
 
 def pixels(images: pa.Array) -> npt.NDArray[np.uint8]:
-    """Binary values of one length as rows."""
+    """Read binary values of one length as rows."""
     images = images.combine_chunks() if isinstance(images, pa.ChunkedArray) else images
     n = len(images)
     offsets = np.frombuffer(images.buffers()[1], np.int32)[images.offset : images.offset + n + 1]
@@ -169,7 +169,7 @@ def alike(left: str, right: str, threshold: float) -> Any:
     def is_alike(**streams: Any) -> npt.NDArray[np.bool_]:
         p, q = pixels(streams[left].img), pixels(streams[right].img)
         found = np.empty(len(p), dtype=np.bool_)
-        step = max(1, (1 << 18) // p.shape[1])  # pieces that stay in the cache
+        step = max(1, (1 << 18) // p.shape[1])  # Such a piece stays in the cache.
         for start in range(0, len(p), step):
             piece = slice(start, start + step)
             found[piece] = difference(p[piece], q[piece]) <= threshold
@@ -178,5 +178,5 @@ def alike(left: str, right: str, threshold: float) -> Any:
     return is_alike
 
 
-# Workers of Spark do not find this package.
+# Spark's workers cannot import this package.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""What a Python predicate costs beside itself: ``python -m bench predicate-cost``.
+"""Measures the cost of a join beside its Python predicate: ``python -m bench predicate-cost``.
 
 Three streams of images of 10,000 pixels on a ring of two nodes in Spark. Counted are the CPU seconds of all
 processes in epochs with a full window, those spent inside the predicate function, and the pairs it was asked
@@ -30,11 +30,11 @@ from bench.papers.psp.images import pixels
 
 PIXELS, PER_EPOCH, WINDOW = 10_000, 120, 6
 WARM, PER_WARM = 12, 12
-"""Epochs in which the JVM compiles what it runs, and tuples of a stream in each of them."""
+"""Number of epochs in which the JVM compiles its code, and of tuples of a stream in each of them."""
 SKIPPED = WARM + WINDOW
 EPOCHS = SKIPPED + 5
 THRESHOLD = 83.6
-"""Mean difference of pixels below which images are alike: two of a thousand random pairs are."""
+"""The mean difference of pixels below which images match. Two of a thousand random pairs match."""
 ALIASES = "abc"
 
 
@@ -47,7 +47,7 @@ def compare(mine: np.ndarray, i: np.ndarray, theirs: np.ndarray, j: np.ndarray) 
 
 
 def alike(left: str, right: str, log: Path) -> Any:
-    """The predicate over two aliases; notes its CPU seconds and pairs, in two files that stay open."""
+    """Make the predicate over two aliases. It logs its CPU seconds and pairs in two files that stay open."""
     logs: list[Any] = []
 
     @th.predicate("dictionary", **{left: ["img", "id"], right: ["img", "id"]})
@@ -85,7 +85,7 @@ def write_streams(folder: Path) -> None:
 
 
 def calls_of(path: Path, begun: float, ended: float) -> list[tuple[float, str, str, np.ndarray]]:
-    """A process' calls between two times: CPU seconds, aliases, ids of the pairs in their order."""
+    """Read the calls of a process between two times: CPU seconds, aliases, ids of pairs in order."""
     calls, place = [], 0
     pairs = np.fromfile(path.with_suffix(".pairs"), np.int32)
     for line in path.read_text().splitlines():
@@ -97,7 +97,7 @@ def calls_of(path: Path, begun: float, ended: float) -> list[tuple[float, str, s
 
 
 def bare_loop(folder: Path, path: Path, begun: float, ended: float) -> float:
-    """CPU seconds of the function over a process' pairs, as it met them."""
+    """Measure the CPU seconds of the function over the pairs of a process, in their order."""
     images = {}
     for alias in ALIASES:
         table = pq.read_table(sorted((folder / alias).glob("*.parquet")), columns=["img"])
@@ -110,7 +110,7 @@ def bare_loop(folder: Path, path: Path, begun: float, ended: float) -> float:
 
 
 def cpu_seconds() -> dict[str, float]:
-    """CPU time so far of this process and its descendants, by kind: those that have ended, too."""
+    """Add the CPU times so far of this process and its descendants by kind, also of those that have ended."""
     found: dict[str, float] = defaultdict(float)
     driver, *others = process_tree()
     for member in others:
@@ -124,7 +124,7 @@ def cpu_seconds() -> dict[str, float]:
 
 
 def wait_for(checkpoint: Path, epoch: int, query: Any) -> None:
-    """Wait until an epoch is committed, without work for the JVM that is measured."""
+    """Wait until an epoch is committed, without giving the measured JVM any work."""
     while not (checkpoint / "commits" / str(epoch)).exists():
         if not query.isActive and query.exception() is not None:
             raise query.exception()
@@ -149,7 +149,7 @@ def main() -> int:
     ended, after = time.time(), cpu_seconds()
     query.awaitTermination()
     session.stop()
-    # 1. What the epochs took.
+    # 1. The CPU time of the epochs.
     logs = sorted(log.glob("*.json"))
     inside = [call for path in logs for call in calls_of(path, begun, ended)]
     seconds, pairs = sum(call[0] for call in inside), sum(call[3].shape[1] for call in inside)
@@ -159,7 +159,7 @@ def main() -> int:
     print(f"{pairs:,} pairs in {len(inside):,} calls, {EPOCHS - 1 - SKIPPED} epochs, {ended - begun:.1f} s")
     beside = ", ".join(f"{kind} {part:.1f} s" for kind, part in spent.items())
     print(f"CPU {cpu:.1f} s, {seconds:.1f} s of it in the predicate: {seconds / cpu:.0%}; beside it {beside}")
-    # 2. What a loop takes.
+    # 2. The CPU time of bare loops.
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         loops = pool.starmap(bare_loop, [(folder, path, begun, ended) for path in logs], chunksize=1)
     each, bare = cpu / pairs * 1e6, sum(loops) / pairs * 1e6
@@ -167,5 +167,5 @@ def main() -> int:
     return 0
 
 
-# Workers of Spark do not find this package.
+# Spark's workers cannot import this package.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

@@ -1,8 +1,8 @@
-"""A workload run in one process: what each node stores and is asked, when results come, CPU time per node.
+"""Runs a workload in one process, and measures state, probes, times of results, and CPU time of each node.
 
-The response time of a result is counted from the epoch that brings its last tuple. In epochs it is exact. In
-milliseconds it is the time of those epochs, each as long as its busiest node takes on a core of its own:
-what the model costs, without exchange, state store and Spark.
+The response time of a result begins with the epoch that brings its last tuple. In epochs it is exact. In
+milliseconds it is the time of these epochs, each as long as its busiest node takes on a core of its own. This
+is the cost of the model without exchange, state store and Spark.
 """
 
 import time
@@ -22,20 +22,20 @@ from bench.papers.psp.images import SECOND, START_US, Streams, Workload, streams
 from thetastream.models import ATR, CTR, Multiway, Ring
 
 EPOCH_US = 12 * SECOND
-"""Event time of an epoch: twelve tuples of each stream."""
+"""The event time of an epoch, which has twelve tuples of each stream."""
 SLICE = CountWindow(4)
 
 
 @dataclass
 class Epoch(Step):
     until_us: int
-    """Event time up to which tuples have come."""
+    """The event time up to which tuples have arrived."""
     in_flight: int = 0
     in_flight_bytes: int = 0
 
     @property
     def busiest_ms(self) -> float:
-        """How long it takes where each node has a core."""
+        """The duration of the epoch if each node has a core."""
         return 1e3 * max(self.cpu_s)
 
 
@@ -43,14 +43,14 @@ class Epoch(Step):
 class Replay:
     epochs: list[Epoch]
     came_us: np.ndarray
-    """Per result the event time of its last tuple."""
+    """For each result, the event time of its last tuple."""
     found: np.ndarray
-    """Per result the epoch in which it left."""
+    """For each result, the epoch in which it left."""
     expected: int
 
     @property
     def arrived(self) -> np.ndarray:
-        """Per result the epoch of its last tuple."""
+        """For each result, the epoch of its last tuple."""
         return np.searchsorted([epoch.until_us for epoch in self.epochs], self.came_us)
 
     @property
@@ -59,7 +59,7 @@ class Replay:
 
     @property
     def response_epochs(self) -> float:
-        """Mean over results, the epoch of the last tuple included."""
+        """The mean over all results, which includes the epoch of the last tuple."""
         return float(np.mean(self.found - self.arrived + 1))
 
     @property
@@ -67,26 +67,26 @@ class Replay:
         return float(waits(self.arrived, self.found, [epoch.busiest_ms for epoch in self.epochs]).mean())
 
     def held(self) -> np.ndarray:
-        """Tuples that nodes hold after each epoch, shape (epochs, nodes)."""
+        """Compute the tuples that nodes hold after each epoch, of shape (epochs, nodes)."""
         change = [[node.stored - node.expired for node in epoch.units] for epoch in self.epochs]
         return np.cumsum(change, axis=0)
 
     def held_bytes(self) -> np.ndarray:
-        """Bytes that nodes hold after each epoch, shape (epochs, nodes)."""
+        """Return the bytes that nodes hold after each epoch, of shape (epochs, nodes)."""
         return np.array([bytes_held(epoch) for epoch in self.epochs])
 
 
 def waits(arrived: np.ndarray, found: np.ndarray, ms_by_epoch: list[float]) -> np.ndarray:
-    """Milliseconds from the epoch of each result's last tuple to the end of the one it leaves in."""
+    """Compute the milliseconds from the epoch of each result's last tuple to the end of its own."""
     until = np.concatenate([[0.0], np.cumsum(ms_by_epoch)])
     waited: np.ndarray = until[found + 1] - until[arrived]
     return waited
 
 
 def timed(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator[tuple[Epoch, np.ndarray]]:
-    """Epochs that bring what has come by each of ``cuts_us``, then drain.
+    """Run epochs that bring the tuples up to each of ``cuts_us``, and then epochs without input.
 
-    Yields what each did and, per result, the event time of its last tuple.
+    Yield each epoch, and for each of its results the event time of the last tuple.
     """
     m, tuples = streams.work.streams, streams.work.tuples
     join = LocalMultiway(build_multiway_spec(streams.graph, streams.orders, model))
@@ -109,14 +109,14 @@ def timed(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator
         epoch.in_flight = sum(partial.block.num_rows for partial in join.partial_results)
         epoch.in_flight_bytes = sum(partial.block.nbytes for partial in join.partial_results)
         yield epoch, last
-        # As Spark has it: of the streams' newest event times the oldest, once all have begun.
+        # This is Spark's watermark: the oldest of the newest event times of the streams, once all have begun.
         if (ends > 0).all():
             watermark = min(int(streams.times[n][ends[n] - 1]) for n in range(m)) - 1
         begun = ends
 
 
 def cut(table: pa.Table, start: Any, end: Any) -> pa.RecordBatch | None:
-    """Some rows as one batch, if there are any."""
+    """Return some rows as one batch, or None if there are none."""
     return table.slice(start, end - start).to_batches()[0] if end > start else None
 
 
@@ -129,13 +129,13 @@ def gathered(streams: Streams, epochs: Iterator[tuple[Epoch, np.ndarray]]) -> Re
 
 @cache
 def replay(work: Workload, model: Multiway) -> Replay:
-    """Run a workload in epochs of ``EPOCH_US``; the same one is run once."""
+    """Run a workload in epochs of ``EPOCH_US``. The same workload is run once."""
     streams = streams_of(work)
     return gathered(streams, timed(streams, model, count(START_US + EPOCH_US, EPOCH_US)))
 
 
 def models(work: Workload, nodes: int) -> dict[str, Multiway]:
-    """The ring and its baselines, segments as long as the window."""
+    """Return the ring and its baselines, with segments as long as the window."""
     segment = timedelta(microseconds=work.window_us)
     return {
         "Ring": Ring(nodes, SLICE),

@@ -24,11 +24,11 @@ from thetastream.models import Biclique, Multiway
 
 NODES = (1, 2)
 SKIPPED = 3
-"""Epochs that are not timed: the first ones load and compile."""
+"""Number of first epochs that are not timed, because Spark loads and compiles its code in them."""
 
 
 def measure(run: Run) -> Verdict:
-    """Ring, ATR and CTR, and a cascade of joins of two streams with as many units a side."""
+    """Measure Ring, ATR and CTR, and a cascade of joins of two streams with as many units on each side."""
     work = Workload(seed=run.seed).scaled(run.scale)
     for nodes in NODES:
         settings: dict[str, Model] = {**models(work, nodes), "Cascade": Biclique(nodes)}
@@ -52,7 +52,7 @@ def measure(run: Run) -> Verdict:
 
 
 def run_once(run: Run, work: Workload, model: Model) -> Row:
-    """One query: milliseconds from arrival to result and of the median epoch."""
+    """Run one query; return the milliseconds from arrival to result and of the median epoch."""
     import thetastream as th
 
     streams, aliases = streams_of(work), ALIASES[: work.streams]
@@ -80,9 +80,9 @@ def run_once(run: Run, work: Workload, model: Model) -> Row:
 
 
 def epochs_of(work: Workload, model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Per result the epochs of its last tuple and of itself, from the same epochs in one process.
+    """Return for each result the epochs of its last tuple and of itself, from the same epochs in one process.
 
-    A model of two streams makes a cascade of such joins; a result leaves as its last tuple comes.
+    A model of two streams makes a cascade of joins, in which a result leaves in the epoch of its last tuple.
     """
     if isinstance(model, Multiway):
         same = replay(work, model)

@@ -2,8 +2,8 @@
 
 When arrivals double, a ring of fixed length falls behind, and one that grows keeps its response time.
 
-Epochs follow each other as a clock says on which a single node is loaded to ``LOAD`` at first: one that takes
-longer than its tuples took to come makes the next one longer. The ring with adaptation gives new slices to as
+A clock, on which a single node is loaded to ``LOAD`` at first, starts the epochs. An epoch that takes longer
+than its tuples took to arrive makes the next epoch longer. The ring with adaptation gives new slices to as
 many nodes as have ``tuples_per_node`` of an epoch's tuples to take each: two of them at first, more when
 tuples come faster, and more when it falls behind and its epochs grow.
 """
@@ -23,10 +23,10 @@ from thetastream.models import Multiway, Ring
 
 WORK = Workload(tuples=540, pixels=5_000, doubles=True)
 LOAD = 0.6
-"""Of a single node before arrivals double. Twice the arrivals meet twice the window: four times the pairs."""
+"""The load of a single node before arrivals double. Twice the arrivals give four times the pairs."""
 LENGTHS = (1, 2, 3, 4)
 AT_FIRST = 2
-"""Nodes that the ring with adaptation uses before arrivals double, and the one without at any time."""
+"""Number of nodes that the ring with adaptation uses at first, and the ring without it always."""
 ADAPTIVE = "Ring, adaptation on"
 FIXED = f"Ring, {AT_FIRST}"
 
@@ -35,13 +35,13 @@ def measure(run: Run) -> Verdict:
     work = replace(WORK, seed=run.seed).scaled(run.scale)
     streams = streams_of(work)
     warm_up()
-    # 1. The clock.
+    # 1. Set the clock.
     middle = START_US + work.tuples // 3 * SECOND
     one = gathered(streams, timed(streams, Ring(1, SLICE), count(START_US + EPOCH_US, EPOCH_US)))
     first = START_US + work.window_us
     before = [epoch.busiest_ms for epoch in one.epochs if first < epoch.until_us <= middle]
     ms_per_second = statistics.mean(before) / (EPOCH_US / SECOND) / LOAD
-    # 2. Runs against it.
+    # 2. Run every model against it.
     late = {}
     for label, model in settings(run, work).items():
         run.announce(f"doubling, {label}")
@@ -56,7 +56,7 @@ def measure(run: Run) -> Verdict:
         "load_of_one_node_before": LOAD,
         "ms_per_second_of_event_time": ms_per_second,
     }
-    # 3. What they say.
+    # 3. Compare the response times.
     ratio = late[FIXED] / late[ADAPTIVE]
     used = max(row["nodes_storing"] for row in run.rows.where(model=ADAPTIVE))
     text = (
@@ -79,7 +79,7 @@ def settings(run: Run, work: Workload) -> dict[str, Multiway]:
 def add_tenths(
     run: Run, label: str, model: Multiway, found: Replay, waits: np.ndarray, tenths: np.ndarray
 ) -> None:
-    """A row for each tenth of event time that results came in."""
+    """Add a row for each tenth of event time in which results came."""
     storing = np.array([sum(node.stored > 0 for node in epoch.units) for epoch in found.epochs])
     for tenth in np.unique(tenths[tenths < 10]):
         inside = tenths == tenth
@@ -94,7 +94,7 @@ def add_tenths(
 
 
 def against_the_clock(streams: Streams, model: Multiway, ms_per_second: float) -> tuple[Replay, np.ndarray]:
-    """A run whose epochs begin when the last one is done; per epoch when it ends."""
+    """Run epochs that begin when the epoch before is done; return the run and the end of each epoch."""
     clock, ends = START_US + EPOCH_US, []
 
     def cuts() -> Iterator[int]:

@@ -23,7 +23,7 @@ def measure(run: Run) -> Verdict:
     segment = timedelta(microseconds=work.window_us // 6)
     settings += [("CTR", float(copies), CTR(NODES, copies, segment)) for copies in (1, 2, 3, 4)]
     for label, value, model in settings:
-        # The master's tuples lie on one node, the slaves' on one for each segment that a window touches.
+        # A tuple of the master is on one node, and a slave's on one for each segment that its window touches.
         wanted = (1 + (work.streams - 1) * min(NODES, 1 + 2 * value)) / work.streams
         row = add(run, label, model, work, overlap=value)
         row["formula"] = {"Ring": 1.0, "ATR": wanted, "CTR": value}[label]

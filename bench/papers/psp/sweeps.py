@@ -1,4 +1,4 @@
-"""One setting of the workload varied, Ring, ATR and CTR side by side: response times, and state."""
+"""Varies one setting of the workload, and compares response times and state of Ring, ATR and CTR."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ NODES = 4
 TRUTH = "a nested loop's in NumPy"
 STATE = "copies; tuples_held; tuples_largest; mb_held; mb_largest"
 BASE, MANY = Workload(), Workload(per_window=24, selectivity=0.05)
-"""More streams need fewer results, which would grow beyond measure."""
+"""Sweeps over streams have fewer results, because results grow fast with the streams."""
 
 
 SWEEPS = {
@@ -26,7 +26,7 @@ SWEEPS = {
     "streams": (3, 5, 7),
     "pixels": (5_000, 10_000, 20_000),
 }
-"""Values of what is varied: ``nodes``, or a field of the workload."""
+"""The values of the varied setting: ``nodes``, or a field of the workload."""
 KINDS = {
     "response": (
         "response_epochs; response_ms|response (ms of busiest nodes)|{:.1f}; busy_ms; probed; candidates;"
@@ -35,33 +35,34 @@ KINDS = {
     ),
     "state": (f"{STATE}; in_flight; mb_in_flight", {"state": "mb_held", "the largest node": "mb_largest"}),
 }
-"""What is measured: columns of the table, and the figures of the panels."""
+"""The columns of the table and the figures of the panels, for each kind of measurement."""
 
 
 @dataclass(frozen=True)
 class Swept:
-    """A sweep's rows, asked for by model."""
+    """The rows of a sweep, which are read by model."""
 
     run: Run
     by: str
     values: tuple[Any, ...]
 
     def at(self, figure: str, value: Any) -> dict[str, float]:
-        """Per model, a figure at one value."""
+        """Return a figure at one value, for each model."""
         return self.run.rows.by("model", figure, **{self.by: value})
 
     def last(self, figure: str) -> dict[str, float]:
-        """Per model, a figure at the last value."""
+        """Return a figure at the last value, for each model."""
         return self.at(figure, self.values[-1])
 
     def grown(self, figure: str) -> dict[str, float]:
-        """Per model, a figure at the last value over that at the first."""
+        """Divide a figure at the last value by that at the first, for each model."""
         first = self.at(figure, self.values[0])
         return {name: value / first[name] for name, value in self.last(figure).items()}
 
 
 def spell(found: dict[str, float], pattern: str = "{:.2f}") -> str:
-    """
+    """Write a value for each model.
+
     >>> spell({"Ring": 1, "ATR": 2.5})
     'Ring 1.00, ATR 2.50'
     """
@@ -85,7 +86,7 @@ def figure(doc: str, kind: str, by: str, ratio_of: str, verdict: Callable[[Swept
 
 
 def add(run: Run, label: str, model: Multiway, work: Workload, **setting: Any) -> Row:
-    """Run a workload on a model: its row, and whether it found what it must."""
+    """Run a workload on a model; add its row, and check its number of results."""
     what = ", ".join(f"{key} {value}" for key, value in setting.items())
     run.announce(f"{label}, {what}")
     warm_up()

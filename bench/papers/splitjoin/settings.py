@@ -1,4 +1,4 @@
-"""What SplitJoin's figures share: kinds of index, windows in tuples, and panels side by side.
+"""Settings that SplitJoin's figures share: kinds of index, windows in tuples, and panels.
 
 nested loop    comparisons per tuple and core    W / k
 index          probes per tuple and core         1, of an index over W / k tuples
@@ -11,15 +11,15 @@ from bench.core.query import Query
 from bench.core.rows import Row
 
 KINDS = {"nested loop": "scan", "index": None}
-"""As the papers have it, and our default."""
+"""The index of the papers, and our default."""
 EPOCHS, WARMUP = 6, 3
-"""Parts of a stream in Spark, and those in which the window fills and nothing is measured."""
+"""Number of epochs in Spark, and of the first ones, in which the window fills and nothing is measured."""
 TUPLES = {"nested loop": 98_304, "index": 393_216}
-"""Of a stream in Spark: fewer where every tuple is compared with the whole window."""
+"""Tuples of a stream in Spark; fewer if every tuple is compared with the whole window."""
 
 
 def windowed(query: Query, window: int, kind: str) -> Query:
-    """The query inside a window of so many tuples of each stream."""
+    """Return the query with a window of so many tuples of each stream."""
     return query.within(window / query.tables[0].num_rows).by(KINDS[kind])
 
 

@@ -11,9 +11,9 @@ from thetastream.models import Split
 
 CORES = (1, 2, 4, 8)
 WINDOWS = (1_024, 4_096, 16_384)
-"""Tuples of a stream."""
+"""Numbers of tuples of a stream in the window."""
 TUPLES = {"nested loop": 32_768, "index": 131_072}
-"""Of a stream."""
+"""Number of tuples of a stream."""
 EPOCHS, WARMUP = 8, 4
 
 

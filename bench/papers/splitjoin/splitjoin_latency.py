@@ -11,7 +11,7 @@ from bench.papers.splitjoin.settings import described, windowed
 from thetastream.models import Split
 
 PER_EPOCH, EPOCHS, WARMUP = 1_024, 17, 10
-"""Tuples of a stream in an epoch, epochs, those not measured."""
+"""Tuples of a stream in an epoch, number of epochs, and of those that are not measured."""
 WINDOWS = {"nested loop": (1_024, 8_192), "index": (8_192,)}
 
 

@@ -13,7 +13,7 @@ from thetastream.models import Split
 
 WINDOW = 4_096
 REACHES = {"nested loop": (10, 40, 160, 320), "index": (10, 320)}
-"""Of the band in both dimensions."""
+"""Half widths of the band in both dimensions."""
 
 
 def measure(run: Run) -> Verdict:

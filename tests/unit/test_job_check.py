@@ -1,0 +1,176 @@
+"""``thetastream check`` finds all errors of a job file in one round, and asks Spark only if it must."""
+
+import json
+import re
+from contextlib import contextmanager
+
+import pytest
+
+from thetastream.cli import main
+from thetastream.job.check import check_job
+from thetastream.job.document import examine
+from thetastream.job.schemas import find_columns
+from thetastream.job.template import write
+
+JOB = '''\
+# A comment
+checkpiont = "c"
+trigger = "1 second"
+sql = """
+WITH cheap AS (SELECT id, symbol, price AS cost, ts FROM asks WHERE price < 10)
+SELECT b.id AS bid, c.idd, upper(b.symbol) AS name
+FROM bids b, cheap c
+WHERE b.symbol = c.symbol AND b.prize >= c.cost AND d.id = 1
+WITHIN 1 minute
+"""
+
+[sources.bids]
+format = "csv"
+path = "nowhere"
+schema = "id INT, symbol STRING, price DOUBLE, ts TIMESTAMP"
+event_time = "tss"
+
+[sources.asks]
+format = "csv"
+path = "."
+schema = "id INT, symbol STRING, price DOUBLE, ts STRING"
+event_time = "ts"
+
+[sink]
+format = "parquet"
+path = "o"
+modee = "append"
+
+[model]
+name = "bicycle"
+'''
+
+
+@contextmanager
+def no_spark(conf):
+    raise AssertionError("Spark was started")
+    yield
+
+
+def check(folder, text, session=no_spark):
+    job = folder / "job.toml"
+    job.write_text(text)
+    found = []
+    assert check_job(job, session, found.append) == len(found)
+    return found
+
+
+def test_every_error_of_a_file_is_found_in_one_round_with_its_line(tmp_path):
+    text = JOB.replace("upper(b.symbol) AS name", "b.symbol AS name")
+    found = check(tmp_path, text)
+    lines = text.splitlines()
+    places = {(lines[f.line - 1].split("=")[0].strip(), f.condition) for f in found if f.section != "sql"}
+    assert places == {
+        ("checkpiont", "UNKNOWN_KEY"),
+        ("# A comment", "MISSING_KEY"),
+        ("path", "NO_SUCH_PATH"),
+        ("event_time", "UNKNOWN_COLUMN"),
+        ("event_time", "EVENT_TIME_TYPE"),
+        ("modee", "UNKNOWN_KEY"),
+        ("name", "BAD_VALUE"),
+    }
+    in_sql = [(lines[f.line - 1][f.column - 1 :], f.condition) for f in found if f.section == "sql"]
+    assert [(re.match(r"\w+", at)[0], condition) for at, condition in in_sql] == [
+        ("prize", "UNKNOWN_COLUMN"),
+        ("d", "UNKNOWN_ALIAS"),
+        ("idd", "UNKNOWN_COLUMN"),
+    ]
+    assert "did you mean 'price'" in str(found)
+    for finding in found:
+        if finding.section == "sql":
+            # The message shows the line of the statement with a caret.
+            _, shown, caret = finding.message.split("\n")
+            assert shown[2:] == lines[finding.line - 1]
+            assert caret.index("^") - 2 == finding.column - 1
+
+
+def test_spark_is_asked_for_what_the_file_does_not_say(tmp_path):
+    with pytest.raises(AssertionError, match="Spark was started"):
+        check(tmp_path, JOB)
+    # A mistake in the grammar leaves nothing that Spark could check.
+    (broken,) = [f for f in check(tmp_path, JOB.replace("WITHIN 1 minute", "WITHIN")) if f.section == "sql"]
+    assert broken.condition == "SYNTAX"
+    plain = JOB.replace("upper(b.symbol) AS name", "b.symbol AS name")
+    found = check(tmp_path, plain.replace(">= c.cost", "BETWEN 1 AND c.cost"))
+    assert [f.condition for f in found if f.line == 8] == ["SYNTAX"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("sql = ", 1), ('sql = "SELECT x FROM r"\n[sink\n', 2), (None, 1)],
+)
+def test_a_file_that_cannot_be_read(tmp_path, text, line, capsys):
+    job = tmp_path / "job.toml"
+    if text is not None:
+        job.write_text(text)
+    assert main(["check", str(job), "--json"]) == 1
+    (found,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (found["condition"], found["line"], found["column"]) == ("JOB_FILE", line, None)
+
+
+def test_a_statement_in_one_line_has_columns_of_its_line(tmp_path):
+    sources = "\n".join(f'[sources.{name}]\nformat = "rate"\nevent_time = "timestamp"' for name in "ab")
+    text = (
+        f'checkpoint = "c"\nsql = "SELECT a.value FROM a, b WHERE a.value > b.valu WITHIN 1 day"\n{sources}\n'
+    )
+    (found,) = check(tmp_path, text)
+    assert found.line == 2
+    assert text.splitlines()[1][found.column - 1 :].startswith("valu WITHIN")
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "a.value, window.start FROM a, b GROUP BY a.value, window(result_time, '1 day')",
+        "a.value + 1 AS n, n * 2 AS m, current_date FROM a, b WHERE a.timestamp > INTERVAL 1 DAY",
+        "timestampdiff(SECOND, a.timestamp, b.timestamp) AS s, CAST(a.value AS INT), b.value::int FROM a, b",
+        "value, A.TIMESTAMP FROM a JOIN b USING (value) WHERE value > 1",
+        "x.v FROM (SELECT value AS v, timestamp FROM a) x, b WHERE v > b.value",
+        "filter(array(a.value), e -> e > b.value), extract(YEAR FROM a.timestamp), DATE '2024' FROM a, b",
+        "a.*, trim(BOTH 'x' FROM 'xy') AS t FROM a, b WHERE a.value BETWEEN b.value AND b.value + 1",
+        "unknown.x, y FROM a, elsewhere AS unknown WHERE z > 1",
+    ],
+)
+def test_names_that_may_be_right_are_left_to_spark(tmp_path, items):
+    rate = {"format": "rate", "event_time": "timestamp"}
+    sources = {"a": rate, "b": rate}
+    if "elsewhere" in items:
+        sources["elsewhere"] = {"format": "delta", "path": "p", "event_time": "t"}
+    job = {"sql": f"SELECT {items}", "checkpoint": "c", "sources": sources, "sink": {"mode": "update"}}
+    assert examine(job, tmp_path).all_problems == []
+
+
+def test_columns_that_a_file_declares(tmp_path):
+    assert find_columns("kafka", None, (), None, {})["timestamp"] == "TIMESTAMP"
+    assert find_columns(
+        "kafka", None, ("CAST(value AS INT) AS id", "timestamp AS ts", "topic"), None, {}
+    ) == {
+        "id": "INT",
+        "ts": "",
+        "topic": "",
+    }
+    assert find_columns("kafka", None, ("value + 1",), None, {}) is None
+    assert find_columns("delta", None, (), "p", {}) is None
+    (tmp_path / "day=1").mkdir()
+    assert find_columns("csv", "id INT", (), str(tmp_path), {}) is None
+
+
+def test_the_template_has_no_errors(tmp_path):
+    write(tmp_path / "example")
+    with pytest.raises(AssertionError, match="Spark was started"):
+        check_job(tmp_path / "example" / "job.toml", no_spark, print)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+def test_completion(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("check", "explain", "until-caught-up", "event-time"):
+        assert word in script
+    if shell == "fish":
+        assert "complete -c thetastream" in script

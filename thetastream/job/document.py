@@ -1,0 +1,173 @@
+"""Reads ``job.toml``, and lists all errors of the file at once, without Spark.
+
+sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"
+[sources.NAME]  [sink]  [sinks.NAME]  [model]  [spark]
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from thetastream.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.job.names import find_name_problems
+from thetastream.job.schemas import Columns, find_columns
+from thetastream.job.script import (
+    choose_sink,
+    find_missing_times,
+    find_script_problems,
+    find_unknown_sources,
+)
+from thetastream.job.spec import Job, SinkSpec, SourceSpec
+from thetastream.job.tables import (
+    check_keys,
+    check_scalars,
+    find_time_problems,
+    get_table,
+    parse_model,
+    parse_sink,
+    parse_source,
+    resolve,
+)
+from thetastream.sql.grammar import parse_script
+from thetastream.sql.statement import Statement
+
+_JOB = {
+    "sql": str,
+    "checkpoint": str,
+    "trigger": str,
+    "sources": dict,
+    "sink": dict,
+    "sinks": dict,
+    "model": dict,
+    "spark": dict,
+}
+
+SQL = "sql"
+"""The section of errors in statements."""
+
+
+@dataclass
+class Document:
+    """What a job file says, as far as it can be read."""
+
+    problems: dict[str, list[ThetastreamError]] = field(default_factory=dict)
+    """The errors by section of the file: the name of a table, "sql", or "" for the top of the file."""
+    sources: dict[str, SourceSpec] = field(default_factory=dict)
+    """The sources without errors, by name in lower case."""
+    columns: dict[str, Columns | None] = field(default_factory=dict)
+    """The declared columns of a source, by name in lower case; None if only Spark knows them."""
+    script: Sequence[Statement] = ()
+    """The statements. There are none if the text has an error of grammar."""
+    job: Job | None = None
+    """The job, if there are no errors."""
+
+    def section(self, name: str) -> list[ThetastreamError]:
+        """Return the list of errors of a section."""
+        return self.problems.setdefault(name, [])
+
+    @property
+    def all_problems(self) -> list[ThetastreamError]:
+        """The errors of all sections."""
+        return [problem for found in self.problems.values() for problem in found]
+
+
+def read_job(path: Path) -> Job:
+    """Read the job of a TOML file; relative paths in it are relative to the folder of the file.
+
+    Raises
+    ------
+    QueryError
+        JOB_FILE if the file cannot be read as TOML; otherwise all errors of the job at once.
+    """
+    return parse_job(read_toml(path), path.parent.absolute())
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; raise JOB_FILE if that fails."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise QueryError("JOB_FILE", f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise QueryError("JOB_FILE", f"{path} is not TOML: {error}") from None
+
+
+def parse_job(found: Mapping[str, Any], folder: Path) -> Job:
+    """Make the job that a parsed TOML document describes.
+
+    >>> job = parse_job({
+    ...     "sql": "SELECT * FROM a, b WHERE a.value > b.value WITHIN 5 seconds",
+    ...     "checkpoint": "state",
+    ...     "sources": {name: {"format": "rate", "event_time": "timestamp"} for name in "ab"},
+    ... }, Path("/jobs"))
+    >>> job.checkpoint, job.sink.format, [source.name for source in job.sources]
+    ('/jobs/state', 'console', ['a', 'b'])
+    """
+    document = examine(found, folder)
+    raise_problems(document.all_problems)
+    assert document.job is not None
+    return document.job
+
+
+def examine(found: Mapping[str, Any], folder: Path) -> Document:
+    """Read a parsed TOML document, and collect its errors."""
+    document = Document()
+    # 1. The top of the file, and every table by itself.
+    check_keys(found, _JOB, "the job", document.section(""))
+    for key in ("sql", "checkpoint", "sources"):
+        if key not in found:
+            document.section("").append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
+    for name, table in get_table(found, "sources").items():
+        _read_source(document, name, table, folder)
+    sinks = {
+        name: parse_sink(table, folder, f"sink {name!r}", document.section(f"sinks.{name}"))
+        for name, table in get_table(found, "sinks").items()
+    }
+    sink = parse_sink(found.get("sink", {}), folder, "the sink", document.section("sink"))
+    check_scalars(get_table(found, "spark"), "spark", document.section("spark"))
+    model = parse_model(get_table(found, "model"), document.section("model"))
+    # 2. The statements, against the sources and sinks.
+    text = found.get("sql")
+    if isinstance(text, str):
+        sink = _read_script(document, text, sink, sinks, list(get_table(found, "sources")))
+    if not document.all_problems:
+        document.job = Job(
+            sql=found["sql"],
+            checkpoint=resolve(found["checkpoint"], folder),
+            sources=tuple(document.sources.values()),
+            sink=sink,
+            trigger=found.get("trigger"),
+            model=model,
+            spark=dict(get_table(found, "spark")),
+        )
+    return document
+
+
+def _read_source(document: Document, name: str, table: object, folder: Path) -> None:
+    problems = document.section(f"sources.{name}")
+    source = parse_source(name, table, folder, problems)
+    if source is None:
+        return
+    columns = find_columns(source.format, source.schema, source.select, source.path, source.options)
+    problems += find_time_problems(source, columns)
+    document.sources[name.casefold()], document.columns[name.casefold()] = source, columns
+
+
+def _read_script(
+    document: Document, text: str, sink: SinkSpec, sinks: Mapping[str, SinkSpec], names: Sequence[str]
+) -> SinkSpec:
+    """Read the statements, and return the sink of the last one."""
+    problems = document.section(SQL)
+    try:
+        document.script = parse_script(text)
+    except QueryError as problem:
+        problems.append(problem)
+        return sink
+    sink = choose_sink(text, document.script[-1], sink, sinks, problems)
+    problems += find_script_problems(document.script, sink)
+    problems += find_unknown_sources(text, document.script, names)
+    problems += find_name_problems(document.script, document.columns)
+    problems += find_missing_times(document.script, document.sources)
+    return sink

@@ -1,0 +1,82 @@
+"""Checks the statements of a job against its sources and sinks, without Spark."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+
+from thetastream.core.windows import Rows
+from thetastream.errors import QueryError, ThetastreamError
+from thetastream.job.spec import SinkSpec, SourceSpec
+from thetastream.predicate import pointed
+from thetastream.sql.endless import find_endless
+from thetastream.sql.insert import find_mode_problems
+from thetastream.sql.statement import Insert, Select, Statement, View, find_inputs, walk
+
+
+def choose_sink(
+    text: str,
+    statement: Statement,
+    sink: SinkSpec,
+    sinks: Mapping[str, SinkSpec],
+    problems: list[ThetastreamError],
+) -> SinkSpec:
+    """Return the sink that INSERT INTO names, or the only sink of the job."""
+    if not isinstance(statement.head, Insert):
+        if sinks:
+            what = (
+                f"[sinks] names {', '.join(sinks)}, but sql names none; write INSERT INTO {next(iter(sinks))}"
+            )
+            problems.append(QueryError("UNKNOWN_SINK", what))
+        return sink
+    name = statement.head.name.strip("`")
+    found = {known.casefold(): spec for known, spec in sinks.items()}.get(name.casefold())
+    if found is None:
+        what = (
+            f"INSERT INTO names {name!r}, which is none of the sinks ({', '.join(sinks) or 'there are none'})"
+        )
+        problems.append(pointed(text, statement.head.start, f"{what}; write [sinks.{name}]", "UNKNOWN_SINK"))
+    return found or sink
+
+
+def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterator[QueryError]:
+    """Yield what a job cannot run: EXPLAIN, a view at the end, clauses that no stream can answer."""
+    last = script[-1]
+    if last.is_explain:
+        yield QueryError("EXPLAIN", "a job runs a statement; EXPLAIN is a command of its own")
+    if isinstance(last.head, View):
+        what = "a job must end with a SELECT or an INSERT INTO, because a view alone has no result"
+        yield pointed(last.select.text, last.head.start, what)
+    for statement in script:
+        for select in walk(statement.select):
+            yield from find_endless(select.selection)
+    yield from find_mode_problems(last.select, sink.mode)
+
+
+def find_unknown_sources(
+    text: str, script: Sequence[Statement], names: Sequence[str]
+) -> Iterator[QueryError]:
+    """Yield an error for each name in FROM that is no source, part of WITH or view."""
+    known = {name.casefold() for name in names}
+    for _, source in find_inputs(script):
+        if known and source.plain_name not in known:
+            what = f"FROM names {source.name!r}, which is none of the sources ({', '.join(names)})"
+            near = difflib.get_close_matches(source.plain_name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            yield pointed(text, source.start, what + hint, "UNKNOWN_SOURCE")
+
+
+def find_missing_times(
+    script: Sequence[Statement], sources: Mapping[str, SourceSpec]
+) -> Iterator[QueryError]:
+    """Yield an error for each source without event time that a time window joins."""
+    for select, source in find_inputs(script):
+        found = sources.get(source.plain_name)
+        if found is not None and found.event_time is None and _is_timed(select):
+            what = f"WITHIN needs the event time of source {found.name!r}"
+            hint = f"write event_time in [sources.{found.name}]"
+            yield pointed(select.text, source.start, f"{what}; {hint}", "NO_WATERMARK")
+
+
+def _is_timed(select: Select) -> bool:
+    """Whether a SELECT has a window of event time."""
+    spans = select.within.values() if isinstance(select.within, dict) else [select.within]
+    return any(span is not None and not isinstance(span, Rows) for span in spans)

@@ -1,0 +1,228 @@
+"""Reads the tables of ``job.toml``, and lists the errors of each.
+
+[sources.NAME]  format, path, schema, event_time, delay, rate, select, options
+[sink]          format, path, mode, options
+[sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
+[model]         name, and the parameters of the model
+[spark]         session settings
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from thetastream.errors import QueryError, ThetastreamError
+from thetastream.job.schemas import Columns
+from thetastream.job.spec import REPLAY, SinkSpec, SourceSpec, is_local
+from thetastream.models import REGISTRY, Model
+from thetastream.sql.insert import FILE_SINKS, MODES
+
+FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
+_NO_TIMES = {
+    "INT",
+    "INTEGER",
+    "BIGINT",
+    "LONG",
+    "SMALLINT",
+    "TINYINT",
+    "DOUBLE",
+    "FLOAT",
+    "STRING",
+    "BOOLEAN",
+    "DATE",
+}
+SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
+
+_SOURCE = {
+    "format": str,
+    "path": str,
+    "schema": str,
+    "event_time": str,
+    "delay": str,
+    "rate": int,
+    "select": list,
+    "options": dict,
+}
+_SINK = {"format": str, "path": str, "mode": str, "options": dict}
+_KINDS = {
+    str: "a string",
+    dict: "a table",
+    list: "a list",
+    int: "an integer",
+}
+
+
+def parse_source(
+    name: str, table: object, folder: Path, problems: list[ThetastreamError]
+) -> SourceSpec | None:
+    """Read a source, and add its errors to ``problems``; return None if it cannot be used."""
+    where = f"source {name!r}"
+    if not isinstance(table, dict):
+        problems.append(QueryError("BAD_VALUE", f"{where} must be a table, [sources.{name}]"))
+        return None
+    before = len(problems)
+    check_keys(table, _SOURCE, where, problems)
+    format_ = table.get("format")
+    if format_ is None:
+        problems.append(
+            QueryError(
+                "MISSING_KEY",
+                f"{where} must have 'format': {', '.join(FILE_FORMATS)}, {REPLAY}, rate, socket, kafka, ...",
+            )
+        )
+    if format_ == REPLAY:
+        problems += [
+            QueryError("MISSING_KEY", f"{where} replays a file and must have {key!r}")
+            for key in ("path", "event_time", "rate")
+            if key not in table
+        ]
+        if isinstance(table.get("rate"), int) and table["rate"] < 1:
+            problems.append(
+                QueryError("BAD_VALUE", f"the rate of {where} must be at least 1, not {table['rate']}")
+            )
+    elif "rate" in table:
+        problems.append(
+            QueryError("UNKNOWN_KEY", f'{where} has a rate, which belongs to format = "{REPLAY}"')
+        )
+    if format_ in FILE_FORMATS:
+        for key in ("path", "schema"):
+            if key not in table and not (key == "schema" and format_ == "text"):
+                problems.append(
+                    QueryError("MISSING_KEY", f"{where} reads {format_} files and must have {key!r}")
+                )
+    if "delay" in table and "event_time" not in table:
+        problems.append(
+            QueryError("MISSING_KEY", f"{where} has a delay, but no event_time that it is the delay of")
+        )
+    check_scalars(get_table(table, "options"), f"the options of {where}", problems)
+    if len(problems) > before:
+        return None
+    path = resolve(table["path"], folder) if "path" in table else None
+    if path is not None and format_ in (*FILE_FORMATS, REPLAY) and _is_missing(path):
+        problems.append(QueryError("NO_SUCH_PATH", f"the path of {where} ({path}) does not exist"))
+    return SourceSpec(
+        name,
+        str(format_),
+        path,
+        table.get("schema"),
+        table.get("event_time"),
+        table.get("delay", "0 seconds"),
+        table.get("rate"),
+        tuple(map(str, table.get("select", ()))),
+        dict(table.get("options", {})),
+    )
+
+
+def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[QueryError]:
+    """Yield an error if the event time of a source is no column, or a column of another type."""
+    if source.event_time is None or columns is None:
+        return
+    types = {name.casefold(): type_ for name, type_ in columns.items()}
+    type_ = types.get(source.event_time.casefold())
+    if type_ is None:
+        near = difflib.get_close_matches(source.event_time, columns, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(columns)}"
+        what = f"event_time of source {source.name!r} names {source.event_time!r}, which is no column"
+        yield QueryError("UNKNOWN_COLUMN", f"{what}; {hint}")
+    elif type_.upper() in _NO_TIMES:
+        what = f"event_time of source {source.name!r} ({source.event_time}) must be a TIMESTAMP"
+        cast = f"CAST({source.event_time} AS TIMESTAMP) AS {source.event_time}"
+        yield QueryError("EVENT_TIME_TYPE", f'{what}, not {type_}; compute one: select = [..., "{cast}"]')
+
+
+def parse_sink(table: object, folder: Path, where: str, problems: list[ThetastreamError]) -> SinkSpec:
+    """Read a sink, and add its errors to ``problems``; ``where`` names the sink in them."""
+    if not isinstance(table, dict):
+        problems.append(QueryError("BAD_VALUE", f"{where} must be a table, not {table!r}"))
+        return SinkSpec()
+    check_keys(table, _SINK, where, problems)
+    format_, mode = table.get("format", "console"), table.get("mode", "append")
+    if format_ not in SINKS:
+        problems.append(
+            QueryError("BAD_VALUE", f"format of {where} ({format_!r}) must be one of {', '.join(SINKS)}")
+        )
+    if mode not in MODES:
+        problems.append(
+            QueryError("BAD_VALUE", f"mode of {where} ({mode!r}) must be one of {', '.join(MODES)}")
+        )
+    if format_ in FILE_SINKS and "path" not in table:
+        problems.append(QueryError("MISSING_KEY", f"{where} writes {format_} files and must have 'path'"))
+    check_scalars(get_table(table, "options"), f"the options of {where}", problems)
+    path = table.get("path")
+    return SinkSpec(
+        str(format_),
+        resolve(path, folder) if isinstance(path, str) else None,
+        str(mode),
+        dict(get_table(table, "options")),
+    )
+
+
+def parse_model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model | None:
+    """Read the model, and add its errors to ``problems``; return None without a model."""
+    if not table:
+        return None
+    name = table.get("name", "biclique")
+    if not isinstance(name, str) or name not in REGISTRY:
+        problems.append(
+            QueryError("BAD_VALUE", f"the name of the model ({name!r}) must be one of {', '.join(REGISTRY)}")
+        )
+        return None
+    settings = {key: value for key, value in table.items() if key != "name"}
+    allowed = dict.fromkeys(signature(REGISTRY[name]).parameters, object)
+    before = len(problems)
+    check_keys(settings, allowed, f"the model {name}", problems)
+    if len(problems) > before:
+        return None
+    try:
+        model: Model = REGISTRY[name](
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+        )
+        return model
+    except ThetastreamError as problem:
+        problems.append(problem)
+        return None
+
+
+def check_scalars(table: Mapping[str, Any], where: str, problems: list[ThetastreamError]) -> None:
+    """Add an error for each key of a table whose value is a table or a list."""
+    problems += [
+        QueryError(
+            "BAD_VALUE",
+            f'{key!r} of {where} must be one value, not {value!r}; put a key with dots in quotes: "a.b"',
+        )
+        for key, value in table.items()
+        if isinstance(value, dict | list)
+    ]
+
+
+def check_keys(
+    table: Mapping[str, Any], allowed: Mapping[str, Any], where: str, problems: list[ThetastreamError]
+) -> None:
+    """Add an error for each key of a table that is not allowed, or whose value has a wrong type."""
+    for key, value in table.items():
+        if key not in allowed:
+            near = difflib.get_close_matches(key, allowed, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(allowed)}"
+            problems.append(QueryError("UNKNOWN_KEY", f"{where} has no {key!r}; {hint}"))
+        elif not isinstance(value, allowed[key]) or isinstance(value, bool):
+            problems.append(
+                QueryError("BAD_VALUE", f"{key!r} of {where} must be {_KINDS[allowed[key]]}, not {value!r}")
+            )
+
+
+def get_table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the table under a key; it is empty if there is none."""
+    value = found.get(key, {})
+    return value if isinstance(value, dict) else {}
+
+
+def _is_missing(path: str) -> bool:
+    return is_local(path) and not set(path) & set("*?[{") and not Path(path).exists()
+
+
+def resolve(path: object, folder: Path) -> str:
+    """Return a path relative to the folder of the job file; a URL remains as it is."""
+    text = str(path)
+    return text if not is_local(text) or Path(text).is_absolute() else str(folder / text)

@@ -1,0 +1,171 @@
+"""Evaluates a SELECT: the SELECTs inside it, and then its join, or Spark's own SELECT over one input."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
+from thetastream.models.base import Model
+from thetastream.plan.domains import quoted
+from thetastream.predicate import pointed
+from thetastream.spark.catalyst import braced
+from thetastream.spark.refusals import unlogged
+from thetastream.sql.answer import answer, plan_question
+from thetastream.sql.endless import find_endless
+from thetastream.sql.errors import find_list_problems, locate, sort_problems
+from thetastream.sql.question import Question
+from thetastream.sql.select import find_select_problems
+from thetastream.sql.statement import Select, Source
+from thetastream.sql.using import Merged, merge_columns
+
+
+@dataclass
+class Evaluation:
+    """Evaluates the SELECTs of one statement.
+
+    ``model`` and ``settings`` are for each of its joins. Event times are for the aliases that they name.
+    """
+
+    spark: SparkSession
+    streams: Mapping[str, DataFrame]
+    """The inputs that the user gave, by name in lower case."""
+    model: Model | str | None
+    settings: Mapping[str, Any]
+    explanations: list[Callable[[], str]] = field(default_factory=list)
+    """Descriptions of the SELECTs, the inner ones first."""
+
+    def evaluate(self, select: Select, scope: Mapping[str, DataFrame], title: str = "") -> DataFrame:
+        """Evaluate a SELECT; ``scope`` has the parts of WITH that it may name, by name in lower case.
+
+        Raises
+        ------
+        QueryError
+            The SELECT is wrong. ``InvalidQuery`` lists several problems.
+        """
+        # 1. Inputs: parts of WITH, subqueries, streams, and tables of the session.
+        problems: list[ThetastreamError] = []
+        scope, broken = dict(scope), set[str]()
+        for part in select.named:
+            try:
+                scope[part.name.casefold()] = self.evaluate(part.select, scope, f"WITH {part.name}")
+            except ThetastreamError as error:
+                problems += list_problems(error)
+                broken.add(part.name.casefold())
+        frames: dict[str, DataFrame] = {}
+        for source in select.sources:
+            if source.plain_name in broken:
+                continue
+            try:
+                frames[source.alias] = self._find_frame(select.text, source, scope)
+            except ThetastreamError as error:
+                problems += list_problems(error)
+        raise_problems(problems)
+        # 2. Rows.
+        if len(select.sources) == 1:
+            rows, explain = self._select_one(select, frames), _explain_one
+        else:
+            merged = merge_columns(select, frames, problems)
+            raise_problems(problems)
+            rows, explain = self._join(select, frames, merged)
+        self.explanations.append(lambda: f"== {title} ==\n{explain()}\n" if title else explain())
+        return rows
+
+    def _find_frame(self, text: str, source: Source, scope: Mapping[str, DataFrame]) -> DataFrame:
+        if source.select is not None:
+            return self.evaluate(source.select, scope, f"Subquery {source.alias}")
+        plain = source.plain_name
+        for known in (scope, self.streams):
+            if plain in known:
+                return known[plain]
+        try:
+            with unlogged():
+                frame = self.spark.table(source.name)
+                _ = frame.schema
+            return frame
+        except PySparkException:
+            given = ", ".join(self.streams)
+            names = f"the streams given ({given})" if given else "streams="
+            what = f"{source.name!r} is neither one of {names} nor a table or view of the session"
+            raise pointed(text, source.start, what, "UNKNOWN_STREAM") from None
+
+    def _join(
+        self, select: Select, frames: Mapping[str, DataFrame], merged: Merged
+    ) -> tuple[DataFrame, Callable[[], str]]:
+        on = [*merged.conditions, *(merged.qualify(condition) for condition in select.conditions)]
+        settings = dict(self.settings)
+        if isinstance(settings.get("event_time"), Mapping):
+            times = {alias: column for alias, column in settings["event_time"].items() if alias in frames}
+            settings["event_time"] = times or None
+        question = Question(
+            select.selection, frames, on or ["true"], select.within, self.model, settings, merged=merged
+        )
+        try:
+            join = plan_question(question)
+        except ThetastreamError as error:
+            located = [locate(select, problem) for problem in list_problems(error)]
+            raise_problems(sort_problems([*located, *find_select_problems(self.spark, question)]))
+            raise
+        found = answer(self.spark, question, join)
+        return found.rows, found.explain
+
+    def _select_one(self, select: Select, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Evaluate a SELECT over one input by Spark alone."""
+        ((alias, frame),) = frames.items()
+        selection = select.selection
+        if frame.isStreaming:
+            raise_problems(list(find_endless(selection)))
+            if select.is_distinct:
+                what = (
+                    "DISTINCT over a stream would keep every row forever; use dropDuplicatesWithinWatermark"
+                )
+                raise pointed(select.text, select.items.tokens[0].start, what, "UNBOUNDED_DISTINCT")
+        distinct = "DISTINCT " if select.is_distinct else ""
+        phrases = (select.items, *select.conditions, *selection.phrases[1:])
+        optional = (("GROUP BY", select.group_by), ("HAVING", select.having))
+        words = ["WHERE"] * len(select.conditions) + [word for word, phrase in optional if phrase]
+        words += [""] * len(selection.tail)
+
+        def run(texts: Sequence[str]) -> DataFrame:
+            clauses = "".join(f"\n{word} {braced(text)}" for word, text in zip(words, texts[1:], strict=True))
+            query = f"SELECT {distinct}{braced(texts[0])}\nFROM {{stream}} AS {quoted(alias)}{clauses}"
+            with unlogged():
+                rows = self.spark.sql(query, stream=frame)
+                _ = rows.schema
+            return rows
+
+        def ask(texts: Sequence[str]) -> AnalysisException | None:
+            try:
+                run(texts)
+            except AnalysisException as error:
+                return error
+            return None
+
+        texts = [phrase.text for phrase in phrases]
+        try:
+            rows = run(texts)
+        except AnalysisException:
+            raise_problems(sort_problems(list(find_list_problems(ask, phrases, texts))))
+            raise
+        return rows
+
+
+def _explain_one() -> str:
+    return "Spark's own SELECT over one input\n"
+
+
+def read_inputs(streams: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Check the inputs that the user gave, and return them by name in lower case."""
+    given: dict[str, DataFrame] = {}
+    for name, frame in streams.items():
+        if not isinstance(name, str) or not hasattr(frame, "isStreaming"):
+            raise QueryError(
+                "STREAMS",
+                f"streams must map names to Spark DataFrames, not {name!r} to {type(frame).__name__}",
+            )
+        if name.casefold() in given:
+            raise QueryError("DUPLICATE_ALIAS", f"names ignore case, and streams has {name!r} twice")
+        given[name.casefold()] = frame
+    return given

@@ -1,0 +1,23 @@
+"""A select list and its groups; every expression is a slice of the user's text."""
+
+from dataclasses import dataclass
+
+from thetastream.predicate import Phrase
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A select list and its groups; every expression is a slice of the user's text."""
+
+    items: Phrase
+    group_by: Phrase | None = None
+    having: Phrase | None = None
+    is_distinct: bool = False
+    tail: tuple[Phrase, ...] = ()
+    """ORDER BY, LIMIT and OFFSET. Each phrase begins with the word of its clause."""
+
+    @property
+    def phrases(self) -> tuple[Phrase, ...]:
+        """All expressions over the results of the join."""
+        optional = (self.group_by, self.having)
+        return (self.items, *(phrase for phrase in optional if phrase is not None), *self.tail)
