@@ -15,7 +15,7 @@ from thetastream.job.template import write
 JOB = '''\
 # A comment
 checkpiont = "c"
-trigger = "1 second"
+trigger = "1 secnd"
 sql = """
 WITH cheap AS (SELECT id, symbol, price AS cost, ts FROM asks WHERE price < 10)
 SELECT b.id AS bid, c.idd, upper(b.symbol) AS name
@@ -35,6 +35,7 @@ format = "csv"
 path = "."
 schema = "id INT, symbol STRING, price DOUBLE, ts STRING"
 event_time = "ts"
+delay = "10 seconds"
 
 [sink]
 format = "parquet"
@@ -67,6 +68,7 @@ def test_every_error_of_a_file_is_found_in_one_round_with_its_line(tmp_path):
     places = {(lines[f.line - 1].split("=")[0].strip(), f.condition) for f in found if f.section != "sql"}
     assert places == {
         ("checkpiont", "UNKNOWN_KEY"),
+        ("trigger", "INVALID_DURATION"),
         ("# A comment", "MISSING_KEY"),
         ("path", "NO_SUCH_PATH"),
         ("event_time", "UNKNOWN_COLUMN"),
@@ -87,6 +89,20 @@ def test_every_error_of_a_file_is_found_in_one_round_with_its_line(tmp_path):
             _, shown, caret = finding.message.split("\n")
             assert shown[2:] == lines[finding.line - 1]
             assert caret.index("^") - 2 == finding.column - 1
+
+
+def test_spans_of_time(tmp_path):
+    text = (
+        JOB.replace('"10 seconds"', '"10 sex"')
+        .replace("1 minute", "cheap 5 m, b 3 months")
+        .replace("cheap c", "cheap")
+    )
+    found = [f for f in check(tmp_path, text) if f.condition == "INVALID_DURATION"]
+    lines = text.splitlines()
+    assert [lines[f.line - 1][(f.column or 1) - 1 :] for f in found] == [
+        *('trigger = "1 secnd"', 'delay = "10 sex"', "3 months"),
+    ]
+    assert all(f.message.count("no span of time") == 1 for f in found)
 
 
 def test_spark_is_asked_for_what_the_file_does_not_say(tmp_path):

@@ -123,6 +123,8 @@ def _find_key_line(text: str, section: str, message: str) -> int:
     """Find the line of the key that a message quotes, or of the head of its table."""
     lines = text.splitlines()
     heads = [n for n, line in enumerate(lines) if line.lstrip().startswith("[")]
+    if section == SQL:
+        return next((n for n, line in enumerate(lines, 1) if re.match(r"\s*sql\s*=", line)), 1)
     start, named = 0, re.sub(r"[\"'\s]", "", section)
     for n in heads:
         if re.sub(r"[\[\]\"'\s]", "", lines[n].partition("#")[0]) == named:

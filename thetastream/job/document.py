@@ -18,7 +18,9 @@ from thetastream.job.script import (
     find_missing_times,
     find_script_problems,
     find_unknown_sources,
+    find_window_problems,
 )
+from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import Job, SinkSpec, SourceSpec
 from thetastream.job.tables import (
     check_keys,
@@ -119,6 +121,10 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     for key in ("sql", "checkpoint", "sources"):
         if key not in found:
             document.section("").append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
+    trigger = found.get("trigger")
+    problem = find_span_problem(trigger, "trigger") if isinstance(trigger, str) else None
+    if problem is not None:
+        document.section("").append(problem)
     for name, table in get_table(found, "sources").items():
         _read_source(document, name, table, folder)
     sinks = {
@@ -170,4 +176,5 @@ def _read_script(
     problems += find_unknown_sources(text, document.script, names)
     problems += find_name_problems(document.script, document.columns)
     problems += find_missing_times(document.script, document.sources)
+    problems += find_window_problems(document.script)
     return sink

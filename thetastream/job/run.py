@@ -23,6 +23,7 @@ from thetastream.errors import QueryError, SessionError, ThetastreamError, list_
 from thetastream.job.document import SQL, Document
 from thetastream.job.files import read_file
 from thetastream.job.schemas import Columns
+from thetastream.job.spans import write_span
 from thetastream.job.spec import REPLAY, Job, SourceSpec, is_local
 from thetastream.plan.domains import quoted
 from thetastream.spark.refusals import summarize
@@ -76,7 +77,11 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
         frame = reader.load(source.path) if source.path is not None else reader.load()
         if source.select:
             frame = frame.selectExpr(*source.select)
-    return frame if source.event_time is None else frame.withWatermark(source.event_time, source.delay)
+    return (
+        frame
+        if source.event_time is None
+        else frame.withWatermark(source.event_time, write_span(source.delay))
+    )
 
 
 def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
@@ -190,7 +195,7 @@ def run(
         if until_caught_up:
             writer = writer.trigger(availableNow=True)
         elif job.trigger is not None:
-            writer = writer.trigger(processingTime=job.trigger)
+            writer = writer.trigger(processingTime=write_span(job.trigger))
         query = writer.option("checkpointLocation", job.checkpoint).start()
         try:
             _watch(query, say, stop, None if seconds is None else time.monotonic() + seconds)

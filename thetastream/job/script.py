@@ -1,10 +1,12 @@
 """Checks the statements of a job against its sources and sinks, without Spark."""
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from thetastream.core.windows import Rows
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import SinkSpec, SourceSpec
 from thetastream.predicate import pointed
 from thetastream.sql.endless import find_endless
@@ -74,6 +76,18 @@ def find_missing_times(
             what = f"WITHIN needs the event time of source {found.name!r}"
             hint = f"write event_time in [sources.{found.name}]"
             yield pointed(select.text, source.start, f"{what}; {hint}", "NO_WATERMARK")
+
+
+def find_window_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
+    """Yield an error for each WITHIN that is no span of time."""
+    for select in (each for statement in script for each in walk(statement.select)):
+        spans = select.within.values() if isinstance(select.within, dict) else [select.within]
+        for span in spans:
+            problem = find_span_problem(span, "WITHIN") if isinstance(span, str) else None
+            if problem is not None and isinstance(span, str):
+                at = re.search(r"\W+".join(map(re.escape, span.split())), select.text)
+                start = 0 if at is None else at.start()
+                yield pointed(select.text, start, problem.message, problem.condition)
 
 
 def _is_timed(select: Select) -> bool:

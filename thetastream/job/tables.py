@@ -15,6 +15,7 @@ from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.job.schemas import Columns
+from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import REPLAY, SinkSpec, SourceSpec, is_local
 from thetastream.models import REGISTRY, Model
 from thetastream.sql.insert import FILE_SINKS, MODES
@@ -96,6 +97,10 @@ def parse_source(
         problems.append(
             QueryError("MISSING_KEY", f"{where} has a delay, but no event_time that it is the delay of")
         )
+    delay = table.get("delay")
+    problem = find_span_problem(delay, f"the delay of {where}") if isinstance(delay, str) else None
+    if problem is not None:
+        problems.append(problem)
     check_scalars(get_table(table, "options"), f"the options of {where}", problems)
     if len(problems) > before:
         return None

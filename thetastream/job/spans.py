@@ -1,0 +1,33 @@
+"""Checks spans of time in a job file, and writes them in the form that Spark reads."""
+
+import re
+
+from thetastream.core.durations import parse_duration
+from thetastream.core.windows import to_micros
+from thetastream.errors import QueryError
+
+_PARTS = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
+
+
+def find_span_problem(text: str, what: str) -> QueryError | None:
+    """Return an error if numbers and units are no span of time. Other forms are left to Spark.
+
+    >>> print(find_span_problem("10 secnds", "delay"))
+    [INVALID_DURATION] delay ('10 secnds') is no span of time; write it as in "1 day 2 hours" or "90s"
+    >>> find_span_problem("5m", "delay") is None
+    True
+    """
+    if parse_duration(text) is not None or _PARTS.fullmatch(text) is None:
+        return None
+    what = f"{what} ({text!r}) is no span of time"
+    return QueryError("INVALID_DURATION", f'{what}; write it as in "1 day 2 hours" or "90s"')
+
+
+def write_span(text: str) -> str:
+    """Write a span as Spark reads it, so that short forms such as ``5m`` are allowed.
+
+    >>> write_span("5m"), write_span("INTERVAL 1 DAY")
+    ('300000000 microseconds', 'INTERVAL 1 DAY')
+    """
+    span = parse_duration(text)
+    return text if span is None else f"{to_micros(span)} microseconds"
