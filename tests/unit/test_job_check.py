@@ -78,9 +78,9 @@ def test_every_error_of_a_file_is_found_in_one_round_with_its_line(tmp_path):
     }
     in_sql = [(lines[f.line - 1][f.column - 1 :], f.condition) for f in found if f.section == "sql"]
     assert [(re.match(r"\w+", at)[0], condition) for at, condition in in_sql] == [
+        ("idd", "UNKNOWN_COLUMN"),
         ("prize", "UNKNOWN_COLUMN"),
         ("d", "UNKNOWN_ALIAS"),
-        ("idd", "UNKNOWN_COLUMN"),
     ]
     assert "did you mean 'price'" in str(found)
     for finding in found:
@@ -92,11 +92,8 @@ def test_every_error_of_a_file_is_found_in_one_round_with_its_line(tmp_path):
 
 
 def test_spans_of_time(tmp_path):
-    text = (
-        JOB.replace('"10 seconds"', '"10 sex"')
-        .replace("1 minute", "cheap 5 m, b 3 months")
-        .replace("cheap c", "cheap")
-    )
+    text = JOB.replace("upper(b.symbol)", "b.symbol").replace('"10 seconds"', '"10 sex"')
+    text = text.replace("1 minute", "c 5 m, b 3 months")
     found = [f for f in check(tmp_path, text) if f.condition == "INVALID_DURATION"]
     lines = text.splitlines()
     assert [lines[f.line - 1][(f.column or 1) - 1 :] for f in found] == [

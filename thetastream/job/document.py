@@ -32,6 +32,7 @@ from thetastream.job.tables import (
     parse_source,
     resolve,
 )
+from thetastream.sql.errors import sort_problems
 from thetastream.sql.grammar import parse_script
 from thetastream.sql.statement import Statement
 
@@ -57,7 +58,7 @@ class Document:
     problems: dict[str, list[ThetastreamError]] = field(default_factory=dict)
     """The errors by section of the file: the name of a table, "sql", or "" for the top of the file."""
     sources: dict[str, SourceSpec] = field(default_factory=dict)
-    """The sources without errors, by name in lower case."""
+    """The sources whose values have the right types, by name in lower case."""
     columns: dict[str, Columns | None] = field(default_factory=dict)
     """The declared columns of a source, by name in lower case; None if only Spark knows them."""
     script: Sequence[Statement] = ()
@@ -175,6 +176,12 @@ def _read_script(
     problems += find_script_problems(document.script, sink)
     problems += find_unknown_sources(text, document.script, names)
     problems += find_name_problems(document.script, document.columns)
-    problems += find_missing_times(document.script, document.sources)
+    healthy = {
+        name: source
+        for name, source in document.sources.items()
+        if not document.problems.get(f"sources.{source.name}")
+    }
+    problems += find_missing_times(document.script, healthy)
     problems += find_window_problems(document.script)
+    problems[:] = sort_problems(problems)
     return sink

@@ -58,7 +58,7 @@ _KINDS = {
 def parse_source(
     name: str, table: object, folder: Path, problems: list[ThetastreamError]
 ) -> SourceSpec | None:
-    """Read a source, and add its errors to ``problems``; return None if it cannot be used."""
+    """Read a source, and add its errors to ``problems``; return None if values have wrong types."""
     where = f"source {name!r}"
     if not isinstance(table, dict):
         problems.append(QueryError("BAD_VALUE", f"{where} must be a table, [sources.{name}]"))
@@ -102,7 +102,7 @@ def parse_source(
     if problem is not None:
         problems.append(problem)
     check_scalars(get_table(table, "options"), f"the options of {where}", problems)
-    if len(problems) > before:
+    if format_ is None or any(problem.condition == "BAD_VALUE" for problem in problems[before:]):
         return None
     path = resolve(table["path"], folder) if "path" in table else None
     if path is not None and format_ in (*FILE_FORMATS, REPLAY) and _is_missing(path):
