@@ -125,7 +125,7 @@ def test_check_adds_what_only_spark_finds(here, tmp_path):
         for f in map(json.loads, out.splitlines())
     }
     assert found == {
-        *(("UNKNOWN_KEY", "checkp"), ("MISSING_KEY", "# This"), ("NO_SUCH_PATH", "path =")),
+        *(("UNKNOWN_KEY", "checkp"), ("NO_SUCH_PATH", "path =")),
         *(("UNKNOWN_COLUMN", "prize)"), ("UNRESOLVED_ROUTINE", "nofunc"), ("TYPE_MISMATCH", "b.ts =")),
     }
     # An error of Spark in a source names the source, and the statement is checked all the same.

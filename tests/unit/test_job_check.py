@@ -69,7 +69,6 @@ def test_every_error_of_a_file_is_found_in_one_round_with_its_line(tmp_path):
     assert places == {
         ("checkpiont", "UNKNOWN_KEY"),
         ("trigger", "INVALID_DURATION"),
-        ("# A comment", "MISSING_KEY"),
         ("path", "NO_SUCH_PATH"),
         ("event_time", "UNKNOWN_COLUMN"),
         ("event_time", "EVENT_TIME_TYPE"),

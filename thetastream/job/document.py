@@ -4,6 +4,7 @@ sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"
 [sources.NAME]  [sink]  [sinks.NAME]  [model]  [spark]
 """
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -139,6 +140,8 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     text = found.get("sql")
     if isinstance(text, str):
         sink = _read_script(document, text, sink, sinks, list(get_table(found, "sources")))
+    for problems in document.problems.values():
+        problems[:] = _drop_consequences(problems)
     if not document.all_problems:
         document.job = Job(
             sql=found["sql"],
@@ -150,6 +153,22 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             spark=dict(get_table(found, "spark")),
         )
     return document
+
+
+def _drop_consequences(problems: list[ThetastreamError]) -> list[ThetastreamError]:
+    """Drop the error that a key is missing if it is there under a misspelt name."""
+    meant = {
+        name
+        for problem in problems
+        if problem.condition == "UNKNOWN_KEY"
+        for name in re.findall(r"did you mean '(.*)'", problem.message)
+    }
+    return [
+        problem
+        for problem in problems
+        if problem.condition != "MISSING_KEY"
+        or not any(f"must have {name!r}" in problem.message for name in meant)
+    ]
 
 
 def _read_source(document: Document, name: str, table: object, folder: Path) -> None:

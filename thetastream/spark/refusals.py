@@ -96,8 +96,8 @@ def summarize(error: PySparkException, where: str = "") -> QueryError:
     """Reduce an error of Spark to one line, without its stack, which Spark's log contains."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     found = re.match(r"\[([A-Z_.]+)\] (.*)", first)
-    condition, message = (found[1], found[2]) if found else ("SPARK", first)
-    return QueryError(condition, f"{where}: {message}" if where else message)
+    prefix = f"{where}: " if where else ""
+    return QueryError(found[1], prefix + found[2]) if found else QueryError("SPARK", prefix + first)
 
 
 def read_first_line(error: PySparkException) -> str:
