@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from thetastream.errors import ThetastreamError
+from thetastream.errors import ThetastreamError, raise_problems
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -189,14 +189,17 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _sql(arguments: argparse.Namespace) -> int:
-    from thetastream.job.files import read_file
+    from thetastream.job.files import find_path_problems, read_file
+    from thetastream.job.script import find_unknown_sources
     from thetastream.sql import insert, sql
     from thetastream.sql.grammar import parse_script
     from thetastream.sql.statement import Insert
 
-    statement = parse_script(arguments.statement)[-1]
+    script, sources = parse_script(arguments.statement), dict(arguments.source)
+    statement = script[-1]
+    raise_problems([*find_path_problems(sources), *find_unknown_sources(script, list(sources))])
     with open_session({"spark.sql.session.timeZone": "UTC"}) as spark:
-        streams = {name: read_file(spark, name, Path(path).absolute()) for name, path in arguments.source}
+        streams = {name: read_file(spark, name, Path(path).absolute()) for name, path in sources.items()}
         settings: dict[str, Any] = {}
         if arguments.event_time:
             settings["event_time"] = dict(arguments.event_time)

@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
+from thetastream.cli import main
 from thetastream.demo import departures
 
 
@@ -28,6 +29,17 @@ def test_what_is_not_understood_exits_with_2(arguments):
     done = thetastream(*arguments)
     assert done.returncode == 2
     assert "usage: thetastream" in done.stderr
+
+
+def test_sql_refuses_without_spark_what_needs_no_spark(tmp_path, capsys):
+    (tmp_path / "s.csv").write_text("id\n1\n")
+    (tmp_path / "t.txt").write_text("id\n1\n")
+    files = {"r": "r.csv", "s": "s.csv", "t": "t.txt"}
+    sources = [f"--source={name}={tmp_path / file}" for name, file in files.items()]
+    assert main(["sql", "SELECT r.id FROM r, ss, t, parquet.`x`", *sources]) == 1
+    errors = capsys.readouterr().err
+    for words in ("3 problems", "NO_SUCH_PATH", "UNKNOWN_FORMAT", "did you mean 's'?"):
+        assert words in errors, errors
 
 
 def test_demo_leaves_a_folder_of_others_alone(tmp_path):

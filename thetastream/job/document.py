@@ -193,7 +193,8 @@ def _read_script(
         return sink
     sink = choose_sink(text, document.script[-1], sink, sinks, problems)
     problems += find_script_problems(document.script, sink)
-    problems += find_unknown_sources(text, document.script, names)
+    if names:
+        problems += find_unknown_sources(document.script, names)
     problems += find_name_problems(document.script, document.columns)
     healthy = {
         name: source

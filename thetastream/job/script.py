@@ -8,7 +8,7 @@ from thetastream.core.windows import Rows
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import SinkSpec, SourceSpec
-from thetastream.predicate import pointed
+from thetastream.predicate import pointed, tokenize
 from thetastream.sql.endless import find_endless
 from thetastream.sql.insert import find_mode_problems
 from thetastream.sql.statement import Insert, Select, Statement, View, find_inputs, walk
@@ -53,17 +53,19 @@ def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterato
     yield from find_mode_problems(last.select, sink.mode)
 
 
-def find_unknown_sources(
-    text: str, script: Sequence[Statement], names: Sequence[str]
-) -> Iterator[QueryError]:
-    """Yield an error for each name in FROM that is no source, part of WITH or view."""
+def find_unknown_sources(script: Sequence[Statement], names: Sequence[str]) -> Iterator[QueryError]:
+    """Yield an error for each name in FROM that is no source, part of WITH or view.
+
+    A name with dots may be a table or a folder of files, and is left to Spark.
+    """
     known = {name.casefold() for name in names}
-    for _, source in find_inputs(script):
-        if known and source.plain_name not in known:
-            what = f"FROM names {source.name!r}, which is none of the sources ({', '.join(names)})"
+    for select, source in find_inputs(script):
+        if source.plain_name not in known and len(tokenize(source.name).tokens) == 1:
+            there = ", ".join(names) or "there are none"
             near = difflib.get_close_matches(source.plain_name, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            yield pointed(text, source.start, what + hint, "UNKNOWN_SOURCE")
+            what = f"FROM names {source.name!r}, which is none of the sources ({there}){hint}"
+            yield pointed(select.text, source.start, what, "UNKNOWN_SOURCE")
 
 
 def find_missing_times(
