@@ -25,9 +25,9 @@ from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.inbox import Message
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
-from thetastream.engine.store import run as index_runs
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec
 from thetastream.index import IndexSpec
+from thetastream.kernels import walk as walk_kernel
 from thetastream.local import LocalRun
 from thetastream.models.base import Model
 from thetastream.models.chain import AUTO

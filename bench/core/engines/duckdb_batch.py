@@ -103,7 +103,7 @@ def run(task: Task) -> dict[str, Any]:
     ((results,),) = connection.execute("SELECT count(*) FROM results").fetchall()
     seconds = sorted(times)[len(times) // 2]
     tuples = 2 * shape.epoch * epochs
-    form = f"CREATE TABLE AS, {THREADS} threads, {epochs} files of each stream at once"
+    form = f"CREATE TABLE AS, {THREADS} threads, files of each stream at once: {epochs}"
     return {
         "results": results,
         "input_epochs": epochs,

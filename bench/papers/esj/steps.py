@@ -12,24 +12,23 @@ from unittest import mock
 
 import numpy as np
 
-from bench.core.internals import index_runs
+from bench.core.internals import walk_kernel
 
 
 @contextmanager
 def counted() -> Iterator[Callable[[], int]]:
     """Count the steps of every walk inside the block; the yielded function returns their number."""
-    walk, steps = index_runs.walk, 0
+    walk, steps = walk_kernel.walk, 0
 
     def counting(rows: Any, offsets: Any, suffix: int, first: Any, last: Any, *rest: Any) -> int:
         nonlocal steps
         cursor = rest[5]
-        if (
-            suffix >= 0 and cursor[0] == 0 and cursor[1] < 0
-        ):  # A walk that continues behind a full buffer is not counted.
+        # A walk that continues behind a full buffer is not counted.
+        if suffix >= 0 and cursor[0] == 0 and cursor[1] < 0:
             steps += steps_of(offsets, first, last)
         return int(walk(rows, offsets, suffix, first, last, *rest))
 
-    with mock.patch.object(index_runs, "walk", counting):
+    with mock.patch.object(walk_kernel, "walk", counting):
         yield lambda: steps
 
 
