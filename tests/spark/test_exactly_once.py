@@ -133,7 +133,7 @@ def test_checkpoint_of_another_condition_is_refused_by_name(spark: SparkSession,
         job.write(job.pairs(spark, band=faults.BAND + 1)).awaitTermination()
     text = str(refused.value)
     assert "[STATE_OF_ANOTHER_QUERY]" in text
-    assert "condition: " in text
+    assert "the condition was " in text
     assert "checkpointLocation" in text
     # The refused start has changed nothing, so the first query continues.
     job.write(job.pairs(spark)).awaitTermination()

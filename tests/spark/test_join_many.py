@@ -192,7 +192,7 @@ def test_tasks_together_over_a_crash_and_a_refusal(spark: SparkSession, tmp_path
     fewer = {name: task for name, task in TASKS.items() if name != "less"}
     with pytest.raises(Exception, match="STATE_OF_ANOTHER_QUERY") as refused:
         run(th.join_many(streams, fewer))
-    assert "tasks: less, near, python, same -> near, python, same" in str(refused.value)
+    assert "the set of tasks was less, near, python, same, it is near, python, same" in str(refused.value)
     again = run(th.join_many(streams, dict(reversed(TASKS.items()))))
     found = {
         name: Counter(tuple(row) for parts in collected.values() for row in parts[name]) for name in TASKS

@@ -1,5 +1,7 @@
 """Every mistake of the user is refused with its own condition name before the query starts."""
 
+from datetime import timedelta
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -70,6 +72,9 @@ def test_conditions(streams, on, condition, words):
         ("ten minutes", "INVALID_DURATION", "ten minutes"),
         ("-5 minutes", "INVALID_DURATION", "negative"),
         ("1 month", "INVALID_DURATION", "months"),
+        ("999999999 days", "INVALID_DURATION", ""),
+        (timedelta(days=999_999_999), "INVALID_DURATION", "at most 10,000 years (3652500 days)"),
+        ({"a": "1 minute", "b": "4000000 days"}, "INVALID_DURATION", "within of 'b' must be at most"),
         (5, "INVALID_DURATION", "5"),
         ("'; DROP", "INVALID_DURATION", ""),
         ({"a": "1 minute"}, "WINDOW_MISSING", "'b'"),

@@ -15,6 +15,7 @@ from tests.support import oracle
 from tests.support.local import LocalJoin, LocalTasks
 from tests.support.strategies import Case, cases, conditions, index_specs
 from thetastream.core.condition import Condition, PythonPredicate
+from thetastream.core.identity import Part
 from thetastream.core.sides import Side
 from thetastream.engine.shared_tasks import SHARED_COUNTERS, TaskSpec, TasksState
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
@@ -109,17 +110,20 @@ def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Mo
 
 
 def test_state_of_tasks_and_of_one_join_do_not_mix() -> None:
-    query = {"tasks": "far, near"}
+    query = {"the set of tasks": Part("far, near", "far, near")}
     state = TasksState({"near": UnitState(arrived=(1, 2)), "far": UnitState()})
     heard = Heard(7, 1_000)
     manifest = Manifest(heard, None, state)
     assert decode(manifest.encode(query), query, TasksState) == manifest
     assert decode(None, query, TasksState) == Manifest(NOTHING, None, TasksState())
     for text, ask in (
-        (manifest.encode(query), lambda text: decode(text, {"condition": "a.x < b.x"}, UnitState)),
+        (
+            manifest.encode(query),
+            lambda text: decode(text, {"the condition": Part("a.x < b.x", "a.x < b.x")}, UnitState),
+        ),
         (Manifest(heard, None, UnitState()).encode({}), lambda text: decode(text, query, TasksState)),
     ):
         with pytest.raises(StateError) as refused:
             ask(text)
         assert refused.value.condition == "STATE_OF_ANOTHER_QUERY"
-        assert "tasks: " in str(refused.value)
+        assert "the set of tasks was " in str(refused.value)

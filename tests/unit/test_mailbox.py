@@ -10,14 +10,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.core.blocks import pack, unpack
 from thetastream.core.columns import ANNOUNCEMENT, MESSAGE
+from thetastream.core.identity import Part, encode_identity
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.errors import StateError
 from thetastream.spark.exchange import COLUMNS, list_rows, take_in
 from thetastream.spark.mailbox import outbox, source
-from thetastream.spark.mailbox.files import Mailbox
+from thetastream.spark.mailbox.files import FORMAT, Mailbox
 from thetastream.spark.mailbox.source import MailboxReader, Row
 
-QUERY = {"model": "Ring(nodes=2)", "condition": "a.k = b.k"}
+QUERY = {"the model": Part("Ring(nodes=2)", "Ring(nodes=2)"), "the condition": Part("a.k = b.k", "a.k=b.k")}
+OTHER = {**QUERY, "the model": Part("Ring(nodes=3)", "Ring(nodes=3)")}
 KEYS = [10, 20]
 ALL = ReadAllAvailable()
 
@@ -127,9 +129,9 @@ def test_refused_by_name(tmp_path: Path) -> None:
     refused("MAILBOX_DAMAGED")
     label.write_text("{")
     refused("MAILBOX_DAMAGED")
-    label.write_text(json.dumps({"format": 99, "query": QUERY}))
+    label.write_text(json.dumps({"format": 99, "query": encode_identity(QUERY)}))
     refused("MAILBOX_FORMAT")
-    label.write_text(json.dumps({"format": 1, "query": {**QUERY, "model": "Ring(nodes=3)"}}))
+    label.write_text(json.dumps({"format": FORMAT, "query": encode_identity(OTHER)}))
     refused("MAILBOX_FOREIGN")
     label.unlink()
     refused("MAILBOX_MISSING")
@@ -138,8 +140,8 @@ def test_refused_by_name(tmp_path: Path) -> None:
 def test_a_foreign_mailbox_says_what_changed(tmp_path: Path) -> None:
     box = Mailbox(str(tmp_path), "one")
     box.create(QUERY)
-    with pytest.raises(StateError, match=r"model: Ring\(nodes=2\) -> Ring\(nodes=3\)\. Start with"):
-        box.check({**QUERY, "model": "Ring(nodes=3)"})
+    with pytest.raises(StateError, match=r"the model was Ring\(nodes=2\), it is Ring\(nodes=3\)"):
+        box.check(OTHER)
 
 
 def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:

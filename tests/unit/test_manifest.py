@@ -4,12 +4,15 @@ import json
 
 import pytest
 
+from thetastream.core.identity import NARROWER, Part, encode_identity
 from thetastream.engine.store.segment import SegmentMeta
 from thetastream.engine.two_stream.query import UnitState
 from thetastream.errors import StateError
 from thetastream.spark.state.manifest import FORMAT, NOTHING, Heard, Manifest, decode
 
-QUERY = {"condition": "a.x < b.x", "window": "10 s"}
+QUERY = {"the condition": Part("a.x < b.x", "a.x<b.x"), "the window": Part("[[-9, 9]]", "9 s", NARROWER)}
+KEPT = encode_identity(QUERY)
+WIDER = {**QUERY, "the window": Part("[[-9, 10]]", "10 s", NARROWER)}
 META = SegmentMeta("0a", 1, 3, 10, 1000, 5, 7, 600)
 HEARD = Heard(41, 1_700_000_000_000_000)
 STATE = UnitState([META], (7, 2**40))
@@ -19,6 +22,7 @@ MANIFEST = Manifest(HEARD, "box", STATE)
 def test_manifest_round_trip() -> None:
     assert decode(None, QUERY, UnitState) == Manifest(NOTHING, None, UnitState())
     assert decode(MANIFEST.encode(QUERY), QUERY, UnitState) == MANIFEST
+    assert decode(MANIFEST.encode(WIDER), QUERY, UnitState) == MANIFEST, "a narrower window continues"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,7 @@ def test_manifest_round_trip() -> None:
         (MANIFEST.encode(QUERY)[:-9], "MANIFEST_DAMAGED", "cannot be read"),
         ("", "MANIFEST_DAMAGED", "cannot be read"),
         ("[]", "MANIFEST_DAMAGED", "cannot be read"),
-        (json.dumps({"format": FORMAT, "query": QUERY}), "MANIFEST_DAMAGED", "cannot be read"),
+        (json.dumps({"format": FORMAT, "query": KEPT}), "MANIFEST_DAMAGED", "cannot be read"),
         (
             json.dumps(
                 {
@@ -45,7 +49,7 @@ def test_manifest_round_trip() -> None:
             json.dumps(
                 {
                     "format": FORMAT,
-                    "query": QUERY,
+                    "query": KEPT,
                     "heard": HEARD,
                     "mailbox": None,
                     "state": {**STATE.as_json(), "segments": [{"id": "0a"}]},
@@ -56,9 +60,9 @@ def test_manifest_round_trip() -> None:
         ),
         (json.dumps({"format": FORMAT + 1, "anything": 1}), "STATE_FORMAT", f"must be {FORMAT}"),
         (
-            MANIFEST.encode({**QUERY, "window": "9 s"}),
+            MANIFEST.encode({**QUERY, "the condition": Part("a.x <= b.x", "a.x<=b.x")}),
             "STATE_OF_ANOTHER_QUERY",
-            "window: 9 s -> 10 s",
+            "the condition was a.x<=b.x, it is a.x<b.x. Start with a new",
         ),
     ],
 )

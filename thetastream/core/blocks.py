@@ -8,36 +8,75 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from thetastream.errors import StateError
+
 ROWS_PER_BLOCK = 1 << 17
-BYTES_PER_BLOCK = 1 << 26
-"""The size at which a block is complete. It keeps blocks of wide tuples well below the 2 GiB limits of Arrow
-and Spark."""
+BYTES_PER_BLOCK = 1 << 24
+"""The size at which a block is complete. Spark copies a block several times in memory, so it must not be
+large."""
 
 
 def gather(
     batches: Iterable[pa.RecordBatch],
     rows_at_once: int = ROWS_PER_BLOCK,
     bytes_at_once: int = BYTES_PER_BLOCK,
+    most_bytes: int = BYTES_PER_BLOCK,
 ) -> Iterator[pa.RecordBatch]:
-    """Concatenate small batches until each result has ``rows_at_once`` rows or ``bytes_at_once`` bytes."""
+    """Concatenate small batches until each result has ``rows_at_once`` rows or ``bytes_at_once`` bytes.
+
+    Batches of more than ``most_bytes`` bytes are cut, down to one row.
+    """
     gathered: list[pa.RecordBatch] = []
     n_rows = nbytes = 0
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        gathered.append(batch)
-        n_rows += batch.num_rows
-        nbytes += batch.nbytes
-        if n_rows >= rows_at_once or nbytes >= bytes_at_once:
-            yield concat(gathered)
-            gathered, n_rows, nbytes = [], 0, 0
+        for part in cut(batch, most_bytes):
+            if gathered and nbytes + part.nbytes > most_bytes:
+                yield concat(gathered)
+                gathered, n_rows, nbytes = [], 0, 0
+            gathered.append(part)
+            n_rows += part.num_rows
+            nbytes += part.nbytes
+            if n_rows >= rows_at_once or nbytes >= bytes_at_once:
+                yield concat(gathered)
+                gathered, n_rows, nbytes = [], 0, 0
     if gathered:
         yield concat(gathered)
 
 
+def cut(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into parts of ``most_bytes`` bytes at most, or of one row; yield none without rows.
+
+    >>> batch = pa.RecordBatch.from_pydict({"text": ["a" * 10, "b" * 90, "c" * 10, "d" * 10]})
+    >>> [part.num_rows for part in cut(batch, 60)]
+    [1, 1, 2]
+    """
+    if batch.num_rows > 1 and batch.nbytes > most_bytes:
+        half = batch.num_rows // 2
+        yield from cut(batch.slice(0, half), most_bytes)
+        yield from cut(batch.slice(half), most_bytes)
+    elif batch.num_rows:
+        yield batch
+
+
 def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate one or more batches of the same schema."""
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    """Concatenate one or more batches of the same schema.
+
+    Raises
+    ------
+    StateError
+        EPOCH_TOO_LARGE if the values of a column have more than 2 GiB together.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    try:
+        return pa.concat_batches(batches)
+    except pa.ArrowInvalid as error:
+        raise StateError(
+            "EPOCH_TOO_LARGE",
+            f"the {sum(batch.num_rows for batch in batches)} tuples that a unit gets in an epoch have "
+            f"{sum(batch.nbytes for batch in batches):,} bytes, and a column can hold 2 GiB; make epochs "
+            "smaller (maxFilesPerTrigger, maxOffsetsPerTrigger), or use more units",
+        ) from error
 
 
 def make_nullable(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -46,6 +46,8 @@ MESSAGE = 3
 """The kind of a message that a unit sent in the previous epoch."""
 ANNOUNCEMENT = 4
 """The kind of a row that announces an epoch. Its block holds the name of the query's mailbox, or nothing."""
+EMPTY = 5
+"""The kind of a row without a block, which follows a large block (``thetastream.spark.wide_rows``)."""
 
 
 def name_payload(number: int) -> str:

@@ -8,6 +8,8 @@ from typing import TypeAlias
 from thetastream.errors import QueryError
 
 MOST_ROWS = 1 << 48
+LONGEST_US = 3_652_500 * 86_400_000_000
+"""The longest span of event time: 10,000 years. An event time plus many such spans fits in int64."""
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,10 @@ class Counters:
         self.mlv_bytes = sum(meta.nbytes for meta in segments)
         self.state_bytes = sum(meta.durable_bytes for meta in segments)
 
+    def count_sent(self, n_bytes: int) -> None:
+        """Count the bytes of all messages that the unit sent; a unit without messages sends nothing."""
+        assert n_bytes == 0
+
 
 @dataclass
 class SendingCounters(Counters):
@@ -103,3 +107,7 @@ class SendingCounters(Counters):
     """Tuples or partial results that the unit sent to another unit."""
     forwarded_bytes: int = 0
     """Bytes of all messages that the unit sent."""
+
+    def count_sent(self, n_bytes: int) -> None:
+        """Count the bytes of all messages that the unit sent."""
+        self.forwarded_bytes = n_bytes

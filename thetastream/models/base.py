@@ -19,6 +19,8 @@ from thetastream.models.drawing import Drawing, row
 
 TWO_STREAMS, PIPELINE, MULTIWAY = "two_streams", "pipeline", "multiway"
 """The names of planners in ``thetastream.planners.PLANNERS``."""
+UNITS, HANDSHAKE = "units", "handshake"
+"""The names of engines of two streams in ``thetastream.spark.joins.ENGINES``."""
 
 
 class Route(NamedTuple):
@@ -109,8 +111,22 @@ class Model(ABC):
         """Name the planner of a join of ``n_streams`` streams, as in ``thetastream.planners.PLANNERS``."""
         return usual_planner(n_streams)
 
+    @property
+    def engine(self) -> str:
+        """The name of the engine that joins two streams, as in ``thetastream.spark.joins.ENGINES``."""
+        return UNITS
+
     def fit(self, join: JoinContext, problems: list[ThetastreamError]) -> "Model":
         """Resolve the settings of the model for a join; add errors to ``problems``."""
+        return self
+
+    @property
+    def has_open_size(self) -> bool:
+        """Whether the user left the number of units open."""
+        return False
+
+    def with_size(self, n_units: int) -> "Model":
+        """Return the model with ``n_units`` units, if it can have any number of them."""
         return self
 
     @property

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.models.base import Hashes, Model, Route, read_positive_pair
+from thetastream.models.base import HANDSHAKE, UNITS, Hashes, Model, Route, read_positive_pair
 from thetastream.models.drawing import Drawing, row
 
 AUTO = "auto"
@@ -98,6 +98,10 @@ class Chain(Model):
     def forwards_tuples(self) -> bool:
         """Whether tuples move from worker to worker."""
         return not self.fast_forward
+
+    @property
+    def engine(self) -> str:
+        return HANDSHAKE if self.forwards_tuples else UNITS
 
     @property
     def kept(self) -> "Chain":

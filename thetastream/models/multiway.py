@@ -149,6 +149,13 @@ class Multiway(Model):
         """Return the model with ``n_nodes`` nodes."""
         return self._with(nodes=n_nodes)
 
+    @property
+    def has_open_size(self) -> bool:
+        return self.nodes == AUTO
+
+    def with_size(self, n_units: int) -> "Multiway":
+        return self.with_nodes(n_units)
+
     def with_slices(self, n_tuples: int) -> "Multiway":
         """Return the model with slices of ``n_tuples`` tuples, if it has slices and the user did not set
         them."""

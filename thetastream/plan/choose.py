@@ -1,11 +1,12 @@
 """Chooses the model of a join if the user names none: the cheapest, or the default if it costs little more.
 
-The choice depends only on the query, the session's partitions and the given statistics. So a query that is
-started again gets the model of its checkpoint. The statistics of a running query change: on restart, pass the
-statistics with which the query first started.
+The choice depends only on the query, the number of partitions and the given statistics. A query that is
+started again has the partitions of its checkpoint, and so it has the same model. The statistics of a running
+query change: on restart, pass the statistics with which the query first started, or name the model.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from thetastream.engine.two_stream.content_routing import choose_placing
 from thetastream.errors import QueryError
@@ -145,6 +146,40 @@ def choose(
             f"and the margin is {MARGIN:.0%} {_format_partitions(partitions)}"
         )
     return model, f"chosen: the cheapest {_format_partitions(partitions)}"
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The choice of a model, as a function of the number of shuffle partitions. Picklable."""
+
+    work: Workload
+    lowered: Lowered
+    is_ordered: bool
+
+    def __call__(self, partitions: int) -> Model:
+        """Choose the model for a number of partitions."""
+        return self.explain(partitions)[0]
+
+    def explain(self, partitions: int) -> tuple[Model, str]:
+        """Return the model for a number of partitions, and the reason."""
+        return choose(self.work, partitions, self._can_run)
+
+    def _can_run(self, model: Model) -> bool:
+        return find_refusal(model, self.lowered, self.is_ordered) is None
+
+
+@dataclass(frozen=True)
+class SizeChoice:
+    """The choice of the number of units of a model, as a function of the number of shuffle partitions.
+
+    Picklable.
+    """
+
+    model: Model
+
+    def __call__(self, partitions: int) -> Model:
+        """Choose the number of units for a number of partitions."""
+        return self.model.with_size(choose_n_units(partitions))
 
 
 def _get_cost(estimated: Estimate) -> float:

@@ -11,7 +11,7 @@ behind the join.
 from dataclasses import dataclass
 
 from thetastream.core.spark_types import is_day_time
-from thetastream.core.windows import to_micros
+from thetastream.core.windows import LONGEST_US, to_micros
 from thetastream.plan.query import Resolver, Stream
 from thetastream.predicate import Phrase
 from thetastream.predicate.names import find_references
@@ -66,11 +66,15 @@ def read_offset(phrase: Phrase, stream: Stream, resolver: Resolver) -> Offset | 
 
 
 def read_interval_us(phrase: Phrase, resolver: Resolver) -> int | None:
-    """Return the microseconds of a constant day-time interval, or None if it is something else."""
+    """Return the microseconds of a constant day-time interval, or None if it is something else.
+
+    A bound of more than 10,000 years bounds no window. Catalyst evaluates it as any other expression.
+    """
     constant = resolver.constant(phrase.text)
     if constant is None or constant.value is None or not is_day_time(constant.type):
         return None
-    return to_micros(constant.value)
+    micros = to_micros(constant.value)
+    return micros if abs(micros) <= LONGEST_US else None
 
 
 def is_local_free(stream: Stream, resolver: Resolver) -> bool:

@@ -12,7 +12,7 @@ from itertools import combinations
 from thetastream.core.condition import Equality
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.plan.domains import quoted
-from thetastream.plan.lower import build_dimensions, build_side_spec, find_window_ends
+from thetastream.plan.lower import build_dimensions, build_side_spec, find_window_ends, write_condition
 from thetastream.plan.physical import SidePlan
 from thetastream.plan.query import (
     Query,
@@ -37,6 +37,8 @@ class LoweredGraph:
     graph: JoinGraph
     residual: tuple[str, ...]
     notes: tuple[Note, ...]
+    on: tuple[str, ...] = ()
+    """The condition as the user wrote it, for messages."""
 
 
 def lower_graph(
@@ -70,6 +72,8 @@ def lower_graph(
         if len(find_references(phrase, aliases)) > 2:
             residual.append(cast_to_boolean(phrase.text, resolver.type_of(phrase.text, aliases) or "boolean"))
             notes.append(Note(phrase.text, "residual", "reads more than two streams"))
+    for side in keys:
+        side.sort_computed()
     graph = JoinGraph(
         tuple(build_side_spec(stream, side) for stream, side in zip(streams, keys, strict=True)),
         edges,
@@ -85,7 +89,8 @@ def lower_graph(
             own.append(f"({quoted(stream.alias)}.{quoted(stream.event_time or '')}) IS NOT NULL")
         computed = tuple((column, text) for text, column in side.computed.items())
         sides.append(SidePlan(stream.alias, tuple(dict.fromkeys(own)), computed, stream.carried))
-    return LoweredGraph(tuple(sides), graph, tuple(residual), tuple(notes))
+    on = write_condition([phrase.text for phrase in conjuncts], predicates)
+    return LoweredGraph(tuple(sides), graph, tuple(residual), tuple(notes), on)
 
 
 def _assign_to_pairs(

@@ -74,6 +74,8 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
     """
     # 1. Rewrite conjuncts as keys and bounds.
     rewritten = rewrite(_remove_event_times(query) if query.counts else query, resolver)
+    for keys in rewritten.keys:
+        keys.sort_computed()
     if not rewritten.ties and not query.predicates:
         warn_of_cross_join(
             f"no conjunct ties {query.aliases[0]} and {query.aliases[1]}: every pair "
@@ -114,8 +116,14 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
             compute_lifetimes(condition.window), settings.get("archive_period_us")
         ),
         counts=query.counts,
+        on=write_condition(query.on, query.predicates),
     )
     return Lowered(physical, tuple(rewritten.notes), reason)
+
+
+def write_condition(on: Sequence[str], predicates: Sequence[Predicate]) -> tuple[str, ...]:
+    """List the parts of a condition as the user wrote them, for messages."""
+    return (*on, *(f"{predicate.name}()" for predicate in predicates))
 
 
 def _remove_event_times(query: Query) -> Query:

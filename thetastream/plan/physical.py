@@ -27,6 +27,8 @@ class Carried:
     to_block: str
     from_block: str
     is_flat: bool
+    type: str = ""
+    """The Spark type of the user's column, for messages."""
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,5 @@ class PhysicalPlan:
     """Event time that one subindex spans, in microseconds. It is None for full history and count windows."""
     counts: tuple[int, int] | None = None
     """For a count window, the number of left and right tuples that stay joinable."""
+    on: tuple[str, ...] = ()
+    """The condition as the user wrote it, for messages."""

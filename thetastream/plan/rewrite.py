@@ -17,7 +17,7 @@ from fractions import Fraction
 from thetastream.core.condition import Domain
 from thetastream.core.sides import Side
 from thetastream.core.spark_types import is_day_time, is_integral, parse_decimal
-from thetastream.core.windows import spell, to_micros
+from thetastream.core.windows import LONGEST_US, spell, to_micros
 from thetastream.plan.domains import find_domain, find_family, is_hashable, write_cast
 from thetastream.plan.event_time import DAY_US, SLACK_US, find_column, is_local_free, read_offset
 from thetastream.plan.query import Constant, Query, Resolver
@@ -270,6 +270,8 @@ class _Rewriter:
 
     def _rewrite_interval_band(self, typed: "_TypedPair", is_strict: bool, limit_us: int) -> str | None:
         common = typed.common
+        if limit_us > LONGEST_US:
+            return "the limit of abs is longer than 10,000 years"
         if common == "date":
             difference = self.resolver.type_of(f"({typed.f.text}) - ({typed.g.text})", self.query.aliases)
             if difference is None or not is_day_time(difference):

@@ -1,6 +1,6 @@
 """The key columns of one side: payload columns, payload columns plus a constant, and computed columns."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from thetastream.core.condition import Domain, Key
 from thetastream.core.spark_types import is_integral
@@ -9,6 +9,7 @@ from thetastream.plan.event_time import find_column
 from thetastream.plan.offset_column import OffsetColumn, read_offset_column
 from thetastream.plan.query import Resolver, Stream
 from thetastream.predicate import Phrase
+from thetastream.predicate.canonical import canonicalize
 
 
 @dataclass
@@ -58,6 +59,17 @@ class SideKeys:
         """
         self._require(value)
         return self._find_position(self._compute(text), domain)
+
+    def sort_computed(self) -> None:
+        """Sort and rename the computed columns by their canonical texts.
+
+        So the columns of blocks do not depend on the order in which conjuncts are written. Call it after the
+        last key has been added.
+        """
+        texts = sorted(self.computed, key=canonicalize)
+        names = {self.computed[text]: f"{self.prefix}{n}" for n, text in enumerate(texts)}
+        self.computed = {text: names[self.computed[text]] for text in texts}
+        self.keys = [replace(key, column=names.get(key.column, key.column)) for key in self.keys]
 
     def find_payload_column(self, phrase: Phrase) -> str | None:
         """Return the block column of ``phrase`` if it is a payload column, else None."""

@@ -7,6 +7,7 @@ No intermediate result is stored. Each tuple is stored once, at the node of its 
 joins of two streams compute the same bag of results.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -18,7 +19,7 @@ from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
 from thetastream.frontend.hop_orders import choose_hop_orders, choose_refinement
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
 from thetastream.models.base import Model
-from thetastream.models.multiway import AUTO, Multiway
+from thetastream.models.multiway import Multiway
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.cost_multiway import MultiwayLoad, choose_initial_slice, estimate_load
 from thetastream.plan.explain_multiway import explain_multiway
@@ -48,6 +49,8 @@ class MultiwayPlan(Plan):
     """The folder of late tuples; None if they are only counted."""
     load: MultiwayLoad
     """The estimated load of the nodes."""
+    choose: Callable[[int], Model] | None = None
+    """How the model follows from the number of shuffle partitions; None if the user gave the nodes."""
 
     @property
     def inputs(self) -> tuple[Stream, ...]:
@@ -88,7 +91,7 @@ class MultiwayPlan(Plan):
         from thetastream.spark.build import build
         from thetastream.spark.joins import multiway_join
 
-        join = multiway_join(self.lowered, self.spec, self.streams)
+        join = multiway_join(self.lowered, self.spec, self.streams, self.choose)
         return build(join, self.streams, self.mailbox, self.cache_folder, self.late)
 
 
@@ -118,19 +121,32 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     graph, ties = lowered.graph, list_ties(query)
     hops = choose_hop_orders(model, query)
     load = estimate_load(query.streams, graph, hops.orders, ties, checked.statistics or Statistics())
-    model = _set_sizes(model, checked, load)
+    asked = cast(Multiway, checked.request.model)
+    sizes = _NodesChoice(model, load, asked.has_open_size, checked.statistics is not None)
+    model = sizes(checked.partitions)
     choose_archive_period(map(graph.lifetime_us, range(len(query.streams))), checked.archive_period_us)
     refinement = choose_refinement(model, graph, hops.is_set, ties)
     spec = build_multiway_spec(graph, hops.orders, model, checked.archive_period_us, refinement)
     frames = tuple(request.streams.values())
-    return MultiwayPlan(query, lowered, spec, frames, mailbox, settings["cache_folder"], checked.late, load)
+    choose = sizes if asked.has_open_size else None
+    cache, late = settings["cache_folder"], checked.late
+    return MultiwayPlan(query, lowered, spec, frames, mailbox, cache, late, load, choose)
 
 
-def _set_sizes(model: Multiway, checked: CheckedRequest, load: MultiwayLoad) -> Multiway:
-    """Choose the cheapest number of nodes and the initial slice size where the user left them open."""
-    asked = cast(Multiway, checked.request.model)
-    if asked.nodes == AUTO:
-        model = model.with_nodes(load.optimal_length(choose_n_units(checked.partitions)))
-    if checked.statistics is not None:
-        model = model.with_slices(choose_initial_slice(min(load.held), model.n_units))
-    return model
+@dataclass(frozen=True)
+class _NodesChoice:
+    """The cheapest number of nodes and the initial slice size, where the user left them open. Picklable."""
+
+    model: Multiway
+    load: MultiwayLoad
+    has_open_size: bool
+    has_statistics: bool
+
+    def __call__(self, partitions: int) -> Multiway:
+        """Choose the sizes for a number of shuffle partitions."""
+        model = self.model
+        if self.has_open_size:
+            model = model.with_nodes(self.load.optimal_length(choose_n_units(partitions)))
+        if self.has_statistics:
+            model = model.with_slices(choose_initial_slice(min(self.load.held), model.n_units))
+        return model

@@ -166,8 +166,8 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
     # 2. One step for each stream but the first.
     settings = Settings(
         model,
-        checked.settings["index"],
-        checked.archive_period_us,
+        index=checked.settings["index"],
+        archive_period_us=checked.archive_period_us,
         partitions=checked.partitions,
         statistics=checked.statistics,
         cache_folder=checked.settings["cache_folder"],

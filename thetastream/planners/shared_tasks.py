@@ -92,7 +92,7 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
         from thetastream.spark.joins import shared_tasks_join
 
         first = self._first
-        join = shared_tasks_join(self.shared, self.model, first.streams)
+        join = shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
         return build(join, first.streams, cache_folder=first.settings.cache_folder, late=first.settings.late)
 
     def split(self, batch: DataFrame) -> dict[str, DataFrame]:
@@ -136,10 +136,11 @@ def plan_tasks(
     problems += _find_problems(streams, tasks, complete)
     named = read_named_model(model, problems)
     raise_problems(problems)
-    reason = "as asked for, for all tasks"
+    reason, choose = "as asked for, for all tasks", None
     frame = next(iter(streams.values()))
     if named is None:
         named = build_default_model(int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2"))
+        choose = build_default_model
         reason = "left out: runs any condition, and routes by tuples alone"
     refused = find_model_problem(named, frame.isStreaming)
     if refused is not None:
@@ -155,7 +156,7 @@ def plan_tasks(
         except ThetastreamError as error:
             wrong[name] = list(list_problems(error))
             continue
-        plans[name] = replace(plan, model_reason=reason)
+        plans[name] = replace(plan, model_reason=reason, settings=replace(plan.settings, choose=choose))
     raise_problems(_name_tasks(wrong, len(tasks)))
     # 3. Plan what the tasks share.
     return JoinTasks(plans, share({name: plan.physical for name, plan in plans.items()}))

@@ -3,9 +3,9 @@
 { (l, r) : l in LEFT, r in RIGHT, condition(l, r) is TRUE, both inside the window }
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
@@ -14,9 +14,14 @@ from thetastream.frontend.checked import CheckedRequest
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
 from thetastream.frontend.window import find_arrival_problems, is_counted, read_counts
 from thetastream.models.base import Model
-from thetastream.models.chain import Chain
 from thetastream.order import Order, read_order
-from thetastream.plan.choose import choose, choose_n_units, find_arrival_problem, find_refusal
+from thetastream.plan.choose import (
+    ModelChoice,
+    SizeChoice,
+    choose_n_units,
+    find_arrival_problem,
+    find_refusal,
+)
 from thetastream.plan.explain import explain
 from thetastream.plan.folding import Folding
 from thetastream.plan.lower import Lowered, lower
@@ -50,6 +55,8 @@ class Settings:
 
     model: Model | None = None
     """The model. None means the cheapest model that can run the query."""
+    choose: Callable[[int], Model] | None = None
+    """How the model follows from the number of shuffle partitions; None if the user gave all of it."""
     index: str | None = None
     archive_period_us: int | None = None
     order: Order | None = None
@@ -141,14 +148,19 @@ class JoinPlan(Plan):
         return build(self._join(), self.streams, given.mailbox, given.cache_folder, given.late)
 
     def _join(self) -> "Join":
-        from thetastream.spark.joins import folded_join, handshake_join, two_stream_join
+        from thetastream.spark.joins import ENGINES, folded_join
 
         if self.folding is not None:
-            return folded_join(self.physical, self.model, self.streams, self.folding)
-        if self.settings.mailbox:
-            # The handshake chain is the only model of two streams whose units send messages.
-            return handshake_join(self.physical, cast(Chain, self.model), self.streams)
-        return two_stream_join(self.physical, self.model, self.streams, self.settings.order)
+            return folded_join(self.physical, self.model, self.streams, self.folding, self._choose)
+        join = ENGINES[self.model.engine]
+        return join(self.physical, self.model, self.streams, self.settings.order, self._choose)
+
+    @property
+    def _choose(self) -> Callable[[int], Model] | None:
+        """How the model follows from the number of shuffle partitions; None if the user gave the model."""
+        if self.settings.model is not None:
+            return self.settings.choose
+        return _open_choice(self.query, self.lowered, self.settings)
 
     @property
     def folding_obstacle(self) -> str | None:
@@ -206,8 +218,11 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     # 3. Plan the query.
     query = checked.query(counts)
     left, right = (GivenStream(frame) for frame in request.streams.values())
+    asked = request.model
+    is_open = isinstance(asked, Model) and asked.has_open_size
     chosen = Settings(
         model,
+        SizeChoice(model) if is_open and model is not None else None,
         settings["index"],
         checked.archive_period_us,
         order,
@@ -232,15 +247,16 @@ def plan_query(
 
 def _choose_model(query: Query, lowered: Lowered, settings: Settings) -> tuple[Model, str]:
     """Return the model of the settings, or the cheapest model that can run the query, and the reason."""
-    is_ordered = settings.order is not None
     if settings.model is None:
-        work = build_workload(query, lowered, settings.statistics or Statistics())
-        return choose(
-            work, settings.partitions, lambda model: find_refusal(model, lowered, is_ordered) is None
-        )
+        return _open_choice(query, lowered, settings).explain(settings.partitions)
     problem = find_refusal(settings.model, lowered)
     raise_problems([] if problem is None else [problem])
     return settings.model, "as asked for"
+
+
+def _open_choice(query: Query, lowered: Lowered, settings: Settings) -> ModelChoice:
+    work = build_workload(query, lowered, settings.statistics or Statistics())
+    return ModelChoice(work, lowered, settings.order is not None)
 
 
 def _refuse_order(checked: CheckedRequest, has_counts: bool, is_ordered: bool) -> None:

@@ -8,7 +8,7 @@ On streams, the units run in a stateful operator. On batch DataFrames, the units
 pass and keep their state in memory.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,15 +18,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import TimestampType
 
 from thetastream.core.columns import UNIT
+from thetastream.core.identity import Identity, digest
 from thetastream.engine.clock import BATCH
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.order import Order
+from thetastream.plan.identity import identify_settings
 from thetastream.plan.physical import SidePlan
 from thetastream.spark import metrics
+from thetastream.spark.choice import Choice, FittedSpec
 from thetastream.spark.emit import Emitter, result_batch, unpack_blocks
 from thetastream.spark.epoch import UnitEpoch
-from thetastream.spark.exchange import Batches, batch_inboxes, exchanged
+from thetastream.spark.exchange import Batches, batch_inboxes, exchanged, list_announced
 from thetastream.spark.grouping_keys import unit_keys
 from thetastream.spark.late_files import LateColumn, LateFiles
 from thetastream.spark.mailbox.source import read_mailbox
@@ -34,7 +37,7 @@ from thetastream.spark.operator import stateful, with_counters
 from thetastream.spark.ordered import gather_in_order
 from thetastream.spark.output import Output
 from thetastream.spark.session import meaning
-from thetastream.spark.state.manifest import digest
+from thetastream.spark.state.identity_source import read_identity
 from thetastream.spark.watch import watch_queries
 
 
@@ -46,10 +49,12 @@ class Join:
     sides: Sequence[SidePlan]
     """For each stream, how its tuples become blocks."""
     output: Output
-    identity: Mapping[str, str]
-    """The parts of the query that must not change on restart: name of the part -> its text."""
+    identity: Identity
+    """The parts of the query that a checkpoint keeps."""
     order: Order | None = None
     """The order of results; None if they are not ordered."""
+    choice: Choice | None = None
+    """What the planner chooses for other numbers of partitions; None if the user named the model."""
 
 
 def build(
@@ -90,16 +95,20 @@ def _stream(
 ) -> DataFrame:
     spec, output = join.spec, join.output
     spark = streams[0].sparkSession
-    query = {**join.identity, **meaning(spark)}
+    query = {**join.identity, **identify_settings(meaning(spark))}
+    fitted = FittedSpec(spec, join.choice)
     watch_queries(spark)
-    keys = unit_keys(spec.n_units)
-    messages = read_mailbox(spark, mailboxes, query, keys) if spec.has_messages else None
-    rows = exchanged(spec, join.sides, streams, messages)
+    # Spark asks this source for offsets before each epoch. It refuses a checkpoint of another query.
+    if spec.has_messages:
+        source = read_mailbox(spark, mailboxes, query, list_announced(fitted))
+    else:
+        source = read_identity(spark, query)
+    rows = exchanged(fitted, join.sides, streams, source)
 
     files = None if late is None else _describe_late(join, streams, late, digest(query))
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
-        return UnitEpoch(spec, keys, query, emitter, mailboxes, cache_folder, files)
+        return UnitEpoch(fitted, query, emitter, mailboxes, cache_folder, files)
 
     # Ordered results cross a second exchange, as blocks.
     is_flat = output.is_flat and join.order is None
@@ -130,7 +139,7 @@ def _batch(join: Join, streams: Sequence[DataFrame]) -> DataFrame:
     columns = join.output.columns
     zone = streams[0].sparkSession.conf.get("spark.sql.session.timeZone")
     step = _run_units(join.spec, to_arrow_schema(columns, timezone=zone))
-    rows = exchanged(join.spec, join.sides, streams, None)
+    rows = exchanged(FittedSpec(join.spec), join.sides, streams, None)
     results = rows.repartition(F.col(UNIT)).mapInArrow(step, columns)
     return results if join.order is None else gather_in_order(results, columns, join.order)
 

@@ -145,6 +145,7 @@ def carry(alias: str, schema: StructType, first: int) -> tuple[tuple[Carried, ..
                 to_block=carrier.to_block(column, field.dataType),
                 from_block=carrier.from_block(quoted(block), field.dataType),
                 is_flat=carrier.is_flat,
+                type=field.dataType.simpleString(),
             )
         )
     return tuple(carried), problems

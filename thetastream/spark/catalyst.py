@@ -18,7 +18,7 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.core.durations import parse_duration
 from thetastream.core.spark_types import is_day_time
-from thetastream.core.windows import to_micros
+from thetastream.core.windows import LONGEST_US, spell, to_micros
 from thetastream.errors import Mark, QueryError
 from thetastream.plan.query import Constant
 from thetastream.predicate import Phrase, write_candidates
@@ -59,7 +59,7 @@ class Catalyst:
                 with unlogged():
                     schema = self._frame(asked[1]).select(F.expr(f"({text}\n)").alias("value")).schema
                 self._types[asked] = schema[0].dataType.simpleString()
-            except AnalysisException:
+            except PySparkException:  # Spark computes intervals already while it analyses.
                 self._types[asked] = None
         return self._types[asked]
 
@@ -162,7 +162,8 @@ class Catalyst:
         Raises
         ------
         QueryError
-            INVALID_DURATION if it is no interval, counts in months, or is negative.
+            INVALID_DURATION if it is no interval, counts in months, is negative, or is longer than 10,000
+            years.
         """
         if isinstance(duration, timedelta):
             value: timedelta | None = duration
@@ -175,6 +176,12 @@ class Catalyst:
             )
         if value is None or value < timedelta(0):
             raise QueryError("INVALID_DURATION", f"{what} must not be negative, it is {duration!r}")
+        if to_micros(value) > LONGEST_US:
+            raise QueryError(
+                "INVALID_DURATION",
+                f"{what} must be at most 10,000 years ({spell(LONGEST_US)}), it is {duration!r}; "
+                "within=None keeps the full history",
+            )
         return to_micros(value)
 
     def _interval(self, text: str, what: str) -> timedelta | None:

@@ -30,6 +30,10 @@ predicate may leave only one pair of a thousand candidates.
 """
 
 
+MOST_BYTES = 1 << 25
+"""The largest frame of results that has more than one row."""
+
+
 class Emitter(Protocol):
     """An emitter turns columns of results and counters into frames of the operator's output schema."""
 
@@ -99,7 +103,7 @@ class _Emitter:
     def gathered(self, pieces: Iterable[Sequence[pa.Array]]) -> "Iterator[pd.DataFrame]":
         """Collect many small pieces into few frames and keep their order."""
         batches = (result_batch(columns, self._schema) for columns in pieces)
-        for batch in gather(batches, ROWS_AT_ONCE, BYTES_AT_ONCE):
+        for batch in gather(batches, ROWS_AT_ONCE, BYTES_AT_ONCE, MOST_BYTES):
             yield self._framed(batch)
 
     def counters(self, unit: int, counters: Counters) -> "pd.DataFrame":

@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from thetastream.core.identity import Identity, fix_choices
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox
-from thetastream.engine.protocol import EngineSpec
 from thetastream.errors import StateError
+from thetastream.plan.identity import MODEL
+from thetastream.spark.choice import FittedSpec
 from thetastream.spark.emit import Emitter, weigh
 from thetastream.spark.exchange import list_rows, take_in
 from thetastream.spark.late_files import LateFiles
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import mailbox_name, post
 from thetastream.spark.state.durable_store import DurableStore, PartMap, cache_root, sweep
-from thetastream.spark.state.manifest import NOTHING, Fingerprint, Heard, Manifest, decode
+from thetastream.spark.state.manifest import NOTHING, Heard, Manifest, decode
 from thetastream.spark.task_properties import read_epoch, read_query
 from thetastream.spark.worker import settle
 
@@ -30,10 +32,9 @@ if TYPE_CHECKING:
 class UnitEpoch:
     """All that a Spark worker needs to run an epoch of a unit; it is pickled and sent to the workers."""
 
-    spec: EngineSpec
-    keys: tuple[int, ...]
-    """The grouping key of each unit."""
-    fingerprint: Fingerprint
+    fitted: FittedSpec
+    identity: Identity
+    """The identity of the query, as it was planned."""
     emitter: Emitter
     mailboxes: str
     """The folder of mailboxes, for an engine that sends messages."""
@@ -72,16 +73,20 @@ class UnitEpoch:
             If the checkpoint is damaged, has another format, or belongs to another query.
         """
         settle()
+        spec, keys = self.fitted.spec, self.fitted.keys
+        if key not in keys:
+            return  # The mailbox announces itself to more units than this query has.
+        query = self._identify()
         # 1. Read the state that the previous epoch committed, and the rows of this epoch.
         found = value.get() if value.exists() else None
-        before = decode(None if found is None else found[0], self.fingerprint, self.spec.state_type)
+        before = decode(None if found is None else found[0], query, spec.state_type)
         watermark_us = _watermark_us(timers)
         number = read_epoch(
             timers.getCurrentProcessingTimeInMs(),
             before.heard,
             watermark_us,
             has_rows=rows is not None,
-            has_messages=self.spec.has_messages,
+            has_messages=spec.has_messages,
         )
         clock = Clock(number, before.heard.watermark_us, watermark_us)
         if before.heard.epoch == clock.epoch:
@@ -91,10 +96,10 @@ class UnitEpoch:
         inbox = Inbox()
         told = take_in(inbox, list_rows(rows or iter(())))
         # 2. Run the engine.
-        slot = self.keys.index(key)
+        slot = keys.index(key)
         root = cache_root(self.cache_folder)
         sweep(root)
-        engine = self.spec.open(slot, before.state, lambda plans: DurableStore(parts, plans, root))
+        engine = spec.open(slot, before.state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
             engine.counters.keep_late()
         yield from self.emitter.gathered(weigh(engine.epoch(inbox, clock), engine.counters))
@@ -102,18 +107,22 @@ class UnitEpoch:
             self.late.write(read_query(), clock.epoch, slot, engine.counters.late_tuples or ())
         # 3. Send messages.
         mailbox = None
-        if self.spec.has_messages:
+        if spec.has_messages:
             mailbox = mailbox_name(before.mailbox, told)
             box = Mailbox(self.mailboxes, mailbox)
-            engine.counters.forwarded_bytes = post(  # type: ignore[attr-defined]
-                box, self.fingerprint, clock.epoch, slot, engine.messages, engine.is_waiting, self.keys
-            )
+            sent = post(box, query, clock.epoch, slot, engine.messages, engine.is_waiting, keys)
+            engine.counters.count_sent(sent)
         # 4. Keep the state. The timer makes Spark call the unit when the watermark moves, even without rows.
         heard = Heard(clock.epoch, clock.watermark_us)
-        value.update((Manifest(heard, mailbox, engine.state).encode(self.fingerprint),))
-        if self.spec.has_event_time:
+        value.update((Manifest(heard, mailbox, engine.state).encode(query),))
+        if spec.has_event_time:
             _renew_timer(handle, before.heard, clock, has_fired=rows is None)
         yield self.emitter.counters(slot, engine.counters)
+
+    def _identify(self) -> Identity:
+        """Return the identity of the running query, whose model was chosen for its own partitions."""
+        other = self.fitted.other
+        return fix_choices(self.identity if other is None else {**self.identity, MODEL: other.model})
 
 
 def _watermark_us(timers: Any) -> int | None:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -20,6 +22,7 @@ from thetastream.core.blocks import gather, make_binary, make_nullable, pack, un
 from thetastream.core.columns import (
     ANNOUNCEMENT,
     BLOCK,
+    EMPTY,
     HASH,
     HEADER,
     KIND,
@@ -29,11 +32,13 @@ from thetastream.core.columns import (
     UNIT,
 )
 from thetastream.engine.inbox import Inbox, Message
-from thetastream.engine.protocol import EngineSpec
+from thetastream.plan.choose import MOST_CHOSEN
 from thetastream.plan.domains import quoted
 from thetastream.plan.physical import SidePlan
+from thetastream.spark.choice import FittedSpec
 from thetastream.spark.grouping_keys import unit_keys
-from thetastream.spark.mailbox.source import SCHEMA
+from thetastream.spark.state.identity_source import SCHEMA
+from thetastream.spark.wide_rows import BLOCK_STEP, FILLER, fill_up
 from thetastream.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -45,7 +50,7 @@ _UNHASHED = ("map<", "variant", "geometry", "geography")
 
 
 def exchanged(
-    spec: EngineSpec,
+    fitted: FittedSpec,
     sides: Sequence[SidePlan],
     streams: Sequence[DataFrame],
     messages: DataFrame | None,
@@ -54,16 +59,17 @@ def exchanged(
 
     Parameters
     ----------
-    spec : EngineSpec
+    fitted : FittedSpec
+        The spec of the query.
     sides : sequence of SidePlan
         For each stream, how its tuples become blocks.
     streams : sequence of DataFrame
         The inputs, all streaming or all batch.
     messages : DataFrame, optional
-        The mailbox, for an engine whose units send messages.
+        For streams, the mailbox, or a source without rows for an engine whose units send no messages.
     """
     parts = [
-        _blocks(spec, number, plan, stream)
+        _blocks(fitted, number, plan, stream)
         for number, (plan, stream) in enumerate(zip(sides, streams, strict=True))
     ]
     if messages is not None:
@@ -71,17 +77,29 @@ def exchanged(
     return reduce(DataFrame.unionByName, parts)
 
 
-def _blocks(spec: EngineSpec, number: int, plan: SidePlan, stream: DataFrame) -> DataFrame:
+def list_announced(fitted: FittedSpec) -> tuple[int, ...]:
+    """List the grouping keys of the units to which the mailbox announces itself.
+
+    If the planner has chosen the number of units, a restarted query may have more of them than this plan. The
+    keys of fewer units are the first keys of more units.
+    """
+    if fitted.choice is None or not fitted.planned.has_messages:
+        return unit_keys(fitted.planned.n_units)
+    return unit_keys(max(fitted.planned.n_units, MOST_CHOSEN))
+
+
+def _blocks(fitted: FittedSpec, number: int, plan: SidePlan, stream: DataFrame) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
     flat = block_columns(plan, stream)
-    if spec.router.model.needs_hash:
+    if fitted.planned.router.model.needs_hash:
         hashable = [
             F.col(field.name)
             for field in flat.schema
             if not any(word in field.dataType.simpleString() for word in _UNHASHED)
         ]
         flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH))
-    return flat.mapInArrow(_routing(spec, number, stream.isStreaming), SCHEMA)
+    flat = fill_up(flat, plan.alias)
+    return flat.mapInArrow(_routing(fitted, number, stream.isStreaming), SCHEMA)
 
 
 def block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
@@ -94,19 +112,22 @@ def block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
     return nested.select(*columns)
 
 
-def _routing(spec: EngineSpec, stream: int, is_streaming: bool) -> Callable[[Batches], Batches]:
+def _routing(fitted: FittedSpec, stream: int, is_streaming: bool) -> Callable[[Batches], Batches]:
     """Make the function that turns batches into blocks."""
-    router, keys = spec.router, unit_keys(spec.n_units)
-    is_announced = is_streaming and spec.has_event_time
+    is_announced = is_streaming and fitted.planned.has_event_time
 
     def to_rows(batches: Batches) -> Batches:
         settle()
+        router, keys = fitted.spec.router, fitted.keys
         # Origins order the blocks of a stream by partition.
         origin = partition() << 32
         if is_announced and not origin:
             # An announcement calls every unit in every epoch, so each unit knows the watermark of the
             # previous one.
             yield _rows(keys, ANNOUNCEMENT, stream, origin, pa.array([b""] * len(keys), pa.binary()))
+        batches = map(drop_fillers, batches)
+        if router.model.needs_hash and not fitted.planned.router.model.needs_hash:
+            batches = map(_add_hash, batches)
         for number, batch in enumerate(gather(batches)):
             # A block that goes to several units is packed once. The list keeps all blocks alive, so that no
             # two of them have the same id().
@@ -118,6 +139,9 @@ def _routing(spec: EngineSpec, stream: int, is_streaming: bool) -> Callable[[Bat
                     packed[name] = make_binary(pack(block))
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
                 yield _rows([keys[unit]], int(role), stream, origin + number, packed[name])
+                n = packed[name].nbytes // BLOCK_STEP
+                if n:
+                    yield _rows([keys[unit]] * n, EMPTY, stream, origin, pa.array([b""] * n, pa.binary()))
 
     return to_rows
 
@@ -134,6 +158,34 @@ def _rows(units: Sequence[int], kind: int, stream: int, origin: int, blocks: pa.
         BLOCK: blocks,
     }
     return pa.RecordBatch.from_pydict(columns)
+
+
+def drop_fillers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Drop the rows without values that ``fill_up`` has put behind wide rows."""
+    if FILLER not in batch.schema.names:
+        return batch
+    is_tuple = pc.equal(batch.column(FILLER), 0)
+    tuples = batch.drop_columns([FILLER])
+    return tuples if pc.all(is_tuple).as_py() else tuples.filter(is_tuple)
+
+
+def _add_hash(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the hash of each tuple, for a model that needs it when the planned model does not.
+
+    It need not be Spark's hash: any hash spreads tuples, in the same way whenever a Spark task is run again.
+    """
+    import pandas as pd
+
+    flat = [
+        name for name, column in zip(batch.schema.names, batch.columns, strict=True) if _is_hashable(column)
+    ]
+    hashes = pd.util.hash_pandas_object(batch.select(flat).to_pandas(), index=False).to_numpy()
+    return batch.append_column(HASH, pa.array(hashes.view(np.int64)))
+
+
+def _is_hashable(column: pa.Array) -> bool:
+    """Whether a column has no nested values, which pandas cannot hash."""
+    return not pa.types.is_nested(column.type)
 
 
 def partition() -> int:
@@ -160,6 +212,8 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> str | None:
     messages: list[tuple[int, str, pa.RecordBatch | None, int]] = []
     for kind, stream, origin, header, block in found:
         size = len(block)
+        if kind == EMPTY:
+            continue
         if kind == ANNOUNCEMENT:
             mailbox = bytes(block).decode() or mailbox
         elif kind == MESSAGE:

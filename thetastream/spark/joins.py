@@ -1,10 +1,14 @@
 """Turns plans into joins that ``thetastream.spark.build`` can run, with one function per family of joins."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from thetastream.aggregate import Fold
 from thetastream.aggregate.engine import FoldedSpec
 from thetastream.core.condition import Condition
 from thetastream.engine.handshake.spec import HandshakeSpec
@@ -13,63 +17,161 @@ from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.models.base import Model
+from thetastream.models.base import HANDSHAKE, UNITS, Model
 from thetastream.models.chain import Chain
 from thetastream.order import Order
 from thetastream.order.engine import PunctuatedSpec
 from thetastream.plan.folding import Folding
 from thetastream.plan.graph import LoweredGraph
-from thetastream.plan.identity import identify_multiway, identify_tasks, identify_two_streams
+from thetastream.plan.identity import (
+    Reading,
+    identify_model,
+    identify_multiway,
+    identify_tasks,
+    identify_two_streams,
+)
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.tasks import TasksPlan
 from thetastream.spark.build import Join
+from thetastream.spark.choice import Choice, Fitted
 from thetastream.spark.output import ordered_pairs, pairs, tagged_pairs, views
+from thetastream.spark.session import PARTITIONS
+
+Choose = Callable[[int], Any]
+"""A picklable function from a number of shuffle partitions to the model that the planner chooses for it."""
+
+
+class JoinMaker(Protocol):
+    """A function that joins two streams with one engine."""
+
+    def __call__(
+        self,
+        plan: PhysicalPlan,
+        model: Any,
+        streams: Sequence[DataFrame],
+        order: Order | None = None,
+        choose: Choose | None = None,
+    ) -> Join: ...
 
 
 def two_stream_join(
-    plan: PhysicalPlan, model: Model, streams: Sequence[DataFrame], order: Order | None = None
+    plan: PhysicalPlan,
+    model: Model,
+    streams: Sequence[DataFrame],
+    order: Order | None = None,
+    choose: Choose | None = None,
 ) -> Join:
-    """Join two streams under a model whose units send no messages."""
+    """Join two streams under a model whose units send no messages.
+
+    ``choose`` is given if the planner has chosen the model.
+    """
     spark = streams[0].sparkSession
     unit = _unit(plan, plan.condition, order is not None)
     output = pairs(spark, plan.sides, plan.residual) if order is None else ordered_pairs(spark, plan)
-    join = TwoStreamSpec(unit, model)
-    spec: EngineSpec = join
+    columns = None
     if order is not None and order.is_punctuated:
-        zone = spark.conf.get("spark.sql.session.timeZone")
-        columns = to_arrow_schema(output.columns, timezone=zone)
-        spec = PunctuatedSpec(join, order, columns)
-    return Join(spec, plan.sides, output, identify_two_streams(plan, model, order), order)
+        columns = to_arrow_schema(output.columns, timezone=spark.conf.get("spark.sql.session.timeZone"))
+    make = partial(_pairs_spec, unit, order, columns)
+    reading = _read_session(streams, choose)
+    identity = identify_two_streams(plan, model, reading, order)
+    return Join(make(model), plan.sides, output, identity, order, _open_choice(reading, choose, make))
 
 
-def folded_join(plan: PhysicalPlan, model: Model, streams: Sequence[DataFrame], folding: Folding) -> Join:
+def _pairs_spec(unit: UnitSpec, order: Order | None, columns: Any, model: Model) -> EngineSpec:
+    join = TwoStreamSpec(unit, model)
+    return join if order is None or columns is None else PunctuatedSpec(join, order, columns)
+
+
+def folded_join(
+    plan: PhysicalPlan,
+    model: Model,
+    streams: Sequence[DataFrame],
+    folding: Folding,
+    choose: Choose | None = None,
+) -> Join:
     """Join two streams, with units that aggregate their matches into views."""
     output, fold, condition = views(streams, plan, folding)
-    spec = FoldedSpec(TwoStreamSpec(_unit(plan, condition), model), fold)
-    return Join(spec, plan.sides, output, identify_two_streams(plan, model, None, folding))
+    make = partial(_folded_spec, _unit(plan, condition), fold)
+    reading = _read_session(streams, choose)
+    identity = identify_two_streams(plan, model, reading, None, folding)
+    choice = _open_choice(reading, choose, make)
+    return Join(make(model), plan.sides, output, identity, choice=choice)
 
 
-def handshake_join(plan: PhysicalPlan, model: Chain, streams: Sequence[DataFrame]) -> Join:
-    """Join two streams on a handshake chain, whose workers pass tuples on to their neighbours."""
+def _folded_spec(unit: UnitSpec, fold: Fold, model: Model) -> EngineSpec:
+    return FoldedSpec(TwoStreamSpec(unit, model), fold)
+
+
+def handshake_join(
+    plan: PhysicalPlan,
+    model: Chain,
+    streams: Sequence[DataFrame],
+    order: Order | None = None,
+    choose: Choose | None = None,
+) -> Join:
+    """Join two streams on a handshake chain, whose workers pass tuples on to their neighbours.
+
+    The planner refuses an order of results, because the chain does not keep the order of arrival. It never
+    chooses a chain.
+    """
+    assert order is None
+    assert choose is None
     spec = HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, model)
     output = pairs(streams[0].sparkSession, plan.sides, plan.residual)
-    return Join(spec, plan.sides, output, identify_two_streams(plan, model))
+    return Join(spec, plan.sides, output, identify_two_streams(plan, model, _read_session(streams)))
 
 
-def multiway_join(plan: LoweredGraph, spec: MultiwaySpec, streams: Sequence[DataFrame]) -> Join:
-    """Join two or more streams, hop by hop."""
+ENGINES: Mapping[str, JoinMaker] = {UNITS: two_stream_join, HANDSHAKE: handshake_join}
+"""For each name that ``Model.engine`` returns, the function that joins two streams with this engine."""
+
+
+def multiway_join(
+    plan: LoweredGraph, spec: MultiwaySpec, streams: Sequence[DataFrame], choose: Choose | None = None
+) -> Join:
+    """Join two or more streams, hop by hop. ``choose`` is given if the planner has chosen the nodes."""
     output = pairs(streams[0].sparkSession, plan.sides, plan.residual)
-    return Join(spec, plan.sides, output, identify_multiway(plan, spec))
+    reading = _read_session(streams, choose)
+    choice = _open_choice(reading, choose, partial(_multiway_spec, spec))
+    return Join(spec, plan.sides, output, identify_multiway(plan, spec, reading), choice=choice)
 
 
-def shared_tasks_join(plan: TasksPlan, model: Model, streams: Sequence[DataFrame]) -> Join:
+def _multiway_spec(spec: MultiwaySpec, model: Any) -> EngineSpec:
+    return replace(spec, model=model)
+
+
+def shared_tasks_join(
+    plan: TasksPlan, model: Model, streams: Sequence[DataFrame], choose: Choose | None = None
+) -> Join:
     """Run several joins of the same two streams behind one exchange."""
     tasks = tuple(
         TaskSpec(task.name, _unit(task.plan, task.plan.condition), task.passes) for task in plan.tasks
     )
     output = tagged_pairs(streams[0].sparkSession, plan)
-    return Join(SharedTasksSpec(tasks, model), plan.sides, output, identify_tasks(plan, model))
+    reading = _read_session(streams, choose)
+    identity = identify_tasks(plan, model, reading)
+    choice = _open_choice(reading, choose, partial(SharedTasksSpec, tasks))
+    return Join(SharedTasksSpec(tasks, model), plan.sides, output, identity, choice=choice)
 
 
 def _unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = False) -> UnitSpec:
     return UnitSpec(condition, plan.indexes, plan.archive_period_us, plan.counts, is_ordered)
+
+
+# A model that the planner has chosen
+
+
+def _read_session(streams: Sequence[DataFrame], choose: Choose | None = None) -> Reading:
+    conf = streams[0].sparkSession.conf
+    is_case_sensitive = (conf.get("spark.sql.caseSensitive", None) or "").lower() == "true"
+    return Reading(is_case_sensitive, None if choose is None else int(conf.get(PARTITIONS, None) or "2"))
+
+
+def _open_choice(reading: Reading, choose: Choose | None, make: Callable[[Any], EngineSpec]) -> Choice | None:
+    if choose is None or reading.chosen_for is None:
+        return None
+    return Choice(reading.chosen_for, partial(_fit, choose, make))
+
+
+def _fit(choose: Choose, make: Callable[[Any], EngineSpec], partitions: int) -> Fitted:
+    model = choose(partitions)
+    return Fitted(make(model), identify_model(model, Reading(chosen_for=partitions)))

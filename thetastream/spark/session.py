@@ -47,7 +47,7 @@ REQUIRED: dict[str, str] = {
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     # This removes the limit in bytes. With a limit, Spark measures the Arrow batch again after every row,
     # which is a third of the JVM's work in a join. spark.sql.execution.arrow.maxRecordsPerBatch still limits
-    # a batch.
+    # a batch, and thetastream.spark.wide_rows lets this limit bound the bytes too.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 

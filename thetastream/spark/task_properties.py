@@ -1,6 +1,6 @@
-"""The identifier of the streaming query and the number of the epoch to which a Spark task belongs.
+"""The streaming query, the epoch and the number of partitions to which a Spark task belongs.
 
-Spark hands both to its tasks as local properties. On Spark Connect there is an exception: inside
+Spark hands them to its tasks as local properties. On Spark Connect there is an exception: inside
 ``foreachBatch``, the server runs each action of the user's function in a thread that has none of the
 properties of the query. There, the time at which the epoch began stands for its number. Spark writes this
 time to its offset log before the epoch runs, so an epoch that runs again gets the same time. It is the same
@@ -10,10 +10,14 @@ in all tasks of the epoch, and it is larger than in all epochs before unless the
 from pyspark import TaskContext
 
 from thetastream.errors import StateError
+from thetastream.spark.session import PARTITIONS
 from thetastream.spark.state.manifest import Heard
 
 _EPOCH, _QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
 _UNKNOWN = "unknown"
+_RESTORED_PARTITIONS = "spark.sql.streaming.internal.stateStore.partitions"
+"""The setting in which Spark keeps the number of a checkpoint. Earlier versions restored ``PARTITIONS``
+itself. Units compare models again, so that another version cannot mix them."""
 
 
 def _read_property(name: str) -> str | None:
@@ -24,6 +28,12 @@ def _read_property(name: str) -> str | None:
 def read_query() -> str:
     """Read the identifier of the streaming query, which its checkpoint keeps."""
     return _read_property(_QUERY) or _UNKNOWN
+
+
+def read_partitions() -> int | None:
+    """Read the number of shuffle partitions with which the query runs; None if Spark does not tell it."""
+    found = (_read_property(name) for name in (_RESTORED_PARTITIONS, PARTITIONS))
+    return next((int(number) for number in found if number), None)
 
 
 def read_epoch(

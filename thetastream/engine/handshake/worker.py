@@ -16,6 +16,7 @@ import pyarrow as pa
 from thetastream.core.blocks import concat, gather
 from thetastream.core.columns import END, FIRST, NUMBER
 from thetastream.core.keys import HIGHEST
+from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import SendingCounters
@@ -228,7 +229,7 @@ class HandshakeWorker:
         if not event.num_rows:
             return
         rows = encode_key_rows(side, (plan or self._spec.plans[Group.S]).condition, event)
-        width = event.nbytes / event.num_rows
+        width = RowBytes(event)
         found = chain.from_iterable(self._stored[stream].probe(rows, width, plan) for stream in streams)
         yield from match(side, event, found, self._residual, self._columns, self.counters)
 

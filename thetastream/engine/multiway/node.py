@@ -26,6 +26,7 @@ import pyarrow as pa
 from thetastream.core.blocks import gather
 from thetastream.core.columns import BORN, EARLIEST, LATEST
 from thetastream.core.keys import Int64s
+from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import SendingCounters
@@ -273,8 +274,7 @@ class MultiwayNode:
         is_last = partial.n_members + 1 == self._spec.n_streams
         residual = Residual(hop.plan.condition)
         self.counters.probed += len(rows)
-        width = partial.block.nbytes / partial.block.num_rows
-        for found, partner, stored, candidates in index.probe(rows, width, hop.plan):
+        for found, partner, stored, candidates in index.probe(rows, RowBytes(payload), hop.plan):
             self.counters.candidates += candidates
             found, stored = residual.keep(Side.LEFT, payload, found, partner, stored)
             if not len(found):

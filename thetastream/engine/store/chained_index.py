@@ -16,6 +16,7 @@ import pyarrow as pa
 from thetastream.core.blocks import concat
 from thetastream.core.condition import TIME, Dimension
 from thetastream.core.keys import Int64s
+from thetastream.core.row_bytes import RowBytes, cut_pairs
 from thetastream.core.sides import Side
 from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
 from thetastream.engine.store.run import build, search
@@ -70,9 +71,14 @@ class ChainedIndex:
     def __init__(self, spec: StoredStream, segments: list[SegmentMeta], store: SegmentStore) -> None:
         self._spec = spec
         self._plan = spec.plan
-        self.segments = segments
         self._store = store
         self._period_us = spec.archive_period_us
+        self.segments = [self._renumber(meta) for meta in segments]
+
+    def _renumber(self, meta: SegmentMeta) -> SegmentMeta:
+        """Give a segment the number of its archive period, which may have another length since a restart."""
+        period = 0 if self._period_us is None else meta.max_ts // self._period_us
+        return meta if period == meta.period else replace(meta, period=period)
 
     def insert(self, payload: pa.RecordBatch, rows: Int64s) -> None:
         """Store tuples in new segments, one per archive period, and merge tiers that are full."""
@@ -183,9 +189,13 @@ class ChainedIndex:
         self._merge()
 
     def probe(
-        self, probes: Int64s, width_of_probe: float, plan: IndexPlan | None = None
+        self, probes: Int64s, probe_bytes: RowBytes, plan: IndexPlan | None = None
     ) -> Iterator[Candidates]:
-        """Find partners for probing key rows. ``plan`` must use the same index, its buckets, or a scan."""
+        """Find partners for probing key rows. ``plan`` must use the same index, its buckets, or a scan.
+
+        ``probe_bytes`` are the bytes of the probing tuples. A piece has ``BYTES_AT_ONCE`` bytes at most, or
+        one pair.
+        """
         if not len(probes) or not self.segments:
             return
         plan = plan or self._plan
@@ -210,10 +220,17 @@ class ChainedIndex:
                     skip = frozenset({locate_key_column(TIME)})
             # 2. Walk the segment.
             run = self._store.get(meta)
-            wide = width_of_probe + run.payload.nbytes / run.n_rows
+            wide = probe_bytes.mean + run.row_bytes.mean
+            widest = probe_bytes.widest + run.row_bytes.widest
             capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
             for found, stored, candidates in search(plan, run, query, chosen, skip, capacity):
-                yield found if order is None else order[found], run.payload, stored, candidates
+                found = found if order is None else order[found]
+                if widest * len(found) <= BYTES_AT_ONCE:
+                    yield found, run.payload, stored, candidates
+                    continue
+                sizes = probe_bytes.each[found] + run.row_bytes.each[stored]
+                for part in cut_pairs(sizes, BYTES_AT_ONCE):
+                    yield found[part], run.payload, stored[part], candidates if part.start == 0 else 0
 
 
 def _sequence_probes(plan: IndexPlan, query: Box) -> Int64s | None:

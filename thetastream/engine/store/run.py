@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from thetastream.core.condition import Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
+from thetastream.core.row_bytes import RowBytes
 from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows
 from thetastream.index.base import Span
 
@@ -30,6 +31,8 @@ class Run:
     widths: tuple[float, ...]
     """For each range column, the width of the widest stored interval, in the unit of its domain; 0 if no
     intervals are stored."""
+    row_bytes: RowBytes
+    """The bytes of each row of the payload."""
 
     @property
     def n_rows(self) -> int:
@@ -49,7 +52,8 @@ def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) 
     if layout.order is not None:
         payload, rows = payload.take(layout.order), rows[layout.order]
     widths = tuple(_find_widest(rows, width) for width in plan.widths)
-    return Run(payload, np.ascontiguousarray(rows), layout.edges, layout.offsets, widths)
+    row_bytes = RowBytes(payload)
+    return Run(payload, np.ascontiguousarray(rows), layout.edges, layout.offsets, widths, row_bytes)
 
 
 def _find_widest(rows: Int64s, width: Width | None) -> float:

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from thetastream.core.columns import ARRIVAL, PASSES, SEEN, SEQUENCE
 from thetastream.core.keys import Int64s
+from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
@@ -253,8 +254,8 @@ class Unit:
             return
         payload, rows = tuples
         self.counters.probed += len(rows)
-        width = payload.nbytes / len(rows)
-        probed = (index.probe(rows, width) for index in (self._indexes[side.other], *fresh))
+        row_bytes = RowBytes(payload)
+        probed = (index.probe(rows, row_bytes) for index in (self._indexes[side.other], *fresh))
         candidates = chain.from_iterable(probed)
         yield from match(side, payload, candidates, self._residual, self._columns, self.counters)
 

@@ -16,13 +16,15 @@ import os
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 import pyarrow as pa
 from pyarrow import fs
 
-FORMAT = 1
+from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes
+
+FORMAT = 2
 _LABEL = "mailbox.json"
 _TRAILER = "<QI4s"
 """Layout of the trailer: number of the bytes before it, their CRC-32, and a magic number."""
@@ -61,10 +63,10 @@ class Mailbox:
 
     # Label
 
-    def create(self, query: Mapping[str, str]) -> None:
+    def create(self, query: Identity) -> None:
         """Make the folder and write its label.
 
-        ``query`` is the query to which the mailbox belongs: part of the query -> its text.
+        ``query`` is the identity of the query to which the mailbox belongs.
 
         Raises
         ------
@@ -75,11 +77,11 @@ class Mailbox:
             if isinstance(self._fs, fs.LocalFileSystem):
                 os.makedirs(self._folder, mode=0o700, exist_ok=True)  # Other users must not read tuples.
             self._fs.create_dir(self._folder, recursive=True)
-            self._write(_LABEL, json.dumps({"format": FORMAT, "query": dict(query)}).encode())
+            self._write(_LABEL, json.dumps({"format": FORMAT, "query": encode_identity(query)}).encode())
         except OSError as error:
             refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} cannot be made: {error}")
 
-    def check(self, query: Mapping[str, str]) -> None:
+    def check(self, query: Identity) -> None:
         """Check that the folder exists and belongs to ``query``.
 
         Raises
@@ -89,23 +91,22 @@ class Mailbox:
         """
         try:
             label = json.loads(self._read(_LABEL))
-            version, owner = label["format"], dict(label["query"])
+            version, owner = label["format"], decode_identity(label["query"])
         except FileNotFoundError:
             refuse(
                 "MAILBOX_MISSING",
                 f"the checkpoint's mailbox {self._where} is gone, and messages with it; put it back, "
                 "or begin with a new checkpointLocation",
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             refuse("MAILBOX_DAMAGED", f"{self._where}/{_LABEL} cannot be read: {error}")
         if version != FORMAT:
             refuse("MAILBOX_FORMAT", f"mailbox format must be {FORMAT}; {self._where} has {version}")
-        changed = sorted(part for part in {*owner, *query} if owner.get(part) != query.get(part))
-        if changed:
-            details = "; ".join(f"{part}: {owner.get(part)} -> {query.get(part)}" for part in changed)
+        changes = find_changes(owner, query)
+        if changes:
             refuse(
                 "MAILBOX_FOREIGN",
-                f"mailbox {self._where} belongs to one query; since it was made this changed: {details}. "
+                f"mailbox {self._where} belongs to another query: {'; '.join(changes)}. "
                 "Start with a new checkpointLocation, or undo the change",
             )
 

@@ -1,11 +1,12 @@
 """Packs the messages of a unit, addresses them and puts them into the query's mailbox."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from thetastream.core.blocks import pack
 from thetastream.core.columns import ANNOUNCEMENT, MESSAGE
+from thetastream.core.identity import Identity
 from thetastream.engine.inbox import Message
 from thetastream.errors import StateError
 from thetastream.spark.mailbox.files import Mailbox
@@ -17,7 +18,7 @@ BYTES_PER_PAGE = 1 << 26
 
 def post(
     box: Mailbox,
-    query: Mapping[str, str],
+    query: Identity,
     epoch: int,
     slot: int,
     messages: Sequence[Message],
@@ -29,7 +30,7 @@ def post(
     Parameters
     ----------
     box : Mailbox
-    query : mapping of str to str
+    query : Identity
         The query to which the mailbox must belong. The worker checks this on the folder that it sees.
     epoch, slot : int
         Number of the epoch, and number of the unit that sends.

@@ -13,7 +13,7 @@ pickled by value, so that these processes do not load this package, which would 
 import json
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -23,15 +23,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from thetastream.core.columns import ANNOUNCEMENT
+from thetastream.core.columns import ANNOUNCEMENT, EMPTY
+from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
+from thetastream.spark.state.identity_source import SCHEMA, continue_query
+from thetastream.spark.wide_rows import BLOCK_STEP
 
 FORMAT = "thetastream_mailbox"
 BYTES_PER_TASK = 1 << 25
 """Maximum number of message bytes that one Spark task reads; the messages of one unit are never split."""
-SCHEMA = "unit int, kind byte, stream byte, origin long, header string, block binary"
-"""The schema of rows of the exchange; ``thetastream.core.columns`` explains the columns."""
 _SENT = [
     ("stream", pa.int8()),
     ("origin", pa.int64()),
@@ -75,6 +76,13 @@ def address(filed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for each in to:
             unit, kind = (pa.array([each[name]], kind) for name, kind in _ADDRESS)
             yield pa.RecordBatch.from_arrays([unit, kind, *sent], schema=_ADDRESSED)
+            n = sent[3].nbytes // BLOCK_STEP
+            if n:
+                empty = [each["unit"], EMPTY, 0, 0, None, b""]
+                columns = [
+                    pa.array([value] * n, field.type) for value, field in zip(empty, _ADDRESSED, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=_ADDRESSED)
 
 
 class MailboxSource(DataSource):
@@ -88,13 +96,17 @@ class MailboxSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: Any) -> "MailboxReader":
-        return MailboxReader(*(json.loads(self.options[name]) for name in ("root", "query", "keys")))
+        root, query, keys = (json.loads(self.options[name]) for name in ("root", "query", "keys"))
+        return MailboxReader(root, decode_identity(query), keys)
 
 
 class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of one run of a query; an offset is ``{"mailbox": name, "epoch": e, "units": [...]}``."""
+    """The reader of one run of a query.
 
-    def __init__(self, root: str, query: Mapping[str, str], keys: Sequence[int]) -> None:
+    An offset is ``{"mailbox": name, "epoch": e, "units": [...], "query": identity}``.
+    """
+
+    def __init__(self, root: str, query: Identity, keys: Sequence[int]) -> None:
         self._root = root
         self._query = query
         self._keys = keys
@@ -106,13 +118,14 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         self._new = self._new or uuid.uuid4().hex
-        return {"mailbox": self._new, "epoch": -1, "units": []}
+        return {"mailbox": self._new, "epoch": -1, "units": [], "query": encode_identity(self._query)}
 
     def prepareForTriggerAvailableNow(self) -> None:
         # The input that is available now causes a limited number of messages; the run ends when all are read.
         pass
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        start = continue_query(start, self._query)
         if start["mailbox"] == self._new and not self._has_begun:
             return start
         box = self._open(start)
@@ -121,6 +134,7 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**start, "epoch": epoch, "units": units} if epoch > start["epoch"] else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        continue_query(end, self._query)
         box = self._open(end)
         if end["epoch"] < 0:
             box.create(self._query)
@@ -152,14 +166,14 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open(end).clear(end["epoch"])
 
 
-def read_mailbox(spark: SparkSession, root: str, query: Mapping[str, str], keys: Sequence[int]) -> DataFrame:
+def read_mailbox(spark: SparkSession, root: str, query: Identity, keys: Sequence[int]) -> DataFrame:
     """Read the messages of the mailbox under ``root`` that belongs to ``query``, as a stream.
 
     ``keys`` are the grouping keys of the units.
     """
     spark.dataSource.register(MailboxSource)
     reader = spark.readStream.format(FORMAT)
-    for name, value in (("root", root), ("query", dict(query)), ("keys", list(keys))):
+    for name, value in (("root", root), ("query", encode_identity(query)), ("keys", list(keys))):
         reader = reader.option(name, json.dumps(value))
     return reader.load()
 

@@ -16,12 +16,13 @@ import uuid
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from thetastream.core.keys import Int64s
+from thetastream.core.row_bytes import RowBytes
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run, build
 from thetastream.engine.store.segment import SegmentMeta
@@ -218,7 +219,8 @@ def save(folder: Path, run: Run, plan: IndexPlan) -> None:
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
     try:
         temporary.mkdir(parents=True, mode=0o700)
-        layout = {b"widths": json.dumps(run.widths).encode(), b"index": repr(plan.index).encode()}
+        widths = {"intervals": run.widths, "row": run.row_bytes.widest}
+        layout = {b"widths": json.dumps(widths).encode(), b"index": _describe_layout(plan)}
         schema = run.payload.schema.with_metadata(layout)
         with (
             pa.OSFile(str(temporary / "payload.arrow"), "wb") as file,
@@ -232,14 +234,24 @@ def save(folder: Path, run: Run, plan: IndexPlan) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _describe_layout(plan: IndexPlan) -> bytes:
+    """Describe the index of a run and the columns of its key rows.
+
+    A restarted query may use another index, or write its condition in another order.
+    """
+    side = plan.condition.sides[plan.stored]
+    return repr((plan.index, plan.access, plan.widths, side.time, side.keys)).encode()
+
+
 def load(folder: Path, plan: IndexPlan) -> Run:
     """Map a run that ``save`` wrote for the same index, and mark its folder as used now."""
     os.utime(folder)
     with pa.ipc.open_file(pa.memory_map(str(folder / "payload.arrow"))) as reader:
         layout = reader.schema.metadata
-        if layout[b"index"] != repr(plan.index).encode():
+        if layout[b"index"] != _describe_layout(plan):
             raise ValueError(f"{folder} is arranged for another index")
-        widths: list[Any] = json.loads(layout[b"widths"])
+        widths = json.loads(layout[b"widths"])
+        intervals, widest = tuple(widths["intervals"]), int(widths["row"])
         payload = reader.get_batch(0)
 
     def array(name: str) -> Int64s:
@@ -247,4 +259,5 @@ def load(folder: Path, plan: IndexPlan) -> Run:
         mapped = np.load(folder / f"{name}.npy", mmap_mode="c")
         return np.asarray(mapped).view(np.ndarray)
 
-    return Run(payload, array("rows"), array("edges"), array("offsets"), tuple(widths))
+    row_bytes = RowBytes(payload, widest)
+    return Run(payload, array("rows"), array("edges"), array("offsets"), intervals, row_bytes)

@@ -4,18 +4,14 @@ The manifest is one JSON value in Spark's state store. Segments that the committ
 not count. A manifest of another format or of another query is refused with an error that says so.
 """
 
-import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes, refuse_changes
 from thetastream.errors import StateError
 
-FORMAT = 6
+FORMAT = 7
 """Version of the layout of manifests and segments."""
-
-Fingerprint = Mapping[str, str]
-"""The parts of a query that must not change between runs on one checkpoint: name of the part -> its text."""
 
 
 class Heard(NamedTuple):
@@ -42,26 +38,21 @@ class Manifest(NamedTuple):
     state: Any
     """The state of the engine."""
 
-    def encode(self, fingerprint: Fingerprint) -> str:
+    def encode(self, query: Identity) -> str:
         """Write the manifest as JSON."""
         parts = {"heard": self.heard, "mailbox": self.mailbox, "state": self.state.as_json()}
-        return json.dumps({"format": FORMAT, "query": dict(fingerprint), **parts})
+        return json.dumps({"format": FORMAT, "query": encode_identity(query), **parts})
 
 
-def digest(fingerprint: Fingerprint) -> str:
-    """Compute a short name of a query from its fingerprint."""
-    return hashlib.sha256(json.dumps(dict(fingerprint), sort_keys=True).encode()).hexdigest()[:12]
-
-
-def decode(text: str | None, fingerprint: Fingerprint, state_type: type[Any]) -> Manifest:
+def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest:
     """Read the manifest of a unit.
 
     Parameters
     ----------
     text : str or None
         The text that ``Manifest.encode`` wrote; None before the first epoch.
-    fingerprint : mapping of str to str
-        The fingerprint of the query that runs now.
+    query : Identity
+        The identity of the query that runs now.
     state_type : type
         The type of the engine's state (``thetastream.engine.protocol.State``).
 
@@ -76,25 +67,16 @@ def decode(text: str | None, fingerprint: Fingerprint, state_type: type[Any]) ->
         stored = json.loads(text)
         version = stored["format"]
         if version == FORMAT:
-            query = dict(stored["query"])
-            changed = sorted(
-                part for part in {*query, *fingerprint} if query.get(part) != fingerprint.get(part)
-            )
+            before = decode_identity(stored["query"])
             # The state of another query may be of another type.
-            state = state_type() if changed else state_type.from_json(stored["state"])
+            state = state_type() if find_changes(before, query) else state_type.from_json(stored["state"])
             manifest = Manifest(Heard(*stored["heard"]), stored["mailbox"], state)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
     if version != FORMAT:
         raise StateError(
             "STATE_FORMAT",
             f"state format must be {FORMAT}; the checkpoint has {version}, written by another version",
         )
-    if changed:
-        details = "; ".join(f"{part}: {query.get(part)} -> {fingerprint.get(part)}" for part in changed)
-        raise StateError(
-            "STATE_OF_ANOTHER_QUERY",
-            f"a checkpoint belongs to one query; since it was written this changed: {details}. "
-            "Start with a new checkpointLocation, or undo the change",
-        )
+    refuse_changes(before, query)
     return manifest

@@ -1,0 +1,100 @@
+"""A streaming source without rows, whose offset is the identity of the query.
+
+Spark keeps the offsets of all sources in the checkpoint. When a query starts again, Spark's driver gives the
+last offset to the source before it runs an epoch. The source compares it with the identity of the query
+that starts, and refuses a checkpoint of another query in one sentence, before any unit reads its state. The
+mailbox is such a source too, so a query whose units send messages needs no second one.
+
+Spark runs the source in a Python process of its own. The modules are pickled by value, so that the process
+does not load this package. Units compare identities again, because they also repeat an epoch that a crash has
+interrupted, for which Spark does not ask the source.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from thetastream.core import identity
+from thetastream.core.identity import (
+    Identity,
+    adopt_choices,
+    decode_identity,
+    encode_identity,
+    find_changes,
+    refuse_changes,
+)
+
+FORMAT = "thetastream_query"
+SCHEMA = "unit int, kind byte, stream byte, origin long, header string, block binary"
+"""The schema of rows of the exchange; ``thetastream.core.columns`` explains the columns."""
+
+
+def continue_query(offset: dict[str, Any], query: Identity) -> dict[str, Any]:
+    """Return an offset with the identity of the query that continues from it.
+
+    Raises
+    ------
+    StateError
+        STATE_OF_ANOTHER_QUERY.
+    """
+    before = decode_identity(offset["query"])
+    if find_changes(before, query):
+        # Spark then shows the error without the Python stack of this process, which serves this source only.
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        refuse_changes(before, query)
+    return {**offset, "query": encode_identity(adopt_choices(before, query))}
+
+
+class IdentitySource(DataSource):
+    """Spark's data source ``thetastream_query``, which has the option ``query``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> "IdentityReader":
+        return IdentityReader(decode_identity(json.loads(self.options["query"])))
+
+
+class IdentityReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of one run of a query; an offset is ``{"query": identity}``."""
+
+    def __init__(self, query: Identity) -> None:
+        self._query = query
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"query": encode_identity(self._query)}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        pass
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return continue_query(start, self._query)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        continue_query(end, self._query)
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return iter(())
+
+
+def read_identity(spark: SparkSession, query: Identity) -> DataFrame:
+    """Make the stream without rows that keeps the identity of ``query`` in the checkpoint."""
+    spark.dataSource.register(IdentitySource)
+    return spark.readStream.format(FORMAT).option("query", json.dumps(encode_identity(query))).load()
+
+
+for module in (identity, sys.modules[__name__]):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

@@ -1,0 +1,96 @@
+"""Bounds the bytes of the Arrow batches that Spark makes of wide rows.
+
+    a row of n * STEP bytes  ->  the row, and n rows without values behind it
+
+Spark bounds an Arrow batch by rows (``spark.sql.execution.arrow.maxRecordsPerBatch``, 10,000). It can also
+bound it by bytes, but then it measures the batch again after every row, which is a third of the JVM's work
+in a join of narrow rows. Rows without values behind a wide row let the bound of rows also bound the bytes:
+10,000 rows hold at most 10,000 * STEP bytes and one more row. Narrow rows have none behind them, and columns
+of fixed width are not even measured.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    GeographyType,
+    GeometryType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+)
+
+from thetastream.errors import ThetastreamError
+
+STEP = 1 << 13
+"""Bytes of a row for each row without values: a batch holds about 80 MB."""
+BLOCK_STEP = 1 << 15
+"""The same for rows that are blocks, which are 16 MB at most: a batch holds about 330 MB."""
+LARGEST_TUPLE = 1 << 29
+"""The largest tuple that a block can hold, in bytes. Buffers that grow by doubling must stay below 2 GiB."""
+FIXED = 16
+"""The bytes that count for a value of fixed width beside others."""
+FILLER = "filler"
+"""Column that says whether a row has no values: 0 for tuples."""
+_WIDE = (StringType, BinaryType, ArrayType, MapType, VariantType, GeometryType, GeographyType)
+
+
+def fill_up(flat: DataFrame, alias: str) -> DataFrame:
+    """Put rows without values behind wide rows, and refuse a tuple that no block can hold.
+
+    The result has the column ``filler`` in addition if some column has no fixed width.
+    """
+    widths = [
+        _measure(F.col(field.name), field.dataType)
+        for field in flat.schema
+        if not _has_fixed_width(field.dataType)
+    ]
+    if not widths:
+        return flat
+    width = sum(widths[1:], widths[0])
+    refused = ThetastreamError("TUPLE_TOO_LARGE", "")  # Spark raises it while it computes the row.
+    what = F.concat(
+        F.lit(f"{refused}a tuple of stream {alias!r} has "),
+        width.cast("string"),
+        F.lit(f" bytes, and a block can hold {LARGEST_TUPLE}; keep large values in files, join their names"),
+    )
+    one = F.array(F.lit(0))
+    many = F.sequence(F.lit(0), (width / STEP).cast("int"))
+    fillers = F.when(width < STEP, one).when(width <= LARGEST_TUPLE, many).otherwise(F.raise_error(what))
+    filled = flat.select("*", F.explode(fillers).alias(FILLER))
+    return filled.select(
+        *(F.when(F.col(FILLER) == 0, F.col(name)).alias(name) for name in flat.columns), FILLER
+    )
+
+
+def _has_fixed_width(type_: DataType) -> bool:
+    if isinstance(type_, StructType):
+        return all(_has_fixed_width(field.dataType) for field in type_.fields)
+    return not isinstance(type_, _WIDE)
+
+
+def _measure(value: Column, type_: DataType) -> Column:
+    """Compute the bytes of a value as BIGINT; 0 for NULL, and ``FIXED`` for types with a fixed width."""
+    if _has_fixed_width(type_):
+        return F.lit(FIXED).cast("bigint")
+    if isinstance(type_, StructType):
+        inner = [_measure(value.getField(field.name), field.dataType) for field in type_.fields]
+        return sum(inner[1:], inner[0])
+    if isinstance(type_, MapType):
+        keys, values = ArrayType(type_.keyType), ArrayType(type_.valueType)
+        return _measure(F.map_keys(value), keys) + _measure(F.map_values(value), values)
+    if isinstance(type_, ArrayType) and not _has_fixed_width(type_.elementType):
+        element, zero = type_.elementType, F.lit(0).cast("bigint")
+        found = F.aggregate(value, zero, lambda total, one: total + _measure(one, element))
+    elif isinstance(type_, ArrayType):
+        found = F.size(value) * FIXED
+    elif isinstance(type_, VariantType):
+        found = F.octet_length(F.to_json(value))
+    elif isinstance(type_, GeometryType | GeographyType):
+        found = F.octet_length(F.call_function("st_asbinary", value))
+    else:
+        found = F.octet_length(value)
+    return F.coalesce(found.cast("bigint"), F.lit(0).cast("bigint"))
