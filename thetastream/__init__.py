@@ -18,7 +18,7 @@ from thetastream.planners import JoinPlan, JoinTasks, MultiwayPlan, PipelinePlan
 from thetastream.predicate import predicate
 from thetastream.spark.by_arrival import by_arrival
 from thetastream.spark.metrics import metrics
-from thetastream.spark.session import configure, local_session
+from thetastream.spark.session import ManyPartitionsWarning, configure, local_session
 from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.sql import aggregate, insert, sql
 
@@ -34,6 +34,7 @@ __all__ = [
     "JoinPlan",
     "JoinTasks",
     "LateTuplesWarning",
+    "ManyPartitionsWarning",
     "Matrix",
     "MultiwayPlan",
     "PipelinePlan",

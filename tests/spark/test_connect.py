@@ -77,7 +77,7 @@ def test_explain(said: dict[str, Any]) -> None:
         ("unknown column", "[UNKNOWN_COLUMN]"),
         ("no watermark", "[NO_WATERMARK]"),
         ("bad window", "[INVALID_DURATION]"),
-        ("partitions", "[SHUFFLE_PARTITIONS]"),
+        ("state store", "[STATE_STORE_PROVIDER]"),
     ],
 )
 def test_refused_by_name(said: dict[str, Any], problem: str, name: str) -> None:

@@ -69,8 +69,8 @@ def main(folder: Path) -> dict[str, Any]:
     rate = spark.readStream.format("rate").load()
     said["no watermark"] = refusal(streams={"a": streams["a"], "b": rate}, on="a.x < b.value")
     said["bad window"] = refusal(within="10 apples")
-    spark.conf.set("spark.sql.shuffle.partitions", "200")
-    said["partitions"] = refusal()
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", "org.example.Another")
+    said["state store"] = refusal()
     spark.stop()
     return said
 

@@ -40,7 +40,7 @@ def warn_of_unbounded_state(streams: Sequence["Stream"], lifetimes_us: Sequence[
         if stream.is_streaming and lifetime is None
     ]
     if endless:
-        _warn(
+        warn_caller(
             f"tuples of {', '.join(endless)} are kept for ever, because nothing bounds how long they stay "
             'joinable: give within="10 minutes", or a bound on event times in the condition and a watermark '
             "on both streams",
@@ -54,10 +54,10 @@ class CrossJoinWarning(UserWarning):
 
 def warn_of_cross_join(message: str) -> None:
     """Warn with a ``CrossJoinWarning``."""
-    _warn(message, CrossJoinWarning)
+    warn_caller(message, CrossJoinWarning)
 
 
-def _warn(message: str, category: type[UserWarning]) -> None:
+def warn_caller(message: str, category: type[UserWarning]) -> None:
     """Issue a warning that points at the line that called into this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("thetastream."):

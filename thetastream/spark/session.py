@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from thetastream.errors import SessionError
+from thetastream.plan.query import warn_caller
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -68,6 +69,10 @@ MAX_PARTITIONS_PER_UNIT = 4
 
 In every epoch, each partition costs a state commit and a call of Python, even if it contains no unit.
 """
+
+
+class ManyPartitionsWarning(UserWarning):
+    """The session has many more shuffle partitions than the join has units, so epochs are slow."""
 
 
 @overload
@@ -182,7 +187,11 @@ def meaning(spark: SparkSession) -> dict[str, str]:
 
 
 def check_session(spark: SparkSession, units: int) -> list[SessionError]:
-    """List the problems of the session for a model of ``units`` units; it is empty if there are none."""
+    """List the problems of the session for a model of ``units`` units; it is empty if there are none.
+
+    Too many shuffle partitions give a ``ManyPartitionsWarning``. They are no error, because a query that
+    continues from a checkpoint does not use them.
+    """
     problems = []
     provider = spark.conf.get(PROVIDER, "") or ""
     if provider.rsplit(".", 1)[-1] != "RocksDBStateStoreProvider":
@@ -214,12 +223,11 @@ def check_session(spark: SparkSession, units: int) -> list[SessionError]:
     partitions = int(spark.conf.get(PARTITIONS, "200") or "200")
     limit = MAX_PARTITIONS_PER_UNIT * units
     if partitions > limit:
-        problems.append(
-            SessionError(
-                "SHUFFLE_PARTITIONS",
-                f"{PARTITIONS} must be at most {limit} ({MAX_PARTITIONS_PER_UNIT} per unit), "
-                f"it is {partitions}: every epoch pays a state commit for each; "
-                f"call th.configure(spark), or th.configure(spark, partitions={limit})",
-            )
+        warn_caller(
+            f"{PARTITIONS} should be at most {limit} ({MAX_PARTITIONS_PER_UNIT} per unit), it is "
+            f"{partitions}: every epoch pays a state commit for each; call "
+            f"th.configure(spark, partitions={limit}). A query that continues from a checkpoint keeps the "
+            "number of its first start",
+            ManyPartitionsWarning,
         )
     return problems
