@@ -27,7 +27,7 @@ from thetastream.core.columns import ANNOUNCEMENT, EMPTY
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.state.identity_source import SCHEMA, continue_query
+from thetastream.spark.state.identity_source import SCHEMA, continue_query, write_identity
 from thetastream.spark.wide_rows import BLOCK_STEP
 
 FORMAT = "thetastream_mailbox"
@@ -118,7 +118,7 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         self._new = self._new or uuid.uuid4().hex
-        return {"mailbox": self._new, "epoch": -1, "units": [], "query": encode_identity(self._query)}
+        return {"mailbox": self._new, "epoch": -1, "units": [], "query": write_identity(self._query)}
 
     def prepareForTriggerAvailableNow(self) -> None:
         # The input that is available now causes a limited number of messages; the run ends when all are read.

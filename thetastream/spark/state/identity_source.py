@@ -10,9 +10,11 @@ does not load this package. Units compare identities again, because they also re
 interrupted, for which Spark does not ask the source.
 """
 
+import base64
 import json
 import os
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,6 +39,24 @@ SCHEMA = "unit int, kind byte, stream byte, origin long, header string, block bi
 """The schema of rows of the exchange; ``thetastream.core.columns`` explains the columns."""
 
 
+LONGEST = 4096
+"""The longest text of an identity that is not compressed. Spark repeats offsets in each progress report."""
+
+
+def write_identity(query: Identity) -> Any:
+    """Write an identity for an offset: as plain values, or compressed if it is long."""
+    values = encode_identity(query)
+    text = json.dumps(values)
+    return values if len(text) <= LONGEST else base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def read_written(written: Any) -> Identity:
+    """Read what ``write_identity`` wrote."""
+    if isinstance(written, str):
+        written = json.loads(zlib.decompress(base64.b64decode(written)))
+    return decode_identity(written)
+
+
 def continue_query(offset: dict[str, Any], query: Identity) -> dict[str, Any]:
     """Return an offset with the identity of the query that continues from it.
 
@@ -45,12 +65,12 @@ def continue_query(offset: dict[str, Any], query: Identity) -> dict[str, Any]:
     StateError
         STATE_OF_ANOTHER_QUERY.
     """
-    before = decode_identity(offset["query"])
+    before = read_written(offset["query"])
     if find_changes(before, query):
         # Spark then shows the error without the Python stack of this process, which serves this source only.
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         refuse_changes(before, query)
-    return {**offset, "query": encode_identity(adopt_choices(before, query))}
+    return {**offset, "query": write_identity(adopt_choices(before, query))}
 
 
 class IdentitySource(DataSource):
@@ -74,7 +94,7 @@ class IdentityReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._query = query
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"query": encode_identity(self._query)}
+        return {"query": write_identity(self._query)}
 
     def prepareForTriggerAvailableNow(self) -> None:
         pass
