@@ -12,6 +12,12 @@ from thetastream.spark import session as settings
 from thetastream.spark.session import check_session
 
 
+@pytest.fixture(autouse=True)
+def without_workers(monkeypatch):
+    """Sessions here are no sessions of Spark, so they have no workers to check."""
+    monkeypatch.setattr(settings, "check_workers", lambda spark: None)
+
+
 class Conf(dict):
     """Stands for ``spark.conf``, the only part of a session that Spark Connect always has."""
 

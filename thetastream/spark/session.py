@@ -8,7 +8,6 @@ import atexit
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,9 @@ from pyspark.sql import functions as F
 
 from thetastream.errors import SessionError
 from thetastream.plan.query import warn_caller
+from thetastream.spark.chatter import without_chatter
+from thetastream.spark.failure import show_failures_shortly, shows_tracebacks
+from thetastream.spark.worker_python import check_workers, choose_worker_python
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -91,11 +93,25 @@ def configure(
     for a session. A query keeps the number with which it was first started, because Spark stores it in the
     checkpoint.
 
+    On a builder of a local session, Python workers run the Python of this process, unless ``PYSPARK_PYTHON``
+    or ``spark.pyspark.python`` names another one. On a session, one small task checks, once, that Python
+    workers start and have the packages that a join needs. From then on, an error that stops a query is
+    printed as one paragraph. ``THETASTREAM_TRACEBACK=1`` in the environment shows the tracebacks of Spark.
+
+    Raises
+    ------
+    SessionError
+        INVALID_PARTITIONS if ``partitions`` is below 1. WORKER_PYTHON if a Python worker of the session
+        cannot start, has another version of Python, or lacks a package.
+
+    Examples
+    --------
     >>> import thetastream as th
     >>> builder = th.configure(SparkSession.builder.master("local[2]"), partitions=2)  # doctest: +SKIP
     """
     if partitions is not None and partitions < 1:
         raise SessionError("INVALID_PARTITIONS", f"partitions ({partitions}) must be at least 1")
+    show_failures_shortly()
     # isinstance would fail here, because a Spark Connect session and its builder are other classes.
     if hasattr(session_or_builder, "getOrCreate"):
         return _configure_builder(cast(SparkSession.Builder, session_or_builder), partitions)
@@ -103,6 +119,7 @@ def configure(
     for key, value in REQUIRED.items():
         spark.conf.set(key, value)
     spark.conf.set(PARTITIONS, str(partitions or parallelism(spark)))
+    check_workers(spark)
     return spark
 
 
@@ -113,6 +130,7 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     options: dict[str, str] = getattr(builder, "_options", {})
     if "spark.remote" in options:
         return builder
+    choose_worker_python(options)
     # A long conjunction is a deep expression tree, over which Catalyst recurses. The stack size can be set
     # only before the driver's JVM starts, so this is done for a builder and not for a session.
     java = options.get(JAVA_OPTIONS, "")
@@ -142,11 +160,11 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     ``conf`` adds settings or overrides them: ``local_session(2, **{"spark.driver.memory": "4g"})``.
     The UI is off, the log shows errors only, and the warehouse is a temporary folder that is removed at exit.
     """
-    # Spark finds Python by its name. If the virtual environment is not active, it would find another Python.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warehouse = tempfile.mkdtemp(prefix="thetastream-warehouse-")
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    if shows_tracebacks():
+        logging += " -Dthetastream.stacks=full"
     java = f"{logging} {conf.pop(JAVA_OPTIONS, '')}".strip()
     builder = SparkSession.builder.master(f"local[{cores}]").appName(app_name).config(JAVA_OPTIONS, java)
     settings: dict[str, object] = {
@@ -161,7 +179,8 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     builder = configure(builder, cores)
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
-    return builder.getOrCreate()
+    with without_chatter():
+        return builder.getOrCreate()
 
 
 @contextmanager

@@ -1,0 +1,100 @@
+"""Errors of units are shown in one paragraph, and lines that Spark prints in every run are left out."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import thetastream as th
+from thetastream.spark import failure
+from thetastream.spark.chatter import without_chatter
+from thetastream.spark.worker_python import choose_worker_python
+
+CAPTURED = """[STREAM_FAILED] Query prices [id = 4f0c-1, runId = 9b-2] terminated with exception: Job aborted
+Traceback (most recent call last):
+  File "matching.py", line 12, in call
+thetastream.errors.PredicateError: [PREDICATE_RAISED] predicate 'near' raised ValueError: no (on 3 candidates)
+\tat org.apache.spark.api.python.BasePythonRunner
+"""
+
+
+@pytest.fixture(autouse=True)
+def without_flag(monkeypatch):
+    monkeypatch.delenv(failure.FLAG, raising=False)
+
+
+def test_our_error_is_found_inside_the_exception_of_spark(monkeypatch):
+    shown = failure.describe_failure(PySparkException(CAPTURED))
+    assert shown.startswith("thetastream.errors.PredicateError: [PREDICATE_RAISED] predicate 'near' raised")
+    assert "It stopped the query prices." in shown
+    assert "\n" not in shown
+    monkeypatch.setenv(failure.FLAG, "1")
+    assert failure.describe_failure(PySparkException(CAPTURED)) is None
+
+
+@pytest.mark.parametrize(
+    "error", [PySparkException("[X] no table"), ValueError("7"), th.StateError("X", "y")]
+)
+def test_other_errors_are_shown_as_they_are(error, capsys, monkeypatch):
+    passed = []
+    monkeypatch.setattr(sys, "excepthook", lambda *given: passed.append(given))
+    failure.show_failures_shortly()
+    failure.show_failures_shortly()
+    sys.excepthook(type(error), error, None)
+    assert passed == [(type(error), error, None)]
+    sys.excepthook(PySparkException, PySparkException(CAPTURED), None)
+    assert len(passed) == 1
+    assert capsys.readouterr().err.count("PREDICATE_RAISED") == 1
+
+
+def test_processes_that_start_inside_write_all_but_chatter(capfd):
+    lines = [
+        "WARNING: Using incubator modules: x",
+        "Starting Streaming TransformWithStateInPandas Python worker.",
+        "",
+        "a real error",
+        "",
+        "the end",
+    ]
+    code = f"import sys; sys.stderr.write({chr(10).join(lines)!r} + chr(10))"
+    with without_chatter():
+        child = subprocess.Popen([sys.executable, "-c", code])
+    child.wait()
+    written = ""
+    for _ in range(100):  # a thread passes the lines on
+        written += capfd.readouterr().err
+        if "the end" in written:
+            break
+        time.sleep(0.05)
+    assert written == "a real error\n\nthe end\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "is_set"),
+    [
+        ({"spark.master": "local[2]"}, {}, True),
+        ({}, {}, True),
+        ({}, {"SPARK_HOME": "/opt/spark"}, False),
+        ({"spark.master": "yarn"}, {}, False),
+        ({"spark.master": "local", "spark.pyspark.python": "python3.12"}, {}, False),
+        ({"spark.master": "local"}, {"PYSPARK_PYTHON": "mine"}, False),
+    ],
+)
+def test_local_workers_run_the_python_of_the_driver(monkeypatch, options, environment, is_set):
+    for name in ("PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    choose_worker_python(options)
+    assert (os.environ.get("PYSPARK_PYTHON") == sys.executable) is is_set
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+
+
+def test_a_builder_is_configured_for_this_python(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "kept")
+    th.configure(SparkSession.builder.master("local[1]"))
+    assert os.environ["PYSPARK_PYTHON"] == "kept"

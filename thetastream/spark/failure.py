@@ -1,0 +1,86 @@
+"""Shows an error that a unit raised as one paragraph, instead of the tracebacks of Spark around it.
+
+An error of ours that is raised in a worker reaches the driver inside an exception of Spark, after a Python
+traceback and Java stacks of hundreds of lines. If nothing catches this exception, only our error is printed.
+``THETASTREAM_TRACEBACK=1`` in the environment shows all of it.
+"""
+
+import os
+import re
+import sys
+from types import TracebackType
+from typing import Any
+
+from thetastream import errors
+
+FLAG = "THETASTREAM_TRACEBACK"
+_NAMES = "|".join(
+    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
+)
+_OURS = re.compile(rf"thetastream\.errors\.({_NAMES}): (\[[A-Z_]+\] .*)")
+_QUERY = re.compile(r"Query (?P<name>.*?)\[id = (?P<id>[\w-]+)")
+
+
+def find_error(text: str) -> str | None:
+    r"""Find our error in the text of an exception of Spark. Return None if there is none.
+
+    >>> print(find_error("Job aborted\nTraceback ...\nthetastream.errors.StateError: [X] is damaged\n at java"))
+    StateError: [X] is damaged
+    """
+    found = _OURS.findall(text)
+    return f"{found[-1][0]}: {found[-1][1].strip()}" if found else None
+
+
+def shows_tracebacks() -> bool:
+    """Whether the user asks for the tracebacks of Spark."""
+    return os.environ.get(FLAG, "").lower() not in ("", "0", "false")
+
+
+def describe_failure(error: BaseException) -> str | None:
+    """Return the paragraph that is printed for an exception. Return None if it should be shown as it is."""
+    text = str(error)
+    found = None if shows_tracebacks() else find_error(text)
+    if found is None:
+        return None
+    query = _QUERY.search(text)
+    which = "" if query is None else f" It stopped the query {query['name'].strip() or query['id']}."
+    return f"thetastream.errors.{found}{which} Set {FLAG}=1 to see the tracebacks of Spark."
+
+
+def show_failures_shortly() -> None:
+    """Print uncaught exceptions of Spark as one paragraph from now on, in programs and in notebooks."""
+    if not isinstance(sys.excepthook, _Hook):
+        sys.excepthook = _Hook(sys.excepthook)
+    shell = _find_shell()
+    if shell is not None:
+        from pyspark.errors import PySparkException
+
+        shell.set_custom_exc((PySparkException,), _show_in_shell)
+
+
+class _Hook:
+    """Replaces ``sys.excepthook`` and passes on all exceptions that are not ours."""
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        shown = describe_failure(error)
+        if shown is None:
+            self._before(kind, error, trace)
+        else:
+            print(shown, file=sys.stderr)
+
+
+def _show_in_shell(shell: Any, kind: Any, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
+    shown = describe_failure(error)
+    if shown is None:
+        shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+    else:
+        print(shown, file=sys.stderr)
+
+
+def _find_shell() -> Any:
+    """Return the IPython shell in which this process runs, or None."""
+    module = sys.modules.get("IPython")
+    return None if module is None else module.get_ipython()
