@@ -3,13 +3,16 @@
 # make test   the test suite        make test-core   what needs no Spark        make sweep  the long tests
 # make lint   ruff, mypy, imports   make docs   the documentation as a site, in out/site
 # make bench  measurements (ARGS="equi --json out.json")
+# make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo examples test test-core sweep lint docs bench machine clean
-VENV := .venv
+PYSPARK ?=
+VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIN := $(if $(PYSPARK),"pyspark==$(PYSPARK)")
 ARGS ?=
 WORKERS ?= 2
 
@@ -60,13 +63,13 @@ machine:
 $(VENV)/.demo: pyproject.toml
 	@echo "Installing into $(VENV) (once, some minutes: Spark is 400 MB)"
 	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
-	@$(PIP) install -e ".[demo]"
+	@$(PIP) install -e ".[demo]" $(PIN)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml
 	@echo "Installing into $(VENV) (once, some minutes: Spark is 400 MB)"
 	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
-	@$(PIP) install -e ".[dev]"
+	@$(PIP) install -e ".[dev]" $(PIN)
 	@touch $(VENV)/.demo $@
 
 $(VENV)/.docs: pyproject.toml
@@ -76,4 +79,4 @@ $(VENV)/.docs: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-pyspark-* out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -4,12 +4,17 @@ share it.
 The process prints one JSON object, which ``test_connect.py`` examines.
 """
 
+import contextlib
+import io
 import json
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 import thetastream as th
@@ -69,11 +74,26 @@ def main(folder: Path) -> dict[str, Any]:
     rate = spark.readStream.format("rate").load()
     said["no watermark"] = refusal(streams={"a": streams["a"], "b": rate}, on="a.x < b.value")
     said["bad window"] = refusal(within="10 apples")
+    provider = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", "org.example.Another")
     said["state store"] = refusal()
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
+
+    # 5. Conditions as Columns, a table of pandas, and the example.
+    near = F.abs(th.col("a.x") - th.col("b.x")) <= faults.BAND
+    found = th.join(tables, on=[near, th.col("a.y") > th.col("b.y")], within=WITHIN)
+    said["columns"] = sorted([row.a, row.b] for row in found.selectExpr("a.id AS a", "b.id AS b").collect())
+    words = pd.DataFrame({"word": ["an apple", "apple"], "n": [1, 2]})
+    same = (F.col("a.word") == "an apple") & (F.col("a.n") < F.col("b.n")) & (F.col("b.word") != "x, (y")
+    said["words"] = th.join({"a": words, "b": words}, on=same).count()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        runpy.run_path(str(Path(__file__).parents[2] / "examples" / "connect.py"))
+    said["example"] = printed.getvalue()
     spark.stop()
     return said
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]))))
+    folder, sys.argv = Path(sys.argv[1]), sys.argv[:1]
+    print(json.dumps(main(folder)))

@@ -24,7 +24,7 @@ _QUERY = re.compile(r"Query (?P<name>.*?)\[id = (?P<id>[\w-]+)")
 def find_error(text: str) -> str | None:
     r"""Find our error in the text of an exception of Spark. Return None if there is none.
 
-    >>> print(find_error("Job aborted\nTraceback ...\nthetastream.errors.StateError: [X] is damaged\n at java"))
+    >>> print(find_error("Traceback ...\nthetastream.errors.StateError: [X] is damaged\n at java"))
     StateError: [X] is damaged
     """
     found = _OURS.findall(text)
