@@ -89,6 +89,7 @@ def test_explain(said: dict[str, Any]) -> None:
         ("no watermark", "[NO_WATERMARK]"),
         ("bad window", "[INVALID_DURATION]"),
         ("state store", "[STATE_STORE_PROVIDER]"),
+        ("no time zone", "[EVENT_TIME_TYPE] the event time of stream 'b' must be TIMESTAMP"),
     ],
 )
 def test_refused_by_name(said: dict[str, Any], problem: str, name: str) -> None:

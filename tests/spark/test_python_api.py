@@ -14,7 +14,9 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from thetastream.frontend.request import complete_request
+from thetastream.frontend.streams import MARK
 from thetastream.planners import plan_join
+from thetastream.spark.event_time import mark_event_time
 
 NINE = dt.datetime(2026, 1, 5, 9)
 
@@ -220,6 +222,13 @@ def test_mixed_event_times_are_refused_with_the_cast_to_write(tables):
     with pytest.raises(th.QueryError, match="EVENT_TIME_TYPE") as refused:
         th.plan({"a": tables["a"], "b": text}, on="a.id = b.k", within="5m", event_time="ts")
     assert 'cast("timestamp")' in str(refused.value)
+
+
+def test_a_stream_of_local_times_gets_an_event_time(spark):
+    rate = spark.readStream.format("rate").load().withColumn("ts", F.col("timestamp").cast("timestamp_ntz"))
+    field = mark_event_time(rate, "ts", "5m").schema["ts"]
+    assert (field.dataType.simpleString(), field.metadata[MARK]) == ("timestamp", 300_000)
+    assert th.by_arrival(rate, slack="1m30s").schema["arrival"].metadata[MARK] == 90_000
 
 
 def test_settings_may_be_left_out_as_none(tables):

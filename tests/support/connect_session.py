@@ -73,6 +73,8 @@ def main(folder: Path) -> dict[str, Any]:
     said["unknown column"] = refusal(on="a.x < b.z")
     rate = spark.readStream.format("rate").load()
     said["no watermark"] = refusal(streams={"a": streams["a"], "b": rate}, on="a.x < b.value")
+    local = rate.withColumn("ts", rate.timestamp.cast("timestamp_ntz")).withWatermark("ts", "1 second")
+    said["no time zone"] = refusal(streams={"a": streams["a"], "b": local}, on="a.x < b.value")
     said["bad window"] = refusal(within="10 apples")
     provider = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", "org.example.Another")

@@ -4,11 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
-from thetastream.plan.query import ORIGIN_LATE, Stream
+from thetastream.plan.query import ORIGIN_LATE, Stream, spell_cast
 from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
 
@@ -37,7 +38,7 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
     for alias, frame in streams.items():
         if not isinstance(alias, str) or not alias.isidentifier():
             problems.append(QueryError("INVALID_ALIAS", f"an alias must be an identifier, not {alias!r}"))
-        if not hasattr(frame, "sparkSession") or not hasattr(frame, "isStreaming"):
+        if not hasattr(frame, "sparkSession") or not hasattr(type(frame), "isStreaming"):
             problems.append(
                 QueryError(
                     "STREAMS",
@@ -45,6 +46,8 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
                     f"not {type(frame).__name__}",
                 )
             )
+        else:
+            problems += _find_analysis_problems(alias, frame)
     raise_problems(problems)
     if len({alias.casefold() for alias in streams}) < len(streams):
         raise QueryError(
@@ -61,6 +64,28 @@ def refuse_tables(streams: Mapping[str, DataFrame]) -> None:
             "MIXED_INPUTS",
             f"all inputs of join tasks must be streaming or all batch, but {listed}; use th.join for a table",
         )
+
+
+def _find_analysis_problems(alias: str, frame: DataFrame) -> list[ThetastreamError]:
+    """Return an error if the watermark of a stream of Spark Connect is on a column that cannot have one.
+
+    Spark Connect analyses a DataFrame when it is first asked. A classic session refuses the watermark itself.
+    """
+    try:
+        _ = frame.isStreaming
+    except AnalysisException as error:
+        if not (error.getCondition() or "").startswith("EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE"):
+            raise
+        column = (error.getMessageParameters() or {}).get("eventName", "ts").strip("`")
+        found = (error.getMessageParameters() or {}).get("eventType", "another type").strip('"')
+        return [
+            QueryError(
+                "EVENT_TIME_TYPE",
+                f"the event time of stream {alias!r} must be TIMESTAMP, because Spark has watermarks on no "
+                f"other type, and {column!r} is {found}; {spell_cast(alias, column)}",
+            )
+        ]
+    return []
 
 
 class ReadStreams(NamedTuple):

@@ -23,9 +23,9 @@ from thetastream.errors import QueryError, SessionError, ThetastreamError, list_
 from thetastream.job.document import SQL, Document
 from thetastream.job.files import read_file
 from thetastream.job.schemas import Columns
-from thetastream.job.spans import write_span
 from thetastream.job.spec import REPLAY, Job, SourceSpec, is_local
 from thetastream.plan.domains import quoted
+from thetastream.spark.event_time import mark_event_time, write_delay
 from thetastream.spark.refusals import summarize
 from thetastream.spark.session import stderr_into
 from thetastream.sql.grammar import parse_script
@@ -77,11 +77,7 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
         frame = reader.load(source.path) if source.path is not None else reader.load()
         if source.select:
             frame = frame.selectExpr(*source.select)
-    return (
-        frame
-        if source.event_time is None
-        else frame.withWatermark(source.event_time, write_span(source.delay))
-    )
+    return frame if source.event_time is None else mark_event_time(frame, source.event_time, source.delay)
 
 
 def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
@@ -195,7 +191,7 @@ def run(
         if until_caught_up:
             writer = writer.trigger(availableNow=True)
         elif job.trigger is not None:
-            writer = writer.trigger(processingTime=write_span(job.trigger))
+            writer = writer.trigger(processingTime=write_delay(job.trigger))
         query = writer.option("checkpointLocation", job.checkpoint).start()
         try:
             _watch(query, say, stop, None if seconds is None else time.monotonic() + seconds)

@@ -1,4 +1,4 @@
-"""Checks spans of time in a job file, and writes them in the form that Spark reads."""
+"""Checks spans of time in a job file."""
 
 import re
 
@@ -21,13 +21,3 @@ def find_span_problem(text: str, what: str) -> QueryError | None:
         return None
     what = f"{what} ({text!r}) is no span of time"
     return QueryError("INVALID_DURATION", f'{what}; write it as in "1 day 2 hours" or "90s"')
-
-
-def write_span(text: str) -> str:
-    """Write a span as Spark reads it, so that short forms such as ``5m`` are allowed.
-
-    >>> write_span("5m"), write_span("INTERVAL 1 DAY")
-    ('300000000 microseconds', 'INTERVAL 1 DAY')
-    """
-    span = parse_duration(text)
-    return text if span is None else f"{to_micros(span)} microseconds"

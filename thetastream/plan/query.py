@@ -196,7 +196,7 @@ def find_window_problems(streams: Sequence[Stream], what: str = "a time window")
                 QueryError(
                     "EVENT_TIME_TYPE",
                     f"the event time of {alias!r} must be TIMESTAMP or TIMESTAMP_NTZ, not {kind.upper()}; "
-                    f"{_spell_cast(alias, column)}",
+                    f"{spell_cast(alias, column)}",
                 )
             )
     if not problems and len(set(kinds.values())) > 1:
@@ -206,13 +206,13 @@ def find_window_problems(streams: Sequence[Stream], what: str = "a time window")
             QueryError(
                 "EVENT_TIME_TYPES",
                 f"event times must have one type, but they are {listed}; "
-                f"{_spell_cast(local.alias, str(local.event_time))}",
+                f"{spell_cast(local.alias, str(local.event_time))}",
             )
         )
     return problems
 
 
-def _spell_cast(alias: str, column: str) -> str:
+def spell_cast(alias: str, column: str) -> str:
     """Write the cast of an event time in Python and in SQL."""
     return (
         f'cast it before the join: {alias}.withColumn("{column}", F.col("{column}").cast("timestamp")), '

@@ -3,10 +3,12 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from thetastream.core.windows import Duration
 from thetastream.errors import QueryError
+from thetastream.spark.event_time import write_delay
 
 
-def by_arrival(df: DataFrame, column: str = "arrival", slack: str = "10 seconds") -> DataFrame:
+def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 seconds") -> DataFrame:
     """Add the time at which its epoch began to every tuple, and make this the event time of the stream.
 
     The time is Spark's ``current_timestamp()``: one instant for all tuples of an epoch. Spark writes it to
@@ -27,4 +29,4 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: str = "10 seconds"
             f"column {column!r} is already in the stream ({', '.join(df.columns)}): "
             "its values would be lost; give by_arrival another column name",
         )
-    return df.withColumn(column, F.current_timestamp()).withWatermark(column, slack)
+    return df.withColumn(column, F.current_timestamp()).withWatermark(column, write_delay(slack))
