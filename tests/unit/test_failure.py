@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import PySparkException
@@ -49,6 +50,24 @@ def test_other_errors_are_shown_as_they_are(error, capsys, monkeypatch):
     sys.excepthook(PySparkException, PySparkException(CAPTURED), None)
     assert len(passed) == 1
     assert capsys.readouterr().err.count("PREDICATE_RAISED") == 1
+
+
+def test_notebooks_show_the_paragraph_and_all_other_errors_as_they_are(capsys, monkeypatch):
+    calls = []
+    shell = SimpleNamespace(
+        set_custom_exc=lambda kinds, handler: calls.append((kinds, handler)),
+        showtraceback=lambda found, tb_offset: calls.append(found),
+    )
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    failure.show_failures_shortly()
+    ((kinds, handler),) = calls
+    assert kinds == (PySparkException,)
+    handler(shell, PySparkException, PySparkException(CAPTURED), None)
+    assert capsys.readouterr().err.startswith("thetastream.errors.PredicateError: [PREDICATE_RAISED]")
+    other = PySparkException("[X] no table")
+    handler(shell, PySparkException, other, None)
+    assert calls[1:] == [(PySparkException, other, None)]
 
 
 def test_processes_that_start_inside_write_all_but_chatter(capfd):
