@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -224,6 +225,7 @@ def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
     from pyspark.errors import PySparkException
 
     from thetastream.job.run import session
+    from thetastream.spark.failure import shows_tracebacks, unwrap_error
     from thetastream.spark.refusals import summarize
 
     spark = None
@@ -231,7 +233,9 @@ def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
         spark = session(conf, log)
         yield spark
     except PySparkException as error:
-        raise summarize(error) from None
+        if shows_tracebacks():
+            traceback.print_exception(error)
+        raise unwrap_error(error) or summarize(error) from None
     finally:
         if spark is not None:
             spark.stop()

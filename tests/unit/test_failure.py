@@ -70,6 +70,12 @@ def test_notebooks_show_the_paragraph_and_all_other_errors_as_they_are(capsys, m
     assert calls[1:] == [(PySparkException, other, None)]
 
 
+def test_the_command_line_prints_the_error_of_the_unit():
+    shown = str(failure.unwrap_error(PySparkException(CAPTURED)))
+    assert shown == "[PREDICATE_RAISED] predicate 'near' raised ValueError: no (on 3 candidates)"
+    assert failure.unwrap_error(PySparkException("[X] no table\n at java")) is None
+
+
 def test_processes_that_start_inside_write_all_but_chatter(capfd):
     lines = [
         "WARNING: Using incubator modules: x",

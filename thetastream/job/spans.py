@@ -3,7 +3,6 @@
 import re
 
 from thetastream.core.durations import parse_duration
-from thetastream.core.windows import to_micros
 from thetastream.errors import QueryError
 
 _PARTS = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")

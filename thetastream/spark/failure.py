@@ -31,6 +31,12 @@ def find_error(text: str) -> str | None:
     return f"{found[-1][0]}: {found[-1][1].strip()}" if found else None
 
 
+def unwrap_error(error: BaseException) -> errors.ThetastreamError | None:
+    """Make our error from the text of an exception of Spark. Return None if there is none."""
+    found = re.fullmatch(r"\w+: \[([A-Z_]+)\] (.*)", find_error(str(error)) or "")
+    return None if found is None else errors.ThetastreamError(found[1], found[2])
+
+
 def shows_tracebacks() -> bool:
     """Whether the user asks for the tracebacks of Spark."""
     return os.environ.get(FLAG, "").lower() not in ("", "0", "false")
