@@ -92,7 +92,7 @@ def main(folder: Path) -> dict[str, Any]:
     with contextlib.redirect_stdout(printed):
         runpy.run_path(str(Path(__file__).parents[2] / "examples" / "connect.py"))
     said["example"] = printed.getvalue()
-    spark.stop()
+    # The session is not stopped: threads of a session must not keep a program alive.
     return said
 
 

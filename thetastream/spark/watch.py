@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import Thread
 from typing import Any
 from weakref import WeakSet
 
@@ -198,6 +199,12 @@ _WATCHED: "WeakSet[SparkSession]" = WeakSet()
 
 def watch_queries(spark: SparkSession) -> None:
     """Warn about the joins of this session's queries from now on."""
-    if spark not in _WATCHED:
-        spark.streams.addListener(_Listener())
-        _WATCHED.add(spark)
+    if spark in _WATCHED:
+        return
+    # On Spark Connect, PySpark starts a thread that reads events until the session stops. A thread inherits
+    # from the thread that starts it whether it keeps the program alive. So a daemon thread adds the listener,
+    # and a program may end without stopping its session.
+    adding = Thread(target=spark.streams.addListener, args=(_Listener(),), daemon=True)
+    adding.start()
+    adding.join()
+    _WATCHED.add(spark)
