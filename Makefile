@@ -3,11 +3,12 @@
 # make test   the test suite        make test-core   what needs no Spark        make sweep  the long tests
 # make lint   ruff, mypy, imports   make docs   the documentation as a site, in out/site
 # make bench  measurements (ARGS="equi --json out.json")
-# make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own
+# make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own;
+#                           make smoke runs those that depend on the version
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core sweep lint docs bench machine clean
+.PHONY: help demo examples test test-core smoke sweep lint docs bench machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -39,6 +40,12 @@ test: machine $(VENV)/.dev
 
 test-core: machine $(VENV)/.dev
 	@$(PYTEST) -m "not slow and not spark" $(ARGS)
+
+# What depends on the version of PySpark: operators, timers, sources, Connect, Columns, errors of Catalyst.
+SMOKE = $(addprefix tests/spark/test_,python_api.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
+
+smoke: machine $(VENV)/.dev
+	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
 
 sweep: machine $(VENV)/.dev
 	@$(PYTEST) -m slow $(ARGS)
