@@ -89,6 +89,7 @@ def test_explain(said: dict[str, Any]) -> None:
         ("no watermark", "[NO_WATERMARK]"),
         ("bad window", "[INVALID_DURATION]"),
         ("state store", "[STATE_STORE_PROVIDER]"),
+        ("brackets", "[COLUMN_CONDITION]"),
         ("no time zone", "[EVENT_TIME_TYPE] the event time of stream 'b' must be TIMESTAMP"),
     ],
 )

@@ -86,8 +86,9 @@ def main(folder: Path) -> dict[str, Any]:
     found = th.join(tables, on=[near, th.col("a.y") > th.col("b.y")], within=WITHIN)
     said["columns"] = sorted([row.a, row.b] for row in found.selectExpr("a.id AS a", "b.id AS b").collect())
     words = pd.DataFrame({"word": ["an apple", "apple"], "n": [1, 2]})
-    same = (F.col("a.word") == "an apple") & (F.col("a.n") < F.col("b.n")) & (F.col("b.word") != "x, (y")
+    same = (F.col("a.word") == "an apple") & (F.col("a.n") < F.col("b.n")) & (F.col("b.word") != "pear")
     said["words"] = th.join({"a": words, "b": words}, on=same).count()
+    said["brackets"] = refusal(streams={"a": words, "b": words}, on=F.col("a.word") == "x, (y", within=None)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         runpy.run_path(str(Path(__file__).parents[2] / "examples" / "connect.py"))
