@@ -76,7 +76,7 @@ def main(folder: Path) -> dict[str, Any]:
     local = rate.withColumn("ts", rate.timestamp.cast("timestamp_ntz")).withWatermark("ts", "1 second")
     said["no time zone"] = refusal(streams={"a": streams["a"], "b": local}, on="a.x < b.value")
     said["bad window"] = refusal(within="10 apples")
-    provider = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
+    provider = str(spark.conf.get("spark.sql.streaming.stateStore.providerClass"))
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", "org.example.Another")
     said["state store"] = refusal()
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
