@@ -60,11 +60,17 @@ def find_fragment(error: AnalysisException) -> str | None:
 def search(text: str, fragment: str) -> int | None:
     """Find the position of a fragment that begins and ends with whole words.
 
+    The names that AS gives, and words inside a text literal, are no fragments.
+
     >>> search("s.qq > r.q AND q > 1", "q"), search("a.x > 1", "x")
     (15, None)
+    >>> search("a.x AS q, 'q' AS s, q + 1", "q")
+    20
     """
-    found = re.search(rf"(?<![\w.`]){re.escape(fragment)}(?![\w`])", text)
-    return None if found is None else found.start()
+    for found in re.finditer(rf"(?<![\w.`'\"]){re.escape(fragment)}(?![\w`'\"])", text):
+        if re.search(r"\bAS\s*$", text[: found.start()], re.IGNORECASE) is None:
+            return found.start()
+    return None
 
 
 def find_mark(error: AnalysisException, text: str, before: int = 0) -> Mark | None:
