@@ -70,6 +70,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
     asked = parser.parse_args(arguments)
     usual = QUICK if asked.quick else {**USUAL, "repeat": 1} if asked.rate else USUAL
+    if asked.workload == AGGREGATE:
+        usual = {**usual, "engines": None}
     for name, value in usual.items():
         setattr(asked, name, value if getattr(asked, name) is None else getattr(asked, name))
     engines = ("thetastream", AGGREGATE) if asked.workload == AGGREGATE else COMPARED
