@@ -13,7 +13,7 @@ import thetastream as th
 from tests.support.streams import outcome, replay
 from thetastream import cli
 from thetastream.core.sides import Role, Side
-from thetastream.job import spec
+from thetastream.job.tables import parse_model
 from thetastream.models import REGISTRY
 from thetastream.models.base import Hashes, Model, Route, split
 from thetastream.plan.explain_cost import ESTIMATES
@@ -101,8 +101,8 @@ def test_a_new_model_is_compared_and_listed(
     assert cli.main(["models"]) == 0
     assert "fragment   Units that each store a fragment" in capsys.readouterr().out
     problems: list[Any] = []
-    assert spec._parse_model({"name": "fragment", "units": 3}, problems) == toy(3)
-    assert spec._parse_model({"name": "fragment", "cores": 3}, problems) is None
+    assert parse_model({"name": "fragment", "units": 3}, problems) == toy(3)
+    assert parse_model({"name": "fragment", "cores": 3}, problems) is None
     assert [problem.condition for problem in problems] == ["UNKNOWN_KEY"]
 
 

@@ -142,7 +142,7 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
         ("SELECT ONLINE sum(s.x) FILTER (WHERE r.id > 3) {join}", "read both streams"),
         ("SELECT ONLINE count(DISTINCT s.k) {join}", "count(DISTINCT s.k) is not folded"),
         ("SELECT ONLINE r.k, min(result_time) {join} GROUP BY r.k", "result time"),
-        ("SELECT ONLINE date_trunc('hour', result_time), count(*) {join} GROUP BY 1", "not a plain"),
+        ("SELECT ONLINE date_trunc('hour', result_time), count(*) {join} GROUP BY 1", "the result time"),
         ("SELECT ONLINE r.k, s.k, count(*) {join} GROUP BY ROLLUP (r.k, s.k)", "not a plain expression"),
         ("SELECT ONLINE r.a, count(*) {join} GROUP BY r.a", "array<int>"),
         ("SELECT ONLINE sum(r.wide) {join}", "decimal(30,3)"),

@@ -2,6 +2,7 @@
 
 import warnings
 
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import functions as F
 
@@ -310,8 +311,8 @@ def test_settings_of_the_session(spark, plan):
 
 def test_python_predicate(plan):
     @th.predicate(b=["name"], A=["ARR", "ts"])
-    def similar(a, b):
-        return a.arr == b.name
+    def similar(A, b):
+        return pc.equal(pc.list_value_length(A.ARR), pc.utf8_length(b.name))
 
     predicate = plan([similar, "a.id < b.id"]).physical.condition.predicates[0]
     assert predicate.aliases == ("A", "b")

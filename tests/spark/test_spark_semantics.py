@@ -220,6 +220,12 @@ def numbers(a: Any, b: Any) -> Any:
     return a.x
 
 
+@th.predicate(a=["x"], b=["x"])
+def two_answers(a: Any, b: Any) -> Any:
+    """As many answers as the trial at plan time asks for, whatever is asked."""
+    return pa.array([True, False])
+
+
 def test_predicates(spark: SparkSession, tmp_path: Path) -> None:
     a, b = frames(spark)
     joins = [
@@ -240,22 +246,22 @@ def test_predicates(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("predicate", "says"),
-    [
-        (broken, "PREDICATE_RAISED.*ZeroDivisionError: by design"),
-        (one_answer, "PREDICATE_RESULT"),
-        (numbers, "PREDICATE_RESULT"),
-    ],
-    ids=["raises", "wrong shape", "wrong type"],
+    [(broken, "PREDICATE_RAISED.*ZeroDivisionError: by design"), (two_answers, "PREDICATE_RESULT")],
+    ids=["raises", "wrong shape"],
 )
-def test_predicates_that_fail(spark: SparkSession, tmp_path: Path, predicate: Any, says: str) -> None:
+def test_predicates_that_fail_in_an_epoch(
+    spark: SparkSession, tmp_path: Path, predicate: Any, says: str
+) -> None:
+    a, b = (replay(frame, [range(ROWS)], tmp_path) for frame in frames(spark))
+    with pytest.raises(PySparkException, match=says):
+        outcome(th.join({"a": a, "b": b}, on=predicate), ["a.id"], tmp_path)
+
+
+@pytest.mark.parametrize("predicate", [one_answer, numbers], ids=["wrong shape", "wrong type"])
+def test_predicates_that_fail_on_trial(spark: SparkSession, predicate: Any) -> None:
     a, b = frames(spark)
-    if predicate is broken:
-        a, b = (replay(frame, [range(ROWS)], tmp_path) for frame in (a, b))
-        with pytest.raises(PySparkException, match=says):
-            outcome(th.join({"a": a, "b": b}, on=predicate), ["a.id"], tmp_path)
-    else:
-        with pytest.raises(PySparkException, match=says):
-            th.join({"a": a, "b": b}, on=predicate).collect()
+    with pytest.raises(th.QueryError, match=f"PREDICATE_TRIAL.*'{predicate.name}' must return 2 booleans"):
+        th.plan({"a": a, "b": b}, on=predicate)
 
 
 # Random conditions

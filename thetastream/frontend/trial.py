@@ -73,7 +73,9 @@ def try_predicate(
         return None
     if predicate.is_encoded:
         columns = {
-            alias: {name: column.dictionary_encode() for name, column in side.items()}
+            alias: {
+                name: pa.DictionaryArray.from_arrays(range(N_ROWS), column) for name, column in side.items()
+            }
             for alias, side in columns.items()
         }
     call = predicate.adapt(lambda alias, name: isinstance(find_type(alias, name), TimestampType))

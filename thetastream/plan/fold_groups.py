@@ -56,7 +56,9 @@ class Groups:
         if first.keyword == "WINDOW" and self._is_of_result_time(phrase):
             return self._write_window(phrase)
         if not find_references(phrase, self._expressions.aliases):
-            raise NotFoldable(f"GROUP BY {phrase.text} reads no stream")
+            is_timed = any(self._expressions.is_result_time(token) for token in phrase.tokens)
+            what = "the result time in another way than window(...)" if is_timed else "no stream"
+            raise NotFoldable(f"GROUP BY {phrase.text} reads {what}")
         alias = self._expressions.find_stream(phrase)
         type_ = self._expressions.resolver.type_of(phrase.text, [alias])
         if type_ is None or not is_ordinary(type_):
