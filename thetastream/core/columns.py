@@ -10,6 +10,7 @@ A *block* is an Arrow record batch of tuples. Its columns are
     n                number of the tuple in its stream, in the order of arrival
     m                number of tuples of the other stream that arrived before it
     o                place of the tuple in the arrivals of both streams
+    i                number that a unit gives to a tuple of a preserved stream (outer, semi, anti joins)
     born             place of a stored tuple in the global order; in a partial result, the place of its origin
     earliest, latest interval of event times in which the partners of a partial result lie
     number           number of a right tuple among all right tuples, on the handshake chain
@@ -23,6 +24,7 @@ PASSES = "p"
 SEQUENCE = "n"
 SEEN = "m"
 ARRIVAL = "o"
+TUPLE = "i"
 BORN = "born"
 EARLIEST, LATEST = "earliest", "latest"
 NUMBER = "number"

@@ -19,17 +19,19 @@ class Clock(NamedTuple):
     """Watermark of the previous epoch. A tuple is late if its event time is at or before this watermark."""
     watermark_us: int | None
     """Watermark of this epoch. Later epochs admit only tuples whose event times are after this watermark."""
+    is_last: bool = False
+    """Whether no tuple follows this epoch, because the inputs are batch DataFrames."""
 
     def then(self, watermark_us: int | None) -> "Clock":
         """Return the clock of the next epoch, which has the given watermark.
 
         >>> Clock(0, None, 10).then(20)
-        Clock(epoch=1, late_us=10, watermark_us=20)
+        Clock(epoch=1, late_us=10, watermark_us=20, is_last=False)
         """
         return Clock(self.epoch + 1, self.watermark_us, watermark_us)
 
 
 BEFORE = Clock(-1, None, None)
 """The clock before the first epoch."""
-BATCH = BEFORE.then(None)
+BATCH = BEFORE.then(None)._replace(is_last=True)
 """The clock of the only epoch of batch DataFrames."""

@@ -182,6 +182,13 @@ class Model(ABC):
         """Whether every unit receives every tuple, and so can number all tuples in the order of arrival."""
         return False
 
+    def sees_partners(self, side: Side) -> bool:
+        """Whether each tuple of ``side`` meets all its partners at one unit, which stores it.
+
+        Outer, semi and anti joins need this for the streams that they preserve.
+        """
+        return False
+
     @abstractmethod
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         """Yield the routes of the rows of one block."""

@@ -74,6 +74,9 @@ class Matrix(Model):
             for unit in self._line(side, line):
                 yield Route(unit, Role.BOTH, positions)
 
+    def sees_partners(self, side: Side) -> bool:
+        return (self.columns if side is Side.LEFT else self.rows) == 1
+
     def _line(self, side: Side, number: int) -> range:
         """List the units of a row for the left side, or of a column for the right side."""
         if side is Side.LEFT:

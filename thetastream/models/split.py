@@ -56,6 +56,9 @@ class Split(Model):
     def sees_all(self) -> bool:
         return True
 
+    def sees_partners(self, side: Side) -> bool:
+        return self.cores == 1
+
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         for core in range(self.cores):
             yield Route(core, Role.BOTH, None)

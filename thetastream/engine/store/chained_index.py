@@ -6,11 +6,12 @@ An epoch appends one segment to each period for which it has tuples. Small segme
 tiers, so a period has O(log epochs) segments. An archived period has one segment.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import concat
@@ -147,6 +148,36 @@ class ChainedIndex:
         for meta in dead:
             self._store.drop(meta)
         return sum(meta.n_rows for meta in dead)
+
+    def retain(self, choose: Callable[[pa.RecordBatch], npt.NDArray[np.bool_]]) -> int:
+        """Drop the tuples that ``choose`` does not select from a payload; return their number."""
+        n_dropped = 0
+        for meta in list(self.segments):
+            run = self._store.get(meta)
+            is_kept = choose(run.payload)
+            n_kept = int(np.count_nonzero(is_kept))
+            if n_kept == run.n_rows:
+                continue
+            if n_kept:
+                kept = np.flatnonzero(is_kept)
+                self._append(meta.period, run.payload.take(kept), run.rows[kept])
+            self.segments.remove(meta)
+            self._store.drop(meta)
+            n_dropped += run.n_rows - n_kept
+        return n_dropped
+
+    def find_due(self, after_us: int | None, horizon_us: int) -> Iterator[pa.RecordBatch]:
+        """Yield the payload of the tuples whose event times are in the interval (after, horizon]."""
+        for meta in self.segments:
+            if meta.min_ts > horizon_us or (after_us is not None and meta.max_ts <= after_us):
+                continue
+            run = self._store.get(meta)
+            times = run.rows[:, 0]
+            is_due = times <= horizon_us
+            if after_us is not None:
+                is_due &= times > after_us
+            if is_due.any():
+                yield run.payload if is_due.all() else run.payload.take(np.flatnonzero(is_due))
 
     # Segments that move to another index or unit
 

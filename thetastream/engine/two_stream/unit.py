@@ -15,10 +15,10 @@ In a count window, each tuple has its own place in the order (``thetastream.engi
 the order is part of the condition: a stored tuple meets only tuples that arrived after it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.matching import Matches, Residual, match
 from thetastream.engine.store.box import encode_key_rows
-from thetastream.engine.store.chained_index import SHARED_PERIODS, ChainedIndex
+from thetastream.engine.store.chained_index import SHARED_PERIODS, Candidates, ChainedIndex
 from thetastream.engine.store.segment import MemoryStore, SegmentStore
 from thetastream.engine.two_stream.arrival import Numbers, number_arrivals
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
@@ -83,6 +83,8 @@ class Unit:
 
     messages: Sequence[Message] = ()
     is_waiting = False
+    counters_type: ClassVar[type[Counters]] = Counters
+    """The counters that the unit fills."""
 
     def __init__(
         self, spec: UnitSpec, model: Model, slot: int, state: UnitState, store: SegmentStore
@@ -99,13 +101,18 @@ class Unit:
             )
             for side in Side
         }
-        self.counters = Counters()
+        self.counters = self.counters_type()
         homes = [side for side in Side if model.is_home(slot, side)]
         self.counters.list_streams(spec.condition.sides[side].alias for side in homes)
 
     @property
-    def state(self) -> UnitState:
+    def state(self) -> Any:
         """The current state."""
+        return self.joined
+
+    @property
+    def joined(self) -> UnitState:
+        """The current state of the join itself."""
         return UnitState([meta for index in self._indexes.values() for meta in index.segments], self._arrived)
 
     def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
@@ -116,30 +123,37 @@ class Unit:
     def matches(self, inbox: Inbox, clock: Clock) -> Iterator[Matches]:
         """Run one epoch and yield its matches. Exhaust the iterator before you read ``state`` and
         ``counters``."""
+        yield from self.join(inbox, clock)
+        self.expire(clock)
+        self._count(inbox)
+
+    def join(self, inbox: Inbox, clock: Clock) -> Iterator[Matches]:
+        """Admit the tuples of an epoch, yield their matches, and store them."""
         # 1. Drop late tuples.
         timely = {
-            (side, role): self._drop_late(inbox, side, role, clock.late_us) for side in Side for role in Role
+            (side, role): self._admit(inbox, side, role, clock.late_us) for side in Side for role in Role
         }
         arrivals = self._arrange_by_number(timely) if self._model.sees_all else self._arrange_by_role(timely)
         # 2. Join.
         turns = self._join_in_parts if self._spec.counts is None else self._join_by_number
         yield from turns(*arrivals)
-        # 3. Expire the tuples that no tuple of a later epoch can join.
+
+    def expire(self, clock: Clock) -> None:
+        """Drop the stored tuples that no tuple of a later epoch can join."""
         for side, index in self._indexes.items():
             horizon = clock.watermark_us if self._spec.counts is None else self._arrived[side] - 1
             self.counters.expired += index.expire(horizon)
             index.archive(horizon)
-        self._count(inbox)
 
     def _count(self, inbox: Inbox) -> None:
-        segments = self.state.segments
+        segments = self.joined.segments
         self.counters.received = inbox.received
         self.counters.received_bytes = inbox.received_bytes
         self.counters.count_state(segments)
 
     # Admission
 
-    def _drop_late(self, inbox: Inbox, side: Side, role: Role, late_us: int | None) -> pa.RecordBatch | None:
+    def _admit(self, inbox: Inbox, side: Side, role: Role, late_us: int | None) -> pa.RecordBatch | None:
         """Return the timely tuples of one side and role. Tuples to be stored are counted at their home."""
         batch = inbox.batch(side, role)
         if batch is None:
@@ -256,7 +270,12 @@ class Unit:
         self.counters.probed += len(rows)
         row_bytes = RowBytes(payload)
         probed = (index.probe(rows, row_bytes) for index in (self._indexes[side.other], *fresh))
-        candidates = chain.from_iterable(probed)
+        yield from self._match(side, payload, chain.from_iterable(probed))
+
+    def _match(
+        self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
+    ) -> Iterator[Matches]:
+        """Yield the matches among the candidates that ``payload``, tuples of ``side``, has found."""
         yield from match(side, payload, candidates, self._residual, self._columns, self.counters)
 
     @property

@@ -1,0 +1,264 @@
+"""Outer, semi and anti joins on the local runner, against the nested loop with the watermark known."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support import oracle
+from tests.support.answers import Answer, answers
+from tests.support.strategies import Case, cases
+from thetastream.core.columns import PASSES
+from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
+from thetastream.core.how import HOWS, How
+from thetastream.core.sides import Side
+from thetastream.engine.answers import open_tuples, unit
+from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
+from thetastream.engine.answers.spec import AnswersSpec
+from thetastream.engine.clock import BATCH, Clock
+from thetastream.engine.store import chained_index
+from thetastream.engine.store.segment import MemoryStore
+from thetastream.engine.two_stream.query import UnitSpec
+from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.index import Hash, IndexSpec
+from thetastream.local import LocalRun
+from thetastream.models import Matrix, Split
+from thetastream.models.base import Model
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+ANSWERING = {name: how for name, how in HOWS.items() if not how.is_inner}
+END = 10_000
+
+
+def models(how: How) -> st.SearchStrategy[Model]:
+    every = [Matrix(1, 1), Matrix(3, 1), Matrix(1, 3), Split(1)]
+    return st.sampled_from([model for model in every if all(map(model.sees_partners, how.preserved))])
+
+
+def make_spec(case: Case, how: How, model: Model) -> AnswersSpec:
+    unit = UnitSpec(case.condition, case.indexes, case.archive_period_us)
+    return AnswersSpec(TwoStreamSpec(unit, model), how)
+
+
+def read(how: How, columns: list[pa.Array], n_columns: int) -> Iterator[Answer]:
+    """Read answers. Each shown stream has ``n_columns`` columns, of which the first is the id."""
+    assert len(columns) == n_columns * len(how.shown) + len(how.padded)
+    ids = {side: columns[n_columns * n].to_pylist() for n, side in enumerate(how.shown)}
+    for side, flag in zip(how.padded, columns[n_columns * len(how.shown) :], strict=True):
+        assert flag.to_pylist() == [id_ is not None for id_ in ids[side]]
+    yield from zip(
+        ids.get(Side.LEFT, [None] * len(columns[0])),
+        ids.get(Side.RIGHT, [None] * len(columns[0])),
+        strict=True,
+    )
+
+
+def block(case: Case, side: Side, rows: list[dict[str, Any]], passes: dict[Any, bool]) -> pa.RecordBatch:
+    batch = case.batch(side, rows)
+    flags = pa.array([1 if passes[row["id"]] else None for row in rows], pa.int8())
+    return batch.append_column(PASSES, flags)
+
+
+def run_epochs(
+    case: Case, how: How, model: Model, passes: dict[Any, bool]
+) -> Iterator[tuple[Counter[Answer], LocalRun]]:
+    """Run the epochs of the case and one epoch whose watermark decides every tuple."""
+    run = LocalRun(make_spec(case, how, model))
+    n_columns = len(case.condition.sides[0].columns)
+    for left, right, watermark in [*case.epochs, ([], [], END)]:
+        blocks = []
+        for side, rows in zip(Side, (left, right), strict=True):
+            if side in how.preserved:
+                blocks.append(block(case, side, rows, passes))
+            else:
+                blocks.append(case.batch(side, [row for row in rows if passes[row["id"]]]))
+        found: Counter[Answer] = Counter()
+        for columns in run.epoch(blocks, watermark):
+            found.update(read(how, columns, n_columns))
+        yield found, run
+
+
+def drawn_passes(data: st.DataObject, case: Case) -> dict[Any, bool]:
+    rows = [row for left, right, _ in case.epochs for row in (*left, *right)]
+    failing = data.draw(st.sets(st.sampled_from([row["id"] for row in rows]), max_size=4)) if rows else set()
+    return {row["id"]: row["id"] not in failing for row in rows}
+
+
+def keep_timely(case: Case) -> tuple[list[oracle.Row], list[oracle.Row]]:
+    kept: tuple[list[oracle.Row], list[oracle.Row]] = ([], [])
+    for left, right, late_us in oracle.pair_with_late_watermark(case.epochs):
+        for side, rows in zip(Side, (left, right), strict=True):
+            kept[side].extend(oracle.timely(rows, late_us, "t"))
+    return kept
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@given(data=st.data(), case=cases(), is_tiny=st.booleans())
+def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Case, is_tiny: bool) -> None:
+    how = HOWS[name]
+    if case.condition.window is None and name != "semi":
+        return
+    passes = drawn_passes(data, case)
+    model = data.draw(models(how))
+    found: Counter[Answer] = Counter()
+    with pytest.MonkeyPatch.context() as patch:
+        if is_tiny:
+            patch.setattr(chained_index, "FAN_IN", 2)
+            patch.setattr(chained_index, "PAIRS_AT_ONCE", 1)
+            patch.setattr(chained_index, "MIN_PAIRS_AT_ONCE", 1)
+            patch.setattr(chained_index, "SHARED_PERIODS", 1)
+            patch.setattr(unit, "FORGET_ROWS", 0)
+        for some, _ in run_epochs(case, how, model, passes):
+            found += some
+
+    def matches(a: oracle.Row, b: oracle.Row) -> bool:
+        return passes[a["id"]] and passes[b["id"]] and oracle.holds(case.condition, a, b)
+
+    assert found == answers(name, matches, *keep_timely(case))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@given(data=st.data(), case=cases(), name=st.sampled_from(["left", "right", "full", "anti"]))
+def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
+    data: st.DataObject, case: Case, name: str
+) -> None:
+    window = case.condition.window
+    if window is None:
+        return
+    assert window.low is not None
+    assert window.high is not None
+    how = HOWS[name]
+    waits = -int(window.low.delta), int(window.high.delta)
+    all_pass = dict.fromkeys(range(10_000), True)
+    epochs = [*case.epochs, ([], [], END)]
+    arrived = {
+        row["id"]: (number, row["t"] + waits[side])
+        for number, (left, right, _) in enumerate(epochs)
+        for side, rows in zip(Side, (left, right), strict=True)
+        for row in rows
+    }
+    for number, (found, _) in enumerate(run_epochs(case, how, data.draw(models(how)), all_pass)):
+        for left, right in found:
+            if left is not None and right is not None:
+                continue
+            first, due = arrived[right if left is None else left]
+            decided = next(
+                n
+                for n in range(first, len(epochs))
+                if (epochs[n][2] or -1) >= due and epochs[n][2] is not None
+            )
+            assert number == decided
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@given(data=st.data(), case=cases())
+def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case: Case) -> None:
+    how, rows = HOWS[name], ([], [])
+    for left, right, _ in case.epochs:
+        rows[0].extend(left)
+        rows[1].extend(right)
+    spec = make_spec(case, how, data.draw(models(how)))
+    run = LocalRun(spec)
+    make_last(run)
+    n_columns = len(case.condition.sides[0].columns)
+    found: Counter[Answer] = Counter()
+    for columns in run.epoch([case.batch(side, rows[side]) for side in Side]):
+        found.update(read(how, columns, n_columns))
+    assert found == answers(name, lambda a, b: oracle.holds(case.condition, a, b), *rows)
+
+
+def make_last(run: LocalRun) -> None:
+    """Give the next epoch the clock of batch DataFrames."""
+    run._clock = _BeforeBatch()  # type: ignore[assignment]
+
+
+class _BeforeBatch:
+    def then(self, watermark_us: int | None) -> Clock:
+        return BATCH
+
+
+# State
+
+WINDOW = 100
+
+
+def make_equality(model: Model, how: How) -> AnswersSpec:
+    time = Key("t", Domain.INT)
+    sides = tuple(SideSpec(alias, ("id", "t"), keys=(Key("k", Domain.INT),), time=time) for alias in "ab")
+    window = Dimension(Side.LEFT, TIME, Bound(TIME, -WINDOW), Bound(TIME, WINDOW))
+    condition = Condition((sides[0], sides[1]), (Equality(0, 0),), (), window)
+    index = IndexSpec(Hash(), (0,))
+    return AnswersSpec(TwoStreamSpec(UnitSpec(condition, (index, index), 10), model), how)
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 windows pass. A page has few tuples, so that pages come and go."""
+    monkeypatch.setattr(open_tuples, "PAGE", 64)
+    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 8)
+    how = HOWS[name]
+    run = LocalRun(make_equality(Matrix(1, 1), how))
+    rng = np.random.default_rng(3)
+    sizes = []
+    for epoch in range(400):
+        batches = [
+            pa.RecordBatch.from_pydict(
+                {
+                    "id": np.arange(40) + 1000 * epoch,
+                    "t": epoch * 50 + rng.integers(0, 50, 40),
+                    "k": rng.integers(0, 150, 40),
+                }
+            )
+            for _ in Side
+        ]
+        for _ in run.epoch(batches, epoch * 50):
+            pass
+        counters = run.counters[0]
+        state = run.states[0]
+        pages = sum(len(found.pages) for found in state.open.values())
+        sizes.append((counters.held, pages, counters.undecided, len(run._stores[0][0]._blocks)))
+    early, late = np.array(sizes[20:60]).max(axis=0), np.array(sizes[-40:]).max(axis=0)
+    assert (late <= 1.5 * early + 2).all()
+
+
+def test_semi_forgets_matched_tuples_of_a_full_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unit, "FORGET_ROWS", 10)
+    sides = tuple(SideSpec(alias, ("k",), keys=(Key("k", Domain.INT),)) for alias in "ab")
+    index = IndexSpec(Hash(), (0,))
+    condition = Condition((sides[0], sides[1]), (Equality(0, 0),))
+    spec = AnswersSpec(TwoStreamSpec(UnitSpec(condition, (index, index), None), Matrix(1, 1)), HOWS["semi"])
+    run = LocalRun(spec)
+    n = 100
+    for epoch in range(5):
+        values = np.arange(n) + epoch * n
+        left = pa.RecordBatch.from_pydict({"k": values})
+        assert list(run.epoch([left, None])) == []
+        found = [value for columns in run.epoch([None, left]) for value in columns[0].to_pylist()]
+        assert sorted(found) == values.tolist()
+        left_held = sum(meta.n_rows for meta in run.states[0].join.segments if meta.stream == Side.LEFT)
+        assert left_held == 0
+
+
+def test_a_closed_number_stays_closed_when_its_page_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_tuples, "PAGE", 8)
+    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 1)
+    store, state = MemoryStore(), OpenState()
+    for epoch in range(6):
+        waiting = OpenTuples(OpenState.from_json(state.as_json()), store)
+        numbers = waiting.add(10)
+        assert numbers.tolist() == list(range(epoch * 10, epoch * 10 + 10))
+        assert waiting.are_open(numbers).all()
+        waiting.close(numbers[numbers % 20 != 13])
+        waiting.write()
+        state = waiting.state
+    waiting = OpenTuples(state, store)
+    every = np.arange(60)
+    assert np.flatnonzero(waiting.are_open(every)).tolist() == [13, 33, 53]
+    assert len(state.pages) == len(store._blocks) == 3

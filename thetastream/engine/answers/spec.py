@@ -1,0 +1,25 @@
+"""The spec of outer, semi and anti joins."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from thetastream.core.how import How
+from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
+from thetastream.engine.protocol import OpenStore
+from thetastream.engine.two_stream.spec import ExtendedSpec
+
+
+@dataclass(frozen=True)
+class AnswersSpec(ExtendedSpec):
+    """A join of two streams that answers each tuple of its preserved streams.
+
+    The model must show every preserved tuple all its partners at one unit (``Model.sees_partners``).
+    """
+
+    how: How
+
+    state_type: ClassVar[type[AnswersState]] = AnswersState
+
+    def open(self, slot: int, state: AnswersState, open_store: OpenStore) -> AnsweringUnit:
+        """Open the unit ``slot``."""
+        return AnsweringUnit(self, slot, state, open_store(self.join.unit.plans))

@@ -1,0 +1,242 @@
+"""One unit of an outer, semi or anti join.
+
+    left    { (l, r) : l, r match }  and  { (l, NULL) : l in L without partners }
+    semi    { l in L : l has a partner }
+    anti    { l in L : l has no partner }
+
+Each preserved tuple meets all its partners at the unit that stores it (``Model.sees_partners``). Therefore
+the unit decides the tuple alone. An open tuple has found no partner yet (``open_tuples``). At the end of each
+epoch, the tuples with t + W <= watermark are decided: later epochs admit only tuples after the watermark, so
+none of them is a partner. Open tuples among the decided ones have no partner.
+
+A preserved tuple that fails a condition over its own stream, or has a NULL key, can have no partner. It is
+answered in the epoch in which it arrives, and it is not stored.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.core.columns import PASSES, TUPLE
+from thetastream.core.keys import HIGHEST, Int64s
+from thetastream.core.sides import Role, Side
+from thetastream.engine.answers.open_tuples import Mask, OpenState, OpenTuples
+from thetastream.engine.clock import Clock
+from thetastream.engine.counters import Counters
+from thetastream.engine.inbox import Inbox
+from thetastream.engine.matching import Matches
+from thetastream.engine.store.chained_index import Candidates
+from thetastream.engine.store.segment import SegmentStore
+from thetastream.engine.two_stream.query import UnitState
+from thetastream.engine.two_stream.unit import Tuples, Unit
+
+if TYPE_CHECKING:
+    from thetastream.engine.answers.spec import AnswersSpec
+
+FORGET_ROWS = 1 << 12
+"""Semi and anti joins drop answered tuples when these outnumber the open ones by more than this number."""
+
+
+@dataclass
+class AnswersState:
+    """The state of a unit: the stored tuples, and which of the preserved ones are open."""
+
+    join: UnitState = field(default_factory=UnitState)
+    open: dict[int, OpenState] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the state to plain values for the manifest."""
+        return {
+            "join": self.join.as_json(),
+            "open": {str(int(side)): found.as_json() for side, found in self.open.items()},
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "AnswersState":
+        """Build a state from the values that ``as_json`` returned."""
+        found = {int(side): OpenState.from_json(state) for side, state in values["open"].items()}
+        return cls(UnitState.from_json(values["join"]), found)
+
+
+@dataclass
+class AnswersCounters(Counters):
+    """The work of a unit that answers each preserved tuple."""
+
+    unmatched: int = 0
+    """Preserved tuples that were answered without a partner."""
+    undecided: int = 0
+    """Preserved tuples that have no partner at the end of the epoch and may still find one."""
+
+
+class AnsweringUnit(Unit):
+    """One unit of an outer, semi or anti join.
+
+    Results have the columns of the streams that are shown. If streams are padded, a boolean column per padded
+    stream follows, which is true if the row has a tuple of this stream.
+    """
+
+    counters_type = AnswersCounters
+    counters: AnswersCounters
+    _nothing: ClassVar[pa.RecordBatch] = pa.RecordBatch.from_arrays([], names=[])
+
+    def __init__(self, spec: "AnswersSpec", slot: int, state: AnswersState, store: SegmentStore) -> None:
+        super().__init__(spec.join.unit, spec.join.model, slot, state.join, store)
+        self._how = spec.how
+        self._open = {
+            side: OpenTuples(state.open.get(side) or OpenState(), store) for side in spec.how.preserved
+        }
+        self._without_partners: list[tuple[Side, pa.RecordBatch]] = []
+
+    @property
+    def state(self) -> AnswersState:
+        """The current state."""
+        return AnswersState(self.joined, {side: found.state for side, found in self._open.items()})
+
+    def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
+        """Run one epoch and yield its answers."""
+        # 1. Join. Matches close the preserved tuples that find their first partner.
+        for matches in self.join(inbox, clock):
+            flags = [pa.array(np.ones(matches.left.num_rows, np.bool_)) for _ in self._how.padded]
+            yield [*matches.columns, *flags]
+        # 2. Answer the tuples that no tuple can join.
+        for side, batch in self._without_partners:
+            yield from self._answer_unmatched(side, batch)
+        # 3. Decide the tuples whose partners are all known.
+        for side in self._how.preserved:
+            yield from self._decide(side, clock)
+        # 4. Forget what is answered.
+        self.expire(clock)
+        if not self._how.has_pairs:
+            self._forget_answered()
+        for found in self._open.values():
+            found.write()
+            self.counters.undecided += found.count()
+        self._count(inbox)
+
+    # Admission
+
+    def _admit(self, inbox: Inbox, side: Side, role: Role, late_us: int | None) -> pa.RecordBatch | None:
+        """Number the timely tuples of a preserved stream, and set those apart that can have no partner."""
+        batch = super()._admit(inbox, side, role, late_us)
+        if batch is None or side not in self._open:
+            return batch
+        if PASSES in batch.schema.names:
+            passes = batch.column(PASSES).is_valid()
+            batch = batch.drop_columns([PASSES])
+            if passes.false_count:
+                failed = batch.filter(np.logical_not(passes))
+                self._without_partners.append((side, failed))
+                batch = batch.filter(passes)
+        return batch.append_column(TUPLE, pa.array(self._open[side].add(batch.num_rows)))
+
+    # Joining
+
+    def _match(
+        self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
+    ) -> Iterator[Matches]:
+        if not self._how.has_pairs:
+            yield from self._match_first(side, payload, candidates)
+            return
+        for matches in super()._match(side, payload, candidates):
+            batches = []
+            for mine, batch in zip(Side, (matches.left, matches.right), strict=True):
+                if mine in self._open:
+                    self._open[mine].close(_read_numbers(batch))
+                    batch = batch.drop_columns([TUPLE])
+                batches.append(batch)
+            yield Matches(*batches)
+
+    def _match_first(
+        self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
+    ) -> Iterator[Matches]:
+        """Close the open tuples that have a match among the candidates. A semi join returns them."""
+        (preserved,) = self._how.preserved
+        is_probing, waiting = side is preserved, self._open[preserved]
+        for found, partner, stored, n_candidates in candidates:
+            self.counters.candidates += n_candidates
+            # 1. Ignore candidates whose preserved tuple has a partner already.
+            batch, rows = (payload, found) if is_probing else (partner, stored)
+            numbers = _read_numbers(batch)
+            is_open = waiting.are_open(numbers[rows])
+            if not is_open.any():
+                continue
+            # 2. Check the rest of the condition.
+            found, stored = self._residual.keep(side, payload, found[is_open], partner, stored[is_open])
+            self.counters.matched += len(found)
+            # 3. Close each matched tuple once.
+            rows = np.unique(found if is_probing else stored)
+            waiting.close(numbers[rows])
+            if len(rows) and not self._how.has_unmatched:
+                yield Matches(batch.select(self._columns[preserved]).take(rows), self._nothing)
+
+    def _store(self, side: Side, tuples: Tuples | None) -> None:
+        if tuples is not None and side in self._open and not self._how.has_pairs:
+            # A tuple that has found a partner among the stored tuples is answered already.
+            tuples = tuples.take(self._open[side].are_open(_read_numbers(tuples.payload)))
+        super()._store(side, tuples)
+
+    @property
+    def _columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        left, right = super()._columns
+        if not self._how.has_pairs:
+            return left, right
+        number = {side: [TUPLE] * (side in self._open) for side in Side}
+        return [*left, *number[Side.LEFT]], [*right, *number[Side.RIGHT]]
+
+    # Answers
+
+    def _decide(self, side: Side, clock: Clock) -> Iterator[list[pa.Array]]:
+        """Close the tuples whose partners are all known. Yield those of them that have no partner."""
+        interval = self._find_due(side, clock)
+        if interval is None:
+            return
+        for batch in self._indexes[side].find_due(*interval):
+            was_open = self._open[side].close(_read_numbers(batch))
+            if was_open.any():
+                yield from self._answer_unmatched(side, batch.take(np.flatnonzero(was_open)))
+
+    def _find_due(self, side: Side, clock: Clock) -> tuple[int | None, int] | None:
+        """Return the interval (after, until] of event times that this epoch decides; None if there is none.
+
+        The epoch before has decided the tuples with t + W at or before its watermark. If W is negative, it
+        has decided its tuples with t at or before its watermark, and later epochs admit no others.
+        """
+        if clock.is_last:
+            return None, HIGHEST
+        lifetime = self._spec.describe_stored(side).lifetime_us
+        if clock.watermark_us is None or lifetime is None:
+            return None
+        after = None if clock.late_us is None else clock.late_us - max(lifetime, 0)
+        return after, clock.watermark_us - lifetime
+
+    def _answer_unmatched(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
+        """Yield tuples of a preserved stream that have no partner, if these are results."""
+        self.counters.unmatched += batch.num_rows
+        if not self._how.has_unmatched:
+            return
+        n, columns = batch.num_rows, []
+        for shown in self._how.shown:
+            names = self._spec.condition.sides[shown].columns
+            columns += [batch.column(name) if shown is side else pa.nulls(n) for name in names]
+        flags = [pa.array(np.full(n, padded is side)) for padded in self._how.padded]
+        yield [*columns, *flags]
+
+    def _forget_answered(self) -> None:
+        """Drop the stored tuples that have an answer, if they are many."""
+        for side, waiting in self._open.items():
+            held = sum(meta.n_rows for meta in self._indexes[side].segments)
+            if held > 2 * waiting.count() + FORGET_ROWS:
+                self._indexes[side].retain(partial(_are_open, waiting))
+
+
+def _are_open(waiting: OpenTuples, batch: pa.RecordBatch) -> Mask:
+    return waiting.are_open(_read_numbers(batch))
+
+
+def _read_numbers(batch: pa.RecordBatch) -> Int64s:
+    numbers: Int64s = batch.column(TUPLE).to_numpy()
+    return numbers
