@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import thetastream as th
 from tests.support import faults
-from tests.support.faults import FILE_S, Job
+from tests.support.faults import FILE_S, Job, find_segments
 
 WARM_UP = 5
 """Number of epochs until the window is full and its first periods are archived."""
@@ -37,9 +37,7 @@ def run(spark: SparkSession, folder: Path, windows: int) -> None:
     rows = [p["stateOperators"][0]["numRowsTotal"] for p in progress][WARM_UP:]
     assert max(rows[len(rows) // 2 :]) <= 1.2 * max(rows[: len(rows) // 2])
     last_epoch = th.metrics(query)[-1]
-    assert len(list((folder / "cache").rglob("payload.arrow"))) <= max(
-        e["segments"] for e in [*steady, last_epoch]
-    )
+    assert len(find_segments(folder / "cache")) <= max(e["segments"] for e in [*steady, last_epoch])
     times = [p["durationMs"]["triggerExecution"] for p in progress][WARM_UP:]
     halves = times[: len(times) // 2], times[len(times) // 2 :]
     print(f"epoch: median {median(halves[0]):.0f} ms -> {median(halves[1]):.0f} ms")

@@ -1,7 +1,6 @@
 """The answer has each pair exactly once, even if processes are killed, files lost or epochs repeated."""
 
 import random
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support import faults
-from tests.support.faults import Job
+from tests.support.faults import Job, find_segments
 
 FILES, ROWS = 8, 150
 FEW = 6
@@ -88,15 +87,13 @@ def test_a_task_that_fails_too_often_names_the_predicate(tmp_path: Path) -> None
 
 def tear(cache: Path, epoch: int) -> int:
     """Damage the segments that earlier epochs have cached, each time in another way; return their number."""
-    segments = [meta.parent for meta in cache.rglob("payload.arrow")]
+    segments = find_segments(cache)
     for segment in segments:
-        if epoch % 5 == 0:
-            shutil.rmtree(segment)
-        elif epoch % 5 == 1:
-            (segment / "offsets.npy").unlink()
+        if epoch % 4 == 0:
+            segment.unlink()
         else:
-            torn = segment / ("rows.npy" if epoch % 5 == 2 else "payload.arrow")
-            torn.write_bytes(torn.read_bytes()[: 0 if epoch % 5 == 3 else torn.stat().st_size // 2])
+            whole = segment.read_bytes()
+            segment.write_bytes(whole[: (0, len(whole) // 2, len(whole) - 100)[epoch % 4 - 1]])
     return len(segments)
 
 

@@ -360,5 +360,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def find_segments(cache: Path) -> list[Path]:
+    """Find the complete files of the segments that are cached below a folder."""
+    return [path for path in cache.rglob("*") if path.is_file() and not path.name.startswith(".")]
+
+
 if __name__ == "__main__":
     Job(**json.loads(sys.argv[1])).run()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support import oracle
 from tests.support.answers import Answer, answers
 from tests.support.strategies import Case, cases
+from tests.support.tiny import make_all_tiny
 from thetastream.core.columns import PASSES
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.how import HOWS, How
@@ -21,7 +22,6 @@ from thetastream.engine.answers import open_tuples, unit
 from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
 from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.clock import BATCH, Clock
-from thetastream.engine.store import chained_index
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -109,10 +109,7 @@ def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Ca
     found: Counter[Answer] = Counter()
     with pytest.MonkeyPatch.context() as patch:
         if is_tiny:
-            patch.setattr(chained_index, "FAN_IN", 2)
-            patch.setattr(chained_index, "PAIRS_AT_ONCE", 1)
-            patch.setattr(chained_index, "MIN_PAIRS_AT_ONCE", 1)
-            patch.setattr(chained_index, "SHARED_PERIODS", 1)
+            make_all_tiny(patch)
             patch.setattr(unit, "FORGET_ROWS", 0)
         for some, _ in run_epochs(case, how, model, passes):
             found += some

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.support.local import LocalChain, LocalJoin
 from tests.support.strategies import Case, cases
+from tests.support.tiny import make_all_tiny
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.sides import Side
 from thetastream.engine.handshake import worker as handshake
 from thetastream.engine.handshake.block_size import LARGEST, SMALLEST, BlockCost
 from thetastream.engine.handshake.spec import HandshakeSpec
-from thetastream.engine.store import chained_index
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.errors import QueryError
 from thetastream.index import IndexSpec, Scan
@@ -62,10 +62,7 @@ def test_same_bag_as_the_nested_loop(case: Case, model: Chain, pauses: list[int]
 @given(cases(), MODELS, PAUSES)
 def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Chain, pauses: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chained_index, "FAN_IN", 2)
-        patch.setattr(chained_index, "MIN_PAIRS_AT_ONCE", 1)
-        patch.setattr(chained_index, "PAIRS_AT_ONCE", 1)
-        patch.setattr(chained_index, "SHARED_PERIODS", 1)
+        make_all_tiny(patch)
         patch.setattr(handshake, "FIRST_BLOCK", 1)
         assert run(case, model, pauses) == case.answer()
 

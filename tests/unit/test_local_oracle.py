@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.support import oracle
 from tests.support.local import LocalJoin
 from tests.support.strategies import Case, cases
+from tests.support.tiny import make_all_tiny
 from thetastream.core.columns import ARRIVAL
 from thetastream.core.condition import (
     TIME,
@@ -26,7 +27,6 @@ from thetastream.core.condition import (
     SideSpec,
 )
 from thetastream.core.sides import Side
-from thetastream.engine.store import chained_index
 from thetastream.engine.two_stream.content_routing import choose_placing
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.errors import QueryError
@@ -79,10 +79,7 @@ def test_same_bag_as_the_nested_loop(case: Case, model: Model) -> None:
 def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
     """Two segments are merged at once, pieces have one pair, and segments have one period."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chained_index, "FAN_IN", 2)
-        patch.setattr(chained_index, "MIN_PAIRS_AT_ONCE", 1)
-        patch.setattr(chained_index, "PAIRS_AT_ONCE", 1)
-        patch.setattr(chained_index, "SHARED_PERIODS", 1)
+        make_all_tiny(patch)
         assert run(case, model) == case.answer()
 
 
@@ -99,8 +96,7 @@ def test_count_windows_are_a_sequential_replay(
     found: Counter = Counter()
     with pytest.MonkeyPatch.context() as patch:
         if is_tiny:
-            patch.setattr(chained_index, "FAN_IN", 2)
-            patch.setattr(chained_index, "SHARED_PERIODS", 1)
+            make_all_tiny(patch)
         for left, right, watermark in case.epochs:
             for a, b in join.epoch(case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right), watermark):
                 places = zip(a[ARRIVAL].to_pylist(), b[ARRIVAL].to_pylist(), strict=True)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.support.graphs import GraphCase, answer, graph_cases, run_multiway, side
 from tests.support.local import LocalMultiway
+from tests.support.tiny import make_all_tiny, make_segments_tiny
 from thetastream.core.windows import Rows
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
-from thetastream.engine.store import chained_index
 from thetastream.models import ATR, CTR, Multiway, Ring
 from thetastream.plan.multiway_spec import build_multiway_spec
 
@@ -44,17 +44,14 @@ def test_same_bag_of_five_streams(case: GraphCase, model: Multiway) -> None:
 @given(graph_cases(), MODELS)
 def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chained_index, "FAN_IN", 2)
-        patch.setattr(chained_index, "MIN_PAIRS_AT_ONCE", 1)
-        patch.setattr(chained_index, "PAIRS_AT_ONCE", 1)
-        patch.setattr(chained_index, "SHARED_PERIODS", 1)
+        make_all_tiny(patch)
         assert run_multiway(case, model) == answer(case)
 
 
 def test_state_is_the_windows_tuples_each_once(monkeypatch) -> None:
     """No node stores copies, and no tuple is stored longer than windows and partial results in flight need
     it."""
-    monkeypatch.setattr(chained_index, "SHARED_PERIODS", 1)
+    make_segments_tiny(monkeypatch)
     span, n = 10, 40
     edges = {pair: Edge(window=Ends(-span, span)) for pair in combinations(range(3), 2)}
     graph = JoinGraph(tuple(side(stream) for stream in range(3)), edges)

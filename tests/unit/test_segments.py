@@ -1,6 +1,8 @@
 """The cache of a durable store may lose any file at any time, because the state store has all segments."""
 
 import os
+import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +15,11 @@ from thetastream.engine.store.run import Run, build
 from thetastream.engine.store.segment import SegmentMeta, describe
 from thetastream.errors import StateError
 from thetastream.index import IndexSpec, Scan, Sorted
-from thetastream.spark.state import durable_store as segments
-from thetastream.spark.state.durable_store import DurableStore, load, sweep
+from thetastream.spark.state import cache_folder, durable_store, kept_runs, segment_cache
+from thetastream.spark.state.cache_folder import sweep
+from thetastream.spark.state.durable_store import DurableStore
+from thetastream.spark.state.kept_runs import KeptRuns
+from thetastream.spark.state.segment_cache import load
 
 
 class Parts(dict):
@@ -38,6 +43,19 @@ CONDITION = Condition(
 PLANS = {side: IndexPlan(CONDITION, side, IndexSpec(Sorted(), dimensions=(0,))) for side in Side}
 
 
+@pytest.fixture(autouse=True)
+def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read files, not the runs that this process keeps."""
+    monkeypatch.setattr(kept_runs, "KEPT_BYTES", 0)
+
+
+def write(parts: Parts, root: Path, meta: SegmentMeta, run: Run) -> SegmentMeta:
+    """Put a segment and write it, as a worker does in one epoch."""
+    store = DurableStore(parts, PLANS, root)
+    store.put(meta, run)
+    return replace(meta, durable_bytes=store.write(meta))
+
+
 def segment() -> tuple[SegmentMeta, Run]:
     batch = pa.RecordBatch.from_pydict({"x": [5, 3, 9, 1], "t": [10, 20, 30, 40]})
     run = build(PLANS[Side.LEFT], batch)
@@ -55,26 +73,83 @@ def assert_same(found: Run, expected: Run) -> None:
     assert found.offsets.tolist() == expected.offsets.tolist()
 
 
-@pytest.mark.parametrize("name", ["payload.arrow", "rows.npy", "edges.npy", "offsets.npy"])
-@pytest.mark.parametrize("left", [None, 0, 7, 0.5])
-def test_torn_cache_is_rebuilt_and_repaired(tmp_path: Path, name: str, left: float | None) -> None:
+@pytest.mark.parametrize("mapped_bytes", [0, 1 << 18])
+@pytest.mark.parametrize("left", [None, 0, 7, 30, 0.5, 0.9])
+def test_torn_cache_is_rebuilt_and_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped_bytes: int, left: float | None
+) -> None:
+    monkeypatch.setattr(segment_cache, "MAPPED_BYTES", mapped_bytes)
     parts = Parts()
     meta, run = segment()
-    DurableStore(parts, PLANS, tmp_path).put(meta, run)
-    torn = tmp_path / meta.id / name
+    write(parts, tmp_path, meta, run)
+    torn = tmp_path / meta.id
     if left is None:
         torn.unlink()
     else:
         whole = torn.read_bytes()
         torn.write_bytes(whole[: left if isinstance(left, int) else int(len(whole) * left)])
+        with pytest.raises((OSError, EOFError, ValueError, struct.error)):
+            load(torn, PLANS[Side.LEFT])
     assert_same(rebuild(parts, tmp_path, meta), run)
     assert_same(load(tmp_path / meta.id, PLANS[Side.LEFT]), run)
+
+
+def test_a_folder_in_the_place_of_a_file_is_replaced(tmp_path: Path) -> None:
+    parts = Parts()
+    meta, run = segment()
+    write(parts, tmp_path, meta, run)
+    (tmp_path / meta.id).unlink()
+    (tmp_path / meta.id / "more").mkdir(parents=True)
+    assert_same(rebuild(parts, tmp_path, meta), run)
+    assert_same(load(tmp_path / meta.id, PLANS[Side.LEFT]), run)
+
+
+def test_what_is_dropped_in_its_first_epoch_is_never_written(tmp_path: Path) -> None:
+    parts = Parts()
+    meta, run = segment()
+    store = DurableStore(parts, PLANS, tmp_path)
+    store.put(meta, run)
+    assert store.get(meta) is run
+    store.drop(meta)
+    assert not parts
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_small_segment_is_one_value_and_a_large_one_has_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Parts()
+    meta, run = segment()
+    write(parts, tmp_path, meta, run)
+    assert list(parts) == [(meta.id, 0)]
+    monkeypatch.setattr(durable_store, "PART_BYTES", 100)
+    large = replace(meta, id="large")
+    large = write(parts, tmp_path, large, run)
+    assert len(parts) == 2 + large.durable_bytes // 100
+    assert_same(rebuild(parts, tmp_path / "elsewhere", large), run)
+    DurableStore(parts, PLANS, tmp_path).drop(large)
+    assert list(parts) == [(meta.id, 0)]
+
+
+def test_small_runs_are_kept_in_memory_by_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, run = segment()
+    monkeypatch.setattr(kept_runs, "KEPT_BYTES", 2 * run.nbytes)
+    kept = KeptRuns()
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths[:2]:
+        kept.put(path, "layout", run)
+    assert kept.get(paths[0], "layout") is run
+    assert kept.get(paths[0], "another layout") is None
+    kept.put(paths[2], "layout", run)
+    assert [kept.get(path, "layout") for path in paths] == [run, None, run]
+    kept.pop(paths[0])
+    assert kept.get(paths[0], "layout") is None
 
 
 def test_a_run_arranged_for_another_index_is_rebuilt(tmp_path: Path) -> None:
     parts = Parts()
     meta, run = segment()
-    DurableStore(parts, PLANS, tmp_path).put(meta, run)
+    write(parts, tmp_path, meta, run)
     scanned = {side: IndexPlan(CONDITION, side, IndexSpec(Scan())) for side in Side}
     found = DurableStore(parts, scanned, tmp_path).get(meta)
     assert_same(found, build(scanned[Side.LEFT], run.payload))
@@ -86,7 +161,7 @@ def test_attempts_of_one_epoch_do_not_depend_on_each_other(tmp_path: Path) -> No
     deleted."""
     parts = Parts()
     meta, run = segment()
-    DurableStore(parts, PLANS, tmp_path).put(meta, run)
+    meta = write(parts, tmp_path, meta, run)
     reader = DurableStore(parts, PLANS, tmp_path)
     mapped = reader.get(meta)
     failed = Parts(parts)
@@ -102,7 +177,7 @@ def test_full_disk_costs_only_the_cache(tmp_path: Path) -> None:
     meta, run = segment()
     root = tmp_path / "file"
     root.write_text("not a folder")
-    DurableStore(parts, PLANS, root).put(meta, run)
+    write(parts, root, meta, run)
     assert_same(rebuild(parts, root, meta), run)
 
 
@@ -115,21 +190,21 @@ def test_damaged_state_is_refused_by_name(tmp_path: Path) -> None:
         return refused.value.condition
 
     parts = Parts()
-    DurableStore(parts, PLANS, tmp_path).put(meta, run)
+    write(parts, tmp_path, meta, run)
     (data,) = parts[meta.id, 0]
     assert refusal(Parts()) == "SEGMENT_MISSING"
-    assert refusal(Parts({(meta.id, -1): parts[meta.id, -1]})) == "SEGMENT_MISSING"
-    for damaged in (b"", data[:100], b"x" * 100):
-        assert refusal(Parts(parts | {(meta.id, 0): (damaged,)})) == "SEGMENT_DAMAGED"
-    for damaged in (b"", b"{}", b"[1]", b'{"parts": "x"}'):
-        assert refusal(Parts(parts | {(meta.id, -1): (damaged,)})) == "SEGMENT_DAMAGED"
+    for n_parts, condition in ((2, "SEGMENT_MISSING"), (0, "SEGMENT_DAMAGED"), (1 << 30, "SEGMENT_DAMAGED")):
+        damaged = n_parts.to_bytes(4, "little") + data[4:]
+        assert refusal(Parts({(meta.id, 0): (damaged,)})) == condition
+    for damaged in (b"", data[:2], data[:4], data[:100], b"x" * 100):
+        assert refusal(Parts({(meta.id, 0): (damaged,)})) == "SEGMENT_DAMAGED"
 
 
 def test_orphans_are_swept(tmp_path: Path) -> None:
     live, orphan = segment(), segment()
     parts = Parts()
     for meta, run in (live, orphan):
-        DurableStore(parts, PLANS, tmp_path).put(meta, run)
+        write(parts, tmp_path, meta, run)
     (tmp_path / ".half.1234").mkdir()
     for path in [*tmp_path.glob("*")]:
         os.utime(path, (0, 0))
@@ -144,4 +219,4 @@ def test_orphans_are_swept(tmp_path: Path) -> None:
     sweep(tmp_path)
     assert not (tmp_path / live[0].id).exists()
     assert_same(rebuild(parts, tmp_path, live[0]), live[1])
-    assert segments.STALE_S > segments.SWEEP_EVERY_S
+    assert cache_folder.STALE_S > cache_folder.SWEEP_EVERY_S

@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 
 from thetastream.core.condition import Domain
 from thetastream.core.sides import Side
-from thetastream.engine.store.chained_index import SHARED_PERIODS, SHARED_ROWS
+from thetastream.engine.store.archive_periods import (
+    SEGMENTS_PER_EPOCH,
+    SHARED_PERIODS,
+    SHARED_ROWS,
+    SPARSE_ROWS,
+)
 from thetastream.engine.two_stream.content_routing import find_routable_band
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW
 from thetastream.index.base import Shape
@@ -136,9 +141,13 @@ def _estimate_inflow(side: Side, query: Query, lowered: Lowered, statistics: Sta
 
 
 def _estimate_segment_s(period_s: float, epoch_s: float, rate: float) -> float:
-    """Estimate the event time that a segment spans: one archive period, or several if they are thin."""
+    """Estimate the event time that a segment spans: one archive period, or several if they are thin.
+
+    ``cut_periods`` decides it.
+    """
     shared = min(SHARED_PERIODS, epoch_s / period_s, SHARED_ROWS / max(rate * period_s, 1.0))
-    return period_s * max(1.0, shared)
+    sparse_s = max(SPARSE_ROWS / max(rate, 1e-9), epoch_s / SEGMENTS_PER_EPOCH)
+    return max(period_s, period_s * shared, min(epoch_s, sparse_s))
 
 
 def _estimate_nbytes(side: Side, lowered: Lowered) -> tuple[float, float]:

@@ -19,7 +19,8 @@ from thetastream.spark.exchange import list_rows, take_in
 from thetastream.spark.late_files import LateFiles
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import mailbox_name, post
-from thetastream.spark.state.durable_store import DurableStore, PartMap, cache_root, sweep
+from thetastream.spark.state.cache_folder import cache_root, sweep
+from thetastream.spark.state.durable_store import DurableStore, PartMap
 from thetastream.spark.state.manifest import NOTHING, Heard, Manifest, decode
 from thetastream.spark.task_properties import read_epoch, read_query
 from thetastream.spark.worker import settle

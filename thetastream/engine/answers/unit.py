@@ -115,7 +115,7 @@ class AnsweringUnit(Unit):
         for found in self._open.values():
             found.write()
             self.counters.undecided += found.count()
-        self._count(inbox)
+        self.finish(inbox)
 
     # Admission
 

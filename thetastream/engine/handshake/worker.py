@@ -41,7 +41,6 @@ from thetastream.engine.matching import Matches, Residual, match
 from thetastream.engine.store.box import IndexPlan, encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore
-from thetastream.engine.store.staged import StagedStore
 from thetastream.models.chain import AUTO
 
 FIRST_BLOCK = 512
@@ -70,7 +69,7 @@ class HandshakeWorker:
     def __init__(self, spec: HandshakeQuery, place: int, state: HandshakeState, store: SegmentStore) -> None:
         self._spec = spec
         self._place = place
-        self._store = StagedStore(store)
+        self._store = store
         self._arrived = list(state.arrived)
         self._known = state.neighbourhood
         self._residual = Residual(spec.condition)
@@ -143,7 +142,7 @@ class HandshakeWorker:
         yield from self._do(self._protocol.balance(), None)
         # 4. Write the segments that are still at this worker.
         for index in self._stored.values():
-            index.segments = [self._store.write(meta) for meta in index.segments]
+            index.write()
         self._count(inbox, [letter.block for _, letter in came if letter.block is not None])
 
     def _falls_silent(self, is_quiet: bool) -> bool:

@@ -140,6 +140,9 @@ class MultiwayNode:
         self.going = self._take_found()
         if self._spec.model.travel is Travel.COVER:
             self.going = [to_node for partial in self.going for to_node in self._address(partial)]
+        # 5. Write the new segments.
+        for index in self._stored:
+            index.write()
         self._count(inbox)
 
     def _address(self, partial: PartialResults) -> Iterator[PartialResults]:

@@ -1,9 +1,11 @@
 """The chained in-memory index (BiStream, section 3.3): a subindex per archive period, which expires as a
 whole.
 
-The stored tuples of one side lie in segments, and each segment belongs to one archive period of event time.
-An epoch appends one segment to each period for which it has tuples. Small segments of a period are merged in
-tiers, so a period has O(log epochs) segments. An archived period has one segment.
+The stored tuples of one side lie in segments. A segment belongs to the archive period of its latest event
+time. An epoch appends a few segments (``thetastream.engine.store.archive_periods``). Small segments of a
+period are merged in tiers, so a period has O(log epochs) segments. An archived period has one segment.
+Segments are written to durable storage at the end of the epoch, so one that is merged or expires before that
+is never written.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from thetastream.core.condition import TIME, Dimension
 from thetastream.core.keys import Int64s
 from thetastream.core.row_bytes import RowBytes, cut_pairs
 from thetastream.core.sides import Side
+from thetastream.engine.store.archive_periods import cut_periods
 from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
 from thetastream.engine.store.run import build, search
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore, describe
@@ -29,9 +32,6 @@ MERGED_ROWS = 1 << 20
 MERGED_BYTES = 1 << 27
 """Larger segments are not merged, because a merge would cost more than the faster probes save. With this
 limit, ``FAN_IN`` segments together stay below Arrow's limit of 2 GiB."""
-SHARED_ROWS = 1 << 16
-SHARED_PERIODS = 5
-"""The largest number of tuples and of archive periods for which the tuples of an epoch share one segment."""
 MIN_PAIRS_AT_ONCE = 1 << 10
 PAIRS_AT_ONCE = 1 << 17
 """The smallest and the largest number of pairs in one piece of the output. Pieces of wide tuples have fewer
@@ -82,7 +82,7 @@ class ChainedIndex:
         return meta if period == meta.period else replace(meta, period=period)
 
     def insert(self, payload: pa.RecordBatch, rows: Int64s) -> None:
-        """Store tuples in new segments, one per archive period, and merge tiers that are full."""
+        """Store tuples in new segments, and merge tiers that are full."""
         if not len(rows):
             return
         if self._period_us is None:
@@ -99,7 +99,15 @@ class ChainedIndex:
     def _append(self, period: int, payload: pa.RecordBatch, rows: Int64s) -> None:
         run = build(self._plan, payload, rows)
         meta = describe(self._spec.stream, period, run)
-        self.segments.append(replace(meta, durable_bytes=self._store.put(meta, run)))
+        self._store.put(meta, run)
+        self.segments.append(meta)
+
+    def write(self) -> None:
+        """Write new segments to durable storage. Call this once, at the end of the epoch."""
+        self.segments = [
+            meta if meta.durable_bytes else replace(meta, durable_bytes=self._store.write(meta))
+            for meta in self.segments
+        ]
 
     def _merge(self) -> None:
         """Merge ``FAN_IN`` segments of one period and one tier.
@@ -276,26 +284,6 @@ def _sequence_probes(plan: IndexPlan, query: Box) -> Int64s | None:
 def _is_mergeable(segments: list[SegmentMeta]) -> bool:
     n_rows, nbytes = sum(meta.n_rows for meta in segments), sum(meta.nbytes for meta in segments)
     return n_rows <= MERGED_ROWS and nbytes <= MERGED_BYTES
-
-
-def cut_periods(periods: Int64s) -> list[tuple[int, int]]:
-    """Cut the archive periods of an epoch into inclusive spans, each of which becomes one segment.
-
-    A period with many tuples has its own segment. Neighbouring periods with few tuples share a segment,
-    because every probe searches every segment. A segment expires with its last period.
-
-    >>> cut_periods(np.array([3, 3, 4, 9]))
-    [(3, 4), (9, 9)]
-    """
-    found: list[tuple[int, int]] = []
-    held = 0
-    numbers, counts = np.unique(periods, return_counts=True)
-    for period, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-        joins = found and held + count <= SHARED_ROWS and period - found[-1][0] < SHARED_PERIODS
-        held = held + count if joins else count
-        start = found.pop()[0] if joins else period
-        found.append((start, period))
-    return found
 
 
 def compute_lifetime_us(window: Dimension | None, side: Side) -> int | None:

@@ -2,7 +2,7 @@
 
 A segment is one run and its metadata. The metadata (``SegmentMeta``) is kept in the manifest, and the run is
 kept in a ``SegmentStore``: the store of this module is a dictionary, and the durable store uses Spark's state
-store and mapped files.
+store and cached files.
 """
 
 import uuid
@@ -33,7 +33,7 @@ class SegmentMeta:
     max_ts: int
     """The earliest and the latest event time, in microseconds."""
     durable_bytes: int = 0
-    """Bytes in the durable store, which keeps the payload only."""
+    """Bytes in the durable store, which keeps the payload only; 0 until the segment is written."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the metadata to plain values for the manifest."""
@@ -48,14 +48,17 @@ class SegmentMeta:
 class SegmentStore(Protocol):
     """A store that keeps runs between epochs."""
 
-    def put(self, meta: SegmentMeta, run: Run) -> int:
-        """Store ``run`` under ``meta.id``; return the bytes that it takes in durable storage."""
+    def put(self, meta: SegmentMeta, run: Run) -> None:
+        """Keep a new run under ``meta.id``, for this epoch only."""
+
+    def write(self, meta: SegmentMeta) -> int:
+        """Write a run that was put in this epoch to durable storage; return the bytes that it takes there."""
 
     def get(self, meta: SegmentMeta) -> Run:
-        """Read the run that is stored under ``meta.id``."""
+        """Read the run that is kept under ``meta.id``."""
 
     def drop(self, meta: SegmentMeta) -> None:
-        """Drop the run that is stored under ``meta.id``."""
+        """Drop the run that is kept under ``meta.id``."""
 
     def put_block(self, name: str, block: pa.RecordBatch) -> None:
         """Store a block that has no index."""
@@ -74,9 +77,11 @@ class MemoryStore:
         self._runs: dict[str, Run] = {}
         self._blocks: dict[str, pa.RecordBatch] = {}
 
-    def put(self, meta: SegmentMeta, run: Run) -> int:
+    def put(self, meta: SegmentMeta, run: Run) -> None:
         self._runs[meta.id] = run
-        return int(run.payload.nbytes)
+
+    def write(self, meta: SegmentMeta) -> int:
+        return int(self._runs[meta.id].payload.nbytes)
 
     def get(self, meta: SegmentMeta) -> Run:
         return self._runs[meta.id]

@@ -33,8 +33,9 @@ from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.matching import Matches, Residual, match
+from thetastream.engine.store.archive_periods import SHARED_PERIODS
 from thetastream.engine.store.box import encode_key_rows
-from thetastream.engine.store.chained_index import SHARED_PERIODS, Candidates, ChainedIndex
+from thetastream.engine.store.chained_index import Candidates, ChainedIndex
 from thetastream.engine.store.segment import MemoryStore, SegmentStore
 from thetastream.engine.two_stream.arrival import Numbers, number_arrivals
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
@@ -125,7 +126,7 @@ class Unit:
         ``counters``."""
         yield from self.join(inbox, clock)
         self.expire(clock)
-        self._count(inbox)
+        self.finish(inbox)
 
     def join(self, inbox: Inbox, clock: Clock) -> Iterator[Matches]:
         """Admit the tuples of an epoch, yield their matches, and store them."""
@@ -145,7 +146,10 @@ class Unit:
             self.counters.expired += index.expire(horizon)
             index.archive(horizon)
 
-    def _count(self, inbox: Inbox) -> None:
+    def finish(self, inbox: Inbox) -> None:
+        """Write the new segments, and count the work of the epoch."""
+        for index in self._indexes.values():
+            index.write()
         segments = self.joined.segments
         self.counters.received = inbox.received
         self.counters.received_bytes = inbox.received_bytes

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes, refuse_changes
 from thetastream.errors import StateError
 
-FORMAT = 7
+FORMAT = 8
 """Version of the layout of manifests and segments."""
 
 
