@@ -7,7 +7,6 @@ that nobody counts come first.
 
 import os
 import shutil
-import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.core import data, spark
-from bench.core.internals import HASH_COLUMN, Model, Side, stderr_into
+from bench.core.internals import Model, Side, stderr_into
 from bench.core.query import Query
-from bench.core.rows import Check, Row
+from bench.core.rows import Check, Row, find_medians, measure_in_turn
 
 MEDIANS = ("tuples_per_s", "cpu_us_per_tuple", "epoch_ms_p50", "results_per_tuple")
 
@@ -83,7 +82,7 @@ class Clock:
         self._folder = Path(tempfile.mkdtemp(prefix="bench-figures-"))
         self._written: dict[Any, Path] = {}
 
-    def stop(self) -> None:
+    def close(self) -> None:
         if self._spark is not None:
             self._spark.stop()
             self._spark = None
@@ -113,16 +112,7 @@ class Clock:
     def files_of(self, query: Query, epochs: int) -> Path:
         """Write the files of a query. Queries with the same tables share them."""
         key = (query.name, query.on, query.volume, query.seed, *map(id, query.tables), epochs)
-        return self.files(
-            key,
-            lambda: {
-                alias: [
-                    pa.Table.from_batches([batch.drop_columns([HASH_COLUMN])])
-                    for batch in query.cut(side, epochs)
-                ]
-                for side, alias in zip(Side, query.aliases, strict=True)
-            },
-        )
+        return self.files(key, lambda: query.files(epochs))
 
     def run(
         self,
@@ -142,8 +132,7 @@ class Clock:
         where = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
         frame = join(spark.streams(self.session(), folder, aliases), str(where / "mailboxes"))
         load = os.getloadavg()[0]
-        counted = observed or [F.expr("count(1)").alias("rows")]
-        running = spark.start(frame, where / "checkpoint", counted, availableNow=True)
+        running = spark.start(frame, where / "checkpoint", observed or [F.count(F.lit(1)).alias("rows")])
         cpu_seconds, since, counters = 0.0, 0, []
         if measured is None:
             running.awaitTermination()
@@ -158,26 +147,25 @@ class Clock:
     def compare(
         self, settings: list[Setting], repeat: int, announce: Callable[[str], None]
     ) -> dict[str, Timed]:
-        runs: dict[str, list[Row]] = {setting.name: [] for setting in settings}
         if self._spark is None:
             announce("warming up Spark")
             for setting in (settings[0], settings[-1]):
                 self._measure(setting)
-        for turn in range(repeat):
-            # Every second turn is in reverse order, so that no setting always runs after the same one.
-            for setting in settings[:: -1 if turn % 2 else 1]:
-                run = self._measure(setting)
-                runs[setting.name].append({"setting": setting.name, **run})
-                announce(
-                    f"{turn + 1}/{repeat} {setting.name}: {run['tuples_per_s']:,.0f} tuples/s,"
-                    f" {run['cpu_us_per_tuple']:.1f} CPU us/tuple, epoch {run['epoch_ms_p50']:.0f} ms"
-                )
+        named = {setting.name: setting for setting in settings}
+
+        def measure(name: str, turn: str) -> Row:
+            run = self._measure(named[name])
+            announce(
+                f"{turn}: {run['tuples_per_s']:,.0f} tuples/s, {run['cpu_us_per_tuple']:.1f} CPU us/tuple,"
+                f" epoch {run['epoch_ms_p50']:.0f} ms"
+            )
+            return {"setting": name, **run}
+
         timed = {}
-        for setting in settings:
-            mine, expected = runs[setting.name], setting.query.expected
-            found = next((run["results"] for run in mine if run["results"] != expected), expected)
-            median = {name: statistics.median(run[name] for run in mine) for name in MEDIANS}
-            timed[setting.name] = Timed(median, mine, Check(f"Spark: {setting.name}", expected, found))
+        for name, runs in measure_in_turn(named, repeat, measure).items():
+            expected = named[name].query.expected
+            found = next((run["results"] for run in runs if run["results"] != expected), expected)
+            timed[name] = Timed(find_medians(runs, MEDIANS), runs, Check(f"Spark: {name}", expected, found))
         return timed
 
     def _measure(self, setting: Setting) -> Row:

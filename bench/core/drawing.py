@@ -66,7 +66,7 @@ def main(arguments: list[str], announce: Callable[[str], None]) -> int:
             announce(page.sentence(found))
             is_correct &= all(check["is_equal"] for check in found["checks"])
     finally:
-        clock.stop()
+        clock.close()
     for paper in dict.fromkeys(map(papers.paper_of, asked.chosen)):
         write_page(paper, asked.folder / paper)
     announce(f"{time.monotonic() - began:.0f} s")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 from bench.core.check import verify
 from bench.core.data import Task, ensure, window_arrow_bytes
 from bench.core.machine import describe, watch
+from bench.core.rows import find_medians
 
 MEDIANS = (
     "tuples_per_s",
@@ -109,12 +109,8 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
     error = next((run["error"] for run in runs if "error" in run), None)
     if error is not None:
         return {"error": error, "is_correct": False}
-    summary: dict[str, Any] = {"form": runs[0].get("form"), "runs": len(runs)}
-    for name in MEDIANS:
-        values = [run[name] for run in runs if run.get(name) is not None]
-        summary[name] = statistics.median(values) if values else None
-    summary["is_correct"] = all(run["check"]["is_equal"] for run in runs)
-    return summary
+    summary = {"form": runs[0].get("form"), "runs": len(runs), **find_medians(runs, MEDIANS)}
+    return {**summary, "is_correct": all(run["check"]["is_equal"] for run in runs)}
 
 
 def ratios(engines: dict[str, dict[str, Any]]) -> dict[str, float]:

@@ -98,6 +98,13 @@ class Query:
             batches = table.slice(start, end - start).to_batches()
             yield batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
+    def files(self, epochs: int) -> dict[str, list[pa.Table]]:
+        """Cut both streams into ``epochs`` equal parts, which are the files of a query in Spark."""
+        return {
+            alias: [table.slice(start, end - start) for start, end in self.bounds(side, epochs)]
+            for side, alias, table in zip(Side, self.aliases, self.tables, strict=True)
+        }
+
     def epochs(self, n: int) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, int | None]]:
         """Cut both streams into ``n`` equal parts, with the watermark that Spark has for ordered streams.
 

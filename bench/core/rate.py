@@ -62,9 +62,7 @@ def measure(task: Task, query: spark.Query) -> dict[str, Any]:
         folder = Path(name, "streams")
         filled = prefill(shape, folder)
         inputs = spark.streams(query.spark, folder, shape.spec.aliases, files_per_trigger=None)
-        running = spark.start_counting(
-            query.join(inputs), f"{name}/checkpoint", query, processingTime="0 seconds"
-        )
+        running = query.start(inputs, f"{name}/checkpoint", processingTime="0 seconds")
 
         def epochs() -> list[spark.Epoch]:
             return spark.with_input(spark.epochs(running, query))

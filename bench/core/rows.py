@@ -1,5 +1,7 @@
 """Measured points, and checks of their counts of results."""
 
+import statistics
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -44,3 +46,27 @@ class Check:
     def is_equal(self) -> bool:
         """Whether the count is correct."""
         return self.expected == self.found
+
+
+def find_medians(rows: list[Row], names: Iterable[str] | None = None) -> Row:
+    """Compute the median of each value, which is None if no row has the value.
+
+    >>> find_medians([{"ms": 3}, {"ms": 8}, {"ms": 4}], ("ms", "bytes"))
+    {'ms': 4, 'bytes': None}
+    """
+    values = {name: [row[name] for row in rows if row.get(name) is not None] for name in names or rows[0]}
+    return {name: statistics.median(found) if found else None for name, found in values.items()}
+
+
+def measure_in_turn(
+    names: Iterable[str], repeat: int, measure: Callable[[str, str], Row]
+) -> dict[str, list[Row]]:
+    """Measure each setting ``repeat`` times; ``measure`` gets a name, and which turn it is for the progress.
+
+    Every second turn is in reverse order, so that no setting always runs after the same one.
+    """
+    runs: dict[str, list[Row]] = {name: [] for name in names}
+    for turn in range(repeat):
+        for name in list(runs)[:: -1 if turn % 2 else 1]:
+            runs[name].append(measure(name, f"{turn + 1}/{repeat} {name}"))
+    return runs

@@ -8,7 +8,6 @@ Only epochs after the warm-up count. The warm-up is longer than the window, so t
 with a full window and expires as much as it stores.
 """
 
-import json
 import shutil
 import tempfile
 import time
@@ -48,6 +47,11 @@ class Query:
     is_running: bool = False
     """Whether ``results`` counts the results of all epochs so far."""
 
+    def start(self, streams: dict[str, DataFrame], checkpoint: Any, **trigger: Any) -> StreamingQuery:
+        """Start the query and count its results."""
+        counted = F.expr(self.results).alias("rows")
+        return start(self.join(streams), checkpoint, [counted], self.mode, **trigger)
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -80,15 +84,8 @@ def start(
 ) -> StreamingQuery:
     """Start the query: observe the results, and write all columns to the noop sink."""
     writer = results.observe(OBSERVED, *observed).writeStream.format("noop").outputMode(mode)
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
-
-
-def start_counting(
-    results: DataFrame, checkpoint: Any, query: Query | None = None, **trigger: Any
-) -> StreamingQuery:
-    rows = F.expr("count(1)" if query is None else query.results).alias("rows")
-    mode = "append" if query is None else query.mode
-    return start(results, checkpoint, [rows], mode, **(trigger or {"availableNow": True}))
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    return writer.trigger(**(trigger or {"availableNow": True})).start()
 
 
 def epochs(running: StreamingQuery, query: Query | None = None) -> list[Epoch]:
@@ -96,11 +93,10 @@ def epochs(running: StreamingQuery, query: Query | None = None) -> list[Epoch]:
     found: list[Epoch] = []
     counters = query.counters(running) if query and query.counters else None
     so_far = 0
-    for progress in running.recentProgress:
-        fields = progress if isinstance(progress, dict) else json.loads(progress.json)
+    for fields in running.recentProgress:
         number, durations = fields["batchId"], fields["durationMs"]
         observed = (fields.get("observedMetrics") or {}).get(OBSERVED)
-        rows = observed["rows"] if observed is not None and "rows" in observed else 0
+        rows = 0 if observed is None else observed.asDict().get("rows", 0)
         ours = None if counters is None else counters.get(number, {})
         found.append(
             Epoch(
@@ -137,7 +133,7 @@ def measure(task: Any, query: Query) -> dict[str, Any]:
     checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
     try:
         inputs = streams(query.spark, shape.folder, shape.spec.aliases)
-        running = start_counting(query.join(inputs), checkpoint, query)
+        running = query.start(inputs, checkpoint)
         cpu_seconds, since = await_steady(
             running, shape.epochs, task.epochs, task.warmup, task.warmup_seconds
         )

@@ -12,9 +12,10 @@ from bench.core import drawing
 from bench.core.figure import Run
 from bench.core.internals import BlockCost, LocalJoin, brute_force, by_hash, by_range, matches
 from bench.core.page import sentence
+from bench.core.response import FILE, number, respond
 from bench.papers.esj import cost_by_block, efficiency_by_window, latency_by_model, load_over_time
 from bench.papers.esj.inputs import REACH, SELECTIVITY, keyed
-from bench.papers.esj.latency_by_model import Plan, filed, response
+from bench.papers.esj.latency_by_model import MOMENTS, Plan
 from bench.papers.esj.letters import letter_cost
 from bench.papers.esj.replay import replay
 from bench.papers.esj.steps import counted
@@ -128,16 +129,22 @@ def test_the_mean_of_costs_is_term_by_term() -> None:
 
 def test_response_counts_from_the_arrival_of_the_later_tuple() -> None:
     # Epochs of 100, 10, 20 ms; three pairs of file 1 in its own epoch, one in the next.
-    found = response(np.array([100.0, 10.0, 20.0]), np.array([[0], [3], [1]]), 1)
+    found = respond([100.0, 10.0, 20.0], np.array([[0], [3], [1]]), 1, MOMENTS)
     assert found["response_ms"] == pytest.approx((3 * 60 + 80) / 4)
     assert (found["response_epochs"], found["at_once"]) == (1.25, 0.75)
     assert found["response_ms_p99"] > found["response_ms_p50"]
 
 
 def test_tuples_know_their_file() -> None:
-    query = filed(keyed(10, 5, 1), 4)
-    numbers = query.tables[0].column("e").to_pylist()
-    assert [len(batch) for batch in query.cut(0, 4)] == [numbers.count(n) for n in range(4)]
+    files = keyed(10, 5, 1).files(4)["r"]
+    assert [table[FILE].to_pylist() for table in number(files)] == [[n] * len(files[n]) for n in range(4)]
+    assert sum(map(len, files)) == 10
+
+
+def test_tuples_may_arrive_at_the_end_of_the_epoch_before() -> None:
+    found = respond([100.0, 10.0, 20.0], np.array([[2, 0], [0, 0], [1, 1]]), 0, np.ones(1))
+    assert found["response_ms"] == pytest.approx((2 * 100 + 130 + 30) / 4)
+    assert found["response_epochs"] == pytest.approx((2 * 1 + 3 + 2) / 4)
 
 
 def test_latency_is_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,23 +7,20 @@ fast-forwarded or by SplitJoin, find their partners at once.
 The handshake chain finds a pair when its tuples pass each other, an epoch a worker, or when one expires or
 silence falls: half a window, not half an epoch. Fast-forwarded, every tuple visits all workers at once.
 
-Every tuple carries the number of its file, and ``observe`` counts the pairs of an epoch by the file of their
-later tuple: nothing is replayed. A tuple comes at any moment of the epoch before its own, so a pair that is
-found in epoch f, its last tuple read in epoch e, has waited for what is left of epoch e - 1, and for the
-epochs e to f.
+A tuple arrives at any moment of the epoch before its own. So a pair that is found in epoch f, and whose later
+tuple is read in epoch e, has waited for the rest of epoch e - 1 and for the epochs e to f
+(``bench.core.response``).
 """
 
-from dataclasses import dataclass, replace
-from statistics import median
+from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-from pyspark.sql import functions as F
 
 from bench.core.figure import Figure, Panel, Run, Verdict
-from bench.core.internals import Model, Side
+from bench.core.internals import Model
 from bench.core.query import Query
-from bench.core.rows import Row
+from bench.core.response import count_by_file, respond
+from bench.core.rows import Row, find_medians, measure_in_turn
 from bench.papers.esj.inputs import keyed
 from thetastream.models import Biclique, Chain, Split
 
@@ -36,8 +33,6 @@ MODELS: dict[str, Model] = {
     "split": Split(UNITS),
     "biclique": Biclique(UNITS // 2),
 }
-FILE = "e"
-"""The column with the number of the file of a tuple."""
 MOMENTS = np.linspace(0, 1, 21)
 """Moments of the epoch before, as shares of it, at which tuples arrive."""
 
@@ -55,34 +50,19 @@ class Plan:
 PLAN, WARM = Plan(epochs=12, first=4, last=8), Plan(epochs=4, first=1, last=2)
 
 
-def filed(query: Query, epochs: int) -> Query:
-    """Return the query with the number of its file in each tuple."""
-    tables = []
-    for side, table in zip(Side, query.tables, strict=True):
-        starts = [start for start, _ in query.bounds(side, epochs)]
-        numbers = np.searchsorted(starts, np.arange(table.num_rows), side="right") - 1
-        tables.append(table.append_column(FILE, pa.array(numbers)))
-    return replace(query, tables=(tables[0], tables[1]))
-
-
 def run_once(run: Run, query: Query, model: Model, plan: Plan) -> Row:
     """Run one query from its first epoch until no message is in flight."""
-    later = F.greatest(*(F.col(f"{alias}.{FILE}") for alias in query.aliases))
-    ran = run.clock.run(
-        run.clock.files_of(query, plan.epochs),
-        query.aliases,
+    ran, counts = count_by_file(
+        run.clock,
+        ("latency", plan, query.volume),
+        query.files(plan.epochs),
         lambda streams, mailbox: query.join(streams, model, mailbox=mailbox),
-        [F.count_if(later == number).alias(f"f{number}") for number in range(plan.epochs)],
     )
-    names = [f"f{number}" for number in range(plan.epochs)]
-    found = np.array(
-        [[epoch.observed[n] if epoch.observed is not None else 0 for n in names] for epoch in ran.epochs]
-    )
-    run.check(f"Spark: {model!r}", query.expected, int(found.sum()))
+    run.check(f"Spark: {model!r}", query.expected, int(counts.sum()))
     ms = ran.ms[plan.first : plan.epochs]
     tuples = query.volume / plan.epochs * (plan.epochs - plan.first)
     return {
-        **response(np.array(ran.ms), found[:, plan.first : plan.last], plan.first),
+        **respond(ran.ms, counts[:, plan.first : plan.last], plan.first, MOMENTS),
         "epoch_ms": float(np.median(ms)),
         "tuples_per_s": 1e3 * tuples / sum(ms),
         "epochs": len(ran.ms),
@@ -90,54 +70,26 @@ def run_once(run: Run, query: Query, model: Model, plan: Plan) -> Row:
     }
 
 
-def response(ms: np.ndarray, pairs: np.ndarray, first: int) -> Row:
-    """Compute the milliseconds and epochs from arrival to pair.
-
-    ``pairs[f, n]`` pairs were found in epoch f, and their last tuple is of file first + n.
-
-    >>> found = response(np.array([100.0, 10.0, 10.0]), np.array([[0], [3], [1]]), 1)
-    >>> found["response_ms"], found["response_epochs"], found["at_once"]
-    (62.5, 1.25, 0.75)
-    """
-    until = np.concatenate([[0.0], np.cumsum(ms)])
-    epochs, files = np.nonzero(pairs)
-    weights = pairs[epochs, files]
-    came = files + first
-    begun = until[came - 1] + np.multiply.outer(MOMENTS, ms[came - 1])
-    waits = until[epochs + 1] - begun
-    order = np.argsort(waits, axis=None)
-    share = np.cumsum(np.broadcast_to(weights, waits.shape).ravel()[order])
-    half, most = (waits.ravel()[order][np.searchsorted(share, share[-1] * part)] for part in (0.5, 0.99))
-    return {
-        "response_ms": float(np.average(waits.mean(axis=0), weights=weights)),
-        "response_ms_p50": float(half),
-        "response_ms_p99": float(most),
-        "response_epochs": float(np.average(epochs - came + 1, weights=weights)),
-        "at_once": float(weights[epochs == came].sum() / weights.sum()),
-    }
-
-
 def measure(run: Run) -> Verdict:
     per_epoch = run.sized(PER_EPOCH)
     query, short = (
-        filed(keyed(per_epoch * n, WINDOW_EPOCHS * per_epoch, run.seed), n)
-        for n in (PLAN.epochs, WARM.epochs)
+        keyed(per_epoch * plan.epochs, WINDOW_EPOCHS * per_epoch, run.seed) for plan in (PLAN, WARM)
     )
     run.announce("warming up Spark")
     for name in ("split", "chain"):
         run_once(run, short, MODELS[name], WARM)
-    runs: dict[str, list[Row]] = {name: [] for name in MODELS}
-    for turn in range(run.repeat):
-        for name in list(MODELS)[:: -1 if turn % 2 else 1]:
-            row = run_once(run, query, MODELS[name], PLAN)
-            run.announce(
-                f"{turn + 1}/{run.repeat} {name}: response {row['response_ms']:.0f} ms, epoch"
-                f" {row['epoch_ms']:.0f} ms, {row['tuples_per_s']:,.0f} tuples/s"
-            )
-            runs[name].append(row)
+
+    def measure_model(name: str, turn: str) -> Row:
+        row = run_once(run, query, MODELS[name], PLAN)
+        run.announce(
+            f"{turn}: response {row['response_ms']:.0f} ms, epoch {row['epoch_ms']:.0f} ms,"
+            f" {row['tuples_per_s']:,.0f} tuples/s"
+        )
+        return row
+
+    runs = measure_in_turn(MODELS, run.repeat, measure_model)
     for name, found in runs.items():
-        medians = {key: median(row[key] for row in found) for key in found[0]}
-        run.add(model=name, series="4 units", setting=repr(MODELS[name]), **medians)
+        run.add(model=name, series="4 units", setting=repr(MODELS[name]), **find_medians(found))
     run.runs += [{"model": name, **row} for name, found in runs.items() for row in found]
     run.parameters = {
         "units": UNITS,

@@ -1,30 +1,33 @@
 """Measures the cost of a join beside its Python predicate: ``python -m bench predicate-cost``.
 
-Three streams of images of 10,000 pixels on a ring of two nodes in Spark. Counted are the CPU seconds of all
-processes in epochs with a full window, those spent inside the predicate function, and the pairs it was asked
-about. Then the same function runs over the very same pairs in the order in which each node met them, in bare
-loops in as many processes at once: what is left is the join's, Spark's included.
+Three streams of images of 10,000 pixels are joined on a ring of two nodes in Spark. In epochs with a full
+window, the CPU seconds of all processes are measured, those inside the predicate function, and its number of
+pairs. Then the same function compares the same pairs, in the order in which each node met them, in bare loops
+in as many processes at once. The difference is the cost of the join and of Spark.
 """
 
 import contextlib
-import json
 import multiprocessing
 import os
+import pickle
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import cloudpickle
+from pyspark.sql import functions as F
 
 import thetastream as th
-from bench.core import data, spark
+from bench.core import spark
+from bench.core.clock import Clock
 from bench.core.machine import process_tree
 from bench.papers.psp.images import pixels
 
@@ -38,6 +41,15 @@ THRESHOLD = 83.6
 ALIASES = "abc"
 
 
+class Call(NamedTuple):
+    """A call of the predicate: when it ended, its CPU seconds, its aliases, and the ids of its pairs."""
+
+    when: float
+    seconds: float
+    aliases: tuple[str, str]
+    pairs: tuple[np.ndarray, np.ndarray]
+
+
 def compare(mine: np.ndarray, i: np.ndarray, theirs: np.ndarray, j: np.ndarray) -> np.ndarray:
     found = np.empty(len(i), dtype=bool)
     for n, (row, other) in enumerate(zip(i, j, strict=True)):
@@ -47,8 +59,7 @@ def compare(mine: np.ndarray, i: np.ndarray, theirs: np.ndarray, j: np.ndarray) 
 
 
 def alike(left: str, right: str, log: Path) -> Any:
-    """Make the predicate over two aliases. It logs its CPU seconds and pairs in two files that stay open."""
-    logs: list[Any] = []
+    """Make the predicate over two aliases. Each process logs its calls in a file of its own."""
 
     @th.predicate("dictionary", **{left: ["img", "id"], right: ["img", "id"]})
     def close(**sides: Any) -> np.ndarray:
@@ -59,57 +70,51 @@ def alike(left: str, right: str, log: Path) -> Any:
         )
         found = compare(mine, i, theirs, j)
         seconds = time.process_time() - start
-        if not logs:
-            logs.extend((log / f"{os.getpid()}.{kind}").open("ab", buffering=0) for kind in ("json", "pairs"))
-        ids = [np.asarray(sides[alias].id.dictionary)[rows] for alias, rows in ((left, i), (right, j))]
-        logs[0].write(json.dumps([time.time(), seconds, len(i), left, right]).encode() + b"\n")
-        logs[1].write(np.stack(ids).astype(np.int32).tobytes())
+        mine, theirs = (np.asarray(sides[alias].id.dictionary) for alias in (left, right))
+        # An open file would not travel to Spark's workers: planning calls the predicate before it is sent.
+        with (log / f"{os.getpid()}").open("ab") as file:
+            pickle.dump((time.time(), seconds, (left, right), (mine[i], theirs[j])), file)
         return found
 
     return close
 
 
-def write_streams(folder: Path) -> None:
-    random = np.random.default_rng(5)
-    for alias in ALIASES:
-        (folder / alias).mkdir()
-        began = 0
-        for epoch in range(EPOCHS):
-            n = PER_WARM if epoch < WARM else PER_EPOCH
-            images = [random.integers(0, 256, PIXELS, np.uint8).tobytes() for _ in range(n)]
-            stamps = pa.array(np.full(n, (epoch + 1) * 10**6), pa.timestamp("us", "UTC"))
-            columns = [pa.array(np.arange(n) + began), stamps, pa.array(images, pa.binary())]
-            table = pa.table(columns, ["id", "ts", "img"])
-            data.write(table, folder / alias / f"{epoch:04d}.parquet", epoch)
-            began += n
+def draw(seed: int) -> Iterator[pa.Table]:
+    """Draw the images of a stream, one table for each epoch."""
+    random, began = np.random.default_rng([5, seed]), 0
+    for epoch in range(EPOCHS):
+        n = PER_WARM if epoch < WARM else PER_EPOCH
+        images = [random.integers(0, 256, PIXELS, np.uint8).tobytes() for _ in range(n)]
+        stamps = pa.array(np.full(n, (epoch + 1) * 10**6), pa.timestamp("us", "UTC"))
+        columns = [pa.array(np.arange(n) + began), stamps, pa.array(images, pa.binary())]
+        yield pa.table(columns, ["id", "ts", "img"])
+        began += n
 
 
-def calls_of(path: Path, begun: float, ended: float) -> list[tuple[float, str, str, np.ndarray]]:
-    """Read the calls of a process between two times: CPU seconds, aliases, ids of pairs in order."""
-    calls, place = [], 0
-    pairs = np.fromfile(path.with_suffix(".pairs"), np.int32)
-    for line in path.read_text().splitlines():
-        when, seconds, n, left, right = json.loads(line)
-        if begun < when <= ended:
-            calls.append((seconds, left, right, pairs[place : place + 2 * n].reshape(2, n)))
-        place += 2 * n
-    return calls
+def read_calls(path: Path, begun: float, ended: float) -> Iterator[Call]:
+    """Read the calls of a process between two times."""
+    with path.open("rb") as file, contextlib.suppress(EOFError):
+        while True:
+            call = Call(*pickle.load(file))
+            if begun < call.when <= ended:
+                yield call
 
 
-def bare_loop(folder: Path, path: Path, begun: float, ended: float) -> float:
+def run_bare_loop(folder: Path, path: Path, begun: float, ended: float) -> float:
     """Measure the CPU seconds of the function over the pairs of a process, in their order."""
     images = {}
     for alias in ALIASES:
         table = pq.read_table(sorted((folder / alias).glob("*.parquet")), columns=["img"])
         images[alias] = pixels(table["img"])
-    calls = calls_of(path, begun, ended)
+    calls = list(read_calls(path, begun, ended))
     start = time.process_time()
-    for _, left, right, (i, j) in calls:
+    for call in calls:
+        (left, right), (i, j) = call.aliases, call.pairs
         compare(images[left], i, images[right], j)
     return time.process_time() - start
 
 
-def cpu_seconds() -> dict[str, float]:
+def read_cpu_seconds() -> dict[str, float]:
     """Add the CPU times so far of this process and its descendants by kind, also of those that have ended."""
     found: dict[str, float] = defaultdict(float)
     driver, *others = process_tree()
@@ -131,38 +136,41 @@ def wait_for(checkpoint: Path, epoch: int, query: Any) -> None:
         time.sleep(0.05)
 
 
-def main() -> int:
-    folder = Path(tempfile.mkdtemp(prefix="bench-calls-"))
-    log, checkpoint = folder / "log", folder / "checkpoint"
-    log.mkdir()
-    write_streams(folder)
-    session = th.local_session(2, "bench-calls", **spark.CONF)
+def run_query(clock: Clock, folder: Path, files: Path, log: Path) -> tuple[float, float, dict[str, float]]:
+    """Run the join; return when the measured epochs began and ended, and their CPU seconds by process."""
     ring = th.Ring(2, order={"a": ["b", "c"], "b": ["a", "c"], "c": ["b", "a"]})
     on = [alike("a", "b", log), alike("b", "c", log)]
-    streams = spark.streams(session, folder, ALIASES)
+    streams = spark.streams(clock.session(), files, ALIASES)
     joined = th.join(streams, on, f"{WINDOW - 1} seconds", ring, mailbox=str(folder / "mail"))
-    writer = joined.select("a.id", "b.id", "c.id").writeStream.format("noop")
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    checkpoint = folder / "checkpoint"
+    query = spark.start(joined.select("a.id", "b.id", "c.id"), checkpoint, [F.count(F.lit(1)).alias("rows")])
     wait_for(checkpoint, SKIPPED, query)
-    begun, before = time.time(), cpu_seconds()
+    begun, before = time.time(), read_cpu_seconds()
     wait_for(checkpoint, EPOCHS - 1, query)
-    ended, after = time.time(), cpu_seconds()
+    ended, after = time.time(), read_cpu_seconds()
     query.awaitTermination()
-    session.stop()
-    # 1. The CPU time of the epochs.
-    logs = sorted(log.glob("*.json"))
-    inside = [call for path in logs for call in calls_of(path, begun, ended)]
-    seconds, pairs = sum(call[0] for call in inside), sum(call[3].shape[1] for call in inside)
-    spent: dict[str, float] = {kind: after[kind] - before[kind] for kind in after}
+    return begun, ended, {kind: after[kind] - before[kind] for kind in after}
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="bench-calls-") as name, contextlib.closing(Clock()) as clock:
+        log = Path(name, "log")
+        log.mkdir()
+        files = clock.files("calls", lambda: {alias: draw(seed) for seed, alias in enumerate(ALIASES)})
+        begun, ended, spent = run_query(clock, Path(name), files, log)
+        # 1. The CPU time of the epochs.
+        calls = [call for path in log.iterdir() for call in read_calls(path, begun, ended)]
+        # 2. The CPU time of bare loops.
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            asked = [(files, path, begun, ended) for path in log.iterdir()]
+            bare_seconds = sum(pool.starmap(run_bare_loop, asked, chunksize=1))
+    seconds, pairs = sum(call.seconds for call in calls), sum(len(call.pairs[0]) for call in calls)
     spent["Python workers"] -= seconds
     cpu = seconds + sum(spent.values())
-    print(f"{pairs:,} pairs in {len(inside):,} calls, {EPOCHS - 1 - SKIPPED} epochs, {ended - begun:.1f} s")
+    print(f"{pairs:,} pairs in {len(calls):,} calls, {EPOCHS - 1 - SKIPPED} epochs, {ended - begun:.1f} s")
     beside = ", ".join(f"{kind} {part:.1f} s" for kind, part in spent.items())
     print(f"CPU {cpu:.1f} s, {seconds:.1f} s of it in the predicate: {seconds / cpu:.0%}; beside it {beside}")
-    # 2. The CPU time of bare loops.
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        loops = pool.starmap(bare_loop, [(folder, path, begun, ended) for path in logs], chunksize=1)
-    each, bare = cpu / pairs * 1e6, sum(loops) / pairs * 1e6
+    each, bare = cpu / pairs * 1e6, bare_seconds / pairs * 1e6
     print(f"{each:.1f} us CPU a pair in all, {bare:.1f} us in bare loops: {each / bare:.2f} times")
     return 0
 

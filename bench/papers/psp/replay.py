@@ -64,7 +64,9 @@ class Replay:
 
     @property
     def response_ms(self) -> float:
-        return float(waits(self.arrived, self.found, [epoch.busiest_ms for epoch in self.epochs]).mean())
+        """The mean time from the epoch of a result's last tuple to the end of its own."""
+        until = np.cumsum([0.0, *(epoch.busiest_ms for epoch in self.epochs)])
+        return float(np.mean(until[self.found + 1] - until[self.arrived]))
 
     def held(self) -> np.ndarray:
         """Compute the tuples that nodes hold after each epoch, of shape (epochs, nodes)."""
@@ -74,13 +76,6 @@ class Replay:
     def held_bytes(self) -> np.ndarray:
         """Return the bytes that nodes hold after each epoch, of shape (epochs, nodes)."""
         return np.array([bytes_held(epoch) for epoch in self.epochs])
-
-
-def waits(arrived: np.ndarray, found: np.ndarray, ms_by_epoch: list[float]) -> np.ndarray:
-    """Compute the milliseconds from the epoch of each result's last tuple to the end of its own."""
-    until = np.concatenate([[0.0], np.cumsum(ms_by_epoch)])
-    waited: np.ndarray = until[found + 1] - until[arrived]
-    return waited
 
 
 def timed(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator[tuple[Epoch, np.ndarray]]:

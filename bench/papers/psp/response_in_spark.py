@@ -2,12 +2,10 @@
 
 The ring answers sooner than aligned and coordinated tuple routing.
 
-Epochs bring the same tuples as those of ``replay``, so results come in the same epochs, and the response time
-is that of the epochs from the one of the last tuple on, as Spark timed them.
+The response time lasts from the beginning of the epoch that reads a result's latest tuple to the end of the
+epoch in which the result leaves (``bench.core.response``).
 """
 
-import statistics
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -16,15 +14,18 @@ import pyarrow as pa
 
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.core.internals import Model
-from bench.core.rows import Row
+from bench.core.response import count_by_file, respond
+from bench.core.rows import Row, find_medians, measure_in_turn
 from bench.papers.psp.images import ALIASES, START_US, Streams, Workload, alike, streams_of
-from bench.papers.psp.replay import EPOCH_US, cut, models, replay, waits
+from bench.papers.psp.replay import EPOCH_US, models
 from bench.papers.psp.sweeps import TRUTH, given, spell
-from thetastream.models import Biclique, Multiway
+from thetastream.models import Biclique
 
 NODES = (1, 2)
 SKIPPED = 3
 """Number of first epochs that are not timed, because Spark loads and compiles its code in them."""
+AT_THE_END = np.ones(1)
+"""Tuples count from the end of the epoch before their own, in which they arrive."""
 
 
 def measure(run: Run) -> Verdict:
@@ -32,11 +33,14 @@ def measure(run: Run) -> Verdict:
     work = Workload(seed=run.seed).scaled(run.scale)
     for nodes in NODES:
         settings: dict[str, Model] = {**models(work, nodes), "Cascade": Biclique(nodes)}
-        for label, model in settings.items():
-            found = [run_once(run, work, model) for _ in range(run.repeat)]
+
+        def measure_model(name: str, _: str, settings: dict[str, Model] = settings) -> Row:
+            return run_once(run, work, settings[name])
+
+        runs = measure_in_turn(settings, run.repeat, measure_model)
+        for label, found in runs.items():
             run.runs += [{"model": label, "nodes": nodes, **row} for row in found]
-            median = {key: statistics.median(row[key] for row in found) for key in found[0]}
-            run.add(model=label, setting=repr(model), nodes=nodes, **median)
+            run.add(model=label, setting=repr(settings[label]), nodes=nodes, **find_medians(found))
     run.parameters = given(work)
     last = run.rows.where(nodes=NODES[-1])
     response, epoch = (last.by("model", name) for name in ("response_ms", "epoch_ms"))
@@ -64,40 +68,26 @@ def run_once(run: Run, work: Workload, model: Model) -> Row:
     def join(inputs: dict[str, Any], mailbox: str) -> Any:
         return th.join(inputs, on, f"{work.window_us} microseconds", model, mailbox=mailbox)
 
-    folder = run.clock.files(work, lambda: {ALIASES[n]: files(streams, n) for n in range(work.streams)})
-    ran = run.clock.run(folder, aliases, join)
-    run.check(f"Spark: {model!r}", streams.expected, sum(epoch.results for epoch in ran.epochs))
-    arrived, found = epochs_of(work, model)
-    late = arrived >= SKIPPED
+    files = {alias: cut(streams, stream) for stream, alias in enumerate(aliases)}
+    ran, counts = count_by_file(run.clock, work, files, join)
+    run.check(f"Spark: {model!r}", streams.expected, int(counts.sum()))
     row = {
-        "response_ms": float(waits(arrived[late], found[late], ran.ms).mean()),
+        "response_ms": respond(ran.ms, counts[:, SKIPPED:], SKIPPED, AT_THE_END)["response_ms"],
         "epoch_ms": float(np.median(ran.ms[SKIPPED:])),
-        "response_epochs": float(np.mean(found - arrived + 1)),
+        "response_epochs": respond(ran.ms, counts, 0, AT_THE_END)["response_epochs"],
         "load_before": ran.load_before,
     }
     run.announce(f"Spark: {model!r}: epoch {row['epoch_ms']:.0f} ms, response {row['response_ms']:.0f} ms")
     return row
 
 
-def epochs_of(work: Workload, model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each result the epochs of its last tuple and of itself, from the same epochs in one process.
-
-    A model of two streams makes a cascade of joins, in which a result leaves in the epoch of its last tuple.
-    """
-    if isinstance(model, Multiway):
-        same = replay(work, model)
-        return same.arrived, same.found
-    arrived = replay(work, models(work, 1)["Ring"]).arrived
-    return arrived, arrived
-
-
-def files(streams: Streams, n: int) -> Iterator[pa.Table]:
-    table = streams.table(n).rename_columns(["id", "ts", "img"])
+def cut(streams: Streams, stream: int) -> list[pa.Table]:
+    """Cut a stream into one table for each epoch of event time."""
+    table = streams.table(stream).rename_columns(["id", "ts", "img"])
     table = table.set_column(1, "ts", table.column("ts").cast(pa.timestamp("us", "UTC")))
-    cuts = np.arange(START_US, streams.end_us + EPOCH_US, EPOCH_US)
-    for start, end in pairwise(np.searchsorted(streams.times[n], cuts, side="right")):
-        batch = cut(table, start, end)
-        yield table.schema.empty_table() if batch is None else pa.Table.from_batches([batch])
+    until = np.arange(START_US, streams.end_us + EPOCH_US, EPOCH_US)
+    places = np.searchsorted(streams.times[stream], until, side="right")
+    return [table.slice(start, end - start) for start, end in pairwise(places)]
 
 
 FIGURE = Figure(
