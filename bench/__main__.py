@@ -1,8 +1,8 @@
 """``python -m bench NAME`` measures a workload or figures of papers. The exit code is 1 if a count is wrong.
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
-DuckDB; aggregate; predicate-cost; a paper (bistream, splitjoin, psp, esj); figures, for those of all papers;
-or the name of a figure. Figures have options of their own: python -m bench figures --help.
+DuckDB; aggregate; backfill; predicate-cost; a paper (bistream, splitjoin, psp, esj); figures, for those of
+all papers; or the name of a figure. Figures have options of their own: python -m bench figures --help.
 """
 
 import argparse
@@ -13,23 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from bench import papers
-from bench.core.data import Shape, Task
-from bench.core.engines import COMPARED, ENGINES
-from bench.core.workloads import WORKLOADS
+from bench.core.engines import ENGINES
+from bench.core.suites import SUITES, Suite, list_pairs, list_tasks
 
-AGGREGATE = "aggregate"
-"""The name of the workload that runs the join of ``handshake`` pair by pair and folded into groups."""
 PREDICATE = "predicate-cost"
-SPARE_EPOCHS = 40
-"""Number of further files, so that a fast engine has enough input for ``--warmup-seconds``."""
-QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1, "engines": "thetastream"}
+QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1}
 """Values of ``--quick`` that the command line does not give. A run takes a minute once its data exists."""
-USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3, "engines": None}
+USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3}
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("workload", choices=[*WORKLOADS, AGGREGATE, PREDICATE])
+    parser.add_argument("workload", choices=[*SUITES, PREDICATE])
     parser.add_argument("--window", type=int, help="tuples of each stream in the window")
     parser.add_argument("--epoch", type=int, help="tuples of each stream in an epoch")
     parser.add_argument("--epochs", type=int, help="measured epochs after the warm-up (default 8)")
@@ -70,58 +65,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
     asked = parser.parse_args(arguments)
     usual = QUICK if asked.quick else {**USUAL, "repeat": 1} if asked.rate else USUAL
-    if asked.workload == AGGREGATE:
-        usual = {**usual, "engines": None}
     for name, value in usual.items():
         setattr(asked, name, value if getattr(asked, name) is None else getattr(asked, name))
-    engines = ("thetastream", AGGREGATE) if asked.workload == AGGREGATE else COMPARED
-    asked.engines = asked.engines.split(",") if asked.engines else list(engines)
+    suite = SUITES.get(asked.workload, Suite(()))
+    usual_engines = suite.quick_engines if asked.quick else suite.engines
+    asked.engines = asked.engines.split(",") if asked.engines else list(usual_engines)
     if unknown := set(asked.engines) - set(ENGINES):
         parser.error(f"unknown engines: {', '.join(sorted(unknown))}; there are {', '.join(ENGINES)}")
     return asked
-
-
-def engine_options(pairs: list[str], engine: str) -> dict[str, Any]:
-    """Read the options of one engine. A value is read as JSON if it is JSON, and as text otherwise.
-
-    >>> engine_options(["spark.cell=40", "spark.provider=hdfs", "thetastream.m=2"], "spark")
-    {'cell': 40, 'provider': 'hdfs'}
-    """
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, _, value = pair.partition("=")
-        owner, _, key = name.partition(".")
-        if owner == engine:
-            try:
-                options[key] = json.loads(value)
-            except ValueError:
-                options[key] = value
-    return options
-
-
-def tasks(asked: argparse.Namespace) -> list[Task]:
-    spec = WORKLOADS["handshake" if asked.workload == AGGREGATE else asked.workload]
-    window = asked.window or spec.window
-    epoch = asked.epoch or (spec.epoch if window <= 8 * spec.epoch else window // 8)
-    warmup = -(-window // epoch) + 2 if asked.warmup is None else asked.warmup
-    # A quick run reads the files of a usual one.
-    spare = SPARE_EPOCHS + USUAL["epochs"] if asked.warmup_seconds else asked.epochs
-    shape = Shape(spec.name, window, epoch, warmup + max(spare, asked.epochs), asked.seed)
-    return [
-        Task(
-            engine,
-            shape,
-            warmup,
-            asked.warmup_seconds,
-            asked.epochs,
-            asked.driver_memory,
-            asked.rate,
-            asked.seconds,
-            engine_options(asked.option, engine),
-        )
-        for engine in asked.engines
-        if not (asked.rate and engine == "duckdb")
-    ]
 
 
 def announce(text: str) -> None:
@@ -144,7 +95,9 @@ def main(arguments: list[str]) -> int:
         return predicate_cost.main()
     from bench.core import harness, report
 
-    found = harness.compare(tasks(asked), asked.repeat, asked.timeout, announce)
+    suite = SUITES[asked.workload]
+    tasks = list_tasks(suite, asked)
+    found = harness.compare(tasks, list_pairs(suite, tasks), asked.repeat, asked.timeout, announce)
     text = report.markdown(found)
     print(text)
     if asked.json:

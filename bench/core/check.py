@@ -18,8 +18,7 @@ def count(shape: Shape, files: tuple[list[str], list[str]]) -> int:
     """Count the results of the join of some files."""
     if not files[0]:
         return 0
-    sql = select(shape, "count(*)", files, is_bucketed=shape.workload == "handshake")
-    ((found,),) = connect().execute(sql).fetchall()
+    ((found,),) = connect().execute(select(shape, "count(*)", files)).fetchall()
     return int(found)
 
 

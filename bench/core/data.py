@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.core.workloads import TICK_US, WORKLOADS, Workload
+from bench.core.join_sql import Cells
+from bench.core.workloads import WORKLOADS, Workload
 
 ROOT = Path(__file__).parents[1] / ".data"
 FIRST_TS_US = 1_700_000_000_000_000
@@ -39,8 +40,17 @@ class Shape:
         return WORKLOADS[self.workload]
 
     @property
+    def window_us(self) -> int:
+        """The event time between the first tuple of the window and the last one, both ends included."""
+        return (self.window - 1) * self.spec.tick_us if self.spec.window_us is None else self.spec.window_us
+
+    @property
     def within(self) -> str:
-        return self.spec.within(self.window)
+        return f"{self.window_us // 1000} milliseconds"
+
+    @property
+    def cells(self) -> tuple[Cells, ...]:
+        return self.spec.cells(self.window)
 
     @property
     def folder(self) -> Path:
@@ -85,7 +95,8 @@ def draw_epoch(shape: Shape, side: int, epoch: int) -> pa.Table:
     random = np.random.default_rng([shape.seed, side, epoch])
     columns = shape.spec.draw[side](random, shape.epoch, shape.window)
     number = np.arange(epoch * shape.epoch, (epoch + 1) * shape.epoch, dtype=np.int64)
-    ts = pa.array(FIRST_TS_US + number * TICK_US, type=pa.timestamp("us", tz="UTC"))
+    ts_us = FIRST_TS_US + shape.spec.place(number) * shape.spec.tick_us
+    ts = pa.array(ts_us, type=pa.timestamp("us", tz="UTC"))
     return pa.table({**columns, "ts": ts})
 
 

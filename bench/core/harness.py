@@ -53,43 +53,48 @@ def run_once(task: Task, timeout_seconds: float) -> dict[str, Any]:
 
 
 def compare(
-    tasks: list[Task], repeat: int, timeout_seconds: float, announce: Callable[[str], None]
+    tasks: dict[str, Task],
+    pairs: list[tuple[str, str]],
+    repeat: int,
+    timeout_seconds: float,
+    announce: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Run all tasks ``repeat`` times in turn; report the medians of each engine and their ratios."""
-    shape = tasks[0].shape
-    announce(f"data: {shape.folder}")
-    ensure(shape)
-    runs: dict[str, list[dict[str, Any]]] = {task.engine: [] for task in tasks}
+    """Run all tasks ``repeat`` times in turn; report the medians of each and the ratios of pairs."""
+    first = next(iter(tasks.values()))
+    for folder in dict.fromkeys(ensure(task.shape) for task in tasks.values()):
+        announce(f"data: {folder}")
+    runs: dict[str, list[dict[str, Any]]] = {row: [] for row in tasks}
     for turn in range(repeat):
-        for task in tasks:
-            if turn and not is_measured(runs[task.engine][0]):
+        for row, task in tasks.items():
+            if turn and not is_measured(runs[row][0]):
                 continue
-            announce(f"run {turn + 1} of {repeat}: {task.engine}")
+            announce(f"run {turn + 1} of {repeat}: {row}")
             result = run_once(task, timeout_seconds)
             if is_measured(result) and "check" not in result:
-                result["check"] = verify(shape, result, announce)
-            runs[task.engine].append(result)
+                result["check"] = verify(task.shape, result, announce)
+            runs[row].append(result)
             announce(f"  {summary_line(result)}")
-    engines = {engine: summarise(found) for engine, found in runs.items()}
-    arrow_bytes = window_arrow_bytes(shape)
-    for summary in engines.values():
+    engines = {row: summarise(found) for row, found in runs.items()}
+    for row, summary in engines.items():
         if summary.get("state_bytes"):
+            arrow_bytes = window_arrow_bytes(tasks[row].shape)
             summary["state_per_arrow"] = summary["state_bytes"] / arrow_bytes
+    shape = first.shape
     return {
         "workload": shape.workload,
         "on": shape.spec.on,
         "within": shape.within,
         "window": shape.window,
         "epoch": shape.epoch,
-        "epochs": tasks[0].epochs,
-        "warmup_seconds": tasks[0].warmup_seconds,
-        "rate": tasks[0].rate,
-        "seconds": tasks[0].seconds,
+        "epochs": first.epochs,
+        "warmup_seconds": first.warmup_seconds,
+        "rate": first.rate,
+        "seconds": first.seconds,
         "seed": shape.seed,
         "repeat": repeat,
-        "window_arrow_bytes": arrow_bytes,
+        "window_arrow_bytes": window_arrow_bytes(shape),
         "engines": engines,
-        "ratios": ratios(engines),
+        "ratios": find_ratios(engines, pairs),
         "is_correct": all(summary["is_correct"] for summary in engines.values()),
         "machine": describe(),
         "runs": runs,
@@ -113,17 +118,16 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {**summary, "is_correct": all(run["check"]["is_equal"] for run in runs)}
 
 
-def ratios(engines: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Divide the tuples per second of Thetastream by those of each other engine.
+def find_ratios(engines: dict[str, dict[str, Any]], pairs: list[tuple[str, str]]) -> dict[str, float]:
+    """Divide the tuples per second of the first of each pair by those of the second.
 
-    >>> ratios({"thetastream": {"tuples_per_s": 30.0}, "spark": {"tuples_per_s": 2.0}, "duckdb": {}})
+    >>> rates = {"thetastream": {"tuples_per_s": 30.0}, "spark": {"tuples_per_s": 2.0}, "duckdb": {}}
+    >>> find_ratios(rates, [("thetastream", "spark"), ("thetastream", "duckdb")])
     {'thetastream/spark': 15.0}
     """
-    own = engines.get("thetastream", {}).get("tuples_per_s")
+    rates = {row: summary.get("tuples_per_s") for row, summary in engines.items()}
     return {
-        f"thetastream/{name}": own / summary["tuples_per_s"]
-        for name, summary in engines.items()
-        if own and name != "thetastream" and summary.get("tuples_per_s")
+        f"{row}/{other}": rates[row] / rates[other] for row, other in pairs if rates[row] and rates[other]
     }
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from bench.core import internals as inside
 from bench.core.internals import Dimension, Domain, Key, Model, Side
+from bench.core.join_sql import Cells, write_join
 
 TICKS_US = 1_000_000_000
 """The event time from the first tuple of a stream to its last. It is the same for streams of any length."""
@@ -131,24 +132,15 @@ class Query:
         return int(found)
 
     def _sql(self) -> str:
-        """Write the SQL. Each band gets an equality of cells, for which right tuples are copied."""
-        left, right = self.aliases
-        rows = [f"{alias}_rows" for alias in self.aliases]
-        conditions = [self.duckdb_on or self.on]
-        for number, dimension in enumerate(self.dimensions):
-            assert dimension.high is not None
-            mine, reach = self.keys[0][dimension.key].column, dimension.high.delta
-            other = self.keys[1][dimension.high.key].column
-            low, high = (f"floor(({other}::DOUBLE {sign} {reach}) / {2 * reach})::INT" for sign in "-+")
-            cell = f"cell_{number}"
-            rows[0] = f"(SELECT *, floor({mine}::DOUBLE / {2 * reach})::INT AS {cell} FROM {rows[0]})"
-            rows[1] = f"(SELECT *, unnest(range({low}, {high} + 1)) AS {cell} FROM {rows[1]})"
-            conditions.append(f"{left}.{cell} = {right}.{cell}")
-        if self.window_us is not None:
-            times = [f"epoch_us({alias}.ts)" for alias in self.aliases]
-            ends = f"{times[1]} - {self.window_us} AND {times[1]} + {self.window_us}"
-            conditions.append(f"{times[0]} BETWEEN {ends}")
-        return f"SELECT count(*) FROM {rows[0]} {left} JOIN {rows[1]} {right} ON {' AND '.join(conditions)}"
+        left, right = self.keys
+        cells = [
+            Cells(left[one.key].column, right[one.high.key].column, one.high.delta, 2 * one.high.delta)
+            for one in self.dimensions
+            if one.high is not None
+        ]
+        sources = [f"{alias}_rows" for alias in self.aliases]
+        on = self.duckdb_on or self.on
+        return write_join("count(*)", self.aliases, sources, on, self.window_us, cells)
 
 
 def band(key: int, reach: float, *name: str) -> Dimension:

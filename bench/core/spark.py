@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
@@ -128,7 +129,7 @@ def spark_state_bytes(fields: dict[str, Any]) -> int:
 
 
 def measure(task: Any, query: Query) -> dict[str, Any]:
-    """Run all epochs of a task and report the steady ones."""
+    """Run all epochs of a task; report the steady ones, or the error with which Spark refuses the query."""
     shape = task.shape
     checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
     try:
@@ -138,6 +139,8 @@ def measure(task: Any, query: Query) -> dict[str, Any]:
             running, shape.epochs, task.epochs, task.warmup, task.warmup_seconds
         )
         found = with_input(epochs(running, query))[: since + task.epochs]
+    except AnalysisException as error:
+        return {"refused": str(error).splitlines()[0], "form": "refused"}
     finally:
         query.spark.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)

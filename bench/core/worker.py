@@ -5,12 +5,13 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from bench.core import rate
+from bench.core import rate, spark
 from bench.core.data import Task
-from bench.core.engines import ENGINES
+from bench.core.engines import ENGINES, STREAMING
 
 if __name__ == "__main__":
     task = Task.loads(sys.argv[1])
     engine = import_module(ENGINES[task.engine])
-    result = rate.measure(task, engine.prepare(task)) if task.rate else engine.run(task)
+    measure = rate.measure if task.rate else spark.measure
+    result = measure(task, engine.prepare(task)) if task.engine in STREAMING else engine.run(task)
     Path(sys.argv[2]).write_text(json.dumps(result))

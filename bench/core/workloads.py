@@ -1,4 +1,4 @@
-"""The four joins that are measured, as data and as conditions.
+"""The joins that are measured, as data and as conditions; ``backfill`` has a file of its own.
 
 handshake    the two-dimensional band of CellJoin, handshake join and SplitJoin: columns and value
              ranges are theirs. Matches per probe and window tuple: (21 / 9999) * (20 / 9999).
@@ -8,51 +8,21 @@ stock        equality and inequality: bids meet asks of their symbol that cost n
              probability 0.029, and the most traded one takes 13 % of both streams.
 inequality   no equality, no band: two bell curves of which only the tails meet.
 
-Event time is the tuple's number in its stream times ``TICK_US``; both streams are in step. A window
-of W tuples is an interval of W - 1 ticks, both ends included.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
 
-TICK_US = 1000
+from bench.core import backfill
+from bench.core.join_sql import Cells
+from bench.core.workload import Columns, Draw, Workload
+
 SYMBOLS = 1000
 KEYS = 1_000_000
 STOCK_RESULTS = 4
 INEQUALITY_RESULTS = 4
-
-Columns = dict[str, pa.Array]
-Draw = Callable[[np.random.Generator, int, int], Columns]
-"""It draws payload columns from (random generator, number of tuples, window)."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    """One join: two aliases, the functions that draw their tuples, and the condition in each dialect."""
-
-    name: str
-    aliases: tuple[str, str]
-    draw: tuple[Draw, Draw]
-    on: str
-    """The condition in Spark SQL, as ``th.join`` takes it."""
-    duckdb_on: str
-    """The condition in DuckDB, with casts so that FLOAT and INTEGER are compared as DOUBLE, as in Spark."""
-    window: int
-    epoch: int
-    depends_on_window: bool = False
-    """Whether ``draw`` reads the window, to keep the results per tuple constant."""
-
-    def within(self, window: int) -> str:
-        """Return the interval that holds ``window`` tuples of each stream.
-
-        >>> WORKLOADS["equi"].within(1000)
-        '999 milliseconds'
-        """
-        return f"{(window - 1) * TICK_US // 1000} milliseconds"
 
 
 def _letters(random: np.random.Generator, n: int, length: int) -> pa.Array:
@@ -120,6 +90,18 @@ def _inequality(sign: int) -> Draw:
     return draw
 
 
+def _handshake_cells(window: int) -> tuple[Cells, ...]:
+    """Choose cells for about ten candidates per probe, and at least two copies.
+
+    Of widths of 20, 40 and 80, 80 was fastest for a window of 131,072; of 10 and 20, 20 for 2,097,152.
+
+    >>> [_handshake_cells(window)[0].width for window in (131_072, 2_097_152)]
+    [67, 20]
+    """
+    width = max(20, int((10 * 1e8 / window) ** 0.5) - 20)
+    return Cells("x", "a", 10, width), Cells("y", "b", 10, width)
+
+
 _HANDSHAKE = "r.x BETWEEN s.a-10 AND s.a+10 AND "
 _STOCK = "b.symbol = a.symbol AND b.price >= a.price"
 WORKLOADS = {
@@ -133,6 +115,7 @@ WORKLOADS = {
             duckdb_on=_HANDSHAKE + "r.y::DOUBLE BETWEEN s.b::DOUBLE-10 AND s.b::DOUBLE+10",
             window=131_072,
             epoch=262_144,
+            cells=_handshake_cells,
         ),
         Workload("equi", ("l", "r"), (_equi, _equi), "l.k = r.k", "l.k = r.k", 1_000_000, 250_000),
         Workload("stock", ("b", "a"), (_stock(-1), _stock(+1)), _STOCK, _STOCK, 131_072, 262_144, True),
@@ -146,5 +129,6 @@ WORKLOADS = {
             epoch=262_144,
             depends_on_window=True,
         ),
+        *backfill.WORKLOADS,
     )
 }

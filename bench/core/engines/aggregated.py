@@ -1,7 +1,5 @@
 """The join of ``handshake``, folded into 1,000 groups instead of emitted pair by pair."""
 
-from typing import Any
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -35,7 +33,3 @@ def prepare(task: Task) -> spark.Query:
         results="coalesce(sum(n), 0)",
         is_running=True,
     )
-
-
-def run(task: Task) -> dict[str, Any]:
-    return spark.measure(task, prepare(task))

@@ -12,7 +12,6 @@ Every form bounds both event times, so that its state is bounded. The options be
 
 from typing import Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -84,11 +83,3 @@ def prepare(task: Task) -> spark.Query:
     return spark.Query(
         session(task, options), lambda streams: join(task.shape, options.get("cell"), streams), form
     )
-
-
-def run(task: Task) -> dict[str, Any]:
-    """Measure the join, or report the error with which Spark refuses it."""
-    try:
-        return spark.measure(task, prepare(task))
-    except AnalysisException as error:
-        return {"refused": str(error).splitlines()[0], "form": "refused"}

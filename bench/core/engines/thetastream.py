@@ -37,7 +37,3 @@ def prepare(task: Task) -> spark.Query:
         f"Biclique(units=({units['m']}, {units['n']}))",
         counters,
     )
-
-
-def run(task: Task) -> dict[str, Any]:
-    return spark.measure(task, prepare(task))
