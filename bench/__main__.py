@@ -22,47 +22,37 @@ QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1}
 USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3}
 
 
+OPTIONS = (
+    ("--window", int, None, "tuples of each stream in the window"),
+    ("--epoch", int, None, "tuples of each stream in an epoch"),
+    ("--epochs", int, None, "measured epochs after the warm-up (default 8)"),
+    ("--warmup", int, None, "least number of epochs before the measured ones (default: the window and two)"),
+    ("--warmup-seconds", float, None, "least seconds before the measured epochs (default 60)"),
+    ("--repeat", int, None, "runs of each engine, in turn (default 3, or 1 with --rate)"),
+    ("--engines", str, None, f"comma-separated names of {', '.join(ENGINES)}"),
+    ("--rate", int, 0, "tuples per second of both streams together, in real time"),
+    ("--seconds", int, 30, "measured seconds with --rate"),
+    ("--seed", int, 1, "seed of the data (default 1)"),
+    ("--driver-memory", str, "4g", "memory of the Spark driver, for both Spark engines"),
+    ("--timeout", float, 1800, "longest time of a run in seconds"),
+    ("--json", Path, None, "write the results and all runs to this file"),
+    ("--markdown", Path, None, "write the table to this file"),
+)
+"""The options with a value: type, default and help."""
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("workload", choices=[*SUITES, PREDICATE])
-    parser.add_argument("--window", type=int, help="tuples of each stream in the window")
-    parser.add_argument("--epoch", type=int, help="tuples of each stream in an epoch")
-    parser.add_argument("--epochs", type=int, help="measured epochs after the warm-up (default 8)")
+    for name, kind, default, text in OPTIONS:
+        parser.add_argument(name, type=kind, default=default, help=text)
     parser.add_argument(
-        "--warmup",
-        type=int,
-        help="least number of epochs before the measured ones (default: the window and two)",
+        "--quick", action="store_true", help="a run of about a minute, of Thetastream alone, with six epochs"
     )
+    option_help = "an option of an engine, such as spark.cell=40"
     parser.add_argument(
-        "--warmup-seconds", type=float, help="least seconds before the measured epochs (default 60)"
+        "--option", action="append", default=[], metavar="ENGINE.NAME=VALUE", help=option_help
     )
-    parser.add_argument(
-        "--repeat", type=int, help="runs of each engine, in turn (default 3, or 1 with --rate)"
-    )
-    parser.add_argument("--engines", help=f"comma-separated names of {', '.join(ENGINES)}")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="a run of about a minute, of Thetastream alone, with one run of six epochs",
-    )
-    parser.add_argument(
-        "--rate", type=int, default=0, help="tuples per second of both streams together, in real time"
-    )
-    parser.add_argument("--seconds", type=int, default=30, help="measured seconds with --rate")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the data (default 1)")
-    parser.add_argument(
-        "--driver-memory", default="4g", help="memory of the Spark driver, for both Spark engines"
-    )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="ENGINE.NAME=VALUE",
-        help="an option of an engine, such as spark.cell=40",
-    )
-    parser.add_argument("--timeout", type=float, default=1800, help="longest time of a run in seconds")
-    parser.add_argument("--json", type=Path, help="write the results and all runs to this file")
-    parser.add_argument("--markdown", type=Path, help="write the table to this file")
     asked = parser.parse_args(arguments)
     usual = QUICK if asked.quick else {**USUAL, "repeat": 1} if asked.rate else USUAL
     for name, value in usual.items():

@@ -92,8 +92,14 @@ def write(name: str, run: Run, verdict: Verdict, folder: Path) -> dict[str, Any]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     plot.draw(figure, found["rows"], folder / f"{name}.png")
-    (folder / f"{name}.md").write_text(page.section(name, figure, found) + "\n")
+    write_table(found, folder)
     return found
+
+
+def write_table(found: dict[str, Any], folder: Path) -> None:
+    """Write the section of a figure, with its table, from its numbers."""
+    name = found["name"]
+    (folder / f"{name}.md").write_text(page.section(papers.figure(name), found) + "\n")
 
 
 def rounded(row: Row) -> Row:
@@ -101,10 +107,10 @@ def rounded(row: Row) -> Row:
 
 
 def write_page(paper: str, folder: Path) -> None:
-    paths = {name: folder / f"{name}.json" for name in papers.names(paper)}
-    found = [
-        (name, papers.figure(name), json.loads(path.read_text()))
-        for name, path in paths.items()
-        if path.exists()
-    ]
-    (folder / "README.md").write_text(page.page(papers.package(paper).__doc__, found))
+    """Write the sections of a paper and its page from the numbers of its figures."""
+    paths = [folder / f"{name}.json" for name in papers.names(paper)]
+    found = [json.loads(path.read_text()) for path in paths if path.exists()]
+    for one in found:
+        write_table(one, folder)
+    figures = [(papers.figure(one["name"]), one) for one in found]
+    (folder / "README.md").write_text(page.page(papers.package(paper).__doc__, figures))

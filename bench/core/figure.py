@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bench.core.columns import Column, columns
+from bench.core.columns import Column, columns, write_value
 from bench.core.internals import Model
 from bench.core.query import Query
 from bench.core.replay import Step, replay
@@ -34,21 +34,30 @@ class Panel:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether our measurement agrees with the claim: the claim ``holds``, or holds ``partly``."""
+    """Whether our measurement agrees with the claim: the claim ``holds``, or holds ``partly``.
+
+    >>> verdict = Verdict(False, 1.2, {"memory (MB):": {"JM": 4.0, "JB": 2.0}}, "JM has copies", partly=True)
+    >>> verdict.text, verdict.agrees
+    ('memory (MB): JM 4.00, JB 2.00; JM has copies', 'agrees in part')
+    """
 
     holds: bool
     ratio: float
-    """The number on which the verdict rests. ``text`` contains it."""
-    text: str
+    """The number on which the verdict rests."""
+    facts: Mapping[str, Any]
+    """Words, and the value that completes them: a number, or a number for each name."""
+    remark: str = ""
+    """A reason, or what the numbers do not say."""
     partly: bool = False
 
     @property
-    def agrees(self) -> str:
-        """The first words of the verdict.
+    def text(self) -> str:
+        told = [f"{words} {write_value(value)}" for words, value in self.facts.items()]
+        return "; ".join([*told, self.remark] if self.remark else told)
 
-        >>> Verdict(False, 1.2, "", partly=True).agrees
-        'agrees in part'
-        """
+    @property
+    def agrees(self) -> str:
+        """The first words of the verdict."""
         return "agrees" if self.holds else "agrees in part" if self.partly else "does not agree"
 
 

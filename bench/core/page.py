@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bench.core.columns import write_table
+from bench.core.columns import columns, write_table, write_value
 from bench.core.figure import Figure
 
 TRUTH = "DuckDB's"
@@ -18,7 +18,7 @@ def sentence(found: dict[str, Any]) -> str:
 
 def conditions(found: dict[str, Any]) -> str:
     """Write the conditions under which a figure was measured, in one line."""
-    parts = [f"{name.replace('_', ' ')} {_plain(value)}" for name, value in found["parameters"].items()]
+    parts = [f"{name.replace('_', ' ')} {write_value(value)}" for name, value in found["parameters"].items()]
     parts += [f"scale {found['scale']:g}", f"seed {found['seed']}"]
     if found["runs"]:
         loads = [run["load_before"] for run in found["runs"]]
@@ -35,38 +35,37 @@ def conditions(found: dict[str, Any]) -> str:
     return "; ".join(parts) + "."
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return ", ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
-
-
-def section(name: str, figure: Figure, found: dict[str, Any]) -> str:
-    title = f"## {figure.title} ({figure.source})"
-    picture = f"![{figure.title}]({name}.png)"
+def section(figure: Figure, found: dict[str, Any]) -> str:
+    """Write the section of a figure: its title, verdict, picture, table and conditions."""
+    table = write_table(figure.columns, filter(figure.is_in_table, found["rows"]))
     return "\n\n".join(
         (
-            title,
+            f"## {figure.title} ({figure.source})",
             sentence(found),
-            picture,
-            "\n".join(write_table(figure.columns, filter(figure.is_in_table, found["rows"]))),
+            f"![{figure.title}]({found['name']}.png)",
+            "\n".join(table),
             conditions(found),
         )
     )
 
 
-def page(head: str, figures: list[tuple[str, Figure, dict[str, Any]]]) -> str:
+def page(head: str, figures: list[tuple[Figure, dict[str, Any]]]) -> str:
     """Write the whole page: its head, the verdicts and each figure."""
-    summary = ["| figure | source | ours | ratio | of |", "|---|---|---|---|---|"]
-    machine = ""
-    for _, figure, found in figures:
-        verdict, cpu = found["verdict"], found["machine"]
-        cells = (figure.title, figure.source, verdict["agrees"], f"{verdict['ratio']:.2f}", figure.ratio_of)
-        summary.append(f"| {' | '.join(cells)} |")
-        machine = (
-            f"{cpu['cpu']}, {cpu['cores']} cores, PySpark {cpu['packages']['pyspark']},"
-            f" DuckDB {cpu['packages']['duckdb']}, Python {cpu['python']}. Runs and machine are in the JSON"
-            " beside each picture."
-        )
-    sections = [section(*figure) for figure in figures]
+    rows = [
+        {**vars(figure), **found["verdict"], "figure": figure.title, "source": figure.source}
+        for figure, found in figures
+    ]
+    summary = write_table(columns("figure; source; agrees|ours; ratio; ratio_of|of"), rows)
+    machine = describe_machine(figures[-1][1]["machine"]) if figures else ""
+    machine += ". Runs and machine are in the JSON beside each picture."
+    sections = [section(figure, found) for figure, found in figures]
     return "\n\n".join((head.strip(), machine, "\n".join(summary), *sections)) + "\n"
+
+
+def describe_machine(machine: dict[str, Any]) -> str:
+    """Write the machine of a measurement and its versions, in one line."""
+    packages = machine["packages"]
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, PySpark {packages['pyspark']},"
+        f" DuckDB {packages['duckdb']}, Python {machine['python']}"
+    )

@@ -3,16 +3,16 @@
 from typing import Any
 
 from bench.core.columns import columns, write_table
+from bench.core.page import describe_machine
 
 SHOWN = (
-    "engine; tuples_per_s; results_per_s; results_per_tuple; cpu_us_per_tuple|CPU µs/tuple|{:,.1f};"
+    "engine; tuples_per_s; results_per_s; results_per_tuple; cpu_us_per_tuple;"
     " epoch_ms_p50; epoch_ms_p99; epoch_ms_mean; measured_epochs; state_mb; state_per_arrow; emitted_mb;"
     " peak_rss_mb; count; form"
 )
 
 
 def markdown(report: dict[str, Any]) -> str:
-    machine, packages = report["machine"], report["machine"]["packages"]
     if report["rate"]:
         measured = f"{report['rate']:,} tuples/s for {report['seconds']} s"
     else:
@@ -22,8 +22,7 @@ def markdown(report: dict[str, Any]) -> str:
         f"### {report['workload']}: `{report['on']}`\n",
         f"Window {report['window']:,} tuples per stream, {report['epoch']:,} per stream and epoch,"
         f" {measured}, median of {report['repeat']}, seed {report['seed']}.",
-        f"{machine['cpu']}, {machine['cores']} cores, PySpark {packages['pyspark']},"
-        f" DuckDB {packages['duckdb']}, Python {machine['python']}.\n",
+        f"{describe_machine(report['machine'])}.\n",
         *write_table(columns(SHOWN), [_describe(*item) for item in report["engines"].items()]),
         "",
         *(f"- {pair}: {ratio:.2f}" for pair, ratio in report.get("ratios", {}).items()),

@@ -33,13 +33,13 @@ def measure(run: Run) -> Verdict:
     low, high = min(by_rate), max(by_rate)
     growth = by_rate[high] / by_rate[low]
     ratio = equal["JB (random)"] / equal["JB-CR4"]
-    text = (
-        f"{high / low:.2f} times the input rate takes {growth:.2f} times the bytes; ContRand with 4"
-        f" subgroups needs {ratio:.2f} times fewer bytes than random routing, and"
-        f" {equal['JM, square'] / equal['JB-CR4']:.2f} (equal streams) and"
-        f" {q5['JM, square'] / q5['JB-CR4']:.2f} (Q5) times fewer than the square matrix"
-    )
-    return Verdict(abs(growth / (high / low) - 1) < 0.1 and ratio > 1.5, ratio, text)
+    facts = {
+        f"{high / low:.2f} times the input rate takes the bytes times": growth,
+        "with streams of equal length, random routing needs the bytes of 4 subgroups times": ratio,
+        "and the square matrix needs them times": equal["JM, square"] / equal["JB-CR4"],
+        "with Q5, the square matrix needs them times": q5["JM, square"] / q5["JB-CR4"],
+    }
+    return Verdict(abs(growth / (high / low) - 1) < 0.1 and ratio > 1.5, ratio, facts)
 
 
 FIGURE = Figure(

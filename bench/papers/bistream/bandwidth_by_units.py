@@ -34,14 +34,13 @@ def measure(run: Run) -> Verdict:
     most, least = (run.rows.by("setting", "received_per_tuple", units=n) for n in (UNITS[-1], UNITS[0]))
     furthest = max(abs(row["of_formula"] - 1) for row in run.rows)
     ratio = most["JB (random)"] / most["JB-CR8"]
-    text = (
-        f"with {UNITS[-1]} units random routing sends {most['JB (random)']:.2f} copies of a tuple, the"
-        f" square matrix {most['JM, square']:.2f}, ContRand with 8 subgroups"
-        f" {most['JB-CR8']:.2f}: {ratio:.2f} times fewer than random; with {UNITS[0]} units"
-        f" they are {least['JB (random)']:.2f}, {least['JM, square']:.2f} and, with 2 subgroups,"
-        f" {least['JB-CR2']:.2f}; all are within {100 * furthest:.1f} % of the formulas"
-    )
-    return Verdict(ratio > 2 and furthest < 0.02, ratio, text)
+    facts = {
+        f"copies of a tuple with {UNITS[-1]} units:": most,
+        "random routing sends those of ContRand with 8 subgroups times": ratio,
+        f"copies with {UNITS[0]} units:": least,
+        "the largest deviation from the formulas (share) is": furthest,
+    }
+    return Verdict(ratio > 2 and furthest < 0.02, ratio, facts)
 
 
 FIGURE = Figure(

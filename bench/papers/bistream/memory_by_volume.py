@@ -52,22 +52,21 @@ def measure(run: Run) -> Verdict:
         row["mb_over_jb"] = row["mb_per_unit"] / rows.at("mb_per_unit", setting="JB", **same)
     run.parameters = {"units": UNITS, "epochs": EPOCHS, "scale_factor": inputs.SCALE_FACTOR * run.scale}
     last = rows.where(epoch=EPOCHS)
-    squares = last.by("query", "mb_over_jb", setting="JM, square").values()
+    squares = last.by("query", "mb_over_jb", setting="JM, square")
     best = last.by("query", "mb_over_jb", setting="JM, best shape")
     largest = {name: last.by("setting", "mb_of_largest", query=name) for name in NAMES}
-    split = max(mb["JB"] / mb["JB, best split"] for mb in largest.values())
-    shaped = [mb["JM, best shape"] / mb["JB, best split"] for mb in largest.values()]
-    ratio = min(squares)
-    text = (
-        f"with {UNITS} units a square matrix holds {ratio:.2f} to {max(squares):.2f} times the bytes of the"
-        f" biclique per unit, sqrt({UNITS}) = 4 by the formula; if the sizes of the streams are known"
-        " beforehand, a matrix of the best shape holds"
-        f" {', '.join(f'{mb:.2f} ({name})' for name, mb in best.items())} times as much, and a biclique whose"
-        f" units are allotted in proportion has a largest unit up to {split:.2f} times smaller than one with"
-        f" as many units a side; best against best, the matrix's largest unit holds {min(shaped):.2f} to"
-        f" {max(shaped):.2f} times the biclique's"
-    )
-    return Verdict(ratio > 3, ratio, text)
+    split = {name: mb["JB"] / mb["JB, best split"] for name, mb in largest.items()}
+    shaped = {name: mb["JM, best shape"] / mb["JB, best split"] for name, mb in largest.items()}
+    ratio = min(squares.values())
+    facts = {
+        f"with {UNITS} units, a square matrix holds the bytes of the biclique times": squares,
+        "the least is": ratio,
+        "the formula says": UNITS**0.5,
+        "a matrix of the best shape for sizes known beforehand holds the bytes of the biclique times": best,
+        "a biclique with as many units a side has the largest unit of one in proportion times": split,
+        "best against best, the largest unit of the matrix holds that of the biclique times": shaped,
+    }
+    return Verdict(ratio > 3, ratio, facts)
 
 
 FIGURE = Figure(
@@ -75,6 +74,6 @@ FIGURE = Figure(
     measure,
     "square matrix / biclique, bytes",
     tuple(Panel(name, "volume", "mb_per_unit", "setting", {"query": name}) for name in NAMES),
-    "query; setting; model|model|`{}`; volume; tuples_per_unit; mb_per_unit; mb_of_largest; mb_over_jb",
+    "query; setting; model; volume; tuples_per_unit; mb_per_unit; mb_of_largest; mb_over_jb",
     is_in_table=lambda row: row["epoch"] == EPOCHS,
 )

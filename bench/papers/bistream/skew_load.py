@@ -53,21 +53,22 @@ def measure(run: Run) -> Verdict:
                 **bound(replays, range(EPOCHS // 2, EPOCHS)),
             )
     run.parameters = {"units_a_side": SIDE, "tuples_per_stream": run.sized(TUPLES), "keys": 10_000}
-    hashed, four, two, random = (run.rows.where(exponent=ZIPF, setting=name)[0] for name in SUBGROUPS)
-    stored = [row["stored_imbalance"] for row in (hashed, four, two, random)]
-    allowed = [row["bound_tuples_per_s"] / hashed["bound_tuples_per_s"] for row in (four, two)]
-    ratio = stored[0] / stored[2]
-    text = (
-        f"at Zipf {ZIPF} and {SIDE} units a side the most loaded unit stores {stored[0]:.2f} times the mean"
-        f" with pure hash, {stored[1]:.2f} with 4 subgroups, {stored[2]:.2f} with 2 and {stored[3]:.2f} with"
-        f" random routing; that is {ratio:.2f} times less for 2 subgroups than for pure hash, but a tuple is"
-        f" then received {two['received_per_tuple']:.0f} times instead of"
-        f" {hashed['received_per_tuple']:.0f}, and the busiest unit receives"
-        f" {two['received_by_largest']:.2f} of all tuples instead of {hashed['received_by_largest']:.2f}; by"
-        f" the CPU time of the busiest unit 4 and 2 subgroups would allow {allowed[0]:.2f} and"
-        f" {allowed[1]:.2f} times the throughput of pure hash"
-    )
-    return Verdict(stored[0] > stored[2] > stored[3], ratio, text)
+    by = {name: run.rows.by("setting", name, exponent=ZIPF) for name in run.rows[0]}
+    hashed, _, two, random = by["stored_imbalance"].values()
+    allowed = by["bound_tuples_per_s"]
+    ratio = hashed / two
+    facts = {
+        f"at Zipf {ZIPF} and {SIDE} units a side, the most loaded unit stores the mean times": by[
+            "stored_imbalance"
+        ],
+        "pure hash loads it as much as ContRand with 2 subgroups times": ratio,
+        "copies received of a tuple:": by["received_per_tuple"],
+        "the busiest unit receives the share of all tuples": by["received_by_largest"],
+        "by the CPU time of the busiest unit, the throughput of pure hash could be multiplied by": {
+            name: bound / allowed["pure hash"] for name, bound in allowed.items()
+        },
+    }
+    return Verdict(hashed > two > random, ratio, facts)
 
 
 FIGURE = Figure(
@@ -79,7 +80,7 @@ FIGURE = Figure(
         Panel("8 units a side", "exponent", "received_by_largest", "setting"),
     ),
     "exponent; setting|routing; stored_imbalance; received_imbalance; received_per_tuple;"
-    " received_by_largest; cpu_us_per_tuple|CPU µs/tuple, all units|{:.2f};"
+    " received_by_largest; cpu_us_per_tuple|CPU µs/tuple, all units;"
     " bound_tuples_per_s|bound by the busiest (tuples/s)",
     is_in_table=lambda row: row["exponent"] in (0.0, ZIPF),
 )

@@ -104,18 +104,20 @@ def measure(run: Run) -> Verdict:
     }
     both, loop = {"index": "hash_sorted"}, {"index": "scan"}
     ratio = run.rows.where(window=scanned).ratio("rho_searched", both, loop)
-    spans = ", ".join(f"{kind} {min(parts):.2f} to {max(parts):.2f}" for kind, parts in of_bound.items())
-    text = (
-        f"from a window of {first:,} to one of {scanned:,} the nested loop's rho changes by a factor of"
-        f" {flat:.2f} and its throughput by {falls:.3f}, where 1 / W is {first / scanned:.3f}; to {last:,}"
-        f" the sorted index's rho, bisections counted, grows {grows:.2f} times, its bound {bounds:.2f} times;"
-        f" of their bounds they reach {spans}, because a window is a chain of subindexes and each is bisected"
-        f" ({ordered.at('steps_per_probe', window=last):.0f} steps a probe at {last:,}, where one run would"
-        f" take {log2(last):.0f}); at {scanned:,} hash and order together have {ratio:.2f} times the nested"
-        " loop's rho"
-    )
+    facts = {
+        f"from window {first:,} to {scanned:,}, the rho of the nested loop changes by a factor of": flat,
+        "its throughput changes by a factor of": falls,
+        "1 / W changes by a factor of": first / scanned,
+        f"to window {last:,}, the rho of the sorted index, bisections counted, grows by a factor of": grows,
+        "its bound grows by a factor of": bounds,
+        **{f"{kind} reaches of its bounds": parts for kind, parts in of_bound.items()},
+        f"steps of a probe of the sorted index at {last:,}:": ordered.at("steps_per_probe", window=last),
+        "steps in one run would be": log2(last),
+        f"at {scanned:,}, hash and order together have the rho of the nested loop times": ratio,
+    }
+    remark = "a window is a chain of subindexes, and each is bisected"
     holds = 0.5 < flat < 2 and all(0.5 < part < 1.2 for parts in of_bound.values() for part in parts)
-    return Verdict(holds, ratio, text, partly=ratio > 10)
+    return Verdict(holds, ratio, facts, remark, partly=ratio > 10)
 
 
 TITLE = "dashed: bounds; a bisection step counts as a comparison"

@@ -106,18 +106,19 @@ def measure(run: Run) -> Verdict:
     }
     by = {row["phase"]: row for row in run.rows if "phase" in row}
     ratio = by["silence"]["apart_most"] / (2 * block)
-    spans = ", ".join(
-        f"{name} {row['apart_most']:,} ({row['apart_mean'] / row['mean_load']:.0%} of the mean load)"
-        for name, row in by.items()
-    )
-    text = (
-        f"neighbours differ by at most {ratio:.2f} of threshold + block ({2 * block:,}) once silence has"
-        f" settled; by phase the most (and the mean) is: {spans}; while tuples flow a difference is what is"
-        " under way, because a load that a worker knows is an epoch old and a block takes another to arrive,"
-        " and a subindex expires at once"
+    facts = {
+        f"in silence, neighbours differ by threshold + block ({2 * block:,}) times at most": ratio,
+        "the largest differences are": {name: row["apart_most"] for name, row in by.items()},
+        "the means as shares of the mean load are": {
+            name: row["apart_mean"] / row["mean_load"] for name, row in by.items()
+        },
+    }
+    remark = (
+        "while tuples flow, a difference is what is under way: a load that a worker knows is an epoch old, a"
+        " block takes another epoch to arrive, and a subindex expires at once"
     )
     holds = min(row["within"] for row in by.values()) == 1
-    return Verdict(holds, ratio, text, partly=by["silence"]["within"] == 1)
+    return Verdict(holds, ratio, facts, remark, partly=by["silence"]["within"] == 1)
 
 
 def summed(steps: list[ChainStep], block: int) -> Row:

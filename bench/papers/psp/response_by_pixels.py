@@ -4,16 +4,17 @@ Response time grows with the size of the images, as the predicate does.
 """
 
 from bench.core.figure import Verdict
-from bench.papers.psp.sweeps import Swept, figure, spell
+from bench.papers.psp.sweeps import Swept, figure
 
 
 def verdict(swept: Swept) -> Verdict:
     grows, held = swept.grown("response_ms"), swept.grown("mb_held")
-    text = (
-        f"{swept.values[-1] / swept.values[0]:g} times the pixels take {spell(grows)} times as long and hold"
-        f" {spell(held)} times the bytes"
-    )
-    return Verdict(min(grows.values()) > 1, grows["Ring"], text)
+    facts = {
+        "the number of pixels grows by a factor of": swept.values[-1] / swept.values[0],
+        "response times grow by factors of": grows,
+        "bytes held grow by factors of": held,
+    }
+    return Verdict(min(grows.values()) > 1, grows["Ring"], facts)
 
 
 FIGURE = figure(__doc__, "response", "pixels", "ring, last / first", verdict)

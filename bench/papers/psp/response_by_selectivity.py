@@ -4,16 +4,17 @@ Response time grows with selectivity, because more partial results look for part
 """
 
 from bench.core.figure import Verdict
-from bench.papers.psp.sweeps import Swept, figure, spell
+from bench.papers.psp.sweeps import Swept, figure
 
 
 def verdict(swept: Swept) -> Verdict:
-    grows, candidates = swept.grown("response_ms"), swept.grown("candidates")
-    text = (
-        f"from selectivity {swept.values[0]:g} to {swept.values[-1]:g} pairs looked at grow by"
-        f" {spell(candidates)} and response times by {spell(grows)}"
-    )
-    return Verdict(min(grows.values()) > 1.2, grows["Ring"], text)
+    grows = swept.grown("response_ms")
+    facts = {
+        "selectivities:": swept.values,
+        "from the first to the last, pairs looked at grow by factors of": swept.grown("candidates"),
+        "response times grow by factors of": grows,
+    }
+    return Verdict(min(grows.values()) > 1.2, grows["Ring"], facts)
 
 
 FIGURE = figure(__doc__, "response", "selectivity", "ring, last / first", verdict)

@@ -18,7 +18,7 @@ from bench.core.response import count_by_file, respond
 from bench.core.rows import Row, find_medians, measure_in_turn
 from bench.papers.psp.images import ALIASES, START_US, Streams, Workload, alike, streams_of
 from bench.papers.psp.replay import EPOCH_US, models
-from bench.papers.psp.sweeps import TRUTH, given, spell
+from bench.papers.psp.sweeps import TRUTH, given
 from thetastream.models import Biclique
 
 NODES = (1, 2)
@@ -45,14 +45,16 @@ def measure(run: Run) -> Verdict:
     last = run.rows.where(nodes=NODES[-1])
     response, epoch = (last.by("model", name) for name in ("response_ms", "epoch_ms"))
     ratio = response["Ring"] / response["ATR"]
-    text = (
-        f"with {NODES[-1]} nodes on two cores results come after {spell(response, '{:.0f} ms')}, "
-        f"{ratio:.2f} times ATR's time for the ring, and epochs take "
-        f"{spell(epoch, '{:.0f} ms')}: a hop is an epoch here, not a message on a network, and that "
-        "decides; the cascade joins two streams and then the third, with as many units a side, and stores "
-        "what the first join finds"
+    facts = {
+        f"with {NODES[-1]} nodes on two cores, ms to a result:": response,
+        "the ring takes the time of ATR times": ratio,
+        "ms of an epoch:": epoch,
+    }
+    remark = (
+        "a hop is an epoch here, not a message on a network, and that decides; the cascade joins two streams"
+        " and then the third, with as many units a side, and stores what the first join finds"
     )
-    return Verdict(ratio < 1, ratio, text)
+    return Verdict(ratio < 1, ratio, facts, remark)
 
 
 def run_once(run: Run, work: Workload, model: Model) -> Row:
@@ -98,7 +100,7 @@ FIGURE = Figure(
         Panel("response time", "nodes", "response_ms", "model"),
         Panel("median epoch", "nodes", "epoch_ms", "model"),
     ),
-    "nodes; model; setting|setting|`{}`; response_epochs; response_ms; epoch_ms|median epoch (ms)",
+    "nodes; model; setting; response_epochs; response_ms; epoch_ms|median epoch (ms)",
     needs_spark=True,
     truth=TRUTH,
 )

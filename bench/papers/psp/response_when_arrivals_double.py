@@ -18,7 +18,7 @@ import numpy as np
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.papers.psp.images import SECOND, START_US, Streams, Workload, streams_of
 from bench.papers.psp.replay import EPOCH_US, SLICE, Epoch, Replay, gathered, models, timed, warm_up
-from bench.papers.psp.sweeps import NODES, TRUTH, given, spell
+from bench.papers.psp.sweeps import NODES, TRUTH, given
 from thetastream.models import Multiway, Ring
 
 WORK = Workload(tuples=540, pixels=5_000, doubles=True)
@@ -59,12 +59,12 @@ def measure(run: Run) -> Verdict:
     # 3. Compare the response times.
     ratio = late[FIXED] / late[ADAPTIVE]
     used = max(row["nodes_storing"] for row in run.rows.where(model=ADAPTIVE))
-    text = (
-        f"response times at the end are those before arrivals doubled times {spell(late)}; a ring of "
-        f"{AT_FIRST} nodes slows down {ratio:.2f} times as much as one that begins with about as many and "
-        f"follows the rate, to {used:.1f} nodes that take new slices"
-    )
-    return Verdict(ratio > 2 and late[ADAPTIVE] < 2, ratio, text, partly=ratio > 1)
+    facts = {
+        "response times at the end are those before arrivals doubled times": late,
+        f"{FIXED} slows down as much as {ADAPTIVE} times": ratio,
+        "the latter begins with about as many nodes, and gives new slices to at most": used,
+    }
+    return Verdict(ratio > 2 and late[ADAPTIVE] < 2, ratio, facts, partly=ratio > 1)
 
 
 def settings(run: Run, work: Workload) -> dict[str, Multiway]:

@@ -30,13 +30,14 @@ def measure(run: Run) -> Verdict:
     run.parameters = given(work)
     ring, atr, ctr = ([row["copies"] for row in run.rows.where(model=n)] for n in ("Ring", "ATR", "CTR"))
     ratio = atr[-1] / atr[0]
-    text = (
-        f"from segments of four windows to segments of half a window ATR stores {atr[0]:.2f} to "
-        f"{atr[-1]:.2f} copies of a tuple, {ratio:.2f} times as many, on {NODES} nodes; CTR stores "
-        f"as many as it is told, {ctr[0]:.2f} to {ctr[-1]:.2f}; the ring {ring[0]:.2f}"
-    )
+    facts = {
+        f"on {NODES} nodes, with segments of four windows to half a window, ATR stores copies:": atr,
+        "the last is the first times": ratio,
+        "CTR stores as many copies as it is told:": ctr,
+        "the ring stores": ring,
+    }
     rises = all(np.all(np.diff(copies) > 0) for copies in (atr, ctr))
-    return Verdict(rises and ring == [1.0], ratio, text)
+    return Verdict(rises and ring == [1.0], ratio, facts)
 
 
 FIGURE = Figure(
@@ -44,6 +45,6 @@ FIGURE = Figure(
     measure,
     "ATR's copies, most overlap / least",
     (Panel("copies of a tuple", "overlap", "copies", "model"), Panel("state", "overlap", "mb_held", "model")),
-    f"model; setting|setting|`{{}}`; overlap; formula; {STATE}",
+    f"model; setting; overlap; formula; {STATE}",
     truth=TRUTH,
 )

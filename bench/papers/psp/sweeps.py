@@ -29,8 +29,7 @@ SWEEPS = {
 """The values of the varied setting: ``nodes``, or a field of the workload."""
 KINDS = {
     "response": (
-        "response_epochs; response_ms|response (ms of busiest nodes)|{:.1f}; busy_ms; probed; candidates;"
-        " results",
+        "response_epochs; response_ms|response (ms of busiest nodes); busy_ms; probed; candidates; results",
         {"response time": "response_ms", "epochs to a result": "response_epochs"},
     ),
     "state": (f"{STATE}; in_flight; mb_in_flight", {"state": "mb_held", "the largest node": "mb_largest"}),
@@ -60,15 +59,6 @@ class Swept:
         return {name: value / first[name] for name, value in self.last(figure).items()}
 
 
-def spell(found: dict[str, float], pattern: str = "{:.2f}") -> str:
-    """Write a value for each model.
-
-    >>> spell({"Ring": 1, "ATR": 2.5})
-    'Ring 1.00, ATR 2.50'
-    """
-    return ", ".join(f"{name} {pattern.format(value)}" for name, value in found.items())
-
-
 def figure(doc: str, kind: str, by: str, ratio_of: str, verdict: Callable[[Swept], Verdict]) -> Figure:
     def measure(run: Run) -> Verdict:
         values = tuple(run.some(SWEEPS[by]))
@@ -82,7 +72,7 @@ def figure(doc: str, kind: str, by: str, ratio_of: str, verdict: Callable[[Swept
 
     columns, panels = KINDS[kind]
     drawn = tuple(Panel(title, by, name, "model") for title, name in panels.items())
-    return Figure(doc, measure, ratio_of, drawn, f"{by}|{by}|{{:,}}; model; {columns}", truth=TRUTH)
+    return Figure(doc, measure, ratio_of, drawn, f"{by}; model; {columns}", truth=TRUTH)
 
 
 def add(run: Run, label: str, model: Multiway, work: Workload, **setting: Any) -> Row:

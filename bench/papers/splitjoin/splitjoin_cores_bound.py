@@ -43,15 +43,17 @@ def measure(run: Run) -> Verdict:
     )
     one_index, all_loop = {"kind": "index", "cores": 1}, {"kind": "nested loop", "cores": most}
     gain = rows.where(window=long).ratio(figure, one_index, all_loop)
-    cached = " (a smaller part of the window suits the processor's cache better)" if loop > most else ""
-    text = (
-        f"with the paper's nested loop and the longest window, {most} cores allow {loop:.2f} times the"
-        f" throughput of one{cached}, and a"
-        f" window {long // short} times as long costs a factor of {slower:.2f}; with the index these"
-        f" are {index:.2f} and {slower_index:.2f}, because every core still probes with every tuple; one"
-        f" core with the index allows {gain:.1f} times what {most} cores of the nested loop allow"
-    )
-    return Verdict(loop > 0.6 * most, loop, text, partly=loop > 2)
+    facts = {
+        f"with the nested loop and the longest window, {most} cores allow the throughput of one times": loop,
+        f"a window {long // short} times as long costs a factor of": slower,
+        f"with the index, {most} cores allow the throughput of one times": index,
+        "and the longer window costs a factor of": slower_index,
+        f"one core with the index allows the throughput of {most} cores with the nested loop times": gain,
+    }
+    remark = "with the index every core still probes with every tuple"
+    if loop > most:
+        remark += ", and a smaller part of the window suits the processor's cache better"
+    return Verdict(loop > 0.6 * most, loop, facts, remark, partly=loop > 2)
 
 
 FIGURE = Figure(
@@ -59,6 +61,6 @@ FIGURE = Figure(
     measure,
     "8 cores / 1, nested loop",
     panels("bound_tuples_per_s", "xy"),
-    "kind; window; cores; bound_tuples_per_s; speed_up; cpu_us_per_tuple|CPU µs/tuple, all cores|{:.2f};"
+    "kind; window; cores; bound_tuples_per_s; speed_up; cpu_us_per_tuple|CPU µs/tuple, all cores;"
     " candidates_per_tuple",
 )

@@ -30,13 +30,14 @@ def measure(run: Run) -> Verdict:
     selectivities = [row["selectivity"] for row in run.rows.where(kind="nested loop")]
     results = run.rows.at("results_per_tuple", kind="nested loop", reach=REACHES["nested loop"][-1])
     ratio, nearly = loop[-1] / loop[0], loop[1] / loop[0]
-    text = (
-        f"when {selectivities[-1] / selectivities[0]:,.0f} times as many pairs match ({results:.1f} results"
-        f" a tuple at the end), the nested loop keeps {ratio:.2f} of its throughput and the index"
-        f" {index[-1] / index[0]:.2f}; of the first factor of {selectivities[1] / selectivities[0]:.0f} the"
-        f" nested loop keeps {nearly:.2f}"
-    )
-    return Verdict(nearly > 0.8 and ratio < 1, ratio, text, partly=ratio < 1)
+    facts = {
+        "the share of pairs that match grows by a factor of": selectivities[-1] / selectivities[0],
+        "results per tuple at the end:": results,
+        "the nested loop keeps of its throughput": ratio,
+        "the index keeps": index[-1] / index[0],
+        f"after the first factor of {selectivities[1] / selectivities[0]:.0f}, the nested loop keeps": nearly,
+    }
+    return Verdict(nearly > 0.8 and ratio < 1, ratio, facts, partly=ratio < 1)
 
 
 FIGURE = Figure(

@@ -34,15 +34,18 @@ def measure(run: Run) -> Verdict:
     loop, index = (run.rows.by("cores", "tuples_per_s", kind=kind, window=long) for kind in KINDS)
     most, ratio = max(loop), loop[2] / loop[1]
     longer = loop[1] / run.rows.at("tuples_per_s", kind="nested loop", window=short, cores=1)
-    text = (
-        f"in whole queries on two cores, nested loop and window {long:,}, 2 join cores reach {ratio:.2f} and"
-        f" {most} join cores {loop[most] / loop[1]:.2f} times the throughput of one (more than 2 cannot"
-        f" speed up here); with the index 2 join cores reach {index[2] / index[1]:.2f} times, and one join"
-        f" core with the index {index[1] / loop[2]:.1f} times what 2 with the nested loop reach; from window"
-        f" {short:,} to {long:,} the throughput of one core changes by a factor of {longer:.2f}, because an"
-        " epoch holds many short windows and each is cut into subindexes of its own"
+    facts = {
+        f"with the nested loop and window {long:,}, 2 join cores reach the throughput of one times": ratio,
+        f"{most} join cores reach it times": loop[most] / loop[1],
+        "with the index, 2 join cores reach that of one times": index[2] / index[1],
+        "one join core with the index reaches that of 2 with the nested loop times": index[1] / loop[2],
+        f"from window {short:,} to {long:,}, the throughput of one core changes by a factor of": longer,
+    }
+    remark = (
+        "more than 2 join cores cannot speed up two cores; an epoch holds many short windows, and each is cut"
+        " into subindexes of its own"
     )
-    return Verdict(ratio > 1.5 and longer < 0.8, ratio, text, partly=ratio > 1.1 or longer < 0.8)
+    return Verdict(ratio > 1.5 and longer < 0.8, ratio, facts, remark, partly=ratio > 1.1 or longer < 0.8)
 
 
 FIGURE = Figure(
