@@ -5,10 +5,9 @@ Spark is one file of each stream, so the epoch size is exact. Modification times
 Spark's file source reads in that order.
 """
 
-import json
 import os
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +79,6 @@ class Task:
     """Measured seconds if there is a rate."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the engine, such as ``{"cell": 40}``."""
-
-    def dumps(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def loads(text: str) -> "Task":
-        fields = json.loads(text)
-        return Task(**{**fields, "shape": Shape(**fields["shape"])})
 
 
 def draw_epoch(shape: Shape, side: int, epoch: int) -> pa.Table:

@@ -114,8 +114,6 @@ class Run:
 class Figure:
     """One figure of a paper, drawn again. Its name is that of its module, with hyphens."""
 
-    doc: str
-    """The title (paper and figure numbers), a paragraph with the claim, and remarks on the code."""
     measure: Callable[[Run], Verdict]
     ratio_of: str
     """The two things that the ratio of the verdict compares."""
@@ -127,6 +125,8 @@ class Figure:
     """Whether a row is in the table. All rows are in the JSON."""
     truth: str = "DuckDB's"
     """The engine whose counts our counts must equal."""
+    doc: str = ""
+    """The docstring of the module: title (paper and figure numbers), a paragraph with the claim, remarks."""
 
     @property
     def title(self) -> str:

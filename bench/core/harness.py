@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import sys
 import tempfile
 from collections.abc import Callable
@@ -35,8 +36,9 @@ TAIL = 3000
 def run_once(task: Task, timeout_seconds: float) -> dict[str, Any]:
     """Run one engine in a process of its own. A failure is a result with ``error``."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        output, errors = Path(folder, "result.json"), Path(folder, "stderr")
-        command = [sys.executable, "-m", "bench.core.worker", task.dumps(), str(output)]
+        given, output, errors = (Path(folder, name) for name in ("task", "result.json", "stderr"))
+        given.write_bytes(pickle.dumps(task))
+        command = [sys.executable, "-m", "bench.core.worker", str(given), str(output)]
         load = os.getloadavg()[0]
         with errors.open("wb") as stderr:
             process = Popen(

@@ -23,7 +23,7 @@ from thetastream.engine.handshake.protocol import AckBlk, Group, TupleBlk
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.handshake.worker import HandshakeWorker
-from thetastream.engine.inbox import Message
+from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec
 from thetastream.index import IndexSpec

@@ -9,13 +9,17 @@ depend on the number of cores of this machine.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
-from bench.core.internals import Counters, LocalJoin, Model
+from bench.core.internals import Counters, LocalJoin, LocalRun, Model
 from bench.core.query import Query
+
+Batches = Sequence[pa.RecordBatch | None]
+"""The new tuples of each stream."""
 
 
 @dataclass
@@ -23,10 +27,22 @@ class Step:
     """The results of an epoch, and the counters and CPU seconds of each unit."""
 
     volume: int
-    """Number of tuples of both streams so far."""
-    results: int
-    units: list[Counters]
-    cpu_s: list[float]
+    """Number of tuples of all streams so far."""
+    results: int = 0
+    units: list[Counters] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
+
+    def run(self, local: LocalRun, batches: Batches, watermark: int | None) -> list[list[pa.Array]]:
+        """Run the epoch, and return the columns of its results, piece by piece."""
+        found = []
+        for number, inbox in enumerate(local.deliver(batches, watermark)):
+            began = time.process_time()
+            pieces = list(local.run(number, inbox))
+            self.cpu_s.append(time.process_time() - began)
+            found += pieces
+        self.results = sum(len(columns[0]) for columns in found)
+        self.units = list(local.counters)
+        return found
 
     def total(self, counter: str) -> int:
         return sum(getattr(unit, counter) for unit in self.units)
@@ -40,13 +56,10 @@ def replay(query: Query, model: Model, epochs: int) -> Iterator[Step]:
     join = LocalJoin(query.unit_spec(), model)
     volume = 0
     for left, right, watermark in query.epochs(epochs):
-        results, cpu_s = 0, []
-        for number, inbox in enumerate(join.deliver([left, right], watermark)):
-            began = time.process_time()
-            results += sum(len(columns[0]) for columns in join.run(number, inbox))
-            cpu_s.append(time.process_time() - began)
         volume += left.num_rows + right.num_rows
-        yield Step(volume, results, list(join.counters), cpu_s)
+        step = Step(volume)
+        step.run(join, [left, right], watermark)
+        yield step
 
 
 def until(steps: Iterable[Step], is_over: Callable[[list[Step]], bool]) -> list[Step]:

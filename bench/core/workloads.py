@@ -6,7 +6,7 @@ equi         one key of 1e6 values: a window of 1e6 tuples gives about one match
 stock        equality and inequality: bids meet asks of their symbol that cost no more. Symbols follow
              Zipf (s = 1, 1000 symbols), so that two random tuples share their symbol with
              probability 0.029, and the most traded one takes 13 % of both streams.
-inequality   no equality, no band: two bell curves of which only the tails meet.
+inequality   an inequality alone: the values are two bell curves of which only the tails meet.
 
 """
 

@@ -5,6 +5,7 @@ of the page. Each module declares ``FIGURE``. ``QUICK_SCALE`` is the scale of a 
 the figures work.
 """
 
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -36,5 +37,6 @@ def is_known(name: str) -> bool:
 
 
 def figure(name: str) -> "Figure":
-    found: Figure = import_module(f"bench.papers.{paper_of(name)}.{name.replace('-', '_')}").FIGURE
+    module = import_module(f"bench.papers.{paper_of(name)}.{name.replace('-', '_')}")
+    found: Figure = replace(module.FIGURE, doc=module.__doc__)
     return found

@@ -43,7 +43,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "random routing / ContRand, bytes",
     tuple(Panel(f"{name}, {UNITS} units", "rate", "mb_per_s", "setting", {"query": name}) for name in NAMES),

@@ -44,7 +44,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "random routing / ContRand, copies",
     (Panel("equality, streams of equal length", "units", "received_per_tuple", "setting"),),

@@ -64,7 +64,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "biclique / square matrix, volume at 64 units",
     (Panel("full history, volume that fits", "units", "volume", "setting"),),

@@ -36,7 +36,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "JB-CR4 / square matrix, median latency",
     (Panel("Q5, 16 units", "latency_ms", "percentile", "setting"),),

@@ -48,7 +48,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "biclique / square matrix, window",
     (Panel("handshake, tuples of both streams", "setting", "window", "series"),),

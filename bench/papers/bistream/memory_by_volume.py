@@ -70,7 +70,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "square matrix / biclique, bytes",
     tuple(Panel(name, "volume", "mb_per_unit", "setting", {"query": name}) for name in NAMES),

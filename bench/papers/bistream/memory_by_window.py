@@ -53,7 +53,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "square matrix / biclique, bytes",
     (Panel("Band, windows as shares of the stream", "volume", "mb_per_unit", "name"),),

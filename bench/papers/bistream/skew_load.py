@@ -72,7 +72,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "pure hash / ContRand, load of the most loaded unit",
     (

@@ -41,7 +41,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "ContRand / pure hash, tuples/s",
     tuple(Panel(f"Zipf {ZIPF}", "setting", name, "series") for name in ("tuples_per_s", "cpu_us_per_tuple")),

@@ -50,7 +50,6 @@ def measure(run: Run) -> Verdict:
 
 FULL, BY_EPOCH = "16 units, full history", "epoch_tuples_per_s"
 FIGURE = Figure(
-    __doc__,
     measure,
     "best biclique / square matrix, tuples/s, median of the queries",
     (

@@ -8,10 +8,11 @@ words and say the shape only; a cluster of theirs is one machine of two cores he
 The join is an equality of 16 keys and a band of a 256th of the values, so that every index can be forced on
 it; a random pair matches with a probability of 1 / 4,099. Efficiency, rho, is matches per comparison.
 
-The first three figures are of one process, counters exact and repeatable, times CPU times of units, least of
-several: what cores of their own would allow. A chain's letters go through a mailbox on disk there, as in
-Spark; the state store and the exchange are left out. The last figure is of whole queries in Spark. The
-machine is shared: CPU times differ by a tenth from run to run, and times in Spark by more.
+The first three figures are measured in one process. Counters are exact and repeatable. Times are the CPU
+times of units, the least of several runs; they say what a core for each unit would allow. The letters of a
+chain go through a mailbox on disk, as in Spark; the state store and the exchange are left out. The last
+figure measures whole queries in Spark. The machine is shared: CPU times differ by a tenth from run to run,
+and times in Spark by more.
 """
 
 FIGURES = ("efficiency_by_window", "cost_by_block", "load_over_time", "latency_by_model")

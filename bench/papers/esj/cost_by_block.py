@@ -3,10 +3,11 @@
 Small blocks cost messages, large ones an uneven load: the target function has its least between, and that
 is where an epoch costs least.
 
-An epoch costs the CPU seconds of its slowest worker, letters included (``replay``). Beside it is J, the
-target function of the block size, made of what the worker at the left end measures (``BlockCost``), with the
-rest that no block changes: the median of what is measured less J. ``MESSAGE_S`` was fitted to this very
-workload, so that the optima agree is no test of it on another.
+The cost of an epoch is the CPU time of its slowest worker, letters included (``replay``). The figure compares
+it with J, the target function of the block size, which is computed from the measurements of the worker at the
+left end (``BlockCost``). The costs that do not depend on the block are added to J: they are the median of the
+measured cost minus J. ``MESSAGE_S`` was fitted to this workload, so equal optima here do not test it on
+another.
 """
 
 from statistics import median
@@ -137,7 +138,6 @@ def per_block(rows: list[Row]) -> float:
 
 TITLE = "slowest of 4 workers; dashed: J and what no block changes"
 FIGURE = Figure(
-    __doc__,
     measure,
     "predicted block / best of those tried, ms of an epoch",
     (

@@ -3,12 +3,12 @@
 Comparing all with all has an efficiency of the selectivity at any window, so that throughput falls as 1 /
 W; a sorted index has matches / (log2 W + range), a hash index matches / bucket.
 
-rho is matches per candidate, a candidate being a stored tuple that the walk looked at; ``rho_searched``
-counts the steps of bisections too (``steps``). Finding a bucket among 16 keys is not counted. All as one unit
-does it that stores and probes both streams (``Split(1)``), once the window is full.
+rho is matches per candidate. A candidate is a stored tuple that the walk looks at; ``rho_searched`` counts
+the steps of bisections too (``steps``). The search for a bucket among 16 keys is not counted. One unit stores
+and probes both streams (``Split(1)``), and is measured once the window is full.
 
-The unit walks whole subindexes that a window touches, so it looks at more than the window: the measured rho
-of a nested loop lies below its bound by that, not by the index.
+The unit walks each subindex that a window touches as a whole, so it looks at more tuples than the window has.
+This is why the measured rho of a nested loop lies below its bound.
 """
 
 from math import log2
@@ -122,7 +122,6 @@ def measure(run: Run) -> Verdict:
 
 TITLE = "dashed: bounds; a bisection step counts as a comparison"
 FIGURE = Figure(
-    __doc__,
     measure,
     "hash_sorted / scan, rho at the longest window scanned",
     (

@@ -112,7 +112,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "chain / split, mean response",
     (

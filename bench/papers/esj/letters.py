@@ -2,9 +2,10 @@
 
     seconds of a block of b tuples, w bytes each = a + b w c
 
-A worker's blocks of an epoch are sealed, posted in one file, fetched and opened, and acknowledged the same
-way. ``a`` and ``c`` are the straight line through the seconds of blocks of several sizes. The file itself is
-one an epoch, however many blocks it holds; its seconds stand apart.
+A worker seals the blocks of an epoch and posts them in one file. Its neighbour fetches the file, opens the
+blocks, and acknowledges them in the same way. ``a`` and ``c`` are the straight line through the seconds of
+blocks of several sizes. There is one file for each epoch, whatever number of blocks it holds, so it is
+measured apart.
 """
 
 import tempfile

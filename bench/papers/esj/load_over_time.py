@@ -2,9 +2,9 @@
 
 Loads of neighbours stay within the threshold and a block of each other, whatever the input does.
 
-A worker hands a block on when its load exceeds what it knows of its neighbour's, plus what is under way to
-it, by more than the threshold. A message takes an epoch. So loads of neighbours differ by at most threshold +
-block once nothing moves; while tuples flow, by those that are under way as well.
+A worker sends a block when its load exceeds the last known load of its neighbour, plus the tuples under way
+to the neighbour, by more than the threshold. A message takes an epoch. So the loads of neighbours differ by
+at most threshold + block when nothing moves. While tuples flow, the difference includes the tuples under way.
 """
 
 from dataclasses import dataclass, replace
@@ -133,7 +133,6 @@ def summed(steps: list[ChainStep], block: int) -> Row:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "largest difference in silence / (threshold + block)",
     (

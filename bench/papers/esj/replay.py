@@ -5,12 +5,11 @@ its sender. An epoch of the chain lasts as long as that of its slowest worker.
 """
 
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import itemgetter
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -28,7 +27,7 @@ Sealed = tuple[int, str, bytes]
 
 @dataclass
 class ChainStep(Step):
-    is_draining: bool
+    is_draining: bool = False
     """Whether the input is over."""
     loads: list[int] = field(default_factory=list)
     """The number of stored tuples of each worker, without copies."""
@@ -38,6 +37,14 @@ class ChainStep(Step):
     """The largest number of tuples of a block, for each worker."""
     costs: list[BlockCost | None] = field(default_factory=list)
     """The costs that each worker has measured for the choice of a block."""
+
+    def note(self, worker: HandshakeWorker) -> None:
+        """Add the counters of a worker."""
+        self.block.append(worker.block)
+        self.blocks_sent.append(sum(isinstance(letter.header, inside.TupleBlk) for _, letter in worker.sent))
+        known = worker.state.neighbourhood
+        self.loads.append(sum(known.remembered.held))
+        self.costs.append(BlockCost(*known.measured) if known.measured else None)
 
 
 class Post:
@@ -73,42 +80,45 @@ class Post:
             yield Message(header, inside.unpack(block) if block else None, sender=origin >> 32)
 
 
+class MailboxRun(inside.LocalRun):
+    """A chain whose letters go through a mailbox, and not through the list of the local run."""
+
+    def __init__(self, spec: inside.HandshakeSpec, post: Post) -> None:
+        super().__init__(spec)
+        self._post = post
+        self.number = 0
+        """The number of the epoch."""
+        self.workers: list[HandshakeWorker] = []
+        """The workers of the epoch."""
+
+    def run(self, slot: int, inbox: inside.Inbox, engine: Any = None) -> Iterator[list[pa.Array]]:
+        for message in self._post.messages(slot):
+            inbox.deliver(message, 0)
+        worker = cast(HandshakeWorker, self.open(slot))
+        yield from super().run(slot, inbox, worker)
+        self.in_flight.clear()
+        self._post.send(self.number, slot, worker.messages)
+        self.workers.append(worker)
+
+
 def replay(query: Query, model: Chain, epochs: Iterable[Epoch]) -> Iterator[ChainStep]:
     """Run epochs, and then further epochs until no worker has a message."""
     unit = query.unit_spec()
     spec = inside.HandshakeSpec(unit.condition, unit.indexes, unit.archive_period_us, model)
-    run = inside.LocalRun(spec)
     coming = chain(((False, epoch) for epoch in epochs), repeat((True, (None, None, None))))
     with tempfile.TemporaryDirectory(prefix="bench-esj-") as folder:
         post = Post(folder, model.workers)
-        volume, is_waiting, watermark = 0, False, None
-        for number, (is_draining, (left, right, now)) in enumerate(coming):
-            if not post.turn() and is_draining and not is_waiting:
+        run = MailboxRun(spec, post)
+        volume, watermark = 0, None
+        for run.number, (is_draining, (*batches, now)) in enumerate(coming):
+            if not post.turn() and is_draining and not any(worker.is_waiting for worker in run.workers):
                 return
-            watermark, is_waiting = watermark if is_draining else now, False
-            volume += sum(batch.num_rows for batch in (left, right) if batch is not None)
-            step = ChainStep(volume, 0, [], [], is_draining)
-            for place, inbox in enumerate(run.deliver([left, right], watermark)):
-                began = time.process_time()
-                for message in post.messages(place):
-                    inbox.deliver(message, 0)
-                worker = cast(HandshakeWorker, run.open(place))
-                step.results += sum(len(columns[0]) for columns in run.run(place, inbox, worker))
-                # Letters go through the mailbox and not through the list of the local run.
-                run.in_flight.clear()
-                post.send(number, place, worker.messages)
-                step.cpu_s.append(time.process_time() - began)
-                note(step, worker)
-                is_waiting |= worker.is_waiting
-            post.clear(number)
+            run.workers = []
+            watermark = watermark if is_draining else now
+            volume += sum(batch.num_rows for batch in batches if batch is not None)
+            step = ChainStep(volume, is_draining=is_draining)
+            step.run(run, batches, watermark)
+            for worker in run.workers:
+                step.note(worker)
+            post.clear(run.number)
             yield step
-
-
-def note(step: ChainStep, worker: HandshakeWorker) -> None:
-    """Add the counters of a worker to the step."""
-    step.units.append(worker.counters)
-    step.block.append(worker.block)
-    step.blocks_sent.append(sum(isinstance(letter.header, inside.TupleBlk) for _, letter in worker.sent))
-    known = worker.state.neighbourhood
-    step.loads.append(sum(known.remembered.held))
-    step.costs.append(BlockCost(*known.measured) if known.measured else None)

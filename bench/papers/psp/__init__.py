@@ -3,19 +3,19 @@
 `python -m bench psp` joins streams of images by a pixel difference, on the time-sliced ring (PSP: Wang,
 Rundensteiner, Ganguly and Bhatnagar, EDBT 2009) and on the two that it was compared with, aligned and
 coordinated tuple routing (ATR, CTR: Gu, Yu and Wang, ICDE 2007); in Spark also as a cascade of binary
-bicliques, which stores intermediate results. Claims are in our words and say the shape of
-the paper's figure 8, whose numbers were not at hand; a cluster of theirs is one machine of two cores here.
+bicliques, which stores intermediate results. Claims are in our words and say the shape of the paper's figure
+8, whose numbers were not at hand. The paper used a cluster; this is one machine of two cores.
 
-Stream i is joined with stream i + 1 where the mean difference of pixels is below a threshold, the quantile
-that makes the selectivity what it says; all tuples of a result lie within one window. Arrivals are Poisson, a
+Stream i is joined with stream i + 1 where the mean difference of pixels is below a threshold, which is the
+quantile that gives the selectivity. All tuples of a result lie within one window. Arrivals are Poisson, a
 tuple a second of each stream, in epochs of 12 seconds. ATR's segments are as long as the window, CTR's a
 sixth of it, on two nodes each.
 
-Copies, tuples, bytes, probes and epochs are counted in one process, exact and repeatable. "Response" is from
-the epoch of a result's last tuple to the one it leaves in: in epochs, and in milliseconds if each epoch takes
-as long as its busiest node on a core of its own. That leaves out the exchange, the state store and the half
-second that Spark needs for an epoch, however little it does; whole queries in Spark are the last figure.
-Every number of results is compared with that of a nested loop in NumPy.
+Copies, tuples, bytes, probes and epochs are counted in one process, exact and repeatable. The response time
+of a result begins with the epoch of its last tuple and ends with the epoch in which it leaves. It is given in
+epochs, and in milliseconds if each epoch takes as long as its busiest node on a core of its own. This leaves
+out the exchange, the state store, and the half second that Spark needs for any epoch. The last figure
+measures whole queries in Spark. Every number of results is compared with that of a nested loop in NumPy.
 """
 
 FIGURES = (

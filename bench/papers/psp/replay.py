@@ -5,7 +5,6 @@ milliseconds it is the time of these epochs, each as long as its busiest node ta
 is the cost of the model without exchange, state store and Spark.
 """
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,7 +27,7 @@ SLICE = CountWindow(4)
 
 @dataclass
 class Epoch(Step):
-    until_us: int
+    until_us: int = 0
     """The event time up to which tuples have arrived."""
     in_flight: int = 0
     in_flight_bytes: int = 0
@@ -92,15 +91,10 @@ def timed(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator
         until = next(cuts_us)
         ends = np.array([np.searchsorted(times, until, side="right") for times in streams.times])
         batches = [cut(table, a, b) for table, a, b in zip(tables, begun, ends, strict=True)]
-        epoch, came = Epoch(int(ends.sum()), 0, [], [], until), [np.zeros(0, dtype=np.int64)]
-        for slot, inbox in enumerate(join.deliver(batches, watermark)):
-            before = time.process_time()
-            results = list(join.run(slot, inbox))
-            epoch.cpu_s.append(time.process_time() - before)
-            came += [np.max([columns[3 * n + 1].to_numpy() for n in range(m)], axis=0) for columns in results]
-        last = np.concatenate(came)
-        epoch.units = list(join.counters)
-        epoch.results = len(last)
+        epoch = Epoch(int(ends.sum()), until_us=until)
+        pieces = epoch.run(join, batches, watermark)
+        came = [np.max([columns[3 * n + 1].to_numpy() for n in range(m)], axis=0) for columns in pieces]
+        last = np.concatenate([np.zeros(0, dtype=np.int64), *came])
         epoch.in_flight = sum(partial.block.num_rows for partial in join.partial_results)
         epoch.in_flight_bytes = sum(partial.block.nbytes for partial in join.partial_results)
         yield epoch, last

@@ -18,4 +18,4 @@ def verdict(swept: Swept) -> Verdict:
     return Verdict(sooner["Ring"] > 1.5, sooner["Ring"], facts, remark, partly=sooner["Ring"] > 1)
 
 
-FIGURE = figure(__doc__, "response", "nodes", "ring, one node / longest", verdict)
+FIGURE = figure("response", "nodes", "ring, one node / longest", verdict)

@@ -17,4 +17,4 @@ def verdict(swept: Swept) -> Verdict:
     return Verdict(min(grows.values()) > 1, grows["Ring"], facts)
 
 
-FIGURE = figure(__doc__, "response", "pixels", "ring, last / first", verdict)
+FIGURE = figure("response", "pixels", "ring, last / first", verdict)

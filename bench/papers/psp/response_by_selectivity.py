@@ -17,4 +17,4 @@ def verdict(swept: Swept) -> Verdict:
     return Verdict(min(grows.values()) > 1.2, grows["Ring"], facts)
 
 
-FIGURE = figure(__doc__, "response", "selectivity", "ring, last / first", verdict)
+FIGURE = figure("response", "selectivity", "ring, last / first", verdict)

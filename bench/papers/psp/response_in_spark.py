@@ -93,7 +93,6 @@ def cut(streams: Streams, stream: int) -> list[pa.Table]:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "ring / ATR, ms",
     (

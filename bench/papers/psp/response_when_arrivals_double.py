@@ -114,7 +114,6 @@ def against_the_clock(streams: Streams, model: Multiway, ms_per_second: float) -
 
 TITLE = "a single node is loaded to 0.6 before arrivals double"
 FIGURE = Figure(
-    __doc__,
     measure,
     "end / before doubling, adaptation off / on",
     (Panel(TITLE, "share", "response_s", "model", log="y"),),

@@ -20,4 +20,4 @@ def verdict(swept: Swept) -> Verdict:
     return Verdict(holds, copies["ATR"] / copies["Ring"], facts, remark)
 
 
-FIGURE = figure(__doc__, "state", "nodes", "copies, ATR / ring", verdict)
+FIGURE = figure("state", "nodes", "copies, ATR / ring", verdict)

@@ -41,7 +41,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "ATR's copies, most overlap / least",
     (Panel("copies of a tuple", "overlap", "copies", "model"), Panel("state", "overlap", "mb_held", "model")),

@@ -21,4 +21,4 @@ def verdict(swept: Swept) -> Verdict:
     return Verdict(max(abs(grow - 1) for grow in grows.values()) < 0.02, ratio, facts)
 
 
-FIGURE = figure(__doc__, "state", "selectivity", "ATR / ring, bytes stored", verdict)
+FIGURE = figure("state", "selectivity", "ATR / ring, bytes stored", verdict)

@@ -25,4 +25,4 @@ def verdict(swept: Swept) -> Verdict:
     return Verdict(abs(grows["Ring"] / times - 1) < 0.1 and is_least, ratio, facts, remark, partly=is_least)
 
 
-FIGURE = figure(__doc__, "state", "streams", "ATR / ring, bytes stored", verdict)
+FIGURE = figure("state", "streams", "ATR / ring, bytes stored", verdict)

@@ -59,7 +59,7 @@ class Swept:
         return {name: value / first[name] for name, value in self.last(figure).items()}
 
 
-def figure(doc: str, kind: str, by: str, ratio_of: str, verdict: Callable[[Swept], Verdict]) -> Figure:
+def figure(kind: str, by: str, ratio_of: str, verdict: Callable[[Swept], Verdict]) -> Figure:
     def measure(run: Run) -> Verdict:
         values = tuple(run.some(SWEEPS[by]))
         base = replace(MANY if by == "streams" else BASE, seed=run.seed).scaled(run.scale)
@@ -72,7 +72,7 @@ def figure(doc: str, kind: str, by: str, ratio_of: str, verdict: Callable[[Swept
 
     columns, panels = KINDS[kind]
     drawn = tuple(Panel(title, by, name, "model") for title, name in panels.items())
-    return Figure(doc, measure, ratio_of, drawn, f"{by}; model; {columns}", truth=TRUTH)
+    return Figure(measure, ratio_of, drawn, f"{by}; model; {columns}", truth=TRUTH)
 
 
 def add(run: Run, label: str, model: Multiway, work: Workload, **setting: Any) -> Row:

@@ -1,8 +1,9 @@
 """# SplitJoin's figures, drawn again
 
 `python -m bench splitjoin` measures the figures of SplitJoin (Najafi, Sadoghi and Jacobsen, USENIX ATC 2016)
-anew, with Thetastream's `Split`, and writes this page. Shapes and ratios are what can be compared: the paper
-had many cores, this is one machine of two. Claims are in our words and say the shape only.
+anew, with Thetastream's `Split`, and writes this page. Shapes and ratios can be compared, and absolute
+numbers cannot: the paper had many cores, and this is one machine of two. Claims are in our words and say the
+shape only.
 
 k cores get every tuple and store a k-th of each window. The paper's cores compare a tuple with all of their
 part of the window, so that the work of a tuple falls with k. `index="scan"` is that nested loop; our default

@@ -57,7 +57,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "8 cores / 1, nested loop",
     panels("bound_tuples_per_s", "xy"),

@@ -42,7 +42,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "window of 8,192 / 1,024, nested loop, median latency",
     (Panel("epochs of 1,024 tuples a stream", "cores", "latency_ms_p50", "name"),),

@@ -41,7 +41,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "outer order / unordered, tuples/s",
     tuple(Panel("2 join cores", "order", name, "series") for name in ("tuples_per_s", "cpu_us_per_tuple")),

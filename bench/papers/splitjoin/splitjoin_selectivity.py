@@ -41,7 +41,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "most / least selective, nested loop, tuples/s",
     (Panel("2 join cores", "selectivity", "tuples_per_s", "kind", log="x"),),

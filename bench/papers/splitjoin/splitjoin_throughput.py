@@ -49,7 +49,6 @@ def measure(run: Run) -> Verdict:
 
 
 FIGURE = Figure(
-    __doc__,
     measure,
     "2 join cores / 1, nested loop, tuples/s",
     panels("tuples_per_s"),
