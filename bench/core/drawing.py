@@ -86,8 +86,8 @@ def write(name: str, run: Run, verdict: Verdict, folder: Path) -> dict[str, Any]
         "parameters": run.parameters,
         "checks": [{**vars(check), "is_equal": check.is_equal} for check in run.checks],
         "machine": describe(),
-        "rows": [rounded(row) for row in run.rows],
-        "runs": [rounded(row) for row in run.runs],
+        "rows": [round_figures(row) for row in run.rows],
+        "runs": [round_figures(row) for row in run.runs],
     }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
@@ -102,7 +102,7 @@ def write_table(found: dict[str, Any], folder: Path) -> None:
     (folder / f"{name}.md").write_text(page.section(papers.figure(name), found) + "\n")
 
 
-def rounded(row: Row) -> Row:
+def round_figures(row: Row) -> Row:
     return {k: float(f"{v:.{DIGITS}g}") if isinstance(v, float) else v for k, v in row.items()}
 
 

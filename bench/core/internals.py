@@ -21,7 +21,6 @@ from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, B
 from thetastream.engine.handshake.letters import Letter
 from thetastream.engine.handshake.protocol import AckBlk, Group, TupleBlk
 from thetastream.engine.handshake.spec import HandshakeSpec
-from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph

@@ -153,7 +153,7 @@ def keys(*columns: str, domain: Domain = Domain.INT) -> tuple[tuple[Key, ...], t
     return (tuple(Key(column, domain) for column in columns),) * 2
 
 
-def stamped(table: pa.Table) -> pa.Table:
+def stamp(table: pa.Table) -> pa.Table:
     """Add event times, which spread the rows of a table evenly over ``TICKS_US``."""
     number = np.arange(table.num_rows, dtype=np.int64)
     ts = START_US + number * TICKS_US // max(1, table.num_rows)

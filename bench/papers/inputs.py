@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from bench.core import data
 from bench.core.internals import Domain, Equality, Key
-from bench.core.query import Query, band, keys, stamped
+from bench.core.query import Query, band, keys, stamp
 from bench.core.workloads import WORKLOADS
 
 SCALE_FACTOR = 0.1
@@ -53,7 +53,7 @@ def _select(scale: float, sql: str) -> pa.Table:
     connection = duckdb.connect(config={"threads": 2, "preserve_insertion_order": True})
     for name in TABLES.split(","):
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{folder}/{name}.parquet')")
-    return stamped(connection.sql(sql).to_arrow_table().combine_chunks())
+    return stamp(connection.sql(sql).to_arrow_table().combine_chunks())
 
 
 @lru_cache
@@ -107,7 +107,7 @@ def handshake(n: int, seed: int, reach: int = 10) -> Query:
     """
     spec = WORKLOADS["handshake"]
     left, right = (
-        stamped(pa.table(spec.draw[side](np.random.default_rng([seed, side]), n, n))) for side in (0, 1)
+        stamp(pa.table(spec.draw[side](np.random.default_rng([seed, side]), n, n))) for side in (0, 1)
     )
     on, duckdb_on = (
         text.replace("-10", f"-{reach}").replace("+10", f"+{reach}") for text in (spec.on, spec.duckdb_on)
@@ -142,7 +142,7 @@ def zipf(n: int, exponent: float, seed: int, values: int = 10_000, results: floa
         names = np.random.default_rng(seed).permutation(values)
         k = names[random.choice(values, n, p=weights)]
         v = np.floor(random.uniform(0, 1_000_000, n)).astype(np.int64)
-        tables.append(stamped(pa.table({"k": pa.array(k), "v": pa.array(v)})))
+        tables.append(stamp(pa.table({"k": pa.array(k), "v": pa.array(v)})))
     return Query(
         f"Zipf {exponent:g}",
         ("l", "r"),

@@ -14,11 +14,11 @@ from bench.core.internals import BlockCost, LocalJoin, brute_force, by_hash, by_
 from bench.core.page import sentence
 from bench.core.response import FILE, number, respond
 from bench.papers.esj import cost_by_block, efficiency_by_window, latency_by_model, load_over_time
-from bench.papers.esj.inputs import REACH, SELECTIVITY, keyed
+from bench.papers.esj.inputs import REACH, SELECTIVITY, make_join
 from bench.papers.esj.latency_by_model import MOMENTS, Plan
 from bench.papers.esj.letters import letter_cost
 from bench.papers.esj.replay import replay
-from bench.papers.esj.steps import counted
+from bench.papers.esj.steps import count_steps
 from thetastream.models import Chain, Split
 
 LOCAL = ("efficiency-by-window", "load-over-time")
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_expected_number_is_that_of_plain_loops() -> None:
-    query = keyed(300, 80, seed=5)
+    query = make_join(300, 80, seed=5)
     left, right = (
         list(zip(*(table[name].cast("int64").to_pylist() for name in ("k", "v", "ts")), strict=True))
         for table in query.tables
@@ -46,7 +46,7 @@ def test_the_expected_number_is_that_of_plain_loops() -> None:
 
 
 def test_a_random_pair_matches_as_often_as_it_says() -> None:
-    query = keyed(3000, 3000, seed=2)
+    query = make_join(3000, 3000, seed=2)
     assert query.expected / 3000**2 == pytest.approx(SELECTIVITY, rel=0.1)
 
 
@@ -62,10 +62,10 @@ def test_steps_are_those_of_a_loop() -> None:
     from thetastream.kernels.walk import lower_bound
 
     assert lower_bound(np.arange(9).reshape(-1, 1), 0, 0, 9, 4) == 4
-    query = keyed(64, 64, 1).by("sorted")
+    query = make_join(64, 64, 1).by("sorted")
     (left,), (right,) = (list(query.cut(side, 1)) for side in (0, 1))
     join = LocalJoin(query.unit_spec(), Split(1))
-    with counted() as steps:
+    with count_steps() as steps:
         list(join.epoch(left, None))
         assert steps() == 0
         list(join.epoch(None, right))
@@ -104,7 +104,7 @@ def test_silence_balances_the_loads(folder: Path) -> None:
 
 @pytest.mark.parametrize("block", [8, "auto"])
 def test_letters_through_a_mailbox_change_nothing(block: int | str) -> None:
-    query = keyed(600, 200, 3).by("hash")
+    query = make_join(600, 200, 3).by("hash")
     steps = list(replay(query, Chain(3, block), query.epochs(6)))
     assert sum(step.results for step in steps) == query.expected > 0
     assert [step.is_draining for step in steps[:7]] == [False] * 6 + [True]
@@ -136,7 +136,7 @@ def test_response_counts_from_the_arrival_of_the_later_tuple() -> None:
 
 
 def test_tuples_know_their_file() -> None:
-    files = keyed(10, 5, 1).files(4)["r"]
+    files = make_join(10, 5, 1).files(4)["r"]
     assert [table[FILE].to_pylist() for table in number(files)] == [[n] * len(files[n]) for n in range(4)]
     assert sum(map(len, files)) == 10
 

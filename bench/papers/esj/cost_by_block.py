@@ -18,7 +18,7 @@ from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.core.internals import AUTO, BYTE_S, HASH_COLUMN, LOOK_S, MESSAGE_S, BlockCost
 from bench.core.query import Query
 from bench.core.rows import Row
-from bench.papers.esj.inputs import keyed
+from bench.papers.esj.inputs import make_join
 from bench.papers.esj.letters import LetterCost, letter_cost
 from bench.papers.esj.replay import ChainStep, replay
 from thetastream.models import Chain
@@ -63,7 +63,7 @@ def measure_block(run: Run, query: Query, block: int | str) -> list[ChainStep]:
 
 def measure(run: Run) -> Verdict:
     window, per_epoch = run.sized(WINDOW), run.sized(PER_EPOCH)
-    query = keyed(per_epoch * EPOCHS, window, run.seed).by(INDEX)
+    query = make_join(per_epoch * EPOCHS, window, run.seed).by(INDEX)
     run_chain(query, BLOCKS[0])  # This run compiles the kernels.
     for block in BLOCKS:
         measure_block(run, query, block)

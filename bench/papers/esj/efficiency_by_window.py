@@ -17,8 +17,8 @@ from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.core.internals import brute_force, by_hash, by_range, matches
 from bench.core.query import Query
 from bench.core.replay import Step, cpu_of_units, replay, total, tuples_in
-from bench.papers.esj.inputs import BAND, KEYS, SELECTIVITY, keyed
-from bench.papers.esj.steps import counted
+from bench.papers.esj.inputs import BAND, KEYS, SELECTIVITY, make_join
+from bench.papers.esj.steps import count_steps
 from thetastream.models import Split
 
 INDEXES = ("scan", "hash", "sorted", "hash_sorted")
@@ -49,7 +49,7 @@ def measure_index(run: Run, query: Query, kind: str, window: int, least: int) ->
     what = f"{kind}, window {window:,}"
     run.announce(what)
     counting: list[Step] = []
-    with counted() as steps:
+    with count_steps() as steps:
         begun = 0
         for step in replay(query, Split(1), epochs):
             counting.append(step)
@@ -80,7 +80,9 @@ def measure(run: Run) -> Verdict:
     least = run.sized(EPOCH)
     for largest in WINDOWS:
         window = run.sized(largest)
-        query = keyed(max(WINDOWS_LONG * window, WINDOWS_LONG * EPOCHS_A_WINDOW * least), window, run.seed)
+        query = make_join(
+            max(WINDOWS_LONG * window, WINDOWS_LONG * EPOCHS_A_WINDOW * least), window, run.seed
+        )
         expected = query.expected
         for kind in INDEXES:
             if kind != "scan" or largest <= LONGEST_SCAN:

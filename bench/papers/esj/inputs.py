@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.core.internals import Equality, Side
-from bench.core.query import Query, band, keys, stamped
+from bench.core.query import Query, band, keys, stamp
 
 KEYS, VALUES = 16, 1 << 20
 REACH = VALUES // 512
@@ -20,17 +20,17 @@ BAND = (VALUES * (2 * REACH + 1) - REACH * (REACH + 1)) / VALUES**2
 SELECTIVITY = BAND / KEYS
 
 
-def drawn(random: np.random.Generator, n: int) -> pa.Table:
+def draw_tuples(random: np.random.Generator, n: int) -> pa.Table:
     return pa.table({"k": random.integers(0, KEYS, n), "v": random.integers(0, VALUES, n)})
 
 
 @lru_cache(maxsize=2)
 def _tables(n: int, seed: int) -> tuple[pa.Table, pa.Table]:
-    left, right = (stamped(drawn(np.random.default_rng([seed, side]), n)) for side in Side)
+    left, right = (stamp(draw_tuples(np.random.default_rng([seed, side]), n)) for side in Side)
     return left, right
 
 
-def keyed(n: int, window: int, seed: int) -> Query:
+def make_join(n: int, window: int, seed: int) -> Query:
     """Make the join of ``n`` tuples of each stream in a window of ``window`` tuples of each."""
     return Query(
         "equality and band",

@@ -21,7 +21,7 @@ from bench.core.internals import Model
 from bench.core.query import Query
 from bench.core.response import count_by_file, respond
 from bench.core.rows import Row, find_medians, measure_in_turn
-from bench.papers.esj.inputs import keyed
+from bench.papers.esj.inputs import make_join
 from thetastream.models import Biclique, Chain, Split
 
 UNITS = 4
@@ -73,7 +73,7 @@ def run_once(run: Run, query: Query, model: Model, plan: Plan) -> Row:
 def measure(run: Run) -> Verdict:
     per_epoch = run.sized(PER_EPOCH)
     query, short = (
-        keyed(per_epoch * plan.epochs, WINDOW_EPOCHS * per_epoch, run.seed) for plan in (PLAN, WARM)
+        make_join(per_epoch * plan.epochs, WINDOW_EPOCHS * per_epoch, run.seed) for plan in (PLAN, WARM)
     )
     run.announce("warming up Spark")
     for name in ("split", "chain"):

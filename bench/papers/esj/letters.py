@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from bench.core.internals import AckBlk, Group, Letter, Side, TupleBlk, concat
-from bench.papers.esj.inputs import drawn
+from bench.papers.esj.inputs import draw_tuples
 from bench.papers.esj.replay import Post
 
 SIZES = (64, 256, 1024, 4096, 16384)
@@ -37,7 +37,7 @@ def letter_cost(repeat: int = 9) -> LetterCost:
     acknowledged = [Letter(AckBlk(Side.LEFT))] * LETTERS
     empty, per_block, nbytes = _seconds(acknowledged[:1], repeat), [], []
     for size in SIZES:
-        block = concat(drawn(random, size).to_batches())
+        block = concat(draw_tuples(random, size).to_batches())
         sent = [Letter(TupleBlk(Group.FRESH), block)] * LETTERS
         both = _seconds(sent, repeat) + _seconds(acknowledged, repeat) - 2 * empty
         per_block.append(both / LETTERS)

@@ -18,7 +18,7 @@ from bench.core.internals import Side
 from bench.core.query import START_US, Query
 from bench.core.replay import total
 from bench.core.rows import Row
-from bench.papers.esj.inputs import drawn, keyed
+from bench.papers.esj.inputs import draw_tuples, make_join
 from bench.papers.esj.replay import ChainStep, Epoch, replay
 from thetastream.models import Chain
 
@@ -63,7 +63,7 @@ def script(run: Run) -> tuple[Query, list[Epoch]]:
         batches = []
         for side, times in zip(Side, (phase.left, phase.right), strict=True):
             n = times * per_epoch
-            table = drawn(np.random.default_rng([run.seed, side, number]), n)
+            table = draw_tuples(np.random.default_rng([run.seed, side, number]), n)
             ts = START_US + number * EPOCH_US + np.arange(n) * EPOCH_US // max(1, n)
             table = table.append_column("ts", pa.array(ts, pa.timestamp("us", tz="UTC")))
             tables[side].append(table)
@@ -72,7 +72,7 @@ def script(run: Run) -> tuple[Query, list[Epoch]]:
             batches.append(table.to_batches()[0] if n else None)
         epochs.append((batches[0], batches[1], watermark))
     left, right = (pa.concat_tables(parts) for parts in tables)
-    query = replace(keyed(64, 64, run.seed), tables=(left, right), window_us=WINDOW_EPOCHS * EPOCH_US)
+    query = replace(make_join(64, 64, run.seed), tables=(left, right), window_us=WINDOW_EPOCHS * EPOCH_US)
     return query, epochs
 
 
@@ -94,7 +94,7 @@ def measure(run: Run) -> Verdict:
     begun = 0
     for phase in PHASES:
         named = {"phase": phase.name, "epochs": phase.epochs, "arrivals": f"{phase.left}, {phase.right}"}
-        run.add(**summed(steps[begun : begun + phase.epochs], block), **named)
+        run.add(**summarise(steps[begun : begun + phase.epochs], block), **named)
         begun += phase.epochs
     run.parameters = {
         "workers": WORKERS,
@@ -121,7 +121,7 @@ def measure(run: Run) -> Verdict:
     return Verdict(holds, ratio, facts, remark, partly=by["silence"]["within"] == 1)
 
 
-def summed(steps: list[ChainStep], block: int) -> Row:
+def summarise(steps: list[ChainStep], block: int) -> Row:
     settled = [apart(step) for step in steps[SETTLED:] or steps]
     return {
         "mean_load": float(np.mean([step.loads for step in steps])),

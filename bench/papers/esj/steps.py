@@ -16,7 +16,7 @@ from bench.core.internals import walk_kernel
 
 
 @contextmanager
-def counted() -> Iterator[Callable[[], int]]:
+def count_steps() -> Iterator[Callable[[], int]]:
     """Count the steps of every walk inside the block; the yielded function returns their number."""
     walk, steps = walk_kernel.walk, 0
 
@@ -25,17 +25,17 @@ def counted() -> Iterator[Callable[[], int]]:
         cursor = rest[5]
         # A walk that continues behind a full buffer is not counted.
         if suffix >= 0 and cursor[0] == 0 and cursor[1] < 0:
-            steps += steps_of(offsets, first, last)
+            steps += compute_steps(offsets, first, last)
         return int(walk(rows, offsets, suffix, first, last, *rest))
 
     with mock.patch.object(walk_kernel, "walk", counting):
         yield lambda: steps
 
 
-def steps_of(offsets: Any, first: Any, last: Any) -> int:
+def compute_steps(offsets: Any, first: Any, last: Any) -> int:
     """Compute the steps of probes that enter the buckets [first, last), which begin and end at ``offsets``.
 
-    >>> steps_of(np.array([0, 8, 9]), np.array([0, 1]), np.array([2, 2]))
+    >>> compute_steps(np.array([0, 8, 9]), np.array([0, 1]), np.array([2, 2]))
     6
     """
     bits = np.frexp(np.diff(offsets))[1]

@@ -109,7 +109,7 @@ def cut(table: pa.Table, start: Any, end: Any) -> pa.RecordBatch | None:
     return table.slice(start, end - start).to_batches()[0] if end > start else None
 
 
-def gathered(streams: Streams, epochs: Iterator[tuple[Epoch, np.ndarray]]) -> Replay:
+def gather(streams: Streams, epochs: Iterator[tuple[Epoch, np.ndarray]]) -> Replay:
     expected = streams.expected
     done = list(epochs)
     found = np.repeat(np.arange(len(done)), [len(came) for _, came in done])
@@ -120,7 +120,7 @@ def gathered(streams: Streams, epochs: Iterator[tuple[Epoch, np.ndarray]]) -> Re
 def replay(work: Workload, model: Multiway) -> Replay:
     """Run a workload in epochs of ``EPOCH_US``. The same workload is run once."""
     streams = streams_of(work)
-    return gathered(streams, timed(streams, model, count(START_US + EPOCH_US, EPOCH_US)))
+    return gather(streams, timed(streams, model, count(START_US + EPOCH_US, EPOCH_US)))
 
 
 def models(work: Workload, nodes: int) -> dict[str, Multiway]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.papers.psp.images import SECOND, START_US, Streams, Workload, streams_of
-from bench.papers.psp.replay import EPOCH_US, SLICE, Epoch, Replay, gathered, models, timed, warm_up
+from bench.papers.psp.replay import EPOCH_US, SLICE, Epoch, Replay, gather, models, timed, warm_up
 from bench.papers.psp.sweeps import NODES, TRUTH, given
 from thetastream.models import Multiway, Ring
 
@@ -37,7 +37,7 @@ def measure(run: Run) -> Verdict:
     warm_up()
     # 1. Set the clock.
     middle = START_US + work.tuples // 3 * SECOND
-    one = gathered(streams, timed(streams, Ring(1, SLICE), count(START_US + EPOCH_US, EPOCH_US)))
+    one = gather(streams, timed(streams, Ring(1, SLICE), count(START_US + EPOCH_US, EPOCH_US)))
     first = START_US + work.window_us
     before = [epoch.busiest_ms for epoch in one.epochs if first < epoch.until_us <= middle]
     ms_per_second = statistics.mean(before) / (EPOCH_US / SECOND) / LOAD
@@ -109,7 +109,7 @@ def against_the_clock(streams: Streams, model: Multiway, ms_per_second: float) -
             clock = max(done, clock + EPOCH_US)
             yield epoch, came
 
-    return gathered(streams, epochs()), np.array(ends)
+    return gather(streams, epochs()), np.array(ends)
 
 
 TITLE = "a single node is loaded to 0.6 before arrivals double"

@@ -18,12 +18,12 @@ TUPLES = {"nested loop": 98_304, "index": 393_216}
 """Tuples of a stream in Spark; fewer if every tuple is compared with the whole window."""
 
 
-def windowed(query: Query, window: int, kind: str) -> Query:
+def with_window(query: Query, window: int, kind: str) -> Query:
     """Return the query with a window of so many tuples of each stream."""
     return query.within(window / query.tables[0].num_rows).by(KINDS[kind])
 
 
-def described(kind: str, window: int, **more: Any) -> Row:
+def describe_setting(kind: str, window: int, **more: Any) -> Row:
     return {"kind": kind, "window": window, **more, "name": f"{kind}, window {window:,}"}
 
 

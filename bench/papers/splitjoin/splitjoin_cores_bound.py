@@ -6,7 +6,7 @@ Throughput grows almost in proportion to the join cores and falls as the window 
 from bench.core.figure import Figure, Run, Verdict
 from bench.core.replay import bound, replay, total, tuples_in
 from bench.papers import inputs
-from bench.papers.splitjoin.settings import KINDS, described, panels, windowed
+from bench.papers.splitjoin.settings import KINDS, describe_setting, panels, with_window
 from thetastream.models import Split
 
 CORES = (1, 2, 4, 8)
@@ -22,13 +22,13 @@ def measure(run: Run) -> Verdict:
         whole = inputs.handshake(run.sized(TUPLES[kind]), run.seed)
         for window in WINDOWS:
             size = run.sized(window)
-            query = windowed(whole, size, kind)
+            query = with_window(whole, size, kind)
             for cores in CORES:
                 steps = run.replay(query, Split(cores), EPOCHS, f"{kind}, window {size:,}, {cores} cores")
                 measured = range(WARMUP, EPOCHS)
                 candidates = total(steps[WARMUP:], "candidates") / tuples_in(steps, measured)
                 found = bound([steps, list(replay(query, Split(cores), EPOCHS))], measured)
-                run.add(**described(kind, size, cores=cores), **found, candidates_per_tuple=candidates)
+                run.add(**describe_setting(kind, size, cores=cores), **found, candidates_per_tuple=candidates)
     rows, figure = run.rows, "bound_tuples_per_s"
     for row in rows:
         row["speed_up"] = row[figure] / rows.at(figure, kind=row["kind"], window=row["window"], cores=1)

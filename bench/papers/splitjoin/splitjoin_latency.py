@@ -7,7 +7,7 @@ from bench.core.clock import Setting
 from bench.core.columns import RATE
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.papers import inputs
-from bench.papers.splitjoin.settings import described, windowed
+from bench.papers.splitjoin.settings import describe_setting, with_window
 from thetastream.models import Split
 
 PER_EPOCH, EPOCHS, WARMUP = 1_024, 17, 10
@@ -20,9 +20,9 @@ def measure(run: Run) -> Verdict:
     asked = []
     for kind, windows in WINDOWS.items():
         for window in windows:
-            query = windowed(whole, window, kind)
+            query = with_window(whole, window, kind)
             for cores in (1, 4):
-                row = described(kind, window, cores=cores)
+                row = describe_setting(kind, window, cores=cores)
                 name = f"{row['name']}, {cores} cores, short epochs"
                 asked.append(Setting(name, query, Split(cores), EPOCHS, WARMUP, row))
     timed = run.compare(asked)

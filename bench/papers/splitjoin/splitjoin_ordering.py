@@ -8,7 +8,7 @@ from bench.core.clock import Setting
 from bench.core.columns import RATE
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.papers import inputs
-from bench.papers.splitjoin.settings import EPOCHS, TUPLES, WARMUP, windowed
+from bench.papers.splitjoin.settings import EPOCHS, TUPLES, WARMUP, with_window
 from thetastream.models import Split
 
 WINDOW, REACH = 16_384, 40
@@ -17,7 +17,7 @@ ORDERS = (None, 1000, 100, 10, "outer", "strict")
 
 def measure(run: Run) -> Verdict:
     whole = inputs.handshake(run.sized(TUPLES["index"]), run.seed, REACH)
-    query = windowed(whole, run.sized(WINDOW), "index")
+    query = with_window(whole, run.sized(WINDOW), "index")
     asked = []
     for order in ORDERS:
         name = "none" if order is None else str(order)

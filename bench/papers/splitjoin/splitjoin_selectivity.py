@@ -8,7 +8,7 @@ from bench.core.clock import Setting
 from bench.core.columns import RATE
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.papers import inputs
-from bench.papers.splitjoin.settings import EPOCHS, TUPLES, WARMUP, windowed
+from bench.papers.splitjoin.settings import EPOCHS, TUPLES, WARMUP, with_window
 from thetastream.models import Split
 
 WINDOW = 4_096
@@ -20,7 +20,7 @@ def measure(run: Run) -> Verdict:
     asked, n, window = [], run.sized(TUPLES["nested loop"]), run.sized(WINDOW)
     for kind, reaches in REACHES.items():
         for reach in reaches:
-            query = windowed(inputs.handshake(n, run.seed, reach), window, kind)
+            query = with_window(inputs.handshake(n, run.seed, reach), window, kind)
             selectivity = (2 * reach + 1) / 9999 * 2 * reach / 9999
             row = {"kind": kind, "reach": reach, "selectivity": selectivity}
             asked.append(Setting(f"{kind}, reach {reach}", query, Split(2), EPOCHS, WARMUP, row))

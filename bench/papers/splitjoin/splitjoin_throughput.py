@@ -7,7 +7,15 @@ from bench.core.clock import Setting
 from bench.core.columns import RATE
 from bench.core.figure import Figure, Run, Verdict
 from bench.papers import inputs
-from bench.papers.splitjoin.settings import EPOCHS, KINDS, TUPLES, WARMUP, described, panels, windowed
+from bench.papers.splitjoin.settings import (
+    EPOCHS,
+    KINDS,
+    TUPLES,
+    WARMUP,
+    describe_setting,
+    panels,
+    with_window,
+)
 from thetastream.models import Split
 
 CORES = {"nested loop": (1, 2, 4), "index": (1, 2)}
@@ -19,9 +27,9 @@ def measure(run: Run) -> Verdict:
     for kind in KINDS:
         whole = inputs.handshake(run.sized(TUPLES[kind]), run.seed)
         for window in map(run.sized, WINDOWS[kind]):
-            query = windowed(whole, window, kind)
+            query = with_window(whole, window, kind)
             for cores in CORES[kind]:
-                row = described(kind, window, cores=cores)
+                row = describe_setting(kind, window, cores=cores)
                 name = f"{row['name']}, {cores} cores"
                 asked.append(Setting(name, query, Split(cores), EPOCHS, WARMUP, row))
     run.compare(asked)
