@@ -56,6 +56,7 @@ TITLES = {
     "all_ms": "all workers (ms/epoch)",
     "blocks_sent": "blocks sent/epoch",
     "measured_epochs": "epochs",
+    "state_mb": "state (MB)",
     "state_per_arrow": "state / Arrow",
     "emitted_mb": "out of the units (MB/epoch)",
     "peak_rss_mb": "peak memory (MB)",

@@ -95,6 +95,10 @@ def compare(
         "seed": shape.seed,
         "repeat": repeat,
         "window_arrow_bytes": window_arrow_bytes(shape),
+        "joins": [
+            {"workload": join.workload, "on": join.spec.on, "within": join.within}
+            for join in {task.shape.workload: task.shape for task in tasks.values()}.values()
+        ],
         "engines": engines,
         "ratios": find_ratios(engines, pairs),
         "is_correct": all(summary["is_correct"] for summary in engines.values()),

@@ -17,11 +17,18 @@ def markdown(report: dict[str, Any]) -> str:
         measured = f"{report['rate']:,} tuples/s for {report['seconds']} s"
     else:
         measured = f"{report['epochs']} epochs measured once the window is full and"
-        measured += f" {report['warmup_seconds']:.0f} s are over"
+        measured += f" {report['warmup_seconds']:.0f} s have passed"
+    joins = [f"{join['workload']}: `{join['on']}` within {join['within']}" for join in report["joins"]]
+    head = [f"### {report['workload']}: `{report['on']}`\n"]
+    if len(joins) == 1:
+        head.append(
+            f"Window {report['window']:,} tuples per stream, {report['epoch']:,} per stream and epoch,"
+        )
+    else:
+        head = [f"### {report['workload']}\n", *(f"- {join}" for join in joins), ""]
     lines = [
-        f"### {report['workload']}: `{report['on']}`\n",
-        f"Window {report['window']:,} tuples per stream, {report['epoch']:,} per stream and epoch,"
-        f" {measured}, median of {report['repeat']}, seed {report['seed']}.",
+        *head,
+        f"{measured}, median of {report['repeat']}, seed {report['seed']}.",
         f"{describe_machine(report['machine'])}.\n",
         *write_table(columns(SHOWN), [_describe(*item) for item in report["engines"].items()]),
         "",

@@ -46,7 +46,7 @@ def list_tasks(suite: Suite, asked: argparse.Namespace) -> dict[str, Task]:
             for engine in asked.engines:
                 if asked.rate and engine == "duckdb":
                     continue
-                row = engine if is_single else f"{engine}, {name}, epochs of {shape.epoch:,}"
+                row = engine if is_single else f"{name} on {engine}, epochs of {shape.epoch:,}"
                 found[row] = Task(
                     engine,
                     shape,

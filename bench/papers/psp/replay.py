@@ -6,7 +6,7 @@ is the cost of the model without exchange, state store and Spark.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 from itertools import count
@@ -29,6 +29,8 @@ SLICE = CountWindow(4)
 class Epoch(Step):
     until_us: int = 0
     """The event time up to which tuples have arrived."""
+    came_us: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """For each result, the event time of its last tuple."""
     in_flight: int = 0
     in_flight_bytes: int = 0
 
@@ -41,11 +43,17 @@ class Epoch(Step):
 @dataclass(frozen=True)
 class Replay:
     epochs: list[Epoch]
-    came_us: np.ndarray
-    """For each result, the event time of its last tuple."""
-    found: np.ndarray
-    """For each result, the epoch in which it left."""
     expected: int
+
+    @property
+    def came_us(self) -> np.ndarray:
+        """For each result, the event time of its last tuple."""
+        return np.concatenate([epoch.came_us for epoch in self.epochs])
+
+    @property
+    def found(self) -> np.ndarray:
+        """For each result, the epoch in which it left."""
+        return np.repeat(np.arange(len(self.epochs)), [epoch.results for epoch in self.epochs])
 
     @property
     def arrived(self) -> np.ndarray:
@@ -77,11 +85,8 @@ class Replay:
         return np.array([bytes_held(epoch) for epoch in self.epochs])
 
 
-def timed(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator[tuple[Epoch, np.ndarray]]:
-    """Run epochs that bring the tuples up to each of ``cuts_us``, and then epochs without input.
-
-    Yield each epoch, and for each of its results the event time of the last tuple.
-    """
+def run_epochs(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator[Epoch]:
+    """Run epochs that bring the tuples up to each of ``cuts_us``, and then epochs without input."""
     m, tuples = streams.work.streams, streams.work.tuples
     join = LocalMultiway(build_multiway_spec(streams.graph, streams.orders, model))
     tables = [streams.table(n, f"s{n}") for n in range(m)]
@@ -94,10 +99,10 @@ def timed(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator
         epoch = Epoch(int(ends.sum()), until_us=until)
         pieces = epoch.run(join, batches, watermark)
         came = [np.max([columns[3 * n + 1].to_numpy() for n in range(m)], axis=0) for columns in pieces]
-        last = np.concatenate([np.zeros(0, dtype=np.int64), *came])
+        epoch.came_us = np.concatenate([epoch.came_us, *came])
         epoch.in_flight = sum(partial.block.num_rows for partial in join.partial_results)
         epoch.in_flight_bytes = sum(partial.block.nbytes for partial in join.partial_results)
-        yield epoch, last
+        yield epoch
         # This is Spark's watermark: the oldest of the newest event times of the streams, once all have begun.
         if (ends > 0).all():
             watermark = min(int(streams.times[n][ends[n] - 1]) for n in range(m)) - 1
@@ -109,18 +114,12 @@ def cut(table: pa.Table, start: Any, end: Any) -> pa.RecordBatch | None:
     return table.slice(start, end - start).to_batches()[0] if end > start else None
 
 
-def gather(streams: Streams, epochs: Iterator[tuple[Epoch, np.ndarray]]) -> Replay:
-    expected = streams.expected
-    done = list(epochs)
-    found = np.repeat(np.arange(len(done)), [len(came) for _, came in done])
-    return Replay([epoch for epoch, _ in done], np.concatenate([came for _, came in done]), found, expected)
-
-
 @cache
 def replay(work: Workload, model: Multiway) -> Replay:
     """Run a workload in epochs of ``EPOCH_US``. The same workload is run once."""
     streams = streams_of(work)
-    return gather(streams, timed(streams, model, count(START_US + EPOCH_US, EPOCH_US)))
+    epochs = run_epochs(streams, model, count(START_US + EPOCH_US, EPOCH_US))
+    return Replay(list(epochs), streams.expected)
 
 
 def models(work: Workload, nodes: int) -> dict[str, Multiway]:

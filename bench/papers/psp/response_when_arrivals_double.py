@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.papers.psp.images import SECOND, START_US, Streams, Workload, streams_of
-from bench.papers.psp.replay import EPOCH_US, SLICE, Epoch, Replay, gather, models, timed, warm_up
+from bench.papers.psp.replay import EPOCH_US, SLICE, Replay, models, run_epochs, warm_up
 from bench.papers.psp.sweeps import NODES, TRUTH, given
 from thetastream.models import Multiway, Ring
 
@@ -37,9 +37,9 @@ def measure(run: Run) -> Verdict:
     warm_up()
     # 1. Set the clock.
     middle = START_US + work.tuples // 3 * SECOND
-    one = gather(streams, timed(streams, Ring(1, SLICE), count(START_US + EPOCH_US, EPOCH_US)))
     first = START_US + work.window_us
-    before = [epoch.busiest_ms for epoch in one.epochs if first < epoch.until_us <= middle]
+    alone = run_epochs(streams, Ring(1, SLICE), count(START_US + EPOCH_US, EPOCH_US))
+    before = [epoch.busiest_ms for epoch in alone if first < epoch.until_us <= middle]
     ms_per_second = statistics.mean(before) / (EPOCH_US / SECOND) / LOAD
     # 2. Run every model against it.
     late = {}
@@ -95,21 +95,17 @@ def add_tenths(
 
 def against_the_clock(streams: Streams, model: Multiway, ms_per_second: float) -> tuple[Replay, np.ndarray]:
     """Run epochs that begin when the epoch before is done; return the run and the end of each epoch."""
-    clock, ends = START_US + EPOCH_US, []
+    clock, ends, epochs = START_US + EPOCH_US, [], []
 
-    def cuts() -> Iterator[int]:
+    def follow_clock() -> Iterator[int]:
         while True:
             yield clock
 
-    def epochs() -> Iterator[tuple[Epoch, np.ndarray]]:
-        nonlocal clock
-        for epoch, came in timed(streams, model, cuts()):
-            done = clock + round(epoch.busiest_ms / ms_per_second * SECOND)
-            ends.append(done)
-            clock = max(done, clock + EPOCH_US)
-            yield epoch, came
-
-    return gather(streams, epochs()), np.array(ends)
+    for epoch in run_epochs(streams, model, follow_clock()):
+        epochs.append(epoch)
+        ends.append(clock + round(epoch.busiest_ms / ms_per_second * SECOND))
+        clock = max(ends[-1], clock + EPOCH_US)
+    return Replay(epochs, streams.expected), np.array(ends)
 
 
 TITLE = "a single node is loaded to 0.6 before arrivals double"
