@@ -4,21 +4,21 @@ A name is an error only if the columns of every source that it can belong to are
 left to Spark.
 """
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from thetastream.errors import QueryError
 from thetastream.job.schemas import Columns
+from thetastream.job.suggestions import suggest, suggest_or_list
+from thetastream.plan.query import RESULT_TIME
 from thetastream.predicate import Phrase, pointed
 from thetastream.predicate.names import TIME_DEPENDENT, find_free_names, find_misspelt, is_keyword_here
-from thetastream.predicate.tokens import Token
+from thetastream.predicate.tokens import OPERAND_ENDS, Token
 from thetastream.sql.items import find_name, split_name
 from thetastream.sql.statement import Select, Source, Statement, View
 
 Scope = Mapping[str, Columns | None]
 """For each name that FROM may use, in lower case: its columns, or None if only Spark knows them."""
 
-RESULT_TIME = "result_time"
 _WORDS = TIME_DEPENDENT | {
     *("CURRENT_USER", "SESSION_USER", "USER", "DISTINCT", "INTERVAL", "ALL", "NULLS", "FIRST", "LAST"),
     *("ROWS", "RANGE", "UNBOUNDED", "PRECEDING", "FOLLOWING", "CURRENT", "ROW"),
@@ -26,7 +26,6 @@ _WORDS = TIME_DEPENDENT | {
 """Words of expressions that are no columns."""
 _MADE = {"window", "session_window"}
 """Columns that GROUP BY makes."""
-_ENDS = {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "R_PAREN", "R_BRACKET", "END"}
 
 
 def find_name_problems(script: Sequence[Statement], sources: Scope) -> Iterator[QueryError]:
@@ -156,7 +155,7 @@ class Names:
         for n, token in find_free_names(phrase):
             after = phrase.slice(n + 1, n + 3).tokens
             is_dotted = len(after) == 2 and after[0].text == "."
-            if n and phrase.tokens[n - 1].kind in ("ALIAS", "DOT", *_ENDS):
+            if n and phrase.tokens[n - 1].kind in ("ALIAS", "DOT", *OPERAND_ENDS):
                 continue  # AS name, or a name without AS
             if token.name.casefold() in self._columns:
                 if is_dotted and after[1].kind == "FIELD":
@@ -181,22 +180,15 @@ class Names:
             yield pointed(self._text, token.start, f"{what}; write {hint}", "AMBIGUOUS_COLUMN")
         elif is_dotted:
             what = f"alias {token.name!r} is not one of the streams {', '.join(self._listed.values())}"
-            yield pointed(
-                self._text, token.start, what + _hint(token.name, self._listed.values()), "UNKNOWN_ALIAS"
-            )
+            what += suggest(token.name, self._listed.values())
+            yield pointed(self._text, token.start, what, "UNKNOWN_ALIAS")
         elif token.kind in ("VAR", "IDENTIFIER") and token.keyword not in _WORDS:
             every = [column for columns in self._columns.values() for column in columns or ()]
             yield self._make(token, f"column {token.name!r} is in none of the streams", every)
 
     def _make(self, token: Token, what: str, columns: Collection[str]) -> QueryError:
-        hint = _hint(token.name, columns) or f"; there are {', '.join(columns)}"
-        return pointed(self._text, token.start, what + hint, "UNKNOWN_COLUMN")
+        return pointed(self._text, token.start, what + suggest_or_list(token.name, columns), "UNKNOWN_COLUMN")
 
 
 def _fold(columns: Collection[str]) -> set[str]:
     return {name.casefold() for name in columns}
-
-
-def _hint(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -23,22 +23,8 @@ _NUMERIC = {"SUM", "AVG", "ABS"}
 _SAME = {"MIN", "MAX"}
 _PARTS = {
     *("VAR", "FIELD", "IDENTIFIER", "DOT", "NUMBER", "STRING", "L_PAREN", "R_PAREN", "COMMA", "STAR"),
-    *(
-        "PLUS",
-        "DASH",
-        "SLASH",
-        "EQ",
-        "NEQ",
-        "LT",
-        "LTE",
-        "GT",
-        "GTE",
-        "AND",
-        "BETWEEN",
-        "COUNT",
-        "MIN",
-        "MAX",
-    ),
+    *("PLUS", "DASH", "SLASH", "EQ", "NEQ", "LT", "LTE", "GT", "GTE"),
+    *("AND", "BETWEEN", "COUNT", "MIN", "MAX"),
 }
 
 

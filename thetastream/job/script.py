@@ -1,6 +1,5 @@
 """Checks the statements of a job against its sources and sinks, without Spark."""
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,6 +7,7 @@ from thetastream.core.windows import Rows
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import SinkSpec, SourceSpec
+from thetastream.job.suggestions import suggest
 from thetastream.predicate import pointed, tokenize
 from thetastream.sql.endless import find_endless
 from thetastream.sql.insert import find_mode_problems
@@ -62,9 +62,8 @@ def find_unknown_sources(script: Sequence[Statement], names: Sequence[str]) -> I
     for select, source in find_inputs(script):
         if source.plain_name not in known and len(tokenize(source.name).tokens) == 1:
             there = ", ".join(names) or "there are none"
-            near = difflib.get_close_matches(source.plain_name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            what = f"FROM names {source.name!r}, which is none of the sources ({there}){hint}"
+            what = f"FROM names {source.name!r}, which is none of the sources ({there})"
+            what += suggest(source.plain_name, known)
             yield pointed(select.text, source.start, what, "UNKNOWN_SOURCE")
 
 

@@ -7,7 +7,6 @@
 [spark]         session settings
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from inspect import signature
 from pathlib import Path
@@ -17,23 +16,16 @@ from thetastream.errors import QueryError, ThetastreamError
 from thetastream.job.schemas import Columns
 from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import REPLAY, SinkSpec, SourceSpec, is_local
+from thetastream.job.suggestions import suggest_or_list
 from thetastream.models import REGISTRY, Model
 from thetastream.sql.insert import FILE_SINKS, MODES
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
 _NO_TIMES = {
-    "INT",
-    "INTEGER",
-    "BIGINT",
-    "LONG",
-    "SMALLINT",
-    "TINYINT",
-    "DOUBLE",
-    "FLOAT",
-    "STRING",
-    "BOOLEAN",
-    "DATE",
+    *("INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "TINYINT"),
+    *("DOUBLE", "FLOAT", "STRING", "BOOLEAN", "DATE"),
 }
+"""Types that an event time cannot have, as files write them."""
 SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
 
 _SOURCE = {
@@ -127,10 +119,8 @@ def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[
     types = {name.casefold(): type_ for name, type_ in columns.items()}
     type_ = types.get(source.event_time.casefold())
     if type_ is None:
-        near = difflib.get_close_matches(source.event_time, columns, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(columns)}"
         what = f"event_time of source {source.name!r} names {source.event_time!r}, which is no column"
-        yield QueryError("UNKNOWN_COLUMN", f"{what}; {hint}")
+        yield QueryError("UNKNOWN_COLUMN", what + suggest_or_list(source.event_time, columns))
     elif type_.upper() in _NO_TIMES:
         what = f"event_time of source {source.name!r} ({source.event_time}) must be a TIMESTAMP"
         cast = f"CAST({source.event_time} AS TIMESTAMP) AS {source.event_time}"
@@ -208,9 +198,8 @@ def check_keys(
     """Add an error for each key of a table that is not allowed, or whose value has a wrong type."""
     for key, value in table.items():
         if key not in allowed:
-            near = difflib.get_close_matches(key, allowed, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(allowed)}"
-            problems.append(QueryError("UNKNOWN_KEY", f"{where} has no {key!r}; {hint}"))
+            what = f"{where} has no {key!r}" + suggest_or_list(key, allowed)
+            problems.append(QueryError("UNKNOWN_KEY", what))
         elif not isinstance(value, allowed[key]) or isinstance(value, bool):
             problems.append(
                 QueryError("BAD_VALUE", f"{key!r} of {where} must be {_KINDS[allowed[key]]}, not {value!r}")

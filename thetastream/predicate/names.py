@@ -7,9 +7,8 @@ import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from thetastream.errors import Mark, QueryError
-from thetastream.predicate.tokens import Phrase, Token, parse
+from thetastream.predicate.tokens import OPERAND_ENDS, Phrase, Token, parse
 
-_OPERANDS = {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "R_PAREN", "R_BRACKET", "END"}
 # Functions whose first argument may be a unit: timestampdiff(DAY, ...).
 _UNIT_FUNCTIONS = {
     *("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF", "EXTRACT"),
@@ -211,7 +210,12 @@ def find_misspelt(phrase: Phrase) -> QueryError | None:
     """
     tokens = phrase.tokens
     for n, token in enumerate(tokens[:-1]):
-        if not n or token.kind != "VAR" or tokens[n - 1].kind not in _OPERANDS or token.keyword in _OPERATORS:
+        if (
+            not n
+            or token.kind != "VAR"
+            or tokens[n - 1].kind not in OPERAND_ENDS
+            or token.keyword in _OPERATORS
+        ):
             continue
         following = tokens[n + 1]
         near = difflib.get_close_matches(token.keyword, _OPERATORS, 1, 0.7)
@@ -283,4 +287,4 @@ def is_keyword_here(phrase: Phrase, n: int) -> bool:
     if before.keyword in ("AS", "TO", "COLLATE") or before.text in ("::", ":"):
         return True
     # Two operands are never adjacent, so the second word is a keyword: INTERVAL 1 day, AT TIME zone.
-    return before.kind in _OPERANDS and before.kind != "VAR"
+    return before.kind in OPERAND_ENDS and before.kind != "VAR"

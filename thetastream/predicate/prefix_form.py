@@ -147,7 +147,7 @@ class _Writer:
     def _is_prefix(self, n: int, start: int) -> bool:
         """Whether the token is an operator or a function in front of its arguments."""
         token = self._tokens[n]
-        if token.text[0].isalpha() or token.text[0] in "_`":
+        if token.may_be_name:
             return True
         before = self._tokens[n - 1] if n > start else None
         return before is None or before.kind not in {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "END"}

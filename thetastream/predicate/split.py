@@ -9,7 +9,7 @@ abs(f - g) <= c            ->  (abs, f, g, <=, c)      also c >= abs(f - g), and
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thetastream.predicate.tokens import Phrase
+from thetastream.predicate.tokens import OPERAND_ENDS, Phrase
 
 _OPERATORS = {"EQ": "=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -18,25 +18,11 @@ FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # A conjunct with one of these on top has several comparisons, or none that an order of keys can answer.
 _OPAQUE = {
     *("NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "SIMILAR_TO", "ESCAPE", "NEQ", "NULLSAFE_EQ", "OR", "XOR"),
-    *(
-        "AND",
-        "DAMP",
-        "EXISTS",
-        "ANY",
-        "SOME",
-        "ALL",
-        "ARROW",
-        "DARROW",
-        "FARROW",
-        "DISTINCT",
-        "COMMA",
-        "ALIAS",
-    ),
-    *("SEMICOLON", "BETWEEN", "SELECT", "OVER", "FILTER", "EXCEPT", "INTERSECT", "UNION"),
+    *("AND", "DAMP", "EXISTS", "ANY", "SOME", "ALL", "ARROW", "DARROW", "FARROW", "DISTINCT", "COMMA"),
+    *("ALIAS", "SEMICOLON", "BETWEEN", "SELECT", "OVER", "FILTER", "EXCEPT", "INTERSECT", "UNION"),
 }
 # Binary operators that bind less tightly than, or as tightly as, the minus of f - g.
 _NOT_A_DIFFERENCE = _OPAQUE | set(_OPERATORS) | {"DPIPE", "AMP", "PIPE", "CARET", "LT_LT", "GT_GT"}
-_OPERAND_ENDS = {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "R_PAREN", "R_BRACKET", "END"}
 _LITERAL_ENDS = {"RAW_STRING", "HEX_STRING", "TRUE", "FALSE", "NULL"}
 
 
@@ -165,5 +151,5 @@ def _find_binary_signs(phrase: Phrase) -> Iterator[int]:
         if phrase.tokens[n].kind not in ("DASH", "PLUS") or n == 0 or n == len(phrase.tokens) - 1:
             continue
         before = phrase.tokens[n - 1]
-        if before.kind in _OPERAND_ENDS | _LITERAL_ENDS and before.keyword not in ("DIV", "INTERVAL"):
+        if before.kind in OPERAND_ENDS | _LITERAL_ENDS and before.keyword not in ("DIV", "INTERVAL"):
             yield n

@@ -13,7 +13,8 @@ from thetastream.errors import Mark, QueryError
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
 _CLOSE = {")", "]", "}"}
-_NAMES = {"VAR", "IDENTIFIER"}
+OPERAND_ENDS = {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "R_PAREN", "R_BRACKET", "END"}
+"""The kinds of tokens with which an operand may end. Two operands are never adjacent."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class Token:
     def keyword(self) -> str:
         """The text in upper case, for comparison with keywords and function names."""
         return self.text.upper()
+
+    @property
+    def may_be_name(self) -> bool:
+        """Whether the token is a word or a text in backquotes. Both may be names."""
+        return self.text[0].isalpha() or self.text[0] in "_`"
 
 
 @dataclass(frozen=True)

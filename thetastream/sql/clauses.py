@@ -25,23 +25,9 @@ UNSUPPORTED = {
     "DISTRIBUTE BY": "partitioning is the model's matter",
 }
 _OPERATORS = {
-    *(
-        "EQ",
-        "NEQ",
-        "LT",
-        "LTE",
-        "GT",
-        "GTE",
-        "NULLSAFE_EQ",
-        "PLUS",
-        "DASH",
-        "STAR",
-        "SLASH",
-        "PERCENT",
-        "MOD",
-    ),
+    *("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NULLSAFE_EQ"),
+    *("PLUS", "DASH", "STAR", "SLASH", "PERCENT", "MOD", "DIV", "IS"),
     *("AND", "OR", "NOT", "COMMA", "DOT", "AMP", "PIPE", "CARET", "TILDE", "DPIPE", "BETWEEN", "LIKE", "IN"),
-    *("DIV", "IS"),
 }
 
 

@@ -25,6 +25,8 @@ from thetastream.sql.sources import read_sources
 from thetastream.sql.statement import NamedSelect, Select, Source, Statement, View
 from thetastream.sql.window import read_within
 
+_NO_STATEMENT = "a statement is due: SELECT ... FROM ... WHERE ..."
+
 
 def parse_statement(text: str) -> Statement:
     """Parse one statement.
@@ -67,7 +69,7 @@ def _split_statements(text: str) -> list[Phrase]:
     parts = [whole.slice(start + 1, end) for start, end in pairwise(ends)]
     statements = [part for part in parts if part]
     if not statements:
-        raise pointed(text, len(text), "a statement is due: SELECT ... FROM ... WHERE ...")
+        raise pointed(text, len(text), _NO_STATEMENT)
     return statements
 
 
@@ -78,7 +80,7 @@ def _read_statement(text: str, phrase: Phrase) -> Statement:
     head, rest = read_head(text, phrase)
     if not rest:
         last = phrase.tokens[-1].end if phrase else len(text)
-        raise pointed(text, last, "a statement is due: SELECT ... FROM ... WHERE ...")
+        raise pointed(text, last, _NO_STATEMENT)
     return Statement(read_select(text, rest), head, is_explain)
 
 
@@ -131,7 +133,7 @@ def _read_with(text: str, phrase: Phrase) -> tuple[list[NamedSelect], Phrase]:
     n, tokens = 1, phrase.tokens
     while True:
         name = tokens[n] if n < len(tokens) else None
-        if name is None or not (name.text[0].isalpha() or name.text[0] in "_`"):
+        if name is None or not name.may_be_name:
             raise pointed(text, tokens[n - 1].end, "a name must be here: WITH name AS (SELECT ...)")
         opening = n + 2 if tokens[n + 1 : n + 2] and tokens[n + 1].keyword == "AS" else n + 1
         if opening >= len(tokens) or tokens[opening].text != "(":

@@ -53,7 +53,7 @@ def _read_insert(text: str, phrase: Phrase) -> tuple[Insert, Phrase]:
 def _read_target(text: str, phrase: Phrase, n: int, before: str) -> tuple[Phrase, tuple[str, ...], int]:
     """Read a name and its columns at token ``n``; return both and the position behind them."""
     tokens = phrase.tokens
-    is_name = n < len(tokens) and (tokens[n].text[0].isalpha() or tokens[n].text[0] in "_`")
+    is_name = n < len(tokens) and tokens[n].may_be_name
     if not is_name or tokens[n].keyword in ("SELECT", "WITH", "AS", "VALUES"):
         position = tokens[n].start if n < len(tokens) else tokens[-1].end
         raise pointed(text, position, f"a name must follow {before}")

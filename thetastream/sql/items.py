@@ -3,9 +3,7 @@
 from collections.abc import Collection
 
 from thetastream.predicate import Phrase, tokenize
-from thetastream.predicate.tokens import Token
-
-_OPERAND_ENDS = {"FIELD", "IDENTIFIER", "VAR", "NUMBER", "STRING", "R_PAREN", "R_BRACKET", "END"}
+from thetastream.predicate.tokens import OPERAND_ENDS, Token
 
 
 def write_out_groups(items: Phrase, group_by: Phrase, columns: Collection[str]) -> Phrase:
@@ -38,7 +36,7 @@ def split_name(item: Phrase) -> tuple[str | None, Phrase]:
     if len(tokens) > 2 and tokens[-2].keyword == "AS" and tokens[-2].depth == tokens[-1].depth:
         return tokens[-1].name, item.slice(0, -2)
     is_name = len(tokens) > 1 and tokens[-1].kind in ("VAR", "IDENTIFIER")
-    if is_name and tokens[-2].kind in _OPERAND_ENDS:
+    if is_name and tokens[-2].kind in OPERAND_ENDS:
         return tokens[-1].name, item.slice(0, -1)
     return None, item
 
@@ -57,5 +55,4 @@ def find_name(item: Phrase) -> str | None:
 
 def _is_word(token: Token) -> bool:
     """Whether a token may be the name of a column; some names are also words of SQL, such as timestamp."""
-    is_word = token.text[0].isalpha() or token.text[0] in "_`"
-    return is_word and token.keyword not in ("TRUE", "FALSE", "NULL")
+    return token.may_be_name and token.keyword not in ("TRUE", "FALSE", "NULL")

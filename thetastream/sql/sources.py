@@ -110,7 +110,7 @@ def _read_source(text: str, phrase: Phrase, read_select: ReadSelect) -> Source:
     while end + 1 < len(tokens) and tokens[end].text == ".":
         end += 2
     name = phrase.slice(0, end)
-    if first.keyword in _RESERVED or not (first.text[0].isalpha() or first.text[0] in "_`"):
+    if first.keyword in _RESERVED or not first.may_be_name:
         raise pointed(text, first.start, f"the name of a stream must be here, not {first.text!r}")
     alias = _read_alias(text, phrase.slice(end))
     return Source(alias or tokens[end - 1].name, name.text, first.start)
@@ -124,7 +124,7 @@ def _read_alias(text: str, phrase: Phrase) -> str | None:
         tokens = tokens[1:]
     if not tokens:
         return None
-    if len(tokens) > 1 or not (tokens[0].text[0].isalpha() or tokens[0].text[0] in "_`"):
+    if len(tokens) > 1 or not tokens[0].may_be_name:
         wrong = tokens[1] if len(tokens) > 1 else tokens[0]
         raise pointed(text, wrong.start, f"{wrong.text!r} is not expected behind a stream's name")
     return tokens[0].name

@@ -16,7 +16,7 @@ def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Window | 
         if not part:
             raise pointed(text, phrase.tokens[0].start, "an interval is missing between commas")
         first = part.tokens[0]
-        is_named = (first.text[0].isalpha() and first.keyword != "INTERVAL") or first.text[0] in "_`"
+        is_named = first.may_be_name and first.keyword != "INTERVAL"
         if is_named and first.name.casefold() not in aliases:
             raise pointed(
                 text,
