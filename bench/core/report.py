@@ -43,7 +43,7 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def _describe(engine: str, summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of an engine."""
+    """Return the row of one task."""
     in_mb = {
         name.replace("_bytes", "_mb"): summary[name] / 1e6
         for name in ("state_bytes", "emitted_bytes", "peak_rss_bytes")

@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from bench.__main__ import parse
-from bench.core import backfill, check, data
-from bench.core.data import Shape, draw_epoch
+from bench.core import backfill, check, data, spark
+from bench.core.data import Shape, Task, draw_epoch
 from bench.core.join_sql import Cells, write_join
 from bench.core.suites import SUITES, list_pairs, list_tasks
 
@@ -81,6 +83,32 @@ def test_bursts_are_as_many_events_a_day_and_leave_the_night_empty() -> None:
     assert (ts % DAY_US).max() < 16 / 24 * DAY_US
     assert (np.diff(ts) > 0).all()
     assert np.diff(ts).max() > 8 / 24 * DAY_US
+
+
+@pytest.mark.parametrize("error", [AnalysisException, StreamingQueryException])
+def test_a_refusal_is_a_result_and_another_error_is_not(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = []
+
+    class Session:
+        def stop(self) -> None:
+            stopped.append(True)
+
+    def refuse(message: str) -> dict[str, Any]:
+        def start(*_: object) -> None:
+            raise error(message)
+
+        monkeypatch.setattr(spark, "streams", lambda *_: {})
+        monkeypatch.setattr(spark.Query, "start", start)
+        task = Task("spark", Shape("inequality", 10, 10, 1, 1), 0, 0, 1)
+        return spark.measure(task, spark.Query(Session(), lambda streams: None, "a form"))
+
+    words = "Stream-stream join without equality predicate is not supported"
+    assert refuse(f"{words}.;\nthe plan") == {"refused": f"{words}.;", "form": "refused"}
+    with pytest.raises(error, match="no column"):
+        refuse("there is no column x")
+    assert stopped == [True, True]
 
 
 def test_cells_do_not_change_the_join() -> None:
