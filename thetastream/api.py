@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from thetastream.core.windows import Duration, Within
 from thetastream.frontend.condition import On
+from thetastream.frontend.how import GivenHow
 from thetastream.frontend.request import SETTINGS, complete_request
 from thetastream.models.base import Model
 from thetastream.order.spec import Asked
@@ -47,6 +48,7 @@ def join(
     on: On,
     within: Within = None,
     model: Model | str | None = None,
+    how: GivenHow = "inner",
     *,
     index: str | None = None,
     archive_period: Duration | None = None,
@@ -80,6 +82,11 @@ def join(
     model : Model or "auto", optional
         The model decides which units store and which units probe. If it is left out, or "auto", the planner
         chooses one by cost.
+    how : str
+        ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"semi"`` or ``"anti"``, as Spark's batch joins
+        name them. All but ``inner`` join two streams, in a window of event time. A tuple without partners is
+        a row once no tuple can join it: when the watermark reaches its event time plus its window. Its
+        partner is NULL.
     index : str, optional
         Force an index shape: ``"scan"``, ``"sorted"``, ``"hash"``, ``"hash_sorted"`` or ``"grid"``. By
         default, the condition decides.
@@ -116,7 +123,9 @@ def join(
     DataFrame
         It has one struct column per alias. If every stream has an event time, it also has the column
         ``result_time``, the latest event time of the row, which is marked as event time on streams (not for
-        models whose results come later, as those of a ring of three streams do). With ``order``, it also has
+        models whose results come later, as those of a ring of three streams do). The result time of a row
+        without partner is the instant that decides it. Semi and anti joins have the column of the first alias
+        only, and rows have the time at which their tuple is decided. With ``order``, it also has
         a column ``arrival``, a struct of three fields: ``number`` is the place in the arrivals of both
         streams at which the pair was found, ``alias`` is the stream whose tuple arrived then, and ``stored``
         is the number of the tuple that it met.
@@ -144,6 +153,7 @@ def join(
         on,
         within,
         model,
+        how=how,
         index=index,
         archive_period=archive_period,
         order=order,
@@ -162,6 +172,7 @@ def plan(
     on: On,
     within: Within = None,
     model: Model | str | None = None,
+    how: GivenHow = "inner",
     *,
     index: str | None = None,
     archive_period: Duration | None = None,
@@ -199,7 +210,7 @@ def plan(
         "late": late,
         "statistics": statistics,
     }
-    return plan_join(complete_request(streams, on, within, model, settings))
+    return plan_join(complete_request(streams, on, within, model, settings, how=how))
 
 
 def join_many(

@@ -36,9 +36,9 @@ from thetastream.plan.choose import (
     list_variants,
 )
 from thetastream.plan.cost import estimate
-from thetastream.plan.lower import Lowered, compute_lifetimes
+from thetastream.plan.lower import Lowered
 from thetastream.plan.measured_statistics import measure_statistics
-from thetastream.plan.physical import Carried, PhysicalPlan, SidePlan
+from thetastream.plan.physical import Carried, PhysicalPlan, SidePlan, compute_lifetimes
 from thetastream.plan.query import Query, Stream
 from thetastream.plan.routing_shares import compute_shares
 from thetastream.plan.statistics import Statistics

@@ -27,6 +27,9 @@ ARRIVAL = "o"
 TUPLE = "i"
 BORN = "born"
 EARLIEST, LATEST = "earliest", "latest"
+PRESENT = "present", "present_too"
+"""Columns behind the results of an outer join: whether a row has a tuple of the first padded stream, and of
+the second."""
 NUMBER = "number"
 FIRST, END = "first", "end"
 

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import read_condition
+from thetastream.frontend.how import refuse_how
 from thetastream.frontend.late_folder import read_late_folder
 from thetastream.frontend.model import read_model
 from thetastream.frontend.request import Request
@@ -76,6 +77,7 @@ class CheckedRequest:
             self.within_us,
             counts,
             self.has_result_time,
+            self.request.how,
         )
 
 
@@ -126,7 +128,12 @@ def check(request: Request) -> CheckedRequest:
 
 
 def refuse_arrival_order(checked: CheckedRequest) -> None:
-    """Add an error for each part of a request that needs the order of arrival of more than two streams."""
+    """Add an error for each part of a request that only a join of two streams by units supports.
+
+    These are the order of arrival, and answers for each tuple.
+    """
+    hint = "join two streams at a time, in several joins"
+    refuse_how(checked.request.how, "a join of more than two streams, or hop by hop,", hint, checked.problems)
     settings = checked.settings
     if is_counted(checked.request.within):
         what = "a count window needs the order of arrival, which only two streams have; use a time window"

@@ -1,17 +1,21 @@
 """A join request of the user, with the session's defaults for settings that the user left out."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from thetastream.core.how import INNER, How
+from thetastream.core.sides import Side
 from thetastream.core.windows import Within
 from thetastream.frontend.condition import On
+from thetastream.frontend.how import GivenHow, read_how
 from thetastream.frontend.streams import check_streams
 from thetastream.frontend.tables import read_tables
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.models.base import Model
+from thetastream.predicate import Predicate
 
 SETTINGS: dict[str, str] = {
     "index": f"force an index shape: {', '.join(SHAPES)}",
@@ -38,6 +42,7 @@ class Request:
     model: Model | str | None
     settings: Mapping[str, Any]
     """The values of all ``SETTINGS``."""
+    how: How = INNER
     columns: Mapping[str, Collection[str] | None] = field(default_factory=dict)
     """For each alias, the columns that results need, in lower case. Without an entry, all columns are
     needed."""
@@ -55,14 +60,33 @@ def complete_request(
     model: Model | str | None,
     settings: Mapping[str, Any],
     columns: Mapping[str, Collection[str] | None] | None = None,
+    how: GivenHow = INNER.name,
 ) -> Request:
     """Check the streams, complete the settings and return the request.
 
-    It raises what ``check_streams`` raises.
+    It raises what ``check_streams`` and ``read_how`` raise.
     """
     streams = read_tables(streams)
     check_streams(streams)
-    return Request(streams, on, within, model, read_settings(streams, settings), columns or {})
+    values, kind, needed = read_settings(streams, settings), read_how(how), dict(columns or {})
+    for side in Side:
+        if side not in kind.shown and side < len(streams):
+            alias = list(streams)[side]
+            needed[alias] = _list_read(on, alias)
+    return Request(streams, on, within, model, values, kind, needed)
+
+
+def _list_read(on: On, alias: str) -> set[str]:
+    """List the columns of a stream that Python predicates read. Keys of SQL conditions are sent anyway."""
+    items = on if isinstance(on, Sequence) and not isinstance(on, str) else [on]
+    return {
+        name.casefold()
+        for item in items
+        if isinstance(item, Predicate)
+        for named, names in item.columns
+        if named.casefold() == alias.casefold()
+        for name in names
+    }
 
 
 def read_settings(streams: Mapping[str, DataFrame], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from thetastream.models import REGISTRY
 from thetastream.models.base import Model
 from thetastream.models.biclique import Biclique
 from thetastream.plan.cost import Estimate, estimate
+from thetastream.plan.decide import find_partners_problem
 from thetastream.plan.lower import Lowered
 from thetastream.plan.workload import Workload
 
@@ -79,6 +80,7 @@ def find_arrival_problem(model: Model, is_counted: bool, is_ordered: bool) -> Qu
 def find_refusal(model: Model, lowered: Lowered, is_ordered: bool = False) -> QueryError | None:
     """Return an error that says why a model cannot run a query, or None if it can."""
     problem = find_arrival_problem(model, lowered.physical.counts is not None, is_ordered)
+    problem = problem or find_partners_problem(model, lowered)
     if problem is not None:
         return problem
     try:
@@ -104,16 +106,20 @@ def compare(
     work: Workload, partitions: int, can_run: Callable[[Model], bool] = lambda model: True
 ) -> list[Estimate]:
     """Estimate the cheapest runnable variant of every model for two streams, and sort them by cost."""
-    units = choose_n_units(partitions)
-    best = []
-    for name, kind in REGISTRY.items():
-        if not kind.is_costed:
-            continue  # this model runs only if the query names it
-        found = [
-            estimate(model, work, partitions) for model in list_variants(name, units, work) if can_run(model)
-        ]
-        if found:
-            best.append(min(found, key=_get_cost))
+    for units in (choose_n_units(partitions), 1):
+        best = []
+        for name, kind in REGISTRY.items():
+            if not kind.is_costed:
+                continue  # this model runs only if the query names it
+            found = [
+                estimate(model, work, partitions)
+                for model in list_variants(name, units, work)
+                if can_run(model)
+            ]
+            if found:
+                best.append(min(found, key=_get_cost))
+        if best:
+            break  # a single unit runs every join, but only if no other number of units does
     return sorted(best, key=_get_cost)
 
 

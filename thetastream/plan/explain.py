@@ -10,8 +10,8 @@ from thetastream.index.base import IndexSpec
 from thetastream.models.base import Model
 from thetastream.order import Order
 from thetastream.plan.explain_cost import explain_cost, format_average
-from thetastream.plan.lower import Lowered, compute_lifetimes
-from thetastream.plan.physical import SidePlan
+from thetastream.plan.lower import Lowered
+from thetastream.plan.physical import SidePlan, compute_lifetimes
 from thetastream.plan.query import Query
 from thetastream.plan.rewritten_condition import Note
 from thetastream.plan.routing_shares import compute_shares
@@ -46,6 +46,8 @@ def _explain_parsed(query: Query) -> Iterator[str]:
         yield f"{side.name.lower():5} {stream.alias}: {kind} of {len(stream.types)} columns{time}"
     for text in query.on:
         yield f"on    {text}"
+    if not query.how.is_inner:
+        yield f"how   {query.how.name}"
     for predicate in query.predicates:
         reads = "; ".join(f"{alias}: {', '.join(names)}" for alias, names in predicate.columns)
         yield f"on    Python predicate {predicate.name}({reads})"
@@ -114,6 +116,12 @@ def _explain_physical(
         if count is not None:
             bound = f"until {count} later ones have arrived"
         yield f"state     of {spec.alias}: kept {bound}"
+    for side in physical.how.preserved:
+        alias, life = physical.sides[side].alias, physical.lifetimes_us[side]
+        when = (
+            "is never decided" if life is None else f"is decided when the watermark is {spell(life)} past it"
+        )
+        yield f"answers   a tuple of {alias} meets its partners at one unit; it {when}"
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
     copies = ", ".join(

@@ -10,7 +10,8 @@ from thetastream.order import Order
 from thetastream.plan.choose import choose_n_units, compare, find_refusal
 from thetastream.plan.cost import Estimate, estimate
 from thetastream.plan.explain_chain import explain_chain
-from thetastream.plan.lower import Lowered, compute_lifetimes
+from thetastream.plan.lower import Lowered
+from thetastream.plan.physical import compute_lifetimes
 from thetastream.plan.query import Query
 from thetastream.plan.routing_shares import StreamShares, compute_shares
 from thetastream.plan.statistics import Statistics

@@ -61,6 +61,8 @@ def identify_two_streams(
         WINDOW: _identify_window(plan),
         MODEL: identify_model(model, reading),
     }
+    if not plan.how.is_inner:
+        parts["the kind of join"] = Part(plan.how.name, plan.how.name)
     if order is not None:
         parts["the order of results"] = Part("ordered", "by arrival")
     if folding is not None:
@@ -216,7 +218,8 @@ def _identify_window(plan: PhysicalPlan) -> Part:
     low = None if window is None or window.low is None else int(window.low.delta)
     high = None if window is None or window.high is None else int(window.high.delta)
     words = "the full history" if window is None else window.text
-    return Part(json.dumps([[low, high]]), words, NARROWER)
+    # With a narrower window, tuples would have been decided before the query was started again.
+    return Part(json.dumps([[low, high]]), words, NARROWER if plan.how.is_inner else EQUAL)
 
 
 # Aggregation

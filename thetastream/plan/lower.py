@@ -22,12 +22,11 @@ from thetastream.core.condition import (
 )
 from thetastream.core.sides import Side
 from thetastream.core.windows import spell
-from thetastream.engine.store.chained_index import compute_lifetime_us
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW
 from thetastream.errors import QueryError
 from thetastream.plan.domains import quoted
 from thetastream.plan.index_choice import choose_index
-from thetastream.plan.physical import PhysicalPlan, SidePlan
+from thetastream.plan.physical import PhysicalPlan, SidePlan, compute_lifetimes
 from thetastream.plan.query import (
     Query,
     Resolver,
@@ -117,6 +116,7 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         ),
         counts=query.counts,
         on=write_condition(query.on, query.predicates),
+        how=query.how,
     )
     return Lowered(physical, tuple(rewritten.notes), reason)
 
@@ -251,8 +251,9 @@ def _plan_side(query: Query, rewritten: Rewritten, side: Side, window: Dimension
         filters.append(f"({quoted(stream.alias)}.{quoted(stream.event_time or '')}) IS NOT NULL")
     filters = list(dict.fromkeys(filters))
     computed = [(column, text) for text, column in keys.computed.items()]
-    if query.counts and filters:
-        # A tuple that fails a filter still counts as one of the last n: it is numbered, then dropped.
+    if filters and (query.counts or side in query.how.preserved):
+        # The unit needs the tuples that fail a filter too. In a count window, they count as well.
+        # In a preserved stream, they are answered without a partner.
         computed = [(column, write_guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
         filters = []
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried)
@@ -291,16 +292,6 @@ def _build_predicate(predicate: Predicate, query: Query, resolver: Resolver) -> 
 
 
 # State
-
-
-def compute_lifetimes(window: Dimension | None) -> tuple[int | None, int | None]:
-    """Return how long left and right tuples stay joinable, in microseconds. None means for ever.
-
-    >>> compute_lifetimes(Dimension(Side.LEFT, TIME, Bound(TIME, -5), Bound(TIME, 3)))
-    (5, 3)
-    """
-    left, right = (compute_lifetime_us(window, side) for side in Side)
-    return None if left is None else max(0, left), None if right is None else max(0, right)
 
 
 def choose_archive_period(lifetimes_us: Iterable[int | None], asked_us: int | None) -> int | None:

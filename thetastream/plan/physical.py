@@ -6,7 +6,10 @@ has the meaning that the user intends.
 
 from dataclasses import dataclass
 
-from thetastream.core.condition import Condition
+from thetastream.core.condition import Condition, Dimension
+from thetastream.core.how import INNER, How
+from thetastream.core.sides import Side
+from thetastream.engine.store.chained_index import compute_lifetime_us
 from thetastream.index.base import IndexSpec
 
 
@@ -58,3 +61,21 @@ class PhysicalPlan:
     """For a count window, the number of left and right tuples that stay joinable."""
     on: tuple[str, ...] = ()
     """The condition as the user wrote it, for messages."""
+    how: How = INNER
+    """Whether results are pairs, or answers for each tuple of a preserved stream."""
+
+    @property
+    def lifetimes_us(self) -> tuple[int | None, int | None]:
+        """How long left and right tuples wait for partners, in microseconds. None means for ever."""
+        return compute_lifetimes(self.condition.window)
+
+
+def compute_lifetimes(window: Dimension | None) -> tuple[int | None, int | None]:
+    """Return how long left and right tuples stay joinable, in microseconds. None means for ever.
+
+    >>> from thetastream.core.condition import TIME, Bound
+    >>> compute_lifetimes(Dimension(Side.LEFT, TIME, Bound(TIME, -5), Bound(TIME, 3)))
+    (5, 3)
+    """
+    left, right = (compute_lifetime_us(window, side) for side in Side)
+    return None if left is None else max(0, left), None if right is None else max(0, right)

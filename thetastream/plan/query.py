@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from thetastream.core.how import INNER, How
 from thetastream.errors import QueryError
 from thetastream.plan.physical import Carried
 from thetastream.predicate import Phrase, Predicate
@@ -114,6 +115,8 @@ class Query:
     """For a count window of two streams, the number of left and right tuples that stay joinable."""
     has_result_time: bool = False
     """Whether the user gets the result time of each row, in a column of its own."""
+    how: How = INNER
+    """Whether results are pairs, or answers for each tuple of a preserved stream."""
 
     @property
     def aliases(self) -> tuple[str, ...]:

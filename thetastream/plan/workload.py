@@ -21,7 +21,8 @@ from thetastream.engine.two_stream.content_routing import find_routable_band
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW
 from thetastream.index.base import Shape
 from thetastream.models.base import Model
-from thetastream.plan.lower import Lowered, compute_lifetimes
+from thetastream.plan.lower import Lowered
+from thetastream.plan.physical import compute_lifetimes
 from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from thetastream.aggregate import NotFoldable
 from thetastream.models.base import Model
@@ -12,7 +12,7 @@ from thetastream.plan.explain import format_one_line
 from thetastream.plan.explain_html import render_html
 from thetastream.plan.folding import Folding
 from thetastream.plan.query import Query, Stream
-from thetastream.planners.result_time import add_result_time
+from thetastream.planners.result_time import find_time_metadata, latest, read_times
 
 LONGEST_CONDITION = 90
 """The number of characters of a condition that ``repr`` shows."""
@@ -50,7 +50,11 @@ class Plan(ABC):
         results = self.results()
         if not self.has_result_time:
             return results
-        return add_result_time(results, self.timed, self.is_prompt)
+        return results.select("*", self.time_column(find_time_metadata(results, self.timed, self.is_prompt)))
+
+    def time_column(self, metadata: Mapping[str, int]) -> Column:
+        """Return the column ``result_time`` over the results, with this metadata."""
+        return latest(read_times(self.timed), metadata)
 
     @property
     @abstractmethod

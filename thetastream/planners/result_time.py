@@ -11,13 +11,14 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from thetastream.core.how import How
 from thetastream.frontend.streams import LATE_RESULTS, MARK
 from thetastream.plan.domains import quoted
 from thetastream.plan.query import RESULT_TIME, Stream
 
 
-def add_result_time(results: DataFrame, streams: Sequence[Stream], is_prompt: bool) -> DataFrame:
-    """Add the column ``result_time`` to results.
+def find_time_metadata(results: DataFrame, streams: Sequence[Stream], is_prompt: bool) -> dict[str, int]:
+    """Return the metadata of the result time.
 
     Parameters
     ----------
@@ -30,12 +31,15 @@ def add_result_time(results: DataFrame, streams: Sequence[Stream], is_prompt: bo
         as event time, with the longest delay of the streams' watermarks. Otherwise Spark would drop results,
         and a note in the column's metadata lets a join behind this one say so.
     """
-    times = [F.col(f"{quoted(stream.alias)}.{quoted(str(stream.event_time))}") for stream in streams]
+    if not results.isStreaming:
+        return {}
     delays_ms = [-(-(stream.watermark_delay_us or 0) // 1000) for stream in streams]
-    metadata: dict[str, int] = {}
-    if results.isStreaming:
-        metadata = {MARK: max(delays_ms)} if is_prompt else {LATE_RESULTS: 1}
-    return results.select("*", latest(times, metadata))
+    return {MARK: max(delays_ms)} if is_prompt else {LATE_RESULTS: 1}
+
+
+def read_times(streams: Sequence[Stream]) -> list[Column]:
+    """Return the event time of each stream, as columns over results."""
+    return [F.col(f"{quoted(stream.alias)}.{quoted(str(stream.event_time))}") for stream in streams]
 
 
 def latest(times: Sequence[Column], metadata: Mapping[str, int]) -> Column:
@@ -43,6 +47,45 @@ def latest(times: Sequence[Column], metadata: Mapping[str, int]) -> Column:
 
     It is NULL if one of them is NULL. A NULL is never late.
     """
+    return _name(_find_latest(times), metadata)
+
+
+def answer_time(
+    how: How, streams: Sequence[Stream], waits_us: Sequence[int | None], metadata: Mapping[str, int]
+) -> Column:
+    """Return the result time of a join of two streams that may answer tuples without partners.
+
+    A pair has its latest event time. A tuple alone has t + W: its event time plus the time that it waits for
+    partners, so that the watermark cannot have passed it. It is NULL if nothing bounds W.
+    """
+    times = read_times(streams)
+    if how.is_inner:
+        return latest(times, metadata)
+    alone = [
+        _add(time, str(stream.type_of(str(stream.event_time))), wait)
+        for time, stream, wait in zip(times, streams, waits_us, strict=True)
+    ]
+    if not how.has_pairs:
+        return _name(alone[how.preserved[0]], metadata)
+    time = _find_latest(times)
+    for side in how.padded:
+        time = F.when(F.col(quoted(streams[side].alias)).isNull(), alone[side.other]).otherwise(time)
+    return _name(time, metadata)
+
+
+def _find_latest(times: Sequence[Column]) -> Column:
     is_known = reduce(and_, (time.isNotNull() for time in times))
-    newest = F.greatest(*times) if len(times) > 1 else times[0]
-    return F.when(is_known, newest).alias(RESULT_TIME, metadata=dict(metadata))
+    return F.when(is_known, F.greatest(*times) if len(times) > 1 else times[0])
+
+
+def _add(time: Column, type_: str, span_us: int | None) -> Column:
+    """Add elapsed time to an event time. Spark itself adds days to a TIMESTAMP in local time."""
+    if span_us is None:
+        return F.lit(None).cast(type_)
+    if type_ == "timestamp":
+        return F.timestamp_micros(F.unix_micros(time) + F.lit(span_us))
+    return time + F.expr(f"INTERVAL '{span_us // 1_000_000}.{span_us % 1_000_000:06}' SECOND")
+
+
+def _name(time: Column, metadata: Mapping[str, int]) -> Column:
+    return time.alias(RESULT_TIME, metadata=dict(metadata))

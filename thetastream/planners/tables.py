@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import read_condition
+from thetastream.frontend.how import refuse_how
 from thetastream.frontend.request import Request
 from thetastream.frontend.result_time import read_result_time
 from thetastream.frontend.streams import read_streams
@@ -182,6 +183,7 @@ def plan_with_tables(request: Request, plan_streams: Callable[[Request], Plan]) 
     streams = [known for known in given if known.is_streaming]
     tables = [known for known in given if not known.is_streaming]
     problems += _find_problems(request, streams, tables)
+    refuse_how(request.how, "a join with tables", "join the streams first, and then the table", problems)
     shows_result_time = read_result_time(settings["result_time"], streams, problems)
     raise_problems(problems)
     # 2. Plan the join of the streams, with the parts of the condition that read no table.

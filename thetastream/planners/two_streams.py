@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
+from thetastream.core.sides import Side
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest
+from thetastream.frontend.how import refuse_how
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
 from thetastream.frontend.window import find_arrival_problems, is_counted, read_counts
 from thetastream.models.base import Model
@@ -22,6 +24,7 @@ from thetastream.plan.choose import (
     find_arrival_problem,
     find_refusal,
 )
+from thetastream.plan.decide import find_decision_problems
 from thetastream.plan.explain import explain
 from thetastream.plan.folding import Folding
 from thetastream.plan.lower import Lowered, lower
@@ -31,6 +34,7 @@ from thetastream.plan.query import Query, Resolver, Stream
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import build_workload
 from thetastream.planners.plan import Plan, Source, list_conditions
+from thetastream.planners.result_time import answer_time
 from thetastream.spark.carriers import carry
 from thetastream.spark.ordered import ARRIVAL
 
@@ -98,7 +102,13 @@ class JoinPlan(Plan):
 
     @property
     def has_result_time(self) -> bool:
-        return self.query.has_result_time
+        # Without a window, a tuple without its partner has no result time.
+        how = self.query.how
+        waits = self.physical.lifetimes_us[Side.LEFT] is not None
+        return self.query.has_result_time and (how.has_pairs or waits)
+
+    def time_column(self, metadata: Mapping[str, int]) -> Column:
+        return answer_time(self.query.how, self.inputs, self.physical.lifetimes_us, metadata)
 
     @property
     def physical(self) -> PhysicalPlan:
@@ -164,6 +174,8 @@ class JoinPlan(Plan):
 
     @property
     def folding_obstacle(self) -> str | None:
+        if not self.query.how.is_inner:
+            return f"how={self.query.how.name!r} answers each tuple"
         residual = self.physical.residual
         return f"{residual[0]} is evaluated behind the units" if residual else None
 
@@ -204,6 +216,12 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     except QueryError as problem:
         problems.append(problem)
     _refuse_order(checked, counts is not None, order is not None)
+    if counts is not None:
+        refuse_how(
+            request.how, "a count window", 'use a window of event time, as in within="5 minutes"', problems
+        )
+    if order is not None:
+        refuse_how(request.how, "an order of results", "leave order out", problems)
     # 2. Check the session.
     model, mailbox = checked.model, ""
     if checked.is_streaming:
@@ -241,6 +259,7 @@ def plan_query(
     """Plan a validated query over two sources."""
     asked = {"index": settings.index, "archive_period_us": settings.archive_period_us}
     lowered = lower(query, resolver, asked)
+    raise_problems(list(find_decision_problems(query, lowered)))
     model, reason = _choose_model(query, lowered, settings)
     return JoinPlan(query, lowered, model, reason, sources, settings)
 

@@ -11,6 +11,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from thetastream.aggregate import Fold
 from thetastream.aggregate.engine import FoldedSpec
 from thetastream.core.condition import Condition
+from thetastream.core.how import How
+from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.protocol import EngineSpec
@@ -34,7 +36,7 @@ from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.tasks import TasksPlan
 from thetastream.spark.build import Join
 from thetastream.spark.choice import Choice, Fitted
-from thetastream.spark.output import ordered_pairs, pairs, tagged_pairs, views
+from thetastream.spark.output import answers, ordered_pairs, pairs, tagged_pairs, views
 from thetastream.spark.session import PARTITIONS
 
 Choose = Callable[[int], Any]
@@ -67,12 +69,17 @@ def two_stream_join(
     """
     spark = streams[0].sparkSession
     unit = _unit(plan, plan.condition, order is not None)
+    reading = _read_session(streams, choose)
+    if not plan.how.is_inner:
+        answering = partial(_answers_spec, unit, plan.how)
+        output, identity = answers(spark, plan.sides, plan.how), identify_two_streams(plan, model, reading)
+        choice = _open_choice(reading, choose, answering)
+        return Join(answering(model), plan.sides, output, identity, choice=choice)
     output = pairs(spark, plan.sides, plan.residual) if order is None else ordered_pairs(spark, plan)
     columns = None
     if order is not None and order.is_punctuated:
         columns = to_arrow_schema(output.columns, timezone=spark.conf.get("spark.sql.session.timeZone"))
     make = partial(_pairs_spec, unit, order, columns)
-    reading = _read_session(streams, choose)
     identity = identify_two_streams(plan, model, reading, order)
     return Join(make(model), plan.sides, output, identity, order, _open_choice(reading, choose, make))
 
@@ -80,6 +87,10 @@ def two_stream_join(
 def _pairs_spec(unit: UnitSpec, order: Order | None, columns: Any, model: Model) -> EngineSpec:
     join = TwoStreamSpec(unit, model)
     return join if order is None or columns is None else PunctuatedSpec(join, order, columns)
+
+
+def _answers_spec(unit: UnitSpec, how: How, model: Model) -> EngineSpec:
+    return AnswersSpec(TwoStreamSpec(unit, model), how)
 
 
 def folded_join(

@@ -9,7 +9,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, NullType, StructField, StructType
 
 from thetastream.aggregate import Fold, Measure
+from thetastream.core.columns import PRESENT
 from thetastream.core.condition import Condition
+from thetastream.core.how import How
 from thetastream.core.sides import Side
 from thetastream.order.engine import LEFT, RIGHT
 from thetastream.plan.domains import quoted
@@ -45,6 +47,23 @@ def pairs(spark: SparkSession, sides: Sequence[SidePlan], residual: Sequence[str
     fields = [f"{c.block_column} {c.block_type}" for side in sides for c in side.carried]
     structs = [struct_of(side).alias(side.alias) for side in sides]
     return Output(schema_of(spark, fields), structs, tuple(F.expr(text) for text in residual))
+
+
+def answers(spark: SparkSession, sides: Sequence[SidePlan], how: How) -> Output:
+    """Describe the output of an outer, semi or anti join: one struct column per stream that is shown.
+
+    The struct of a padded stream is NULL in rows without a tuple of this stream.
+    """
+    shown, flags = [sides[side] for side in how.shown], dict(zip(how.padded, PRESENT, strict=False))
+    fields = [f"{c.block_column} {c.block_type}" for side in shown for c in side.carried]
+    fields += [f"{flag} boolean" for flag in flags.values()]
+    structs = []
+    for side in how.shown:
+        struct = struct_of(sides[side])
+        if side in flags:
+            struct = F.when(F.col(flags[side]), struct)
+        structs.append(struct.alias(sides[side].alias))
+    return Output(schema_of(spark, fields), structs)
 
 
 def ordered_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:

@@ -14,7 +14,6 @@ from thetastream.frontend.window import is_counted
 from thetastream.plan.domains import quoted
 from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan
-from thetastream.planners.result_time import latest
 from thetastream.predicate import Phrase, pointed
 from thetastream.spark.catalyst import braced
 from thetastream.spark.refusals import unlogged
@@ -145,12 +144,11 @@ def _add_names(question: Question, join: Plan) -> DataFrame:
         taken.add(RESULT_TIME)
     columns += _name_columns(owners, taken)
     if has_time:
-        times = [F.col(f"{quoted(s.alias)}.{quoted(str(s.event_time))}") for s in join.timed]
         if question.selection.is_distinct:
             longest_ms = -(-join.longest_window_us // 1000)
-            columns.append(latest(times, {MARK: longest_ms}).alias(DISTINCT_TIME))
+            columns.append(join.time_column({MARK: longest_ms}).alias(DISTINCT_TIME))
         if RESULT_TIME not in map(str.casefold, join.aliases):
-            columns.append(latest(times, {MARK: 0}))
+            columns.append(join.time_column({MARK: 0}))
     return pairs.select(*columns)
 
 

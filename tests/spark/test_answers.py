@@ -1,0 +1,243 @@
+"""Outer, semi and anti joins on Spark: streams, batch DataFrames, and Spark's own joins beside them."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import thetastream as th
+from tests.support.answers import answers
+from tests.support.streams import outcome, replay
+from tests.support.truth import configured
+from thetastream.core.how import HOWS as HOWS_OF_ENGINE
+from thetastream.errors import QueryError
+
+HOWS = ["left", "right", "full", "semi", "anti"]
+START = datetime(2024, 3, 10)
+WITHIN_S, DELAY_S, EPOCH_S, EPOCHS, ROWS = 20, 3, 15, 6, 12
+"""Seconds of the window, of the watermark delay and of an epoch; epochs, and rows of an epoch and stream."""
+ON = "abs(a.x - b.x) <= 2 AND a.y > 1 AND b.y < 8"
+SCHEMA = "id bigint, ts timestamp, x int, y int, tags array<string>"
+
+
+@pytest.fixture(autouse=True)
+def two_partitions(spark: SparkSession) -> Iterator[None]:
+    with configured(spark, {"spark.sql.shuffle.partitions": "2"}):
+        yield
+
+
+def make_rows(seed: int) -> list[dict[str, Any]]:
+    """Rows with disorder, tuples that are far too late, and NULLs. The last epoch moves the watermark on."""
+    rng, rows = random.Random(seed), []
+    for epoch in range(EPOCHS):
+        for n in range(ROWS):
+            second = epoch * EPOCH_S + rng.randrange(EPOCH_S) - rng.choice([0, 0, 0, 2, 40])
+            second += 1_000 if epoch == EPOCHS - 1 else 0
+            rows.append(
+                {
+                    "id": epoch * ROWS + n,
+                    "ts": None if rng.random() < 0.05 else START + timedelta(seconds=second),
+                    "x": None if rng.random() < 0.1 else rng.randrange(30),
+                    "y": rng.randrange(10),
+                    "tags": [None, "t"],
+                }
+            )
+    return rows
+
+
+LEFT, RIGHT = make_rows(1), make_rows(2)
+
+
+def frames(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    left, right = (
+        spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA).localCheckpoint()
+        for rows in (LEFT, RIGHT)
+    )
+    return left, right
+
+
+def streams(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
+    epochs = [range(e * ROWS, (e + 1) * ROWS) for e in range(EPOCHS)]
+    a, b = (
+        replay(frame, epochs, folder).withWatermark("ts", f"{DELAY_S} seconds") for frame in frames(spark)
+    )
+    return {"a": a, "b": b}
+
+
+def matches(a: Any, b: Any) -> bool:
+    if None in (a["x"], b["x"], a["ts"], b["ts"]):
+        return False
+    is_near = abs(a["x"] - b["x"]) <= 2 and abs((a["ts"] - b["ts"]).total_seconds()) <= WITHIN_S
+    return is_near and a["y"] > 1 and b["y"] < 8
+
+
+def columns(how: str) -> list[Any]:
+    """The ids of both tuples, whether each is there, and the result time in seconds since the start."""
+    shown = "a" if how in ("semi", "anti") else "ab"
+    ids = [F.col(f"{alias}.id").alias(alias) if alias in shown else F.lit(None) for alias in "ab"]
+    nulls = [F.col(alias).isNull() if alias in shown else F.lit(True) for alias in "ab"]
+    return [*ids, *nulls, F.unix_seconds("result_time") - int(START.timestamp())]
+
+
+def wanted(how: str, left: list[Any], right: list[Any]) -> Counter[Any]:
+    """The bag of ``columns`` over these rows."""
+    sides = ({row["id"]: row for row in left}, {row["id"]: row for row in right})
+    found: Counter[Any] = Counter()
+    for pair, n in answers(how, matches, left, right).items():
+        times = [None if id_ is None else sides[s][id_]["ts"] for s, id_ in enumerate(pair)]
+        known = [(t - START).total_seconds() for t in times if t is not None]
+        is_pair = None not in pair
+        time = None if not known else int(max(known)) + (0 if is_pair else WITHIN_S)
+        found[(*pair, pair[0] is None, pair[1] is None, time)] += n
+    return found
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_batch(spark: SparkSession, how: str) -> None:
+    a, b = frames(spark)
+    joined = th.join({"a": a, "b": b}, on=ON, within=f"{WITHIN_S} seconds", how=how)
+    rows = Counter(tuple(row) for row in joined.select(*columns(how)).collect())
+    assert rows == wanted(how, LEFT, RIGHT)
+    condition = f"{ON} AND abs(unix_seconds(a.ts) - unix_seconds(b.ts)) <= {WITHIN_S}"
+    own = a.alias("a").join(b.alias("b"), F.expr(condition), how)
+    assert own.count() == rows.total()
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_stream(spark: SparkSession, how: str, tmp_path: Path) -> None:
+    joined = th.join(streams(spark, tmp_path), on=ON, within=f"{WITHIN_S} seconds", how=how)
+    found = outcome(joined, columns(how), tmp_path)
+
+    # 1. Both streams have the same epochs, so their late tuples follow from the watermarks.
+    def keep_timely(rows: list[Any]) -> list[Any]:
+        kept = []
+        for row in rows:
+            late = START + timedelta(milliseconds=found.late_ms(row["id"] // ROWS) - START.timestamp() * 1000)
+            if row["ts"] is None or row["ts"] > late:
+                kept.append(row)
+        return kept
+
+    left, right = keep_timely(LEFT), keep_timely(RIGHT)
+    assert len(left) < len(LEFT)
+    # 2. What the last watermark does not decide is not a result yet.
+    end = max(found.watermarks_ms.values()) / 1000 - START.timestamp()
+    barred = (
+        {row["id"] for row in LEFT if row["y"] <= 1 or row["x"] is None},
+        {row["id"] for row in RIGHT if row["y"] >= 8 or row["x"] is None},
+    )
+    expected = Counter(
+        {
+            row: n
+            for row, n in wanted(how, left, right).items()
+            if not (row[2] ^ row[3])
+            or row[4] is None
+            or row[4] <= end
+            or row[row[0] is None] in barred[row[0] is None]
+            or how == "semi"
+        }
+    )
+    assert found.rows == expected
+    late = [row for row in LEFT if row not in left], [row for row in RIGHT if row not in right]
+    # A stream that is not preserved is filtered before late tuples are counted.
+    passing = (lambda row: row["y"] > 1), (lambda row: row["y"] < 8)
+    counted = [
+        row
+        for side, rows in enumerate(late)
+        for row in rows
+        if side in [*HOWS_OF_ENGINE[how].preserved] or (row["x"] is not None and passing[side](row))
+    ]
+    assert sum(entry["late"] for entry in found.metrics) == len(counted)
+
+
+@pytest.mark.parametrize("how", ["left", "full", "semi"])
+def test_the_same_rows_as_sparks_own_join_and_no_later(spark: SparkSession, how: str, tmp_path: Path) -> None:
+    # In 4.3, Spark's own full join matches NULL keys with each other, its left join takes the number of a
+    # conjunct like ``a.y > 1`` for a watermark, and neither ever answers a row without an event time.
+    given = {
+        alias: stream.where("x IS NOT NULL AND ts IS NOT NULL")
+        for alias, stream in streams(spark, tmp_path).items()
+    }
+    window = f"b.ts BETWEEN a.ts - INTERVAL {WITHIN_S} SECONDS AND a.ts + INTERVAL {WITHIN_S} SECONDS"
+    condition = f"a.x = b.x AND {window}"
+    own = given["a"].alias("a").join(given["b"].alias("b"), F.expr(condition), how)
+    ours = th.join(given, on=condition, how=how)
+    both = []
+    for joined in (own, ours):
+        ids = ["a.id"] if how == "semi" else ["a.id", "b.id"]
+        rows: dict[tuple[Any, ...], list[int]] = {}
+
+        def save(batch: DataFrame, epoch: int, rows: dict[tuple[Any, ...], list[int]] = rows) -> None:
+            for row in batch.collect():
+                rows.setdefault(tuple(row), []).append(epoch)
+
+        query = (
+            joined.select(*ids)
+            .writeStream.foreachBatch(save)
+            .option("checkpointLocation", str(tmp_path / f"checkpoint-{len(both)}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        both.append(rows)
+    assert both[0].keys() == both[1].keys()
+    for row, epochs in both[0].items():
+        assert len(both[1][row]) == len(epochs)
+        assert all(mine <= theirs for mine, theirs in zip(both[1][row], epochs, strict=True))
+
+
+def test_a_window_behind_the_join_loses_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    joined = th.join(streams(spark, tmp_path), on=ON, within=f"{WITHIN_S} seconds", how="left")
+    counted = joined.groupBy(F.window("result_time", "10 seconds")).count()
+    found = outcome(counted, [F.unix_seconds("window.start") - int(START.timestamp()), "count"], tmp_path)
+    rows = outcome(joined, columns("left"), tmp_path)
+    # Rows without an event time are in no window.
+    closed: Counter[Any] = Counter()
+    end = max(found.watermarks_ms.values()) / 1000 - START.timestamp()
+    for (*_, time), n in rows.rows.items():
+        if time is not None and time // 10 * 10 + 10 <= end:
+            closed[time // 10 * 10] += n
+    assert found.rows == Counter(dict.fromkeys(closed.items(), 1))
+
+
+REFUSED = {
+    "HOW": [{"how": "outermost"}, {"how": 1}, {"order": "outer", "how": "left"}],
+    "UNDECIDED": [{"within": None, "how": "left"}],
+    "PARTNERS_APART": [
+        {"model": th.Biclique(1), "how": "left"},
+        {"model": th.Matrix(2, 1), "how": "full"},
+        {"model": th.Split(2), "how": "semi"},
+        {"model": th.Chain(2), "how": "anti"},
+    ],
+    "RESIDUAL": [{"on": "a.x + b.x > 3", "how": "left"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [(name, given) for name, each in REFUSED.items() for given in each], ids=repr
+)
+def test_refused_by_name(spark: SparkSession, name: str, given: dict[str, Any]) -> None:
+    rate = spark.readStream.format("rate").load()
+    stream = rate.selectExpr("value AS x", "timestamp AS ts").withWatermark("ts", "1 second")
+    with pytest.raises(QueryError, match=name):
+        th.join({"a": stream, "b": stream}, **{"on": "a.x < b.x", "within": "5 seconds", **given})
+
+
+def test_three_streams_and_tables_are_refused_by_name(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load().withWatermark("timestamp", "1 second")
+    table = spark.range(3).withColumnRenamed("id", "value")
+    for third in (stream, table):
+        with pytest.raises(QueryError, match="HOW"):
+            th.join(
+                {"a": stream, "b": stream, "c": third},
+                on="a.value = b.value AND a.value = c.value",
+                within="5 seconds" if third is stream else {"a": "5 seconds", "b": "5 seconds"},
+                how="left",
+            )
+    with pytest.raises(QueryError, match="HOW"):
+        th.join({"a": stream, "b": stream}, on="a.value = b.value", within=th.Rows(3), how="left")

@@ -1,0 +1,49 @@
+"""Finds the reasons why a join cannot answer each tuple of its preserved streams."""
+
+from thetastream.errors import QueryError
+from thetastream.models.base import Model
+from thetastream.plan.lower import Lowered
+from thetastream.plan.query import Query
+
+
+def find_decision_problems(query: Query, lowered: Lowered) -> list[QueryError]:
+    """Return errors if tuples of a preserved stream would never be decided, or not where they are stored."""
+    physical, how = lowered.physical, query.how
+    if how.is_inner:
+        return []
+    problems = []
+    for side in how.preserved if how.has_unmatched else ():
+        alias = query.aliases[side]
+        if physical.lifetimes_us[side] is None and query.streams[side].is_streaming:
+            problems.append(
+                QueryError(
+                    "UNDECIDED",
+                    f"how={how.name!r} must know when a tuple of {alias!r} can find no more partners, but "
+                    f'nothing bounds how long it waits; set within="...", or bound the event times in the '
+                    "condition",
+                )
+            )
+    reasons = {note.text: note.why for note in lowered.notes if note.became == "residual"}
+    for text in physical.residual:
+        why = f" ({reasons[text]})" if text in reasons else ""
+        problems.append(
+            QueryError(
+                "RESIDUAL",
+                f"how={how.name!r} needs the whole condition where tuples are stored, but Spark evaluates "
+                f"{text} on the pairs{why}; write this conjunct as a @th.predicate function",
+            )
+        )
+    return problems
+
+
+def find_partners_problem(model: Model, lowered: Lowered) -> QueryError | None:
+    """Return an error if a model does not show a preserved tuple all its partners at one unit, else None."""
+    how = lowered.physical.how
+    if all(map(model.sees_partners, how.preserved)):
+        return None
+    fits = {"left": "th.Matrix(n, 1)", "right": "th.Matrix(1, n)", "full": "th.Matrix(1, 1)"}
+    return QueryError(
+        "PARTNERS_APART",
+        f"how={how.name!r} needs all partners of a tuple at one unit, and {model!r} finds them at several; "
+        f"use {fits.get(how.name, fits['left'])}, or leave model out",
+    )
