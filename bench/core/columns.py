@@ -107,7 +107,7 @@ def write_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(write_value, value))
     if isinstance(value, float):
-        pattern = ",.0f" if abs(value) >= 1000 else ".2f" if abs(value) >= 0.1 or not value else ".3g"
+        pattern = ",.0f" if abs(value) >= 100 else ".2f" if abs(value) >= 0.1 or not value else ".3g"
         return f"{value:{pattern}}"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
