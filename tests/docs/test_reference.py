@@ -6,7 +6,7 @@ from pathlib import Path
 
 import thetastream as th
 from thetastream.api import SETTINGS
-from thetastream.cli import _build_parser
+from thetastream.cli.arguments import build_parser
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -89,6 +89,6 @@ def test_texts_name_only_settings_that_exist():
 
 def test_every_command_is_in_the_table_and_nothing_else():
     (commands,) = (
-        action for action in _build_parser()._actions if action.dest == "==SUPPRESS==" or action.choices
+        action for action in build_parser()._actions if action.dest == "==SUPPRESS==" or action.choices
     )
     assert {name.split()[0] for name in rows("cli.md", "# The command line")} == set(commands.choices)

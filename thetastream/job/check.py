@@ -16,6 +16,7 @@ from typing import Any
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.job.document import SQL, Document, examine, read_toml
 from thetastream.job.plain import is_plain
+from thetastream.job.run import find_spark_problems
 
 Session = Callable[[dict[str, Any]], AbstractContextManager[Any]]
 """Opens a Spark session with settings."""
@@ -81,8 +82,6 @@ def _ask_spark(
     path: Path, text: str, document: Document, found: Mapping[str, Any], session: Session
 ) -> Iterator[Finding]:
     """Yield what only Spark finds."""
-    from thetastream.job.run import find_spark_problems
-
     conf = found.get("spark", {})
     if document.job is None:
         if not document.script or not isinstance(conf, dict) or document.problems.get("spark"):

