@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thetastream as th
+from tests.support import truth
 from tests.support.answers import answers
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
@@ -203,6 +204,71 @@ def test_a_window_behind_the_join_loses_no_row(spark: SparkSession, tmp_path: Pa
         if time is not None and time // 10 * 10 + 10 <= end:
             closed[time // 10 * 10] += n
     assert found.rows == Counter(dict.fromkeys(closed.items(), 1))
+
+
+ROUNDED = [
+    "abs(a.d - b.d) <= 0.3",
+    "abs(a.f - b.f) < 0.2 AND a.x >= 0",
+    "abs(a.d - b.x) <= 1",
+    "abs(a.f - b.d) <= 0.1D",
+    "a.s < b.s",
+    "a.w >= b.w AND b.x > 0",
+]
+"""Conditions that the index only approximates, so that units compare the values too."""
+
+
+@pytest.mark.parametrize("condition", ROUNDED)
+def test_units_compare_values_exactly(spark: SparkSession, condition: str) -> None:
+    a, b = truth.frames(spark)
+    ours = th.join({"a": a, "b": b}, on=condition, how="full", event_time={"a": "ts", "b": "ts"})
+    own = a.alias("a").join(b.alias("b"), F.expr(condition), "full")
+    found, expected = (
+        Counter(tuple(row) for row in joined.select("a.id", F.col("b.id").alias("bid")).collect())
+        for joined in (ours, own)
+    )
+    assert found == expected
+
+
+STATEMENTS = [
+    "SELECT a.id, b.id AS bid FROM a LEFT JOIN b ON a.x < b.x AND a.y > 5 {}",
+    "SELECT a.id, b.id AS bid FROM a RIGHT OUTER JOIN b ON a.x = b.x {} WHERE b.y > 2 OR a.id IS NULL",
+    "SELECT count(*), sum(b.y) FROM a FULL JOIN b ON a.x = b.x {} WHERE b.id IS NULL",
+    "SELECT * FROM a LEFT SEMI JOIN b ON a.x = b.x {} WHERE y > 3",
+    "SELECT id FROM a ANTI JOIN b ON a.x = b.x {}",
+    "SELECT x, y FROM a LEFT JOIN b USING (x)",
+]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_sql(spark: SparkSession, statement: str) -> None:
+    a, b = (frame.drop("tags") for frame in frames(spark))
+    if "USING" in statement:
+        a, b = a.select("ts", "x"), b.select("ts", "x", "y")
+    a.createOrReplaceTempView("a")
+    b.createOrReplaceTempView("b")
+    window = f"AND abs(unix_seconds(a.ts) - unix_seconds(b.ts)) <= {WITHIN_S}"
+    ours, within = statement.format(""), f" WITHIN {WITHIN_S} seconds"
+    own = (
+        statement.format(window)
+        .replace("USING (x)", f"ON a.x = b.x {window}")
+        .replace("SELECT x", "SELECT a.x")
+    )
+    found, expected = th.sql(spark, ours + within), spark.sql(own)
+    assert Counter(map(tuple, found.collect())) == Counter(map(tuple, expected.collect()))
+
+
+def test_exists_in_sql(spark: SparkSession) -> None:
+    a, b = frames(spark)
+    a.createOrReplaceTempView("a")
+    b.createOrReplaceTempView("b")
+    for word in ("EXISTS", "NOT EXISTS"):
+        inner = "(SELECT 1 FROM b WHERE abs(a.x - b.x) <= 1{})"
+        text = f"SELECT id, x FROM a WHERE y > 1 AND {word} {inner} AND y < 8"
+        window = f" AND abs(unix_seconds(a.ts) - unix_seconds(b.ts)) <= {WITHIN_S}"
+        found = th.sql(spark, text.format("") + f" WITHIN {WITHIN_S} seconds")
+        assert Counter(map(tuple, found.collect())) == Counter(
+            map(tuple, spark.sql(text.format(window)).collect())
+        )
 
 
 REFUSED = {

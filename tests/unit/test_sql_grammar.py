@@ -106,6 +106,44 @@ def test_views_inserts_and_scripts():
         parse_script("SELECT x FROM r; SELECT x FROM r")
 
 
+@pytest.mark.parametrize(
+    ("words", "how"),
+    [
+        ("INNER JOIN", "inner"),
+        ("LEFT JOIN", "left"),
+        ("left outer join", "left"),
+        ("RIGHT OUTER JOIN", "right"),
+        ("FULL JOIN", "full"),
+        ("LEFT SEMI JOIN", "semi"),
+        ("ANTI JOIN", "anti"),
+    ],
+)
+def test_kinds_of_joins(words, how):
+    found = parse_select(f"SELECT * FROM r {words} s ON left(r.x, 1) = s.x WHERE r.y > 1 WITHIN 1 day")
+    assert found.how == how
+    assert [source.alias for source in found.sources] == ["r", "s"]
+    joined = [phrase.text for phrase in found.conditions]
+    where = [phrase.text for phrase in found.where]
+    assert (joined, where) == (
+        (["left(r.x, 1) = s.x", "r.y > 1"], []) if how == "inner" else (["left(r.x, 1) = s.x"], ["r.y > 1"])
+    )
+
+
+@pytest.mark.parametrize(("word", "how"), [("", "semi"), ("NOT ", "anti")])
+def test_exists_is_a_join(word, how):
+    found = parse_select(
+        f"SELECT x FROM r WHERE x > 1 AND {word}EXISTS (SELECT 1 FROM s q WHERE q.x = r.x) AND y < 2 "
+        "WITHIN 1 day"
+    )
+    assert found.how == how
+    assert [source.alias for source in found.sources] == ["r", "q"]
+    assert [phrase.text for phrase in found.conditions] == ["q.x = r.x"]
+    assert [phrase.text for phrase in found.where] == ["x > 1", "y < 2"]
+    # A function of arrays and a negated conjunct of another kind are no joins.
+    plain = parse_select("SELECT x FROM r WHERE exists(r.a, v -> v > 1) AND NOT (x > 1)")
+    assert (plain.how, len(plain.sources)) == ("inner", 1)
+
+
 def test_words_of_the_dialect_may_be_columns():
     found = parse_select("SELECT ONLINE r.within, r.from, `where` FROM r, s WHERE r.within > s.online")
     assert found.items.text == "r.within, r.from, `where`"
@@ -127,7 +165,13 @@ def test_words_of_the_dialect_may_be_columns():
         ("SELECT ONLINE r.x", "SYNTAX", "FROM is missing", None),
         ("SELECT ONLINE r.x FROM", "SYNTAX", "nothing follows FROM", "FROM"),
         ("SELECT ONLINE * FROM r, r", "DUPLICATE_ALIAS", "'r' is taken", "r"),
-        ("SELECT ONLINE * FROM r LEFT JOIN s ON r.x = s.x", "UNSUPPORTED_SQL", "inner joins", "LEFT"),
+        ("SELECT * FROM r LEFT JOIN s", "SYNTAX", "ON must follow a LEFT JOIN", "JOIN s"),
+        ("SELECT * FROM r LEFT s ON r.x = s.x", "SYNTAX", "followed by JOIN", "LEFT"),
+        ("SELECT * FROM r, q LEFT JOIN s ON r.x = s.x", "UNSUPPORTED_SQL", "has two inputs", "JOIN s"),
+        ("SELECT * FROM r ANTI JOIN s ON r.x = s.x, q", "UNSUPPORTED_SQL", "has two inputs", "s ON"),
+        ("SELECT * FROM r FULL JOIN s USING (x)", "UNSUPPORTED_SQL", "write ON", "USING"),
+        ("SELECT * FROM r WHERE EXISTS (SELECT 1 FROM s)", "SYNTAX", "compares both", "EXISTS"),
+        ("SELECT * FROM r WHERE EXISTS (SELECT 1 FROM r WHERE r.x)", "DUPLICATE_ALIAS", "AS", "r WHERE r"),
         ("SELECT ONLINE * FROM r, s ON r.x = s.x", "SYNTAX", "ON belongs to a JOIN", "ON"),
         ("SELECT ONLINE * FROM r JOIN s ON", "SYNTAX", "must follow ON", "ON"),
         ("SELECT ONLINE * FROM r,, s", "SYNTAX", "must follow", ","),
@@ -150,7 +194,7 @@ def test_words_of_the_dialect_may_be_columns():
         ("SELECT * FROM r JOIN s USING x", "SYNTAX", "in parentheses", "USING"),
         ("SELECT * FROM r JOIN s USING (r.x)", "SYNTAX", "in parentheses", "USING"),
         ("SELECT * FROM r, s USING (x)", "SYNTAX", "USING belongs to a JOIN", "USING"),
-        ("SELECT * FROM r NATURAL JOIN s", "UNSUPPORTED_SQL", "inner joins", "NATURAL"),
+        ("SELECT * FROM r NATURAL JOIN s", "UNSUPPORTED_SQL", "joins are INNER", "NATURAL"),
         ("WITH x (SELECT a FROM r SELECT a FROM x", "SYNTAX", "no matching", "(SELECT"),
         ("WITH x AS SELECT a FROM r", "SYNTAX", "AS (SELECT ...) must follow", "AS"),
         ("WITH x AS ()", "SYNTAX", "subquery is empty", "()"),

@@ -20,6 +20,7 @@ from thetastream.core.condition import (
     PythonPredicate,
     SideSpec,
 )
+from thetastream.core.exact import VALUE
 from thetastream.core.sides import Side
 from thetastream.core.windows import spell
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW
@@ -36,7 +37,7 @@ from thetastream.plan.query import (
     warn_of_unbounded_state,
 )
 from thetastream.plan.rewrite import rewrite
-from thetastream.plan.rewritten_condition import Note, Ordering, Rewritten
+from thetastream.plan.rewritten_condition import Check, Note, Ordering, Rewritten
 from thetastream.plan.side_keys import SideKeys
 from thetastream.predicate import Predicate
 
@@ -96,7 +97,10 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         equalities=equalities,
         dimensions=dimensions,
         window=window,
-        predicates=tuple(_build_predicate(predicate, query, resolver) for predicate in query.predicates),
+        predicates=(
+            *(_build_check(check, rewritten) for check in rewritten.checks),
+            *(_build_predicate(predicate, query, resolver) for predicate in query.predicates),
+        ),
         same=tuple(rewritten.same),
     )
     if query.counts is None:
@@ -289,6 +293,15 @@ def _build_predicate(predicate: Predicate, query: Query, resolver: Resolver) -> 
         (columns[0], columns[1]),
         predicate.is_encoded,
     )
+
+
+def _build_check(check: Check, rewritten: Rewritten) -> PythonPredicate:
+    """Build the predicate that evaluates an exact comparison on the values of two keys."""
+    left, right = (
+        keys.keys[key].column for keys, key in zip(rewritten.keys, (check.left, check.right), strict=True)
+    )
+    name = f"{left} {right} {check.comparison}".replace(".", "_")  # a dot would end the name of a module
+    return PythonPredicate(name, check.comparison, ("left", "right"), (((VALUE, left),), ((VALUE, right),)))
 
 
 # State

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from thetastream.core.condition import Domain
+from thetastream.core.exact import ExactBand, ExactOrder
 from thetastream.core.sides import Side
 from thetastream.core.spark_types import is_day_time, is_integral, parse_decimal
 from thetastream.core.windows import LONGEST_US, spell, to_micros
 from thetastream.plan.domains import find_domain, find_family, is_hashable, write_cast
 from thetastream.plan.event_time import DAY_US, SLACK_US, find_column, is_local_free, read_offset
 from thetastream.plan.query import Constant, Query, Resolver
-from thetastream.plan.rewritten_condition import Band, Note, Ordering, Rewritten
+from thetastream.plan.rewritten_condition import Band, Check, Note, Ordering, Rewritten
 from thetastream.plan.side_keys import SideKeys
 from thetastream.predicate import Comparison, Phrase, split_comparisons
 from thetastream.predicate.names import find_references
@@ -147,11 +148,16 @@ class _Rewriter:
             keys.add_with_delta(phrase, type_, typed.common, domain)
             for keys, (phrase, type_) in zip(self.out.keys, typed.phrases, strict=True)
         )
+        exact = op
         if not domain.is_exact:
             op = op[0] + "="  # different values may have equal keys
         self.out.orderings.append(Ordering(left, op, right, plus_right - plus_left, self._number, self._text))
         self._add_note("key", f"compared as {typed.common} ({domain.value} domain)")
-        return None if domain.is_exact else f"{domain.value} keys are approximate"
+        if domain.is_exact or (
+            plus_left == plus_right == 0 and self._add_check(left, right, ExactOrder(exact))
+        ):
+            return None
+        return f"{domain.value} keys are approximate"
 
     def _rewrite_equality(self, typed: "_TypedPair") -> str | None:
         assert typed.common is not None
@@ -254,9 +260,12 @@ class _Rewriter:
         if domain is Domain.FLOAT:
             # A difference is rounded to the nearest float. The band is widened by more than this error.
             delta = float(limit) * (1 + 2.0**-22) if common == "float" else float(limit)
-            self._add_band(
+            left, right = self._add_band(
                 typed, domain, math.nextafter(delta + (1e-44 if common == "float" else 0.0), math.inf)
             )
+            exact = ExactBand(float(limit), is_strict, common == "float")
+            if limit < MAX_DOUBLE_INT and self._add_check(left, right, exact):
+                return None
             return "floating-point differences are rounded"
         scale = (parse_decimal(common) or (0, 0))[1]
         units = Fraction(limit) * 10**scale
@@ -323,10 +332,24 @@ class _Rewriter:
         self._add_band(typed, domain, whole)
         return None
 
-    def _add_band(self, typed: "_TypedPair", domain: Domain, delta: int | float) -> None:
+    def _add_band(self, typed: "_TypedPair", domain: Domain, delta: int | float) -> tuple[int, int]:
         left, right = self._add_keys(typed, domain)
         self.out.bands.append(Band(left, right, delta, self._text))
         self._add_note("key", f"a band of {delta} as {typed.common} ({domain.value} domain)")
+        return left, right
+
+    def _add_check(self, left: int, right: int, comparison: ExactBand | ExactOrder) -> bool:
+        """Let the units evaluate a comparison of two keys, if they must; return whether they do.
+
+        Pairs of an inner join are filtered behind the units, where Catalyst evaluates the whole conjunct.
+        Units that answer each tuple must know which candidates are partners.
+        """
+        keys = self.out.keys[0].keys[left], self.out.keys[1].keys[right]
+        if self.query.how.is_inner or any(key.offset for key in keys):
+            return False
+        self.out.checks.append(Check(left, right, comparison))
+        self._add_note("check", "compared exactly at the units")
+        return True
 
 
 def cast_to_boolean(text: str, type_: str) -> str:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from thetastream.core.exact import ExactBand, ExactOrder
 from thetastream.plan.side_keys import SideKeys
 
 
@@ -36,6 +37,15 @@ class Band:
     text: str
 
 
+@dataclass(frozen=True)
+class Check:
+    """A comparison of ``LEFT.keys[left]`` with ``RIGHT.keys[right]`` that units evaluate on the values."""
+
+    left: int
+    right: int
+    comparison: ExactBand | ExactOrder
+
+
 @dataclass
 class Rewritten:
     """All conjuncts, grouped by what they became."""
@@ -49,6 +59,8 @@ class Rewritten:
     """Bounds of left.ts - right.ts in microseconds."""
     same: list[tuple[str, str]] = field(default_factory=list)
     """Pairs of a left and a right block column that must have equal bytes."""
+    checks: list[Check] = field(default_factory=list)
+    """Comparisons that are evaluated at the units and not as residuals."""
     residual: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ties: bool = False

@@ -96,6 +96,11 @@ class Plan(ABC):
         """The event-time column of each alias whose stream has one."""
         return {stream.alias: stream.event_time for stream in self.inputs if stream.event_time}
 
+    @property
+    def has_time_column(self) -> bool:
+        """Whether ``time_column`` has a value, if all streams have an event time."""
+        return True
+
     _between: ClassVar[str] = " AND "
     """What stands between two conditions in a description."""
 

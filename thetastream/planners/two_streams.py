@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 
-from thetastream.core.sides import Side
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest
 from thetastream.frontend.how import refuse_how
@@ -102,10 +101,13 @@ class JoinPlan(Plan):
 
     @property
     def has_result_time(self) -> bool:
-        # Without a window, a tuple without its partner has no result time.
+        return self.query.has_result_time and self.has_time_column
+
+    @property
+    def has_time_column(self) -> bool:
+        # A tuple that waits for ever has no time at which it is decided.
         how = self.query.how
-        waits = self.physical.lifetimes_us[Side.LEFT] is not None
-        return self.query.has_result_time and (how.has_pairs or waits)
+        return how.has_pairs or self.physical.lifetimes_us[how.preserved[0]] is not None
 
     def time_column(self, metadata: Mapping[str, int]) -> Column:
         return answer_time(self.query.how, self.inputs, self.physical.lifetimes_us, metadata)

@@ -29,7 +29,15 @@ def plan_question(question: Question) -> Plan:
     # The select list adds the result time by itself, and an alias may have its name.
     settings = {**question.settings, RESULT_TIME: False}
     join = plan_join(
-        complete_request(question.frames, question.on, question.within, question.model, settings, columns)
+        complete_request(
+            question.frames,
+            question.on,
+            question.within,
+            question.model,
+            settings,
+            columns,
+            question.how,
+        )
     )
     if join.is_streaming and not join.is_prompt:
         what = f"{question.model!r} may find results of {len(join.inputs)} streams behind the watermark"

@@ -100,7 +100,14 @@ class Evaluation:
             times = {alias: column for alias, column in settings["event_time"].items() if alias in frames}
             settings["event_time"] = times or None
         question = Question(
-            select.selection, frames, on or ["true"], select.within, self.model, settings, merged=merged
+            select.selection,
+            frames,
+            on or ["true"],
+            select.within,
+            self.model,
+            settings,
+            merged=merged,
+            how=select.how,
         )
         try:
             join = plan_question(question)

@@ -7,10 +7,13 @@
     select    = [WITH name AS "(" select ")" {"," ...}] SELECT [ONLINE] [DISTINCT] items FROM sources
                 [WHERE condition] [WITHIN window] [GROUP BY keys] [HAVING condition]
                 [ORDER BY keys] [LIMIT number] [OFFSET number]
-    sources   = source { "," source | [INNER | CROSS] JOIN source [ON condition | USING "(" columns ")"] }
+    sources   = source { "," source | [kind] JOIN source [ON condition | USING "(" columns ")"] }
+    kind      = INNER | CROSS | (LEFT | RIGHT | FULL) [OUTER] | [LEFT] (SEMI | ANTI)
     source    = (name | "(" select ")") [[AS] alias]
     window    = span | alias span { "," alias span }
     span      = interval | number ROWS
+
+A conjunct ``[NOT] EXISTS (SELECT ... FROM source WHERE condition)`` of WHERE is a semi or an anti join.
 
 The dialect is Spark SQL plus the words ONLINE and WITHIN. The parser reads sqlglot's tokens and not its
 syntax tree. A tree would have to be written as SQL again, but Catalyst must get the text that the user wrote.
@@ -20,6 +23,7 @@ from itertools import pairwise
 
 from thetastream.predicate import Phrase, pointed, tokenize
 from thetastream.sql.clauses import TAIL, cut
+from thetastream.sql.exists import read_exists
 from thetastream.sql.heads import read_head
 from thetastream.sql.sources import read_sources
 from thetastream.sql.statement import NamedSelect, Select, Source, Statement, View
@@ -101,8 +105,14 @@ def read_select(text: str, phrase: Phrase) -> Select:
     if not items:
         raise pointed(text, phrase.tokens[0].start, "the select list is empty")
     sources, conditions = read_sources(text, clauses["FROM"], read_select)
-    if "WHERE" in clauses:
-        conditions.append(clauses["WHERE"])
+    where = [clauses["WHERE"]] if "WHERE" in clauses else []
+    if where and len(sources) == 1:
+        source, inner, where = read_exists(text, where[0], sources[0], read_select)
+        sources += [] if source is None else [source]
+        conditions += inner
+    if sources[-1].how == "inner":
+        conditions += where
+        where = []
     _refuse_duplicates(text, sources)
     aliases = {source.alias.casefold(): source.alias for source in sources}
     within = read_within(text, clauses["WITHIN"], aliases) if "WITHIN" in clauses else None
@@ -119,6 +129,7 @@ def read_select(text: str, phrase: Phrase) -> Select:
         clauses.get("HAVING"),
         is_distinct,
         tuple(clauses[word] for word in TAIL if word in clauses),
+        tuple(where),
         tuple(named),
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from thetastream.core.how import HOWS
 from thetastream.core.windows import Within
 from thetastream.frontend.condition import On
 from thetastream.models.base import Model
@@ -29,7 +30,18 @@ class Question:
     merged: Merged = field(default_factory=Merged)
     """The columns that USING merges."""
 
+    how: str = "inner"
+    """The kind of the join."""
+
+    @property
+    def shown(self) -> Mapping[str, DataFrame]:
+        """The inputs whose columns results have."""
+        aliases = list(self.frames)
+        return {aliases[side]: self.frames[aliases[side]] for side in HOWS[self.how].shown} | {
+            alias: self.frames[alias] for alias in aliases[2:]
+        }
+
     @property
     def star(self) -> str:
         """The columns that a star stands for."""
-        return self.merged.write_star(self.frames)
+        return self.merged.write_star(self.shown)

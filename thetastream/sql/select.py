@@ -64,12 +64,13 @@ def find_select_problems(spark: SparkSession, question: Question) -> list[QueryE
     """List Catalyst's errors in the select list and its groups. This needs the streams and not the join."""
     selection = question.selection
     # 1. An empty DataFrame with the columns that results have.
-    fields = [StructField(alias, frame.schema) for alias, frame in question.frames.items()]
-    owners = _find_owners(question, {alias: frame.columns for alias, frame in question.frames.items()})
+    shown = question.shown
+    fields = [StructField(alias, frame.schema) for alias, frame in shown.items()]
+    owners = _find_owners(question, {alias: frame.columns for alias, frame in shown.items()})
     rows = spark.createDataFrame([], StructType(fields)).select(
-        "*", *_name_columns(owners, {RESULT_TIME, *(alias.casefold() for alias in question.frames)})
+        "*", *_name_columns(owners, {RESULT_TIME, *(alias.casefold() for alias in shown)})
     )
-    if RESULT_TIME not in map(str.casefold, question.frames):
+    if RESULT_TIME not in map(str.casefold, shown):
         rows = rows.withColumn(RESULT_TIME, F.lit(None).cast("timestamp"))
 
     # 2. Catalyst's errors over it.
@@ -96,9 +97,9 @@ def _texts_behind(selection: Selection) -> list[str]:
 
 def _write_query(select: str, selection: Selection, texts: Sequence[str]) -> str:
     """Write a query over ``{rows}`` from the texts of a select list and of the clauses behind FROM."""
-    words = [
-        word for word, clause in (("GROUP BY", selection.group_by), ("HAVING", selection.having)) if clause
-    ]
+    optional = (("GROUP BY", selection.group_by), ("HAVING", selection.having))
+    words = ["AND" if n else "WHERE" for n in range(len(selection.where))]
+    words += [word for word, clause in optional if clause]
     words += [""] * len(selection.tail)
     clauses = "".join(f"\n{word} {braced(text)}" for word, text in zip(words, texts[1:], strict=True))
     return f"{select} {braced(texts[0])}\nFROM {{rows}}{clauses}"
@@ -136,10 +137,13 @@ def _add_names(question: Question, join: Plan) -> DataFrame:
         what = "punctuations are rows without tuples, and a select list would treat them as results"
         raise QueryError("BAD_ORDER", f"{what}; leave punctuations out, or use th.join")
     pairs = join.results()
-    owners = _find_owners(question, {stream.alias: [n for n, _ in stream.types] for stream in join.inputs})
+    owners = _find_owners(
+        question,
+        {s.alias: [name for name, _ in s.types] for s in join.inputs if s.alias in question.shown},
+    )
     taken = {name.casefold() for name in pairs.columns}
     columns = [F.col(quoted(name)) for name in pairs.columns]
-    has_time = all(stream.event_time for stream in join.timed)
+    has_time = all(stream.event_time for stream in join.timed) and join.has_time_column
     if has_time:
         taken.add(RESULT_TIME)
     columns += _name_columns(owners, taken)
@@ -147,7 +151,7 @@ def _add_names(question: Question, join: Plan) -> DataFrame:
         if question.selection.is_distinct:
             longest_ms = -(-join.longest_window_us // 1000)
             columns.append(join.time_column({MARK: longest_ms}).alias(DISTINCT_TIME))
-        if RESULT_TIME not in map(str.casefold, join.aliases):
+        if RESULT_TIME not in map(str.casefold, question.shown):
             columns.append(join.time_column({MARK: 0}))
     return pairs.select(*columns)
 

@@ -15,9 +15,11 @@ class Selection:
     is_distinct: bool = False
     tail: tuple[Phrase, ...] = ()
     """ORDER BY, LIMIT and OFFSET. Each phrase begins with the word of its clause."""
+    where: tuple[Phrase, ...] = ()
+    """The conjuncts that results must satisfy. Those of an inner join are part of its condition instead."""
 
     @property
     def phrases(self) -> tuple[Phrase, ...]:
         """All expressions over the results of the join."""
-        optional = (self.group_by, self.having)
+        optional = (*self.where, self.group_by, self.having)
         return (self.items, *(phrase for phrase in optional if phrase is not None), *self.tail)

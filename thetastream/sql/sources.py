@@ -1,6 +1,6 @@
 """Parses FROM: inputs, which are names or subqueries, and the conditions of their joins."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -9,11 +9,24 @@ from thetastream.predicate.tokens import Token
 from thetastream.sql.clauses import CLAUSES, UNSUPPORTED
 from thetastream.sql.statement import Select, Source
 
-_JOIN_WORDS = {"JOIN", "INNER", "CROSS"}
-_REFUSED_JOINS = {
-    *("LEFT", "RIGHT", "FULL", "OUTER", "SEMI", "ANTI", "NATURAL", "LATERAL", "ASOF"),
-    *("TABLESAMPLE", "PIVOT", "UNPIVOT"),
+_KINDS = {
+    "JOIN": "inner",
+    "INNER JOIN": "inner",
+    "CROSS JOIN": "inner",
+    "LEFT JOIN": "left",
+    "LEFT OUTER JOIN": "left",
+    "RIGHT JOIN": "right",
+    "RIGHT OUTER JOIN": "right",
+    "FULL JOIN": "full",
+    "FULL OUTER JOIN": "full",
+    "SEMI JOIN": "semi",
+    "LEFT SEMI JOIN": "semi",
+    "ANTI JOIN": "anti",
+    "LEFT ANTI JOIN": "anti",
 }
+"""The kind of a join by the words that stand before its second input."""
+_JOIN_WORDS = {word for words in _KINDS for word in words.split()}
+_REFUSED_JOINS = {"NATURAL", "LATERAL", "ASOF", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 _RESERVED = {*CLAUSES, *UNSUPPORTED, *_JOIN_WORDS, *_REFUSED_JOINS, "ON", "USING", "AS", "BY"}
 
 
@@ -25,12 +38,14 @@ def read_sources(text: str, phrase: Phrase, read_select: ReadSelect) -> tuple[li
     """Parse the inputs of a FROM clause, and the conditions behind every ON."""
     sources: list[Source] = []
     conditions: list[Phrase] = []
-    for separator, part in _split_sources(text, phrase):
+    for separator, how, part in _split_sources(text, phrase):
         at = next((n for n in part.top if _is_condition(part.tokens[n])), None)
         named = part if at is None else part.slice(0, at)
         if not named:
             raise pointed(text, separator.start, f"a stream must follow {separator.text!r}")
-        source = _read_source(text, named, read_select)
+        source = replace(_read_source(text, named, read_select), how=how)
+        if how != "inner":
+            _check_kind(text, separator, how, len(sources), None if at is None else part.tokens[at])
         if at is not None:
             token, rest = part.tokens[at], part.slice(at + 1)
             word = token.keyword
@@ -44,7 +59,30 @@ def read_sources(text: str, phrase: Phrase, read_select: ReadSelect) -> tuple[li
             else:
                 raise pointed(text, token.start, "a condition must follow ON")
         sources.append(source)
+    if len(sources) > 2:
+        for source in sources:
+            if source.how != "inner":
+                _refuse_more(text, source.start, source.how)
     return sources, conditions
+
+
+def _check_kind(text: str, join: Token, how: str, n_before: int, condition: Token | None) -> None:
+    """Check that an outer, semi or anti join has two inputs and a condition."""
+    if n_before > 1:
+        _refuse_more(text, join.start, how)
+    if condition is None:
+        raise pointed(text, join.start, f"ON must follow a {how.upper()} JOIN")
+    if condition.keyword == "USING" and how in ("right", "full"):
+        what = f"USING has no column that is never NULL in a {how.upper()} JOIN; write ON"
+        raise pointed(text, condition.start, what, "UNSUPPORTED_SQL")
+
+
+def _refuse_more(text: str, start: int, how: str) -> None:
+    what = (
+        f"a {how.upper()} JOIN has two inputs; put the other join into a subquery that also selects "
+        "result_time"
+    )
+    raise pointed(text, start, what, "UNSUPPORTED_SQL")
 
 
 def _is_condition(token: Token) -> bool:
@@ -62,36 +100,48 @@ def _read_using(text: str, using: Token, phrase: Phrase) -> tuple[Token, ...]:
     return tuple(name.tokens[0] for name in names)
 
 
-def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, Phrase]]:
+def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, str, Phrase]]:
     """Split a FROM clause into sources.
 
-    Each source comes with its separator, which is a comma or JOIN. The separator of the first source is the
-    first token of that source.
+    Each source comes with its separator, which is a comma or JOIN, and the kind of its join. The separator of
+    the first source is the first token of that source.
     """
     tokens = phrase.tokens
-    start, separator = 0, tokens[0]
+    start, separator, how = 0, tokens[0], "inner"
     for n in phrase.top:
         token = tokens[n]
+        if n < start:
+            continue  # a word of a join that is read already
         if token.kind in ("FIELD", "IDENTIFIER"):
             continue
         is_call = n + 1 < len(tokens) and tokens[n + 1].text == "("
-        if token.keyword in _REFUSED_JOINS and not (token.keyword in ("LEFT", "RIGHT") and is_call):
-            raise pointed(
-                text,
-                token.start,
-                f"{token.keyword} is not supported: joins are inner joins, by comma, or by JOIN",
-                "UNSUPPORTED_SQL",
+        if token.keyword in _REFUSED_JOINS:
+            what = (
+                f"{token.keyword} is not supported: joins are INNER, CROSS, LEFT, RIGHT, FULL, SEMI or ANTI"
             )
-        if token.text == "," or token.keyword in _JOIN_WORDS:
-            following = tokens[n + 1].keyword if n + 1 < len(tokens) else ""
-            if token.keyword in ("INNER", "CROSS") and following != "JOIN":
-                raise pointed(text, token.start, f"{token.keyword} must be followed by JOIN")
-            if token.keyword == "JOIN" and n and tokens[n - 1].keyword in ("INNER", "CROSS"):
-                start, separator = n + 1, token
-                continue
-            yield separator, phrase.slice(start, n)
-            start, separator = n + 1, token
-    yield separator, phrase.slice(start)
+            raise pointed(text, token.start, what, "UNSUPPORTED_SQL")
+        if token.keyword in ("LEFT", "RIGHT") and is_call:
+            continue
+        if token.text == ",":
+            yield separator, how, phrase.slice(start, n)
+            start, separator, how = n + 1, token, "inner"
+        elif token.keyword in _JOIN_WORDS:
+            end = n + _count_join_words(text, tokens[n:])
+            yield separator, how, phrase.slice(start, n)
+            start, separator, how = end, tokens[end - 1], _KINDS[_name_join(tokens[n:end])]
+    yield separator, how, phrase.slice(start)
+
+
+def _count_join_words(text: str, tokens: Sequence[Token]) -> int:
+    """Count the words from the first token on that name a kind of join."""
+    for n in (1, 2, 3):
+        if _name_join(tokens[:n]) in _KINDS:
+            return n
+    raise pointed(text, tokens[0].start, f"{tokens[0].keyword} must be followed by JOIN")
+
+
+def _name_join(tokens: Sequence[Token]) -> str:
+    return " ".join(token.keyword for token in tokens)
 
 
 def _read_source(text: str, phrase: Phrase, read_select: ReadSelect) -> Source:

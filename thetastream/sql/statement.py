@@ -25,6 +25,8 @@ class Source:
     """The position of the source in the text."""
     select: "Select | None" = None
     """The subquery."""
+    how: str = "inner"
+    """The kind of the join with the sources before it."""
     using: tuple[Token, ...] = ()
     """The columns of USING, which this source has in common with the sources before it."""
 
@@ -53,20 +55,28 @@ class Select:
     items: Phrase
     sources: tuple[Source, ...]
     conditions: tuple[Phrase, ...]
-    """The conditions of every ON and then of WHERE; all of them must hold."""
+    """The conditions of the join, which must all hold: those of every ON, and then WHERE. The WHERE of an
+    outer, semi or anti join is not one of them."""
     within: Window | dict[str, Window] | None = None
     group_by: Phrase | None = None
     having: Phrase | None = None
     is_distinct: bool = False
     tail: tuple[Phrase, ...] = ()
     """ORDER BY, LIMIT and OFFSET, for batch inputs only. Each phrase begins with the word of its clause."""
+    where: tuple[Phrase, ...] = ()
+    """The conjuncts in the WHERE of an outer, semi or anti join, which select among its results."""
     named: tuple[NamedSelect, ...] = ()
     """The parts of the WITH clause, in the order of the text."""
 
     @property
     def selection(self) -> Selection:
         """The select list and its groups."""
-        return Selection(self.items, self.group_by, self.having, self.is_distinct, self.tail)
+        return Selection(self.items, self.group_by, self.having, self.is_distinct, self.tail, self.where)
+
+    @property
+    def how(self) -> str:
+        """The kind of the join."""
+        return self.sources[-1].how
 
     @property
     def phrases(self) -> tuple[Phrase, ...]:
