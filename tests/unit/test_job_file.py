@@ -9,7 +9,7 @@ import pytest
 
 from thetastream.errors import InvalidQuery, QueryError
 from thetastream.job.document import parse_job, read_job
-from thetastream.job.run import tell
+from thetastream.job.progress import describe_epoch
 
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
@@ -101,5 +101,5 @@ def test_a_replay_needs_a_path_an_event_time_and_a_rate(tmp_path):
 
 def test_lag_is_told_of_live_streams_only():
     epoch = {"epoch": 1, "tuples": 5, "tuples_per_s": 5, "seconds": 1.0, "watermark": None, "lag_s": 2.5}
-    assert "2.5 s behind" in tell(epoch)
-    assert "behind" not in tell({**epoch, "lag_s": 1e9})
+    assert "2.5 s behind" in describe_epoch(epoch)
+    assert "behind" not in describe_epoch({**epoch, "lag_s": 1e9})

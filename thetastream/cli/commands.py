@@ -14,11 +14,14 @@ from pyspark.errors import PySparkException
 from thetastream.errors import ThetastreamError, raise_problems
 from thetastream.job import template
 from thetastream.job.check import Finding, check_job
+from thetastream.job.checkpoint_lock import lock
 from thetastream.job.document import read_job
 from thetastream.job.files import find_path_problems, read_file
-from thetastream.job.run import explain_job, lock, session, tell
+from thetastream.job.progress import describe_epoch
+from thetastream.job.run import explain_job
 from thetastream.job.run import run as run_job
 from thetastream.job.script import find_unknown_sources
+from thetastream.job.session import start_session
 from thetastream.models import REGISTRY
 from thetastream.spark.failure import shows_tracebacks, unwrap_error
 from thetastream.spark.refusals import summarize
@@ -60,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run a job, and print its epochs."""
 
     def say(epoch: dict[str, Any]) -> None:
-        print(json.dumps(epoch) if arguments.json else tell(epoch), flush=True)
+        print(json.dumps(epoch) if arguments.json else describe_epoch(epoch), flush=True)
 
     job = read_job(arguments.job)
     with lock(job.checkpoint) as log, open_session(job.spark, log) as spark:
@@ -98,7 +101,7 @@ def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
     """Start a Spark session for one command; errors of Spark become errors of one line."""
     spark = None
     try:
-        spark = session(conf, log)
+        spark = start_session(conf, log)
         yield spark
     except PySparkException as error:
         if shows_tracebacks():

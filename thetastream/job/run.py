@@ -1,15 +1,11 @@
-"""Runs a job on Spark: reads streams, starts the query, reports progress, and stops between two epochs."""
+"""Runs a job on Spark: reads streams, starts the query, and stops it between two epochs."""
 
-import fcntl
-import json
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,50 +14,23 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-import thetastream as th
-from thetastream.errors import QueryError, SessionError, ThetastreamError, list_problems
+from thetastream.errors import QueryError, ThetastreamError, list_problems
 from thetastream.job.document import SQL, Document
 from thetastream.job.files import read_file
+from thetastream.job.progress import read_epochs
 from thetastream.job.schemas import Columns
-from thetastream.job.spec import REPLAY, Job, SourceSpec, is_local
+from thetastream.job.session import write_option
+from thetastream.job.spec import REPLAY, Job, SourceSpec
 from thetastream.plan.domains import quoted
 from thetastream.spark.event_time import mark_event_time, write_delay
 from thetastream.spark.refusals import summarize
-from thetastream.spark.session import stderr_into
 from thetastream.sql.grammar import parse_script
 from thetastream.sql.query import explain, run_script
 from thetastream.sql.statement import find_inputs
 
 POLL_SECONDS = 0.2
 _NUMBER = "__number"
-LOCK = ".thetastream.lock"
-LONGEST_LAG_S = 86_400
-"""A larger lag is not reported, because event times that old come from a recording."""
 Say = Callable[[dict[str, Any]], None]
-
-
-def session(conf: dict[str, Any], log: str | Path = os.devnull) -> SparkSession:
-    """Start the session of a job with the settings of its file; it is local unless they name a master.
-
-    The standard error of Spark and its workers goes to the file ``log``.
-    """
-    with stderr_into(log):
-        return _session(conf)
-
-
-def _session(conf: dict[str, Any]) -> SparkSession:
-    settings = {key: _to_text(value) for key, value in conf.items()}
-    if "spark.master" not in settings and "spark.remote" not in settings and "MASTER" not in os.environ:
-        return th.local_session(os.cpu_count() or 2, "thetastream", **settings)
-    builder = SparkSession.builder.appName("thetastream")
-    for key, value in settings.items():
-        builder.config(key, value)
-    partitions = settings.get("spark.sql.shuffle.partitions")
-    if partitions is not None and not partitions.isdecimal():
-        raise SessionError(
-            "INVALID_PARTITIONS", f"spark.sql.shuffle.partitions ({partitions!r}) must be an integer"
-        )
-    return th.configure(builder, int(partitions) if partitions else None).getOrCreate()
 
 
 def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
@@ -73,7 +42,7 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
         if source.schema is not None:
             reader = reader.schema(source.schema)
         for key, value in source.options.items():
-            reader = reader.option(key, _to_text(value))
+            reader = reader.option(key, write_option(value))
         frame = reader.load(source.path) if source.path is not None else reader.load()
         if source.select:
             frame = frame.selectExpr(*source.select)
@@ -185,7 +154,7 @@ def run(
     with _catch_signals() as stop:
         writer = join_streams(spark, job).writeStream.format(job.sink.format).outputMode(job.sink.mode)
         for key, value in job.sink.options.items():
-            writer = writer.option(key, _to_text(value))
+            writer = writer.option(key, write_option(value))
         if job.sink.path is not None:
             writer = writer.option("path", job.sink.path)
         if until_caught_up:
@@ -206,7 +175,7 @@ def _watch(query: StreamingQuery, say: Say, stop: threading.Event, deadline: flo
         is_active = query.isActive
         last = query.lastProgress
         if last is not None and (last.batchId > seen or not is_active):
-            for epoch in _read_epochs(query, seen):
+            for epoch in read_epochs(query, seen):
                 seen = epoch["epoch"]
                 say(epoch)
         if not is_active:
@@ -220,88 +189,10 @@ def _watch(query: StreamingQuery, say: Say, stop: threading.Event, deadline: flo
         # it.
         if leaving_after is not None and (seen > leaving_after or not query.status["isTriggerActive"]):
             query.stop()
-            for epoch in _read_epochs(query, seen):
+            for epoch in read_epochs(query, seen):
                 say(epoch)
             return
         time.sleep(POLL_SECONDS)
-
-
-def _read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
-    counters: dict[int, dict[str, int]] = {}
-    for epoch in th.metrics(query):
-        sums = counters.setdefault(epoch["epoch"], {})
-        for name in ("matched", "late", "state_bytes"):
-            sums[name] = sums.get(name, 0) + epoch[name]
-    for progress in query.recentProgress:
-        if progress.batchId <= seen or not progress.durationMs.get("triggerExecution"):
-            continue
-        seen = progress.batchId
-        yield {
-            "epoch": progress.batchId,
-            "tuples": progress.numInputRows,
-            "tuples_per_s": round(progress.processedRowsPerSecond or 0),
-            "seconds": progress.durationMs["triggerExecution"] / 1000,
-            "watermark": (progress.eventTime or {}).get("watermark"),
-            "lag_s": _measure_lag_s(progress.timestamp, (progress.eventTime or {}).get("max")),
-            **counters.get(progress.batchId, {}),
-        }
-
-
-def _measure_lag_s(began: str, latest: str | None) -> float | None:
-    """Compute how far the latest event time of an epoch was behind the clock when the epoch began."""
-    if latest is None:
-        return None
-    behind = datetime.fromisoformat(began) - datetime.fromisoformat(latest)
-    return round(max(0.0, behind.total_seconds()), 3)
-
-
-def tell(epoch: dict[str, Any]) -> str:
-    """Describe one epoch in one line.
-
-    >>> tell({"epoch": 3, "tuples": 1200, "tuples_per_s": 600, "seconds": 2.0, "watermark": None, "late": 1})
-    'epoch 3: 1,200 tuples in 2.0 s (600/s), 1 late'
-    """
-    line = f"epoch {epoch['epoch']}: {epoch['tuples']:,} tuples in {epoch['seconds']:.1f} s"
-    line += f" ({epoch['tuples_per_s']:,}/s)"
-    lag = epoch.get("lag_s")
-    if lag is not None and lag < LONGEST_LAG_S:
-        line += f", {lag:,.1f} s behind"
-    if "matched" in epoch:
-        line += f", {epoch['matched']:,} matches"
-    if "state_bytes" in epoch:
-        line += f", state {epoch['state_bytes'] / 1e6:.1f} MB"
-    return line + (f", {epoch['late']:,} late" if epoch.get("late") else "")
-
-
-@contextmanager
-def lock(checkpoint: str) -> Iterator[str]:
-    """Lock the checkpoint, because a second query on it would silently stop the first; yield a path for the
-    log.
-
-    Raises
-    ------
-    ThetastreamError
-        CHECKPOINT_IN_USE, with the number of the process that holds the lock.
-    """
-    if not is_local(checkpoint):
-        yield os.devnull
-        return
-    folder = Path(checkpoint)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise ThetastreamError(
-                "CHECKPOINT_IN_USE",
-                f"{checkpoint} belongs to a running job, process {file.read().strip() or 'unknown'}; "
-                "stop it, or give this job a checkpoint of its own",
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield f"{checkpoint.rstrip('/')}.log"
 
 
 @contextmanager
@@ -314,8 +205,3 @@ def _catch_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _to_text(value: object) -> str:
-    """Write a value as text for Spark's options, in which booleans are ``true`` and ``false``."""
-    return json.dumps(value) if isinstance(value, bool) else str(value)
