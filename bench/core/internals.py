@@ -35,4 +35,4 @@ from thetastream.plan.index_choice import choose_index
 from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import pages
-from thetastream.spark.session import stderr_into
+from thetastream.spark.standard_error import stderr_into

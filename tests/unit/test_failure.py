@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import thetastream as th
 from thetastream.spark import failure
-from thetastream.spark.chatter import without_chatter
+from thetastream.spark.standard_error import without_chatter
 from thetastream.spark.worker_python import choose_worker_python
 
 CAPTURED = """[STREAM_FAILED] Query prices [id = 4f0c-1, runId = 9b-2] terminated with exception: Job aborted

@@ -12,7 +12,7 @@ import thetastream as th
 from thetastream.demo import departures
 from thetastream.demo.board import Board, Epoch
 from thetastream.errors import ThetastreamError
-from thetastream.spark.session import stderr_into
+from thetastream.spark.standard_error import stderr_into
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

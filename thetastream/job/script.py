@@ -11,7 +11,7 @@ from thetastream.job.suggestions import suggest
 from thetastream.predicate import pointed, tokenize
 from thetastream.sql.endless import find_endless
 from thetastream.sql.insert import find_mode_problems
-from thetastream.sql.statement import Insert, Select, Statement, View, find_inputs, walk
+from thetastream.sql.statement import Insert, Select, Statement, View, find_inputs, list_selects
 
 
 def choose_sink(
@@ -48,7 +48,7 @@ def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterato
         what = "a job must end with a SELECT or an INSERT INTO, because a view alone has no result"
         yield pointed(last.select.text, last.head.start, what)
     for statement in script:
-        for select in walk(statement.select):
+        for select in list_selects(statement.select):
             yield from find_endless(select.selection)
     yield from find_mode_problems(last.select, sink.mode)
 
@@ -81,7 +81,7 @@ def find_missing_times(
 
 def find_window_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
     """Yield an error for each WITHIN that is no span of time."""
-    for select in (each for statement in script for each in walk(statement.select)):
+    for select in (each for statement in script for each in list_selects(statement.select)):
         spans = select.within.values() if isinstance(select.within, dict) else [select.within]
         for span in spans:
             problem = find_span_problem(span, "WITHIN") if isinstance(span, str) else None

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import thetastream as th
 from thetastream.errors import SessionError
-from thetastream.spark.session import stderr_into
+from thetastream.spark.standard_error import stderr_into
 
 
 def start_session(conf: dict[str, Any], log: str | Path = os.devnull) -> SparkSession:

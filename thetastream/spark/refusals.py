@@ -100,7 +100,7 @@ def narrow(error: AnalysisException, mark: Mark) -> Mark:
 
 def summarize(error: PySparkException, where: str = "") -> QueryError:
     """Reduce an error of Spark to one line, without its stack, which Spark's log contains."""
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    first = _find_first_line(error)
     found = re.match(r"\[([A-Z_.]+)\] (.*)", first)
     prefix = f"{where}: " if where else ""
     return QueryError(found[1], prefix + found[2]) if found else QueryError("SPARK", prefix + first)
@@ -108,8 +108,12 @@ def summarize(error: PySparkException, where: str = "") -> QueryError:
 
 def read_first_line(error: PySparkException) -> str:
     """Return the first line of Spark's error, without its SQLSTATE."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return re.sub(r" SQLSTATE:.*", "", lines[0]) if lines else type(error).__name__
+    return re.sub(r" SQLSTATE:.*", "", _find_first_line(error))
+
+
+def _find_first_line(error: PySparkException) -> str:
+    """Find the first line of an error that is not blank. Without one, return the name of its class."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 @contextmanager

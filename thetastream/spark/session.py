@@ -9,8 +9,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import cast, overload
 
@@ -19,8 +17,8 @@ from pyspark.sql import functions as F
 
 from thetastream.errors import SessionError
 from thetastream.plan.query import warn_caller
-from thetastream.spark.chatter import without_chatter
 from thetastream.spark.failure import show_failures_shortly, shows_tracebacks
+from thetastream.spark.standard_error import without_chatter
 from thetastream.spark.worker_python import check_workers, choose_worker_python
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -181,23 +179,6 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
     with without_chatter():
         return builder.getOrCreate()
-
-
-@contextmanager
-def stderr_into(path: str | Path) -> Iterator[None]:
-    """Let processes that start inside this block write their standard error to ``path``.
-
-    Spark's JVM and its Python workers keep this standard error as long as they run. Otherwise their lines
-    would appear in the middle of a command's output.
-    """
-    saved = os.dup(2)
-    try:
-        with Path(path).open("ab") as file:
-            os.dup2(file.fileno(), 2)
-            yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
 
 
 def meaning(spark: SparkSession) -> dict[str, str]:

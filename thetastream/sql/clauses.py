@@ -31,7 +31,7 @@ _OPERATORS = {
 }
 
 
-def cut(text: str, phrase: Phrase) -> dict[str, Phrase]:
+def cut_clauses(text: str, phrase: Phrase) -> dict[str, Phrase]:
     """Cut a SELECT into clauses: first word of the clause -> the rest of the clause.
 
     Clauses of the tail begin with their word.

@@ -22,7 +22,7 @@ syntax tree. A tree would have to be written as SQL again, but Catalyst must get
 from itertools import pairwise
 
 from thetastream.predicate import Phrase, pointed, tokenize
-from thetastream.sql.clauses import TAIL, cut
+from thetastream.sql.clauses import TAIL, cut_clauses
 from thetastream.sql.exists import read_exists
 from thetastream.sql.heads import read_head
 from thetastream.sql.sources import read_sources
@@ -94,7 +94,7 @@ def read_select(text: str, phrase: Phrase) -> Select:
     phrase = phrase.bare()
     if phrase.tokens[0].keyword == "WITH":
         named, phrase = _read_with(text, phrase)
-    clauses = cut(text, phrase)
+    clauses = cut_clauses(text, phrase)
     items = clauses["SELECT"]
     is_online = items.tokens[0].keyword == "ONLINE" and items.slice(1, 2).text not in (",", ".")
     if is_online:

@@ -19,7 +19,7 @@ from thetastream.predicate import tokenize
 from thetastream.spark.catalyst import Catalyst, braced
 from thetastream.spark.refusals import unlogged
 from thetastream.sql.items import write_out_groups
-from thetastream.sql.projection import names_in
+from thetastream.sql.projection import find_names_in
 from thetastream.sql.question import Question
 from thetastream.sql.select import write_out_stars
 
@@ -125,7 +125,7 @@ def _compute(question: Question, stream: Stream, folding: Folding) -> DataFrame:
     alias, frame = stream.alias, question.frames[stream.alias]
     if any(name.startswith(PREFIX) for name, _ in stream.types):
         raise NotFoldable(f"{alias} has columns that start with {PREFIX}")
-    names = names_in(question.on, alias)
+    names = find_names_in(question.on, alias)
     if names is None:
         raise NotFoldable(f"the condition reads all columns of {alias}")
     narrow = select_fields(frame.schema, names, frame.isStreaming).names

@@ -22,7 +22,7 @@ def read_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
     return names
 
 
-def names_in(on: On, alias: str) -> set[str] | None:
+def find_names_in(on: On, alias: str) -> set[str] | None:
     """Find all names in a condition that may be columns, in lower case; None if it reads the whole stream."""
     parts = [on] if isinstance(on, Conjunct) else list(on)
     if any(isinstance(part, Column) for part in parts):

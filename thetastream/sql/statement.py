@@ -139,11 +139,11 @@ def _find_in_select(select: Select, known: frozenset[str]) -> Iterator[tuple[Sel
             yield select, source
 
 
-def walk(select: Select) -> Iterator[Select]:
+def list_selects(select: Select) -> Iterator[Select]:
     """Yield a SELECT and all SELECTs inside it."""
     yield select
     for part in select.named:
-        yield from walk(part.select)
+        yield from list_selects(part.select)
     for source in select.sources:
         if source.select is not None:
-            yield from walk(source.select)
+            yield from list_selects(source.select)

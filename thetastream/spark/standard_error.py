@@ -1,20 +1,23 @@
-"""Keeps lines that Spark prints in every run out of the standard error of a local session.
+"""Redirects the standard error of a local session: into a file, or through a filter.
 
 Spark's JVM inherits the standard error of the process that starts it, and so do the processes that the JVM
-starts. One of them prints five lines about itself whenever a query with a stateful Python operator starts,
-and no setting of Spark turns them off. The JVM therefore gets a pipe, and a thread passes on all other lines.
+starts. They keep it as long as they run. One of them prints five lines about itself whenever a query with a
+stateful Python operator starts, and no setting of Spark turns them off. The JVM therefore gets a pipe, and a
+thread passes on all other lines.
 """
 
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
-PREFIXES = (
+_CHATTER = (
     b"Starting Streaming TransformWithStateInPandas",
     b"Streaming TransformWithStateInPandas Python worker",
     b"WARNING: Using incubator modules",
 )
+"""Beginnings of the lines that are left out."""
 
 
 def is_chatter(line: bytes) -> bool:
@@ -23,7 +26,17 @@ def is_chatter(line: bytes) -> bool:
     >>> is_chatter(b"Starting Streaming TransformWithStateInPandas Python worker.\\n"), is_chatter(b"boom\\n")
     (True, False)
     """
-    return line.startswith(PREFIXES)
+    return line.startswith(_CHATTER)
+
+
+@contextmanager
+def stderr_into(path: str | Path) -> Iterator[None]:
+    """Let processes that start inside this block write their standard error to ``path``.
+
+    Otherwise their lines would appear in the middle of a command's output.
+    """
+    with Path(path).open("ab") as file, _redirect(os.dup(2), file.fileno()):
+        yield
 
 
 @contextmanager
@@ -37,11 +50,18 @@ def without_chatter() -> Iterator[None]:
     except OSError:  # this process has no standard error
         yield
         return
-    read, write = os.pipe()
-    os.dup2(write, 2)
-    os.close(write)
-    threading.Thread(target=_pass_on, args=(read, os.dup(saved)), daemon=True, name="stderr").start()
+    source, target = os.pipe()
+    threading.Thread(target=_pass_on, args=(source, os.dup(saved)), daemon=True, name="stderr").start()
+    with _redirect(saved, target):
+        os.close(target)
+        yield
+
+
+@contextmanager
+def _redirect(saved: int, target: int) -> Iterator[None]:
+    """Let standard error be ``target`` inside this block, and ``saved``, which is closed, behind it."""
     try:
+        os.dup2(target, 2)
         yield
     finally:
         os.dup2(saved, 2)
