@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -58,7 +59,28 @@ def test_separation(collection, tmp_path, monkeypatch, capsys):
     assert timeless(printed) in timeless(PAGE.read_text())
 
 
-def test_page_shows_the_code():
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "module"), [("connect", "grpc"), ("delta", "delta")])
+def test_recipes(name, module, tmp_path):
+    """A recipe runs in a process of its own and finds all pairs of equal x, 30 seconds apart at most."""
+    pytest.importorskip(module)
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / f"{name}.py")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    seconds = [(x, y) for x in range(100) for y in range(x + 1, min(x + 31, 100)) if (x - y) % 10 == 0]
+    assert ran.stdout.split(" pairs")[0].split()[-1] == str(len(seconds))
+
+
+@pytest.mark.parametrize("page", [PAGE, PAGE.with_name("environments.md")], ids=lambda page: page.stem)
+def test_page_shows_the_code(page):
     sources = [path.read_text() for path in sorted((ROOT / "examples").glob("*.py"))]
-    for shown in re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+    blocks = re.findall(r"^```py\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for shown in blocks:
         assert any(shown in source for source in sources), shown
