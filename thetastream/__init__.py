@@ -11,6 +11,7 @@ from thetastream.errors import (
     ThetastreamError,
 )
 from thetastream.frontend.statistics import statistics
+from thetastream.frontend.watermark import with_watermark
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
 from thetastream.plan.query import CrossJoinWarning, UnboundedStateWarning
 from thetastream.plan.statistics import Statistics
@@ -63,4 +64,5 @@ __all__ = [
     "predicate",
     "sql",
     "statistics",
+    "with_watermark",
 ]

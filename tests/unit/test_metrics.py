@@ -24,3 +24,37 @@ def test_rho_is_matches_per_candidate() -> None:
     assert first["rho"] == pytest.approx(0.5)
     assert [unit["rho"] for unit in first["units"]] == [0.75, 0.0]
     assert (second["stored"], second["rho"], second["units"][0]["rho"]) == (1, None, None)
+
+
+def test_each_stream_has_its_lag_and_its_watermark() -> None:
+    def unit(**streams: int) -> Counters:
+        counters = Counters()
+        for number, (alias, second) in enumerate(streams.items()):
+            counters.admit(number, alias, 1, 1, second * 1_000_000)
+        counters.list_streams(["a", "b"])
+        counters.tell_delays({"a": 5_000_000})
+        return counters
+
+    reports = [
+        {
+            **progress(n, *units),
+            "timestamp": f"1970-01-01T00:00:{n}.000Z",
+            "durationMs": {"triggerExecution": n},
+        }
+        for n, units in {20: [unit(a=8, b=3), unit(a=9)], 21: [unit(a=4), unit()], 22: [unit()]}.items()
+    ]
+    reports[1]["eventTime"] = {"watermark": "1970-01-01T00:00:04.000Z"}
+    found = th.metrics(SimpleNamespace(recentProgress=reports))
+    assert found[0]["streams"]["a"] == {
+        "timely": 2,
+        "late": 2,
+        "newest_us": 9_000_000,
+        "lag_s": 11.0,
+        "watermark_us": None,
+    }
+    assert [epoch["streams"]["a"]["watermark_us"] for epoch in found] == [None, 4_000_000, 4_000_000]
+    assert [epoch["streams"]["a"]["lag_s"] for epoch in found] == [11.0, 17.0, None]
+    assert [epoch["streams"]["b"]["watermark_us"] for epoch in found] == [None] * 3
+    assert [epoch["watermark"] for epoch in found] == [None, "1970-01-01T00:00:04.000Z", None]
+    assert [epoch["durations_ms"]["triggerExecution"] for epoch in found] == [20, 21, 22]
+    assert found[0]["began"] == "1970-01-01T00:00:20.000Z"

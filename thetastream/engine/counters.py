@@ -4,7 +4,7 @@ Every engine fills the counters that ``Counters`` names. An engine that does oth
 subclass with more counters in its own module. The sum over all units is the number for the whole join.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ class Arrived:
     late: int = 0
     newest_us: int | None = None
     """Latest event time of the stream's tuples, in microseconds since 1970; None if there is none."""
+    delay_us: int | None = None
+    """Delay of the stream's watermark in microseconds; None if it has none, or is the result of a join."""
 
 
 class LateTuples(NamedTuple):
@@ -75,6 +77,11 @@ class Counters:
         """List streams whose home is this unit, so that a stream without tuples is reported too."""
         for alias in aliases:
             self.streams.setdefault(alias, Arrived())
+
+    def tell_delays(self, delays_us: Mapping[str, int]) -> None:
+        """Tell the delay of the watermark of each stream that has one, by alias."""
+        for alias, arrived in self.streams.items():
+            arrived.delay_us = delays_us.get(alias)
 
     def admit(self, stream: int, alias: str, timely: int, late: int, newest_us: int | None) -> None:
         """Count tuples of one stream at their home, so that each is counted once."""

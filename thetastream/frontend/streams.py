@@ -12,9 +12,9 @@ from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.plan.query import ORIGIN_LATE, Stream, spell_cast
 from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
+from thetastream.spark.event_time import MARK
+from thetastream.spark.idle.streams import read_mark
 
-MARK = "spark.watermarkDelayMs"
-"""The metadata key by which Spark marks the column that ``withWatermark`` names."""
 LATE_RESULTS = "thetastream.late_results"
 """The metadata key of a result time that the watermark may have passed. It must not be marked."""
 _INSTANTS = ("timestamp", "timestamp_ntz")
@@ -200,7 +200,14 @@ def _find_event_time(
         origin = ORIGIN_LATE
     delay_ms = (schema[column].metadata or {}).get(MARK) if column is not None else None
     delay_us = None if delay_ms is None else int(delay_ms) * 1000
-    return replace(stream, event_time=column, event_time_origin=origin, watermark_delay_us=delay_us)
+    mark = None if column is None else read_mark(schema[column])
+    return replace(
+        stream,
+        event_time=column,
+        event_time_origin=origin,
+        watermark_delay_us=delay_us,
+        idle_mark=mark,
+    )
 
 
 def _make_event_time_error(stream: Stream, wanted: str, column: str | None) -> QueryError:

@@ -46,7 +46,11 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
         frame = reader.load(source.path) if source.path is not None else reader.load()
         if source.select:
             frame = frame.selectExpr(*source.select)
-    return frame if source.event_time is None else mark_event_time(frame, source.event_time, source.delay)
+    if source.event_time is None:
+        return frame
+    if source.idle is None:
+        return mark_event_time(frame, source.event_time, source.delay)
+    return th.with_watermark(frame, source.event_time, source.delay, source.idle)
 
 
 def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:

@@ -20,6 +20,8 @@ class SourceSpec:
     schema: str | None = None
     event_time: str | None = None
     delay: str = "0 seconds"
+    idle: str | None = None
+    """How long the stream may be silent before it no longer holds the watermark. None means for ever."""
     rate: int | None = None
     """Rows per second of a replayed file."""
     select: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Reads the tables of ``job.toml``, and lists the errors of each.
 
-[sources.NAME]  format, path, schema, event_time, delay, rate, select, options
+[sources.NAME]  format, path, schema, event_time, delay, idle, rate, select, options
 [sink]          format, path, mode, options
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
@@ -34,6 +34,7 @@ _SOURCE = {
     "schema": str,
     "event_time": str,
     "delay": str,
+    "idle": str,
     "rate": int,
     "select": list,
     "options": dict,
@@ -89,10 +90,14 @@ def parse_source(
         problems.append(
             QueryError("MISSING_KEY", f"{where} has a delay, but no event_time that it is the delay of")
         )
-    delay = table.get("delay")
-    problem = find_span_problem(delay, f"the delay of {where}") if isinstance(delay, str) else None
-    if problem is not None:
-        problems.append(problem)
+    if "idle" in table and "event_time" not in table:
+        what = f"{where} has idle, but no event_time whose watermark could follow other streams"
+        problems.append(QueryError("MISSING_KEY", what))
+    for key in ("delay", "idle"):
+        span = table.get(key)
+        problem = find_span_problem(span, f"the {key} of {where}") if isinstance(span, str) else None
+        if problem is not None:
+            problems.append(problem)
     check_scalars(get_table(table, "options"), f"the options of {where}", problems)
     if format_ is None or any(problem.condition == "BAD_VALUE" for problem in problems[before:]):
         return None
@@ -106,6 +111,7 @@ def parse_source(
         table.get("schema"),
         table.get("event_time"),
         table.get("delay", "0 seconds"),
+        table.get("idle"),
         table.get("rate"),
         tuple(map(str, table.get("select", ()))),
         dict(table.get("options", {})),

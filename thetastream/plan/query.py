@@ -81,6 +81,8 @@ class Stream:
     ``ORIGIN_LATE``."""
     watermark_delay_us: int | None = None
     """The delay that ``withWatermark`` sets, in microseconds. It is None if there is none."""
+    idle_mark: tuple[str, str] | None = None
+    """Folder and name of the reports by which the watermark of an idle stream moves. None if it does not."""
 
     @property
     def narrowed(self) -> "Stream":

@@ -32,6 +32,7 @@ from thetastream.plan.statistics import Statistics
 from thetastream.planners.pipeline import plan_pipeline
 from thetastream.planners.plan import Plan, list_conditions
 from thetastream.planners.two_streams import plan_two_streams
+from thetastream.spark.idle.reports import list_idle_reports
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +93,8 @@ class MultiwayPlan(Plan):
         from thetastream.spark.joins import multiway_join
 
         join = multiway_join(self.lowered, self.spec, self.streams, self.choose)
-        return build(join, self.streams, self.mailbox, self.cache_folder, self.late)
+        idle = list_idle_reports(self.inputs)
+        return build(join, self.streams, self.mailbox, self.cache_folder, self.late, idle)
 
 
 def plan_multiway(checked: CheckedRequest) -> Plan:

@@ -20,7 +20,6 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 from thetastream.engine.multiway.hop import Regrouped
 from thetastream.errors import QueryError
 from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
-from thetastream.frontend.streams import MARK
 from thetastream.models.base import Model
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.domains import quoted
@@ -33,6 +32,8 @@ from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
 from thetastream.predicate.names import relocate
 from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
+from thetastream.spark.event_time import MARK
+from thetastream.spark.idle.reports import list_idle_reports
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,6 +173,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         statistics=checked.statistics,
         cache_folder=checked.settings["cache_folder"],
         late=checked.late,
+        idle=list_idle_reports(checked.streams),
     )
     order = choose_join_order(estimate_sizes(query), list_ties(query))
     work = _Pipeline(checked, query, settings, order[0])

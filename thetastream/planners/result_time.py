@@ -12,9 +12,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.core.how import How
-from thetastream.frontend.streams import LATE_RESULTS, MARK
+from thetastream.frontend.streams import LATE_RESULTS
 from thetastream.plan.domains import quoted
 from thetastream.plan.query import RESULT_TIME, Stream
+from thetastream.spark.event_time import MARK
 
 
 def find_time_metadata(results: DataFrame, streams: Sequence[Stream], is_prompt: bool) -> dict[str, int]:

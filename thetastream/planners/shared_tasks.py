@@ -93,7 +93,8 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
 
         first = self._first
         join = shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
-        return build(join, first.streams, cache_folder=first.settings.cache_folder, late=first.settings.late)
+        given = first.settings
+        return build(join, first.streams, cache_folder=given.cache_folder, late=given.late, idle=given.idle)
 
     def split(self, batch: DataFrame) -> dict[str, DataFrame]:
         """Split a batch of ``together``, as ``foreachBatch`` passes it, into one DataFrame per task.

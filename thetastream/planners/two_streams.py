@@ -35,6 +35,7 @@ from thetastream.plan.workload import build_workload
 from thetastream.planners.plan import Plan, Source, list_conditions
 from thetastream.planners.result_time import answer_time
 from thetastream.spark.carriers import carry
+from thetastream.spark.idle.reports import IdleReports, list_idle_reports
 from thetastream.spark.ordered import ARRIVAL
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Settings:
     cache_folder: str | None = None
     late: str | None = None
     """The folder of late tuples; None if they are only counted."""
+    idle: IdleReports | None = None
+    """What units report about streams that may be idle. None if no stream may be."""
     mailbox: str = ""
     """The folder of mailboxes, if the model needs one; otherwise empty."""
 
@@ -157,7 +160,8 @@ class JoinPlan(Plan):
         from thetastream.spark.build import build
 
         given = self.settings
-        return build(self._join(), self.streams, given.mailbox, given.cache_folder, given.late)
+        join, late, idle = self._join(), given.late, given.idle
+        return build(join, self.streams, given.mailbox, given.cache_folder, late, idle)
 
     def _join(self) -> "Join":
         from thetastream.spark.joins import ENGINES, folded_join
@@ -250,6 +254,7 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
         checked.statistics,
         settings["cache_folder"],
         checked.late,
+        list_idle_reports(checked.streams),
         mailbox,
     )
     return plan_query(query, checked.catalyst, (left, right), chosen)

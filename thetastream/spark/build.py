@@ -29,8 +29,10 @@ from thetastream.spark import metrics
 from thetastream.spark.choice import Choice, FittedSpec
 from thetastream.spark.emit import Emitter, result_batch, unpack_blocks
 from thetastream.spark.epoch import UnitEpoch
+from thetastream.spark.event_time import MARK
 from thetastream.spark.exchange import Batches, batch_inboxes, exchanged, list_announced
 from thetastream.spark.grouping_keys import unit_keys
+from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateColumn, LateFiles
 from thetastream.spark.mailbox.source import read_mailbox
 from thetastream.spark.operator import stateful, with_counters
@@ -63,6 +65,7 @@ def build(
     mailboxes: str = "",
     cache_folder: str | None = None,
     late: str | None = None,
+    idle: IdleReports | None = None,
 ) -> DataFrame:
     """Build the joined DataFrame, with the columns that the user gets by ``join.output``.
 
@@ -79,9 +82,11 @@ def build(
     late : str, optional
         The folder of late tuples, which all workers must reach. If it is left out, late tuples are only
         counted.
+    idle : IdleReports, optional
+        What units report about streams that may be idle.
     """
     if any(stream.isStreaming for stream in streams):
-        results = _stream(join, streams, mailboxes, cache_folder, late)
+        results = _stream(join, streams, mailboxes, cache_folder, late, idle)
     else:
         results = _batch(join, streams)
     joined = results.select(*join.output.restored)
@@ -91,7 +96,12 @@ def build(
 
 
 def _stream(
-    join: Join, streams: Sequence[DataFrame], mailboxes: str, cache_folder: str | None, late: str | None
+    join: Join,
+    streams: Sequence[DataFrame],
+    mailboxes: str,
+    cache_folder: str | None,
+    late: str | None,
+    idle: IdleReports | None,
 ) -> DataFrame:
     spec, output = join.spec, join.output
     spark = streams[0].sparkSession
@@ -105,10 +115,16 @@ def _stream(
         source = read_identity(spark, query)
     rows = exchanged(fitted, join.sides, streams, source)
 
+    delays_us = {
+        side.alias: int(field.metadata[MARK]) * 1000
+        for side, stream in zip(join.sides, streams, strict=True)
+        for field in stream.schema
+        if MARK in (field.metadata or {})
+    }
     files = None if late is None else _describe_late(join, streams, late, digest(query))
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
-        return UnitEpoch(fitted, query, emitter, mailboxes, cache_folder, files)
+        return UnitEpoch(fitted, query, emitter, mailboxes, cache_folder, files, idle, delays_us)
 
     # Ordered results cross a second exchange, as blocks.
     is_flat = output.is_flat and join.order is None

@@ -4,11 +4,11 @@ Spark's state store is the only recovery log. The manifest and the segments are 
 committed with it, so a Spark task that is retried, speculative or restarted begins from the last commit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from thetastream.core.identity import Identity, fix_choices
+from thetastream.core.identity import Identity, digest, fix_choices
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox
 from thetastream.errors import StateError
@@ -16,6 +16,7 @@ from thetastream.plan.identity import MODEL
 from thetastream.spark.choice import FittedSpec
 from thetastream.spark.emit import Emitter, weigh
 from thetastream.spark.exchange import list_rows, take_in
+from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateFiles
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import mailbox_name, post
@@ -42,6 +43,10 @@ class UnitEpoch:
     cache_folder: str | None
     late: LateFiles | None
     """Where late tuples are kept; None if they are not."""
+    idle: IdleReports | None
+    """What units report about streams that may be idle; None if there are none."""
+    delays_us: Mapping[str, int]
+    """The delay of the watermark of each stream that has one, by alias."""
 
     def run(
         self,
@@ -106,6 +111,9 @@ class UnitEpoch:
         yield from self.emitter.gathered(weigh(engine.epoch(inbox, clock), engine.counters))
         if self.late is not None:
             self.late.write(read_query(), clock.epoch, slot, engine.counters.late_tuples or ())
+        if self.idle is not None:
+            name = digest(self.identity)
+            self.idle.write(read_query(), name, slot, clock.watermark_us, engine.counters.streams)
         # 3. Send messages.
         mailbox = None
         if spec.has_messages:
@@ -118,6 +126,7 @@ class UnitEpoch:
         value.update((Manifest(heard, mailbox, engine.state).encode(query),))
         if spec.has_event_time:
             _renew_timer(handle, before.heard, clock, has_fired=rows is None)
+        engine.counters.tell_delays(self.delays_us)
         yield self.emitter.counters(slot, engine.counters)
 
     def _identify(self) -> Identity:

@@ -9,15 +9,23 @@ from pyspark.sql.types import TimestampNTZType
 from thetastream.core.durations import parse_duration
 from thetastream.core.windows import Duration, to_micros
 
+MARK = "spark.watermarkDelayMs"
+"""The metadata key by which Spark marks the column that ``withWatermark`` names, with the delay."""
+
 
 def mark_event_time(df: DataFrame, column: str, delay: Duration) -> DataFrame:
     """Call ``withWatermark``, after a cast to TIMESTAMP if the column is TIMESTAMP_NTZ.
 
     Spark has watermarks only on TIMESTAMP. The cast reads the times in the time zone of the session.
     """
+    return cast_event_time(df, column).withWatermark(column, write_delay(delay))
+
+
+def cast_event_time(df: DataFrame, column: str) -> DataFrame:
+    """Cast the event time to TIMESTAMP if it is TIMESTAMP_NTZ."""
     if column in df.columns and isinstance(df.schema[column].dataType, TimestampNTZType):
-        df = df.withColumn(column, F.col(f"`{column}`").cast("timestamp"))
-    return df.withWatermark(column, write_delay(delay))
+        return df.withColumn(column, F.col(f"`{column}`").cast("timestamp"))
+    return df
 
 
 def write_delay(delay: Duration) -> str:

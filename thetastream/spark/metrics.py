@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -50,7 +51,23 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         progress if isinstance(progress, dict) else json.loads(progress.json)
         for progress in query.recentProgress
     )
-    return [entry for report in reports for entry in epochs_of(report)]
+    entries = [entry for report in reports for entry in epochs_of(report)]
+    _add_watermarks(entries)
+    return entries
+
+
+def _add_watermarks(entries: Sequence[dict[str, Any]]) -> None:
+    """Add the watermark of each stream alone: its latest event time so far, minus its delay."""
+    newest: dict[tuple[str, str], int] = {}
+    for entry in entries:
+        for alias, stream in entry["streams"].items():
+            key = entry["join"], alias
+            delay_us = stream.pop("delay_us")
+            # The tuples of an epoch move the watermark of the next epoch.
+            known = newest.get(key)
+            stream["watermark_us"] = None if known is None or delay_us is None else known - delay_us
+            if stream["newest_us"] is not None:
+                newest[key] = stream["newest_us"] if known is None else max(known, stream["newest_us"])
 
 
 def epochs_of(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -63,11 +80,15 @@ def epochs_of(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         texts = (values["units"] if "units" in values else values["values"][0]) or []
         units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
         total, tasks = _total(units), _by_task(units)
+        began = report.get("timestamp")
         yield {
             "epoch": report["batchId"],
             "join": name.split("_")[1],
+            "began": began,
+            "watermark": (report.get("eventTime") or {}).get("watermark"),
+            "durations_ms": dict(report.get("durationMs") or {}),
             **total,
-            "streams": _by_stream(units),
+            "streams": _by_stream(units, began),
             "rho": efficiency(total),
             "order": units[0].get("order", {}) if units else {},  # All units decide the same.
             **({"tasks": tasks} if tasks else {}),
@@ -86,17 +107,31 @@ def _total(units: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     }
 
 
-def _by_stream(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int | None]]:
+def _by_stream(units: Sequence[Mapping[str, Any]], began: str | None) -> dict[str, dict[str, Any]]:
     """Sum the timely and late tuples of each stream over all units, and find its latest event time."""
-    found: dict[str, dict[str, int | None]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for unit in units:
         for alias, brought in unit.get("streams", {}).items():
-            mine = found.setdefault(alias, {"timely": 0, "late": 0, "newest_us": None})
+            mine = found.setdefault(alias, {"timely": 0, "late": 0, "newest_us": None, "delay_us": None})
             for counter in ("timely", "late"):
-                mine[counter] = (mine[counter] or 0) + brought[counter]
-            known = [time for time in (mine["newest_us"], brought["newest_us"]) if time is not None]
-            mine["newest_us"] = max(known, default=None)
+                mine[counter] += brought[counter]
+            for time in ("newest_us", "delay_us"):
+                known = [each for each in (mine[time], brought.get(time)) if each is not None]
+                mine[time] = max(known, default=None)
+    for stream in found.values():
+        stream["lag_s"] = _measure_lag_s(began, stream["newest_us"])
     return found
+
+
+def _measure_lag_s(began: str | None, newest_us: int | None) -> float | None:
+    """Compute how far an event time was behind the clock when the epoch began.
+
+    >>> _measure_lag_s("1970-01-01T00:00:10.500Z", 8_000_000)
+    2.5
+    """
+    if began is None or newest_us is None:
+        return None
+    return round(datetime.fromisoformat(began).timestamp() - newest_us / 1e6, 3)
 
 
 def _by_task(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from thetastream.aggregate import NotFoldable
 from thetastream.errors import SessionError
 from thetastream.frontend.every import read_every
-from thetastream.frontend.streams import MARK, select_fields
+from thetastream.frontend.streams import select_fields
 from thetastream.plan.domains import quoted
 from thetastream.plan.fold_planner import plan_folding
 from thetastream.plan.folding import PREFIX, TIME, Folding
@@ -17,6 +17,7 @@ from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.planners import Plan
 from thetastream.predicate import tokenize
 from thetastream.spark.catalyst import Catalyst, braced
+from thetastream.spark.event_time import MARK
 from thetastream.spark.refusals import unlogged
 from thetastream.sql.items import write_out_groups
 from thetastream.sql.projection import find_names_in

@@ -9,13 +9,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from thetastream.errors import QueryError, raise_problems
-from thetastream.frontend.streams import MARK
 from thetastream.frontend.window import is_counted
 from thetastream.plan.domains import quoted
 from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan
 from thetastream.predicate import Phrase, pointed
 from thetastream.spark.catalyst import braced
+from thetastream.spark.event_time import MARK
 from thetastream.spark.refusals import unlogged
 from thetastream.sql.errors import find_list_problems, sort_problems
 from thetastream.sql.projection import is_star

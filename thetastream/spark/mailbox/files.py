@@ -3,26 +3,23 @@
     root/<mailbox>/mailbox.json      the query to which the mailbox belongs
     root/<mailbox>/<epoch>/<unit>    the messages that a unit sent in an epoch: an Arrow stream and a checksum
 
-A file appears under its name with all its content or not at all. A Spark task that runs again replaces its
-file by an equal one. So the files of an epoch are complete once the epoch is committed. The folder is a path
-or any URI that Arrow opens: ``file:``, ``hdfs:``, ``s3:``, ``gs:``, ``abfs:``.
+A Spark task that runs again replaces its file by an equal one. So the files of an epoch are complete once the
+epoch is committed.
 
 Errors are imported only where they are raised, because the process in which Spark asks the source
 (``thetastream.spark.mailbox.source``) for offsets does not load this package.
 """
 
 import json
-import os
 import struct
-import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 import pyarrow as pa
-from pyarrow import fs
 
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes
+from thetastream.spark.folder import Folder
 
 FORMAT = 2
 _LABEL = "mailbox.json"
@@ -38,7 +35,7 @@ def refuse(condition: str, message: str) -> NoReturn:
     raise StateError(condition, message)
 
 
-class Mailbox:
+class Mailbox(Folder):
     """One mailbox in a folder of mailboxes.
 
     Parameters
@@ -52,14 +49,10 @@ class Mailbox:
     def __init__(self, root: str, name: str) -> None:
         self.name = name
         self._where = f"{root.rstrip('/')}/{name}"
-        if "://" in root or root.startswith("file:"):
-            try:
-                self._fs, path = fs.FileSystem.from_uri(root)
-            except (pa.ArrowInvalid, OSError) as error:
-                refuse("MAILBOX_UNUSABLE", f"mailbox must be a folder that Arrow opens, not {root}: {error}")
-        else:
-            self._fs, path = fs.LocalFileSystem(), root
-        self._folder = f"{path.rstrip('/')}/{name}"
+        try:
+            super().__init__(root, name)
+        except (pa.ArrowInvalid, OSError) as error:
+            refuse("MAILBOX_UNUSABLE", f"mailbox must be a folder that Arrow opens, not {root}: {error}")
 
     # Label
 
@@ -74,10 +67,8 @@ class Mailbox:
             MAILBOX_UNUSABLE.
         """
         try:
-            if isinstance(self._fs, fs.LocalFileSystem):
-                os.makedirs(self._folder, mode=0o700, exist_ok=True)  # Other users must not read tuples.
-            self._fs.create_dir(self._folder, recursive=True)
-            self._write(_LABEL, json.dumps({"format": FORMAT, "query": encode_identity(query)}).encode())
+            self.make()
+            self.write(_LABEL, json.dumps({"format": FORMAT, "query": encode_identity(query)}).encode())
         except OSError as error:
             refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} cannot be made: {error}")
 
@@ -90,7 +81,7 @@ class Mailbox:
             MAILBOX_MISSING, MAILBOX_DAMAGED, MAILBOX_FORMAT, MAILBOX_FOREIGN.
         """
         try:
-            label = json.loads(self._read(_LABEL))
+            label = json.loads(self.read(_LABEL))
             version, owner = label["format"], decode_identity(label["query"])
         except FileNotFoundError:
             refuse(
@@ -115,7 +106,7 @@ class Mailbox:
     def post(self, epoch: int, unit: int, messages: Sequence[pa.RecordBatch]) -> int:
         """Write a unit's messages of an epoch in place of any earlier ones; return their size in bytes."""
         if not messages:
-            if self._exists(f"{epoch}/{unit}"):
+            if self.exists(f"{epoch}/{unit}"):
                 self._fs.delete_file(f"{self._folder}/{epoch}/{unit}")
             return 0
         sink = pa.BufferOutputStream()
@@ -124,14 +115,14 @@ class Mailbox:
                 writer.write_batch(batch)
         data = sink.getvalue()
         self._fs.create_dir(f"{self._folder}/{epoch}", recursive=True)
-        self._write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, zlib.crc32(data), _MAGIC))
+        self.write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, zlib.crc32(data), _MAGIC))
         return int(data.size)
 
     def newest(self) -> tuple[int, list[int]]:
         """Find the last epoch with messages and the units that sent them; (-1, []) if there is none."""
-        epochs = [int(name) for name in self._names("") if name.isdigit()]
+        epochs = [int(name) for name in self.list_files("") if name.isdigit()]
         for epoch in sorted(epochs, reverse=True):
-            units = sorted(int(name) for name in self._names(str(epoch)) if name.isdigit())
+            units = sorted(int(name) for name in self.list_files(str(epoch)) if name.isdigit())
             if units:
                 return epoch, units
         return -1, []
@@ -150,7 +141,7 @@ class Mailbox:
         """
         where = f"{self._where}/{epoch}/{unit}"
         try:
-            data = self._read(f"{epoch}/{unit}")
+            data = self.read(f"{epoch}/{unit}")
         except FileNotFoundError:
             refuse("MAILBOX_DAMAGED", f"{where} must hold messages of the checkpoint; it is gone")
         size = struct.calcsize(_TRAILER)
@@ -163,37 +154,6 @@ class Mailbox:
 
     def clear(self, epoch: int) -> None:
         """Remove the messages of all epochs up to and including ``epoch``."""
-        for name in self._names(""):
+        for name in self.list_files(""):
             if name.isdigit() and int(name) <= epoch:
                 self._fs.delete_dir(f"{self._folder}/{name}")
-
-    # Files
-
-    def _names(self, inside: str) -> list[str]:
-        selector = fs.FileSelector(f"{self._folder}/{inside}".rstrip("/"), allow_not_found=True)
-        return [info.base_name for info in self._fs.get_file_info(selector)]
-
-    def _exists(self, name: str) -> bool:
-        found: bool = self._fs.get_file_info(f"{self._folder}/{name}").type == fs.FileType.File
-        return found
-
-    def _read(self, name: str) -> bytes:
-        with self._fs.open_input_stream(f"{self._folder}/{name}") as file:
-            data: bytes = file.read()
-        return data
-
-    def _write(self, name: str, *pieces: bytes | pa.Buffer) -> None:
-        path = f"{self._folder}/{name}"
-        head, _, tail = path.rpartition("/")
-        temporary = f"{head}/.{tail}.{uuid.uuid4().hex[:8]}"
-        with self._fs.open_output_stream(temporary) as file:
-            for piece in pieces:
-                file.write(piece)
-        try:
-            self._fs.move(temporary, path)
-        except OSError:
-            if not self._exists(name):
-                raise
-            # HDFS refuses to rename a file to a name that exists.
-            self._fs.delete_file(path)
-            self._fs.move(temporary, path)

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from thetastream.core.columns import ANNOUNCEMENT, EMPTY
 from thetastream.core.identity import Identity, decode_identity, encode_identity
+from thetastream.spark import folder
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.state.identity_source import SCHEMA, continue_query, write_identity
@@ -178,5 +179,5 @@ def read_mailbox(spark: SparkSession, root: str, query: Identity, keys: Sequence
     return reader.load()
 
 
-for module in (files, sys.modules[__name__]):
+for module in (folder, files, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
