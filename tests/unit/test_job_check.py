@@ -186,3 +186,12 @@ def test_completion(shell, capsys):
         assert word in script
     if shell == "fish":
         assert "complete -c thetastream" in script
+
+
+def test_what_follows_from_a_misspelt_key_is_no_error_of_its_own(tmp_path):
+    plain = JOB.replace("upper(b.symbol)", "b.symbol")
+    text = plain.replace('event_time = "ts"\n', 'event_tme = "ts"\nidle = "5m"\n')
+    found = [f.condition for f in check(tmp_path, text) if f.section == "sources.asks"]
+    assert found == ["UNKNOWN_KEY"]
+    found = [f for f in check(tmp_path, text.replace('event_tme = "ts"', "")) if f.section == "sources.asks"]
+    assert [f.condition for f in found] == ["MISSING_KEY"] * 2

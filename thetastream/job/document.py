@@ -167,7 +167,9 @@ def _drop_consequences(problems: list[ThetastreamError]) -> list[ThetastreamErro
         problem
         for problem in problems
         if problem.condition != "MISSING_KEY"
-        or not any(f"must have {name!r}" in problem.message for name in meant)
+        or not any(
+            f"must have {name!r}" in problem.message or f"but no {name}" in problem.message for name in meant
+        )
     ]
 
 
