@@ -14,9 +14,8 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from thetastream.frontend.request import complete_request
-from thetastream.frontend.streams import MARK
 from thetastream.planners import plan_join
-from thetastream.spark.event_time import mark_event_time
+from thetastream.spark.event_time import MARK, mark_event_time
 
 NINE = dt.datetime(2026, 1, 5, 9)
 
@@ -138,7 +137,7 @@ def test_numpy_predicates_in_three_streams(tables):
     [
         ("plain", lambda a, b: a.x > b.y, 'write @th.predicate("numpy"'),
         ("numpy", lambda a, b: a.ts > b.y, "a.ts TIMESTAMP"),
-        ("numpy", lambda a, b: a.price > b.y, "'price'"),
+        ("numpy", lambda a, b: a.price > b.y, "reads the column 'price', but it lists a.x, a.ts, b.y"),
         ("numpy", lambda a, b: a.x - b.y, "float64"),
         ("numpy", lambda a, b: True, "2 booleans"),
         ("plain", lambda a, b: pc.less(a.ts, "x"), "raised"),
@@ -150,6 +149,12 @@ def test_a_trial_call_finds_mistakes_at_plan_time(tables, form, body, words):
         th.plan(tables, on=["a.id = b.k", th.predicate(form, a=["x", "ts"], b=["y"])(body)])
     assert refused.value.condition == "PREDICATE_TRIAL"
     assert words in str(refused.value)
+
+
+def test_a_window_of_no_length(tables):
+    """Zero is a window in every form: event times must be equal."""
+    plans = [th.plan(tables, on="a.s = b.t", within=zero) for zero in ("0 s", "0 seconds", dt.timedelta(0))]
+    assert [plan.query.within_us for plan in plans] == [(0, 0)] * 3
 
 
 def test_a_trial_call_passes_over_errors_of_values(tables):

@@ -85,7 +85,7 @@ def try_predicate(
     try:
         answer = call(**{alias: SimpleNamespace(**side) for alias, side in columns.items()})
     except _CONCLUSIVE as error:
-        return _make_error(predicate, f"raised {type(error).__name__}: {error}", types)
+        return _make_error(predicate, _describe(error, predicate), types)
     except Exception:
         return None
     try:
@@ -114,10 +114,19 @@ def _make_value(type_: pa.DataType) -> Any:
     raise LookupError(f"no value of {type_} is made up")
 
 
+def _describe(error: Exception, predicate: Predicate) -> str:
+    """Describe an exception; one about a column that the predicate does not list says which it lists."""
+    side = getattr(error, "obj", None)
+    if isinstance(error, AttributeError) and isinstance(side, SimpleNamespace):
+        listed = ", ".join(f"{alias}.{name}" for alias, names in predicate.columns for name in names)
+        return f"reads the column {error.name!r}, but it lists {listed}"
+    return f"raised {type(error).__name__}: {error}"
+
+
 def _make_error(predicate: Predicate, what: str, types: Mapping[str, DataType]) -> QueryError:
     listed = ", ".join(f"{name} {type_.simpleString().upper()}" for name, type_ in types.items())
     hint = ""
-    if predicate.form != NUMPY:
+    if predicate.form != NUMPY and "reads the column" not in what:
         hint = '; its columns are Arrow arrays: write @th.predicate("numpy", ...) for NumPy arrays'
     return QueryError(
         "PREDICATE_TRIAL",

@@ -163,7 +163,7 @@ def _check_parameters(marked: Predicate) -> None:
         raise QueryError(
             "PREDICATE_PARAMETERS",
             f"predicate {marked.name} is called as {marked.name}({call}), but its parameters do not fit: "
-            f"{error}; write def {marked.name}({', '.join(aliases)})",
+            f"{error}; write def {marked.name.rpartition('.')[2]}({', '.join(aliases)})",
         ) from None
     except ValueError:
         pass  # Some functions that are written in C have no signature.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import TimestampType
 
 from thetastream.core.columns import UNIT
@@ -30,7 +30,13 @@ from thetastream.spark.choice import Choice, FittedSpec
 from thetastream.spark.emit import Emitter, result_batch, unpack_blocks
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.event_time import MARK
-from thetastream.spark.exchange import Batches, batch_inboxes, exchanged, list_announced
+from thetastream.spark.exchange import (
+    Batches,
+    batch_inboxes,
+    block_columns,
+    exchanged,
+    list_announced,
+)
 from thetastream.spark.grouping_keys import unit_keys
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateColumn, LateFiles
@@ -138,17 +144,18 @@ def _stream(
 
 
 def _describe_late(join: Join, streams: Sequence[DataFrame], folder: str, name: str) -> LateFiles:
-    columns = tuple(
-        (
-            side.alias,
-            tuple(
-                LateColumn(c.field, c.block_column, stream.schema[c.field].dataType == TimestampType())
-                for c in side.carried
-            ),
-        )
-        for side, stream in zip(join.sides, streams, strict=True)
-    )
-    return LateFiles(folder, name, columns)
+    """Describe the columns of late tuples. Blocks hold a TIMESTAMP as a number of microseconds."""
+    described = []
+    for side, stream in zip(join.sides, streams, strict=True):
+        blocks = block_columns(side, stream).schema
+        columns = []
+        for carried in side.carried:
+            is_instant = stream.schema[carried.field].dataType == TimestampType()
+            block_type = to_arrow_type(blocks[carried.block_column].dataType)
+            type_ = pa.timestamp("us", "UTC") if is_instant else block_type
+            columns.append(LateColumn(carried.field, carried.block_column, type_))
+        described.append((side.alias, tuple(columns)))
+    return LateFiles(folder, name, tuple(described))
 
 
 def _batch(join: Join, streams: Sequence[DataFrame]) -> DataFrame:

@@ -168,7 +168,8 @@ class Catalyst:
         if isinstance(duration, timedelta):
             value: timedelta | None = duration
         elif isinstance(duration, str):
-            value = parse_duration(duration) or self._interval(duration, what)
+            value = parse_duration(duration)
+            value = self._interval(duration, what) if value is None else value
         else:
             raise QueryError(
                 "INVALID_DURATION",

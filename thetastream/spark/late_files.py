@@ -3,9 +3,10 @@
     folder/query=<id>/epoch=<number>/<join>-<unit>.parquet
 
 A row has the column ``alias`` and one struct column per stream, of which the one named by ``alias`` holds the
-tuple. Each late tuple is written by the one unit that counts it. The name of a file follows from the query,
-the epoch, the join and the unit. An epoch that runs again judges the same tuples late, so it replaces a file
-by an equal one. A file appears under its name with all its rows or not at all.
+tuple. All files have all columns, because Spark takes the columns of a folder from one of its files. Each
+late tuple is written by the one unit that counts it. The name of a file follows from the query, the epoch,
+the join and the unit. An epoch that runs again judges the same tuples late, so it replaces a file by an equal
+one. A file appears under its name with all its rows or not at all.
 """
 
 import os
@@ -22,11 +23,11 @@ from thetastream.engine.counters import LateTuples
 
 @dataclass(frozen=True)
 class LateColumn:
-    """One column of a stream: its name, its name in blocks, and whether it is a TIMESTAMP."""
+    """One column of a stream: its name, its name in blocks, and its type in files."""
 
     field: str
     block_column: str
-    is_instant: bool
+    type: pa.DataType
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,7 @@ class LateFiles:
         """Write the late tuples that a unit counted in an epoch."""
         if not tuples:
             return
-        table = pa.concat_tables(
-            [self._as_rows(stream, batch) for stream, batch in tuples], promote_options="default"
-        )
+        table = pa.concat_tables([self._as_rows(stream, batch) for stream, batch in tuples])
         system, root = _open(self.folder)
         home = f"{root.rstrip('/')}/query={query}/epoch={epoch}"
         system.create_dir(home, recursive=True)
@@ -67,12 +66,15 @@ class LateFiles:
     def _as_rows(self, stream: int, batch: pa.RecordBatch) -> pa.Table:
         """Write late tuples of one stream as rows with the column ``alias`` and a struct column."""
         alias, columns = self.streams[stream]
-        arrays = []
-        for column in columns:
-            values = batch.column(column.block_column)
-            arrays.append(values.cast(pa.timestamp("us", "UTC")) if column.is_instant else values)
-        rows = pa.StructArray.from_arrays(arrays, names=[column.field for column in columns])
-        return pa.table({"alias": pa.array([alias] * batch.num_rows), alias: rows})
+        n, rows = batch.num_rows, {}
+        for other, fields in self.streams:
+            type_ = pa.struct([(column.field, column.type) for column in fields])
+            rows[other] = pa.nulls(n, type_)
+        rows[alias] = pa.StructArray.from_arrays(
+            [batch.column(column.block_column).cast(column.type) for column in columns],
+            names=[column.field for column in columns],
+        )
+        return pa.table({"alias": pa.array([alias] * n, pa.string()), **rows})
 
 
 def _open(folder: str) -> tuple[fs.FileSystem, str]:

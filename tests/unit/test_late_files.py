@@ -1,0 +1,33 @@
+"""Files of late tuples have the columns of all streams, whichever of them were late."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from thetastream.engine.counters import LateTuples
+from thetastream.spark.late_files import LateColumn, LateFiles
+
+FILES = (
+    ("a", (LateColumn("id", "c0", pa.int32()), LateColumn("ts", "c1", pa.timestamp("us", "UTC")))),
+    ("b", (LateColumn("tags", "c2", pa.list_(pa.string())),)),
+)
+
+
+def test_each_file_has_all_columns(tmp_path: Path) -> None:
+    files = LateFiles(str(tmp_path), "join", FILES)
+    left = pa.RecordBatch.from_pydict({"c0": pa.array([7], pa.int32()), "c1": pa.array([5_000_000])})
+    right = pa.RecordBatch.from_pydict({"c2": [["x"], None]})
+    files.write("q", 3, 0, [LateTuples(0, left)])
+    files.write("q", 3, 1, [LateTuples(1, right), LateTuples(0, left)])
+    files.write("q", 4, 1, [])
+    first, second = (pq.read_table(tmp_path / "query=q" / "epoch=3" / f"join-{n}.parquet") for n in (0, 1))
+    assert first.schema.equals(second.schema)
+    assert [str(field.type) for field in first.schema[1].type] == ["int32", "timestamp[us, tz=UTC]"]
+    assert first.select(["alias", "b"]).to_pylist() == [{"alias": "a", "b": None}]
+    assert second["alias"].to_pylist() == ["b", "b", "a"]
+    assert second["b"].to_pylist() == [{"tags": ["x"]}, {"tags": None}, None]
+    assert [row and row["id"] for row in second["a"].to_pylist()] == [None, None, 7]
+    assert not (tmp_path / "query=q" / "epoch=4").exists()
+    files.write("q", 3, 0, [LateTuples(0, left)])
+    assert len(list((tmp_path / "query=q" / "epoch=3").iterdir())) == 2
