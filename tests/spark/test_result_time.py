@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
-from thetastream.frontend.streams import MARK
+from thetastream.spark.event_time import MARK
 
 ROWS, EPOCH, DELAY = 120, 40, "70 seconds"
 """Number of tuples, one per 20 seconds of event time; number of tuples per epoch; delay of the watermark."""
