@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from thetastream.errors import QueryError, ThetastreamError, list_problems
+from thetastream.frontend.watermark import with_watermark
 from thetastream.job.document import SQL, Document
 from thetastream.job.files import read_file
 from thetastream.job.progress import read_epochs
@@ -50,7 +51,7 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
         return frame
     if source.idle is None:
         return mark_event_time(frame, source.event_time, source.delay)
-    return th.with_watermark(frame, source.event_time, source.delay, source.idle)
+    return with_watermark(frame, source.event_time, source.delay, source.idle)
 
 
 def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
