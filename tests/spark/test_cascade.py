@@ -155,8 +155,8 @@ def test_streams_with_disorder_and_late_tuples(spark, tables, tmp_path, on, seed
     chance = random.Random(seed)
     epochs, frames = {}, {}
     for alias, found in ROWS.items():
-        ordered = sorted(found, key=lambda row: row[2] + timedelta(seconds=chance.uniform(0, 9)))
-        cut = sorted(chance.sample(range(1, len(ordered)), 3))
+        ordered = sorted(found, key=lambda row: row[2] + timedelta(seconds=chance.uniform(0, 15)))
+        cut = [len(ordered) * part // 4 for part in (1, 2, 3)]
         parts = [ordered[i:j] for i, j in zip([0, *cut], [*cut, None], strict=True)]
         epochs[alias] = parts
         ids = [[row[0] for row in part] for part in parts]
