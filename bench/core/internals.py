@@ -28,8 +28,7 @@ from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec
 from thetastream.index import IndexSpec
 from thetastream.kernels import walk as walk_kernel
 from thetastream.local import LocalRun
-from thetastream.models.base import Model
-from thetastream.models.chain import AUTO
+from thetastream.models.base import AUTO, Model
 from thetastream.plan.efficiency import brute_force, by_hash, by_range, matches
 from thetastream.plan.index_choice import choose_index
 from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec

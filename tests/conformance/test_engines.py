@@ -29,7 +29,7 @@ from thetastream.index import Hash, IndexSpec
 from thetastream.local import LocalRun
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
 from thetastream.order import Order
-from thetastream.order.engine import LEFT, RIGHT, PunctuatedSpec
+from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
 from thetastream.plan.multiway_spec import build_multiway_spec
 
 WINDOW = 8
@@ -90,7 +90,7 @@ def multiway(model: Ring | ATR | CTR) -> EngineSpec:
 
 PAIRS = ids_at(0, len(COLUMNS))
 ORDERED = UnitSpec(CONDITION, INDEXES, 2, None, is_ordered=True)
-ORDERED_COLUMNS = pa.schema([*SCHEMA, (LEFT, pa.int64()), *SCHEMA, (RIGHT, pa.int64())])
+ORDERED_COLUMNS = pa.schema([*SCHEMA, (ARRIVAL_LEFT, pa.int64()), *SCHEMA, (ARRIVAL_RIGHT, pa.int64())])
 FOLD = Fold(((Side.LEFT, "id"),), (Measure(MatchCount()),))
 FAMILIES: dict[str, Family] = {
     **{

@@ -17,7 +17,7 @@ import pyarrow as pa
 Floats = npt.NDArray[np.float64]
 
 
-class Moments(NamedTuple):
+class MomentArrays(NamedTuple):
     """The moments of several parts or groups. Where ``n`` is 0, ``mean`` has no meaning and ``m2`` is 0."""
 
     n: Floats
@@ -25,10 +25,10 @@ class Moments(NamedTuple):
     m2: Floats
 
 
-def merge(parts: Moments, starts: npt.NDArray[np.int64]) -> Moments:
+def merge(parts: MomentArrays, starts: npt.NDArray[np.int64]) -> MomentArrays:
     """Merge parts into groups. Group ``i`` is parts ``[starts[i], starts[i + 1])``; no group is empty.
 
-    >>> two = Moments(np.array([3.0, 1.0]), np.array([2.0, 6.0]), np.array([2.0, 0.0]))
+    >>> two = MomentArrays(np.array([3.0, 1.0]), np.array([2.0, 6.0]), np.array([2.0, 0.0]))
     >>> [float(group[0]) for group in merge(two, np.array([0]))]
     [4.0, 3.0, 14.0]
     """
@@ -47,7 +47,7 @@ def merge(parts: Moments, starts: npt.NDArray[np.int64]) -> Moments:
         shift = total(parts.n * distances) / np.maximum(n, 1)
         deviations = distances - np.repeat(shift, lengths)
         m2 = total(np.where(is_used, parts.m2 + parts.n * deviations * deviations, 0.0))
-        return Moments(n, pivot + shift, m2)
+        return MomentArrays(n, pivot + shift, m2)
 
 
 def measure_values(values: pa.ListArray) -> list[pa.Array]:
@@ -55,16 +55,16 @@ def measure_values(values: pa.ListArray) -> list[pa.Array]:
     flat = values.flatten()
     n = flat.is_valid().to_numpy(zero_copy_only=False).astype(np.float64)
     numbers = _read_numbers(flat)
-    return _build_columns(merge(Moments(n, numbers, np.zeros(len(n))), _find_starts(values)))
+    return _build_columns(merge(MomentArrays(n, numbers, np.zeros(len(n))), _find_starts(values)))
 
 
 def merge_moments(n: pa.ListArray, mean: pa.ListArray, m2: pa.ListArray) -> list[pa.Array]:
     """Merge lists of moments: compute ``n``, ``mean`` and ``m2`` of each list."""
-    parts = Moments(*(_read_numbers(column.flatten()) for column in (n, mean, m2)))
+    parts = MomentArrays(*(_read_numbers(column.flatten()) for column in (n, mean, m2)))
     return _build_columns(merge(parts, _find_starts(n)))
 
 
-def _build_columns(groups: Moments) -> list[pa.Array]:
+def _build_columns(groups: MomentArrays) -> list[pa.Array]:
     n = groups.n.astype(np.int64)
     return [pa.array(n), pa.array(groups.mean, mask=n == 0), pa.array(groups.m2)]
 

@@ -21,7 +21,7 @@ from thetastream.aggregate.lazy import Lazy
 from thetastream.core.sides import Side
 from thetastream.engine.matching import Matches
 
-TIME = "time"
+_TIME = "time"
 """The column of a view with the latest result time of the row's matches."""
 ROWS_HELD = 1 << 16
 """Number of unmerged rows at which a view merges its rows."""
@@ -96,7 +96,7 @@ class LocalView:
             return
         table = pa.table(self._build_columns(matches))
         if self._fold.pane is not None:  # a result without a time belongs to no window
-            table = table.filter(table.column(TIME).is_valid())
+            table = table.filter(table.column(_TIME).is_valid())
             if not table.num_rows:
                 return
         self._held.append(self._group(table, is_view=False))
@@ -140,7 +140,7 @@ class LocalView:
                 columns[f"m{n}"] = made.read(sides[measure.side].column(measure.column))
         if fold.times is not None:
             left, right = (batch.column(time) for batch, time in zip(sides, fold.times, strict=True))
-            columns[TIME] = latest = pc.max_element_wise(left, right, skip_nulls=False)
+            columns[_TIME] = latest = pc.max_element_wise(left, right, skip_nulls=False)
             if fold.pane is not None:
                 micros = latest.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
                 columns[_PANE] = (micros - fold.pane.offset_us) // fold.pane.span_us
@@ -155,7 +155,7 @@ class LocalView:
 
     def _group(self, table: pa.Table, is_view: bool) -> pa.Table:
         """Group matches, or rows of views, into one row per group."""
-        latest: list[Call] = [(TIME, "max")] if self._fold.times is not None else []
+        latest: list[Call] = [(_TIME, "max")] if self._fold.times is not None else []
         calls = [measure.of_views if is_view else measure.of_matches for measure in self._measures]
         every = [*chain.from_iterable(calls), *latest]
         grouped = table.group_by(self._keys, use_threads=False).aggregate(every)
@@ -165,7 +165,7 @@ class LocalView:
             made = measure.merge(found) if is_view else measure.count(found)
             columns.update(zip(measure.columns, made, strict=True))
         for call in latest:
-            columns[TIME] = grouped.column(_name_result(call))
+            columns[_TIME] = grouped.column(_name_result(call))
         return pa.table(columns)
 
 

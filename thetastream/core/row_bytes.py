@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Int64s = npt.NDArray[np.int64]
+from thetastream.core.keys import Int64s
 
 
 class RowBytes:

@@ -5,8 +5,7 @@ from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.models import REGISTRY
-from thetastream.models.base import JoinContext, Model
-from thetastream.models.multiway import AUTO
+from thetastream.models.base import AUTO, JoinContext, Model
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.query import Stream
 from thetastream.spark.catalyst import Catalyst

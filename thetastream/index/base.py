@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from thetastream.core.condition import TIME, Condition
+from thetastream.core.keys import Int64s
 
-Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 INSERT_S = 0.25e-6

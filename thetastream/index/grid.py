@@ -7,7 +7,8 @@ walks.
 
 import numpy as np
 
-from thetastream.index.base import Access, Fit, Indexable, Int64s, Layout, Shape, Span
+from thetastream.core.keys import Int64s
+from thetastream.index.base import Access, Fit, Indexable, Layout, Shape, Span
 
 MIN_CELL = 64
 """The smallest cell. Smaller cells would cost more in bisections than they save in comparisons."""

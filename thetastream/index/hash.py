@@ -3,12 +3,11 @@ key."""
 
 import numpy as np
 
-from thetastream.core.keys import fold
+from thetastream.core.keys import Int64s, fold
 from thetastream.index.base import (
     Access,
     Fit,
     Indexable,
-    Int64s,
     Layout,
     Shape,
     Span,

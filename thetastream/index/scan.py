@@ -5,13 +5,13 @@ A probe can scan runs of every shape. It does so if its condition does not use t
 
 import numpy as np
 
+from thetastream.core.keys import Int64s
 from thetastream.index.base import (
     CANDIDATE_S,
     Access,
     Fit,
     Floats,
     Indexable,
-    Int64s,
     Layout,
     Shape,
     Span,

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from thetastream.core.keys import Int64s
 from thetastream.index.base import (
     Access,
     Fit,
     Indexable,
-    Int64s,
     Layout,
     Shape,
     Span,

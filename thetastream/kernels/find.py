@@ -1,11 +1,6 @@
 """Look up many keys in ascending edges. The search is fastest when the keys ascend too."""
 
-import numpy as np
-import numpy.typing as npt
-
-from thetastream.kernels.jit import jit
-
-Int64s = npt.NDArray[np.int64]
+from thetastream.kernels.jit import Int64s, jit
 
 
 @jit

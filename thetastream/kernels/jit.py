@@ -9,7 +9,10 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 import numba
+import numpy as np
+import numpy.typing as npt
 
+Int64s = npt.NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., object])
 
 

@@ -1,11 +1,8 @@
 """Order rows inside the buckets that a first sort has made, in one counting-sort pass."""
 
 import numpy as np
-import numpy.typing as npt
 
-from thetastream.kernels.jit import jit
-
-Int64s = npt.NDArray[np.int64]
+from thetastream.kernels.jit import Int64s, jit
 
 
 @jit

@@ -9,12 +9,7 @@ cells of one key with the other key as the suffix. BiStream (section 3.3) calls 
 secondary predicates.
 """
 
-import numpy as np
-import numpy.typing as npt
-
-from thetastream.kernels.jit import jit
-
-Int64s = npt.NDArray[np.int64]
+from thetastream.kernels.jit import Int64s, jit
 
 
 @jit

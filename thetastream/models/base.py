@@ -19,6 +19,8 @@ from thetastream.models.drawing import Drawing, row
 
 TWO_STREAMS, PIPELINE, MULTIWAY = "two_streams", "pipeline", "multiway"
 """The names of planners in ``thetastream.planners.PLANNERS``."""
+AUTO = "auto"
+"""The value of a setting that the planner chooses."""
 UNITS, HANDSHAKE = "units", "handshake"
 """The names of engines of two streams in ``thetastream.spark.joins.ENGINES``."""
 

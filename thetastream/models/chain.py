@@ -19,10 +19,9 @@ import numpy.typing as npt
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.models.base import HANDSHAKE, UNITS, Hashes, Model, Route, read_positive_pair
+from thetastream.models.base import AUTO, HANDSHAKE, UNITS, Hashes, Model, Route, read_positive_pair
 from thetastream.models.drawing import Drawing, row
 
-AUTO = "auto"
 HOME_BLOCK = 64
 """The number of consecutive tuples that have the same home."""
 

@@ -19,6 +19,7 @@ from thetastream.core.sides import Role, Side
 from thetastream.core.windows import Rows, to_micros
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.models.base import (
+    AUTO,
     MULTIWAY,
     Hashes,
     JoinContext,
@@ -28,8 +29,6 @@ from thetastream.models.base import (
     usual_planner,
 )
 from thetastream.models.drawing import Drawing, circle
-
-AUTO = "auto"
 
 
 class Travel(Enum):

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from thetastream.core.keys import Int64s
 from thetastream.core.windows import Rows
 from thetastream.errors import QueryError
-from thetastream.models.base import read_positive_pair
-from thetastream.models.multiway import AUTO, Multiway, NewTuples, number_stretches
+from thetastream.models.base import AUTO, read_positive_pair
+from thetastream.models.multiway import Multiway, NewTuples, number_stretches
 
 SLICE = Rows(64)
 """The default slice. Slices with a fixed number of tuples have equal sizes at all rates; PSP calls this

@@ -20,7 +20,7 @@ from thetastream.engine.two_stream.spec import ExtendedSpec
 from thetastream.engine.two_stream.unit import Unit
 from thetastream.order.spec import Order
 
-LEFT, RIGHT = "arrival_left", "arrival_right"
+ARRIVAL_LEFT, ARRIVAL_RIGHT = "arrival_left", "arrival_right"
 """Columns of ordered results with the arrival numbers of the left and the right tuple of a pair."""
 
 
@@ -43,7 +43,8 @@ class PunctuatedUnit(Unit):
 def build_punctuations(numbers: Int64s, columns: pa.Schema) -> list[pa.Array]:
     """Build punctuations as columns of results: only the arrival number that they follow is not NULL."""
     return [
-        pa.array(numbers) if field.name == LEFT else pa.nulls(len(numbers), field.type) for field in columns
+        pa.array(numbers) if field.name == ARRIVAL_LEFT else pa.nulls(len(numbers), field.type)
+        for field in columns
     ]
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
-from thetastream.models.chain import AUTO, Chain
+from thetastream.models.base import AUTO
+from thetastream.models.chain import Chain
 from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import Workload

@@ -5,7 +5,7 @@ from math import gcd
 from thetastream.aggregate import NotFoldable, Pane
 from thetastream.core.spark_types import is_ordinary
 from thetastream.plan.fold_expressions import Expressions, find_closing
-from thetastream.plan.folding import PREFIX, TIME, Computed, Folding
+from thetastream.plan.folding import PREFIX, VIEW_TIME, Computed, Folding
 from thetastream.predicate import Phrase
 from thetastream.predicate.names import find_references
 
@@ -91,7 +91,7 @@ class Groups:
         self._folding.pane = Pane(span, spans[2] % span if len(spans) == 3 else 0)
         self._replaced.append((self._expressions.list_words(phrase), True, _WINDOW))
         # The name is the one that Spark gives it, so that window.start resolves.
-        return f"window({TIME}, {', '.join(argument.text for argument in arguments[1:])})", _WINDOW
+        return f"window({VIEW_TIME}, {', '.join(argument.text for argument in arguments[1:])})", _WINDOW
 
 
 def _is_operand(phrase: Phrase) -> bool:

@@ -15,7 +15,7 @@ from thetastream.aggregate import Lazy, MeasureFunction, Pane
 
 PREFIX = "__view_"
 """Prefix of the names of the views' columns. It keeps them apart from names of streams' columns."""
-TIME = f"{PREFIX}time"
+VIEW_TIME = f"{PREFIX}time"
 
 
 @dataclass(frozen=True)

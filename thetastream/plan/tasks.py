@@ -48,7 +48,7 @@ class TasksPlan:
         return [task.name for task in self.tasks]
 
 
-class _Merged(NamedTuple):
+class _MergedSide(NamedTuple):
     """The plan of one stream for all tasks."""
 
     side: SidePlan
@@ -68,7 +68,7 @@ def share(plans: Mapping[str, PhysicalPlan]) -> TasksPlan:
     return TasksPlan((left.side, right.side), tuple(tasks))
 
 
-def _merge(sides: Sequence[SidePlan]) -> _Merged:
+def _merge(sides: Sequence[SidePlan]) -> _MergedSide:
     # 1. Find the filters that all tasks share. If each task has others, a tuple must pass those of some task.
     shared = _find_shared([side.filters for side in sides])
     own = [tuple(text for text in side.filters if text not in shared) for side in sides]
@@ -83,7 +83,7 @@ def _merge(sides: Sequence[SidePlan]) -> _Merged:
     columns = {guard: f"p{number}" for number, guard in enumerate(dict.fromkeys(filter(None, own)))}
     computed += [(column, _write_any([guard])) for guard, column in columns.items()]
     merged = replace(sides[0], filters=tuple(filters), computed=tuple(computed))
-    return _Merged(merged, [columns.get(guard) for guard in own])
+    return _MergedSide(merged, [columns.get(guard) for guard in own])
 
 
 def _find_shared(filters: Sequence[Filters]) -> list[str]:

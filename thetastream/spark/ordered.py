@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from thetastream.core.columns import BLOCK
-from thetastream.order import Order, gather
-from thetastream.order.engine import LEFT, RIGHT
+from thetastream.order import Order, sort_results
+from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.spark.emit import unpack_blocks
 
@@ -19,7 +19,7 @@ ARRIVAL = "arrival"
 
 def gather_in_order(results: DataFrame, columns: StructType, order: Order) -> DataFrame:
     """Sort the results of every epoch in one partition; ``results`` are rows, or blocks of rows."""
-    places = columns.names.index(LEFT), columns.names.index(RIGHT)
+    places = columns.names.index(ARRIVAL_LEFT), columns.names.index(ARRIVAL_RIGHT)
     step = _gathering(order, places, results.columns == [BLOCK])
     return results.repartition(1).mapInArrow(step, columns)
 
@@ -28,7 +28,7 @@ def _gathering(
     order: Order, places: tuple[int, int], is_packed: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in gather(unpack_blocks(batches) if is_packed else batches, order, places):
+        for piece in sort_results(unpack_blocks(batches) if is_packed else batches, order, places):
             yield from piece.to_batches()
 
     return step
@@ -39,7 +39,7 @@ def arrival(plan: PhysicalPlan) -> Column:
 
     It has the number and the alias of the tuple that completed the pair, and the number of the stored tuple.
     """
-    left, right = F.col(LEFT), F.col(RIGHT)
+    left, right = F.col(ARRIVAL_LEFT), F.col(ARRIVAL_RIGHT)
     first, second = (F.lit(side.alias) for side in plan.sides)
     return F.struct(
         F.greatest(left, right).alias("number"),

@@ -13,9 +13,9 @@ from thetastream.core.columns import PRESENT
 from thetastream.core.condition import Condition
 from thetastream.core.how import How
 from thetastream.core.sides import Side
-from thetastream.order.engine import LEFT, RIGHT
+from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
 from thetastream.plan.domains import quoted
-from thetastream.plan.folding import TIME, Computed, Folding
+from thetastream.plan.folding import VIEW_TIME, Computed, Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.tasks import TASK, TasksPlan
 from thetastream.spark.carriers import carrier_of
@@ -69,10 +69,10 @@ def answers(spark: SparkSession, sides: Sequence[SidePlan], how: How) -> Output:
 def ordered_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
     """Describe the output of an ordered join: one struct column per alias, and the column ``arrival``."""
     fields = []
-    for side, column in zip(plan.sides, (LEFT, RIGHT), strict=True):
+    for side, column in zip(plan.sides, (ARRIVAL_LEFT, ARRIVAL_RIGHT), strict=True):
         fields += [*(f"{c.block_column} {c.block_type}" for c in side.carried), f"{column} bigint"]
     # A punctuation has no tuples, and residual filters must not remove it.
-    is_pair = F.col(RIGHT).isNotNull()
+    is_pair = F.col(ARRIVAL_RIGHT).isNotNull()
     structs = [F.when(is_pair, struct_of(side)).alias(side.alias) for side in plan.sides]
     residual = tuple(F.expr(f"{ARRIVAL}.alias IS NULL OR ({text})") for text in plan.residual)
     return Output(schema_of(spark, fields), [*structs, arrival(plan)], residual)
@@ -127,7 +127,7 @@ def views(
         times = (keys[0].column, keys[1].column)
         time = next(c for c in plan.sides[0].carried if c.block_column == times[0])
         type_ = streams[0].schema[time.field].dataType
-        fields.append((TIME, time.block_type, type_))
+        fields.append((VIEW_TIME, time.block_type, type_))
     fold = Fold(tuple(groups), tuple(measures), times, folding.pane, folding.lazy)
     sides = tuple(
         replace(spec, columns=fold.columns(side))

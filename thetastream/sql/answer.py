@@ -12,7 +12,7 @@ from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan, plan_join
 from thetastream.sql.endless import find_endless
 from thetastream.sql.grouped import fold_groups
-from thetastream.sql.projection import find_names_in, read_names
+from thetastream.sql.projection import find_names, find_names_in
 from thetastream.sql.question import Question
 from thetastream.sql.select import select_rows
 
@@ -24,7 +24,7 @@ def plan_question(question: Question) -> Plan:
     """
     columns: dict[str, Collection[str] | None] = {}
     for alias in question.frames:
-        shown, asked = read_names(question.selection.phrases, alias), find_names_in(question.on, alias)
+        shown, asked = find_names(question.selection.phrases, alias), find_names_in(question.on, alias)
         columns[alias] = None if shown is None or asked is None else shown | asked
     # The select list adds the result time by itself, and an alias may have its name.
     settings = {**question.settings, RESULT_TIME: False}

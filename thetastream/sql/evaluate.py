@@ -19,7 +19,7 @@ from thetastream.sql.errors import find_list_problems, locate, sort_problems
 from thetastream.sql.question import Question
 from thetastream.sql.select import find_select_problems
 from thetastream.sql.statement import Select, Source
-from thetastream.sql.using import Merged, merge_columns
+from thetastream.sql.using import MergedColumns, merge_columns
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Evaluation:
             raise pointed(text, source.start, what, "UNKNOWN_STREAM") from None
 
     def _join(
-        self, select: Select, frames: Mapping[str, DataFrame], merged: Merged
+        self, select: Select, frames: Mapping[str, DataFrame], merged: MergedColumns
     ) -> tuple[DataFrame, Callable[[], str]]:
         on = [*merged.conditions, *(merged.qualify(condition) for condition in select.conditions)]
         settings = dict(self.settings)

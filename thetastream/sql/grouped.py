@@ -12,7 +12,7 @@ from thetastream.frontend.every import read_every
 from thetastream.frontend.streams import select_fields
 from thetastream.plan.domains import quoted
 from thetastream.plan.fold_planner import plan_folding
-from thetastream.plan.folding import PREFIX, TIME, Folding
+from thetastream.plan.folding import PREFIX, VIEW_TIME, Folding
 from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.planners import Plan
 from thetastream.predicate import tokenize
@@ -89,7 +89,7 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
     join = join.fold(folding, streams)
     views = join.results()
     if folding.pane is not None:
-        views = views.withColumn(TIME, F.col(TIME).alias(TIME, metadata={MARK: 0}))
+        views = views.withColumn(VIEW_TIME, F.col(VIEW_TIME).alias(VIEW_TIME, metadata={MARK: 0}))
     # 3. Evaluate the select list over merged views.
     try:
         with unlogged():

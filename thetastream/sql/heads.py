@@ -63,11 +63,11 @@ def _read_target(text: str, phrase: Phrase, n: int, before: str) -> tuple[Phrase
     name, columns = phrase.slice(n, end), tuple[str, ...]()
     if end < len(tokens) and tokens[end].text == "(" and tokens[end + 1].keyword not in ("SELECT", "WITH"):
         close = next(i for i in phrase.top if i > end and tokens[i].text == ")")
-        columns, end = read_names(text, phrase.slice(end, close + 1)), close + 1
+        columns, end = _read_names(text, phrase.slice(end, close + 1)), close + 1
     return name, columns, end
 
 
-def read_names(text: str, phrase: Phrase) -> tuple[str, ...]:
+def _read_names(text: str, phrase: Phrase) -> tuple[str, ...]:
     """Read a list of names in parentheses."""
     parts = phrase.slice(1, -1).split_at_commas()
     for part in parts:

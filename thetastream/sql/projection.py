@@ -8,7 +8,7 @@ from thetastream.frontend.condition import Conjunct, On
 from thetastream.predicate import Phrase, Predicate, tokenize
 
 
-def read_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
+def find_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:
     """Find all names in phrases, in lower case; None if the phrases read the stream as a whole."""
     names = set()
     for phrase in phrases:
@@ -27,7 +27,7 @@ def find_names_in(on: On, alias: str) -> set[str] | None:
     parts = [on] if isinstance(on, Conjunct) else list(on)
     if any(isinstance(part, Column) for part in parts):
         return None  # A Column does not say which names it reads.
-    names = read_names([tokenize(part) for part in parts if isinstance(part, str)], alias)
+    names = find_names([tokenize(part) for part in parts if isinstance(part, str)], alias)
     read = [part.columns for part in parts if isinstance(part, Predicate)]
     called = {name.casefold() for columns in read for _, names in columns for name in names}
     return None if names is None else names | called

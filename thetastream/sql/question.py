@@ -12,7 +12,7 @@ from thetastream.core.windows import Within
 from thetastream.frontend.condition import On
 from thetastream.models.base import Model
 from thetastream.sql.selection import Selection
-from thetastream.sql.using import Merged
+from thetastream.sql.using import MergedColumns
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Question:
     settings: Mapping[str, Any]
     every: str | timedelta | None = None
     """How far the watermark must move before groups are updated again; None updates them in every epoch."""
-    merged: Merged = field(default_factory=Merged)
+    merged: MergedColumns = field(default_factory=MergedColumns)
     """The columns that USING merges."""
 
     how: str = "inner"

@@ -13,7 +13,7 @@ from thetastream.sql.statement import Select
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedColumns:
     """The columns that USING merges."""
 
     conditions: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Merged:
 
 def merge_columns(
     select: Select, frames: Mapping[str, DataFrame], problems: list[ThetastreamError]
-) -> Merged:
+) -> MergedColumns:
     """Resolve every USING of a SELECT.
 
     A column of USING must be in the stream behind JOIN, and in exactly one of the streams before it. Columns
@@ -82,4 +82,4 @@ def merge_columns(
             for alias in (owner, source.alias):
                 dropped[alias] = dropped.get(alias, frozenset()) | {name}
         before.append(source.alias)
-    return Merged(tuple(conditions), owners, dropped)
+    return MergedColumns(tuple(conditions), owners, dropped)

@@ -41,7 +41,7 @@ from thetastream.engine.matching import Matches, Residual, match
 from thetastream.engine.store.box import IndexPlan, encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore
-from thetastream.models.chain import AUTO
+from thetastream.models.base import AUTO
 
 FIRST_BLOCK = 512
 """The block size, in tuples, until a worker has measured its work."""

@@ -19,7 +19,9 @@ from thetastream.order.spec import Order
 ROWS_AT_ONCE = 1 << 16
 
 
-def gather(batches: Iterable[pa.RecordBatch], order: Order, places: tuple[int, int]) -> Iterator[pa.Table]:
+def sort_results(
+    batches: Iterable[pa.RecordBatch], order: Order, places: tuple[int, int]
+) -> Iterator[pa.Table]:
     """Yield the rows of an epoch in order, ``ROWS_AT_ONCE`` at a time.
 
     Parameters
