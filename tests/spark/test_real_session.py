@@ -4,7 +4,7 @@ import pytest
 
 import thetastream as th
 from thetastream.spark import session as settings
-from thetastream.spark.session import check_session, parallelism
+from thetastream.spark.session import check_session, count_cores
 
 
 class Conf(dict):
@@ -16,7 +16,7 @@ class Conf(dict):
 
 def test_real_session(spark):
     assert check_session(spark, 2) == []
-    assert parallelism(spark) == 2
+    assert count_cores(spark) == 2
     assert "-Xss8m" in spark.conf.get(settings.JAVA_OPTIONS)
     assert th.configure(spark) is spark
 
@@ -26,7 +26,7 @@ def test_parallelism_of_a_master_that_does_not_tell_it(spark):
         conf = Conf({"spark.master": "spark://head:7077"})
         range = staticmethod(spark.range)
 
-    assert parallelism(Cluster()) == 2
+    assert count_cores(Cluster()) == 2
 
 
 def test_by_arrival_stamps_event_time(spark):

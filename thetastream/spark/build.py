@@ -27,24 +27,24 @@ from thetastream.plan.identity import identify_settings
 from thetastream.plan.physical import SidePlan
 from thetastream.spark import metrics
 from thetastream.spark.choice import Choice, FittedSpec
-from thetastream.spark.emit import Emitter, result_batch, unpack_blocks
+from thetastream.spark.emit import Emitter, build_result_batch, unpack_blocks
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.event_time import MARK
 from thetastream.spark.exchange import (
     Batches,
-    batch_inboxes,
-    block_columns,
-    exchanged,
+    build_exchange,
+    fill_inboxes,
     list_announced,
+    select_block_columns,
 )
-from thetastream.spark.grouping_keys import unit_keys
+from thetastream.spark.grouping_keys import find_unit_keys
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateColumn, LateFiles
 from thetastream.spark.mailbox.source import read_mailbox
-from thetastream.spark.operator import stateful, with_counters
+from thetastream.spark.operator import add_counters, run_units
 from thetastream.spark.ordered import gather_in_order
 from thetastream.spark.output import Output
-from thetastream.spark.session import meaning
+from thetastream.spark.session import read_meaning
 from thetastream.spark.state.identity_source import read_identity
 from thetastream.spark.watch import watch_queries
 
@@ -111,7 +111,7 @@ def _stream(
 ) -> DataFrame:
     spec, output = join.spec, join.output
     spark = streams[0].sparkSession
-    query = {**join.identity, **identify_settings(meaning(spark))}
+    query = {**join.identity, **identify_settings(read_meaning(spark))}
     fitted = FittedSpec(spec, join.choice)
     watch_queries(spark)
     # Spark asks this source for offsets before each epoch. It refuses a checkpoint of another query.
@@ -119,7 +119,7 @@ def _stream(
         source = read_mailbox(spark, mailboxes, query, list_announced(fitted))
     else:
         source = read_identity(spark, query)
-    rows = exchanged(fitted, join.sides, streams, source)
+    rows = build_exchange(fitted, join.sides, streams, source)
 
     delays_us = {
         side.alias: int(field.metadata[MARK]) * 1000
@@ -134,8 +134,8 @@ def _stream(
 
     # Ordered results cross a second exchange, as blocks.
     is_flat = output.is_flat and join.order is None
-    results = stateful(rows, output.columns, is_flat, spec.has_event_time, epoch_of)
-    schema = with_counters(output.columns)
+    results = run_units(rows, output.columns, is_flat, spec.has_event_time, epoch_of)
+    schema = add_counters(output.columns)
     if join.order is not None:
         results = gather_in_order(results, schema, join.order)
     elif not is_flat:
@@ -147,7 +147,7 @@ def _describe_late(join: Join, streams: Sequence[DataFrame], folder: str, name: 
     """Describe the columns of late tuples. Blocks hold a TIMESTAMP as a number of microseconds."""
     described = []
     for side, stream in zip(join.sides, streams, strict=True):
-        blocks = block_columns(side, stream).schema
+        blocks = select_block_columns(side, stream).schema
         columns = []
         for carried in side.carried:
             is_instant = stream.schema[carried.field].dataType == TimestampType()
@@ -161,19 +161,19 @@ def _describe_late(join: Join, streams: Sequence[DataFrame], folder: str, name: 
 def _batch(join: Join, streams: Sequence[DataFrame]) -> DataFrame:
     columns = join.output.columns
     zone = streams[0].sparkSession.conf.get("spark.sql.session.timeZone")
-    step = _run_units(join.spec, to_arrow_schema(columns, timezone=zone))
-    rows = exchanged(FittedSpec(join.spec), join.sides, streams, None)
+    step = _make_batch_step(join.spec, to_arrow_schema(columns, timezone=zone))
+    rows = build_exchange(FittedSpec(join.spec), join.sides, streams, None)
     results = rows.repartition(F.col(UNIT)).mapInArrow(step, columns)
     return results if join.order is None else gather_in_order(results, columns, join.order)
 
 
-def _run_units(spec: EngineSpec, schema: pa.Schema) -> Callable[[Batches], Batches]:
-    slots = {key: slot for slot, key in enumerate(unit_keys(spec.n_units))}
+def _make_batch_step(spec: EngineSpec, schema: pa.Schema) -> Callable[[Batches], Batches]:
+    slots = {key: slot for slot, key in enumerate(find_unit_keys(spec.n_units))}
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for key, inbox in batch_inboxes(batches).items():
+        for key, inbox in fill_inboxes(batches).items():
             engine = spec.open(slots[key], spec.state_type(), lambda _: MemoryStore())
             for columns in engine.epoch(inbox, BATCH):
-                yield result_batch(columns, schema)
+                yield build_result_batch(columns, schema)
 
     return run

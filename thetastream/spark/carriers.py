@@ -46,24 +46,24 @@ class Carrier:
     """Whether values may leave the stateful operator as a pandas column."""
 
 
-def ddl(type_: DataType) -> str:
+def write_ddl(type_: DataType) -> str:
     """Write a type as DDL that Spark can parse; names of nested fields are quoted.
 
-    >>> ddl(ArrayType(StructType([StructField("we ird", NullType())])))
+    >>> write_ddl(ArrayType(StructType([StructField("we ird", NullType())])))
     'array<struct<`we ird`: void>>'
     """
     if isinstance(type_, ArrayType):
-        return f"array<{ddl(type_.elementType)}>"
+        return f"array<{write_ddl(type_.elementType)}>"
     if isinstance(type_, MapType):
-        return f"map<{ddl(type_.keyType)}, {ddl(type_.valueType)}>"
+        return f"map<{write_ddl(type_.keyType)}, {write_ddl(type_.valueType)}>"
     if isinstance(type_, StructType):
-        return "struct<" + ", ".join(f"{quoted(f.name)}: {ddl(f.dataType)}" for f in type_.fields) + ">"
+        return "struct<" + ", ".join(f"{quoted(f.name)}: {write_ddl(f.dataType)}" for f in type_.fields) + ">"
     return type_.simpleString()
 
 
-_AS_IS = Carrier(ddl, lambda column, _: column, lambda block, _: block)
+_AS_IS = Carrier(write_ddl, lambda column, _: column, lambda block, _: block)
 # pandas turns a NULL inside a nested value into NA, which PySpark cannot convert back. Arrow keeps it.
-_NESTED = Carrier(ddl, _AS_IS.to_block, _AS_IS.from_block, is_flat=False)
+_NESTED = Carrier(write_ddl, _AS_IS.to_block, _AS_IS.from_block, is_flat=False)
 
 _CARRIERS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Carrier], ...] = (
     (
@@ -79,7 +79,7 @@ _CARRIERS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Carrier], ..
         Carrier(
             lambda _: "int",
             lambda column, _: f"CAST(CAST({column} AS INTERVAL MONTH) AS INT)",
-            lambda block, type_: f"CAST(CAST({block} AS INTERVAL MONTH) AS {ddl(type_).upper()})",
+            lambda block, type_: f"CAST(CAST({block} AS INTERVAL MONTH) AS {write_ddl(type_).upper()})",
         ),
     ),
     (
@@ -102,7 +102,7 @@ _CARRIERS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Carrier], ..
 )
 
 
-def carrier_of(type_: DataType) -> Carrier | None:
+def find_carrier(type_: DataType) -> Carrier | None:
     """Find the carrier of a type; None if blocks cannot hold the type."""
     if not _is_carried_inside(type_):
         return None
@@ -131,9 +131,9 @@ def carry(alias: str, schema: StructType, first: int) -> tuple[tuple[Carried, ..
     """
     carried, problems = [], []
     for number, field in enumerate(schema.fields, first):
-        carrier = carrier_of(field.dataType)
+        carrier = find_carrier(field.dataType)
         if carrier is None:
-            problems.append(_unsupported(alias, field))
+            problems.append(_make_error(alias, field))
             continue
         block = name_payload(number)
         column = f"{quoted(alias)}.{quoted(field.name)}"
@@ -151,7 +151,7 @@ def carry(alias: str, schema: StructType, first: int) -> tuple[tuple[Carried, ..
     return tuple(carried), problems
 
 
-def _unsupported(alias: str, field: StructField) -> QueryError:
+def _make_error(alias: str, field: StructField) -> QueryError:
     return QueryError(
         "UNSUPPORTED_TYPE",
         f"column {alias}.{field.name} has type {field.dataType.simpleString()}, which Arrow cannot carry; "

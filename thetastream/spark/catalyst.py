@@ -290,7 +290,7 @@ def _is_true(value: str | None) -> bool:
     return (value or "").lower() == "true"
 
 
-def braced(text: str) -> str:
+def escape_braces(text: str) -> str:
     """Escape the braces of a text for ``spark.sql(..., name=frame)``, which replaces names in braces.
 
     The newline at the end closes a comment with which the user's text may end.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from thetastream.core.identity import Part
 from thetastream.engine.protocol import EngineSpec
-from thetastream.spark.grouping_keys import unit_keys
+from thetastream.spark.grouping_keys import find_unit_keys
 from thetastream.spark.task_properties import read_partitions
 
 
@@ -56,4 +56,4 @@ class FittedSpec:
     @cached_property
     def keys(self) -> tuple[int, ...]:
         """The grouping key of each unit."""
-        return unit_keys(self.spec.n_units)
+        return find_unit_keys(self.spec.n_units)

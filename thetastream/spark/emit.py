@@ -7,9 +7,10 @@ a unit's epoch leave as one extra row.
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -28,35 +29,23 @@ ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 12, 1 << 23
 Small pieces are collected into one frame, because each frame costs Spark a millisecond or two, and a Python
 predicate may leave only one pair of a thousand candidates.
 """
-
-
 MOST_BYTES = 1 << 25
 """The largest frame of results that has more than one row."""
 
 
-class Emitter(Protocol):
-    """An emitter turns columns of results and counters into frames of the operator's output schema."""
-
-    @property
-    def columns(self) -> pa.Schema: ...
-    def results(self, columns: Sequence[pa.Array]) -> Any: ...
-    def gathered(self, pieces: Iterable[Sequence[pa.Array]]) -> Iterator[Any]: ...
-    def counters(self, unit: int, counters: Counters) -> Any: ...
-
-
-def weigh(pieces: Iterable[list[pa.Array]], counters: Counters) -> Iterator[list[pa.Array]]:
+def count_emitted(pieces: Iterable[list[pa.Array]], counters: Counters) -> Iterator[list[pa.Array]]:
     """Add the bytes of the pieces to the counters, and hand the pieces on unchanged."""
     for columns in pieces:
         counters.emitted_bytes += sum(column.nbytes for column in columns)
         yield columns
 
 
-def counters_json(unit: int, counters: Counters) -> str:
+def write_counters(unit: int, counters: Counters) -> str:
     """Write one unit's counters of one epoch as JSON."""
     return json.dumps({"unit": unit, **asdict(counters)})
 
 
-def result_batch(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+def build_result_batch(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     """Make a batch of the columns, with a counters column of NULLs if ``schema`` has one."""
     arrays = list(columns)
     if COUNTERS in schema.names:
@@ -69,13 +58,13 @@ def result_batch(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
-def counters_batch(unit: int, counters: Counters, schema: pa.Schema) -> pa.RecordBatch:
+def build_counters_batch(unit: int, counters: Counters, schema: pa.Schema) -> pa.RecordBatch:
     """Make a batch of one row that holds the counters and is otherwise NULL."""
     arrays = [pa.nulls(1, field.type) for field in schema][:-1]
-    return pa.RecordBatch.from_arrays([*arrays, pa.array([counters_json(unit, counters)])], schema=schema)
+    return pa.RecordBatch.from_arrays([*arrays, pa.array([write_counters(unit, counters)])], schema=schema)
 
 
-def _frame(batch: pa.RecordBatch) -> "pd.DataFrame":
+def _make_frame(batch: pa.RecordBatch) -> "pd.DataFrame":
     import pandas as pd
 
     columns = {
@@ -85,47 +74,42 @@ def _frame(batch: pa.RecordBatch) -> "pd.DataFrame":
     return pd.DataFrame(columns, copy=False)
 
 
-class _Emitter:
-    """Base of both emitters; ``schema`` is an Arrow schema whose last column holds the counters."""
+class Emitter(ABC):
+    """Turns columns of results and counters into frames of the operator's output schema.
+
+    ``schema`` is an Arrow schema whose last column holds the counters.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
 
-    @property
-    def columns(self) -> pa.Schema:
-        """The schema of results, without the counters column."""
-        return self._schema.remove(len(self._schema) - 1)
-
-    def results(self, columns: Sequence[pa.Array]) -> "pd.DataFrame":
-        """Make one frame of result columns."""
-        return self._framed(result_batch(columns, self._schema))
-
-    def gathered(self, pieces: Iterable[Sequence[pa.Array]]) -> "Iterator[pd.DataFrame]":
+    def gather_results(self, pieces: Iterable[Sequence[pa.Array]]) -> "Iterator[pd.DataFrame]":
         """Collect many small pieces into few frames and keep their order."""
-        batches = (result_batch(columns, self._schema) for columns in pieces)
+        batches = (build_result_batch(columns, self._schema) for columns in pieces)
         for batch in gather(batches, ROWS_AT_ONCE, BYTES_AT_ONCE, MOST_BYTES):
-            yield self._framed(batch)
+            yield self._pack_frame(batch)
 
-    def counters(self, unit: int, counters: Counters) -> "pd.DataFrame":
+    def frame_counters(self, unit: int, counters: Counters) -> "pd.DataFrame":
         """Make a frame of one row that holds the counters and is otherwise NULL."""
-        return self._framed(counters_batch(unit, counters, self._schema))
+        return self._pack_frame(build_counters_batch(unit, counters, self._schema))
 
-    def _framed(self, batch: pa.RecordBatch) -> "pd.DataFrame":
-        raise NotImplementedError
+    @abstractmethod
+    def _pack_frame(self, batch: pa.RecordBatch) -> "pd.DataFrame":
+        """Make a frame of a batch of the schema."""
 
 
-class FlatEmitter(_Emitter):
+class FlatEmitter(Emitter):
     """Emits frames with one pandas column per result column."""
 
-    def _framed(self, batch: pa.RecordBatch) -> "pd.DataFrame":
-        return _frame(batch)
+    def _pack_frame(self, batch: pa.RecordBatch) -> "pd.DataFrame":
+        return _make_frame(batch)
 
 
-class BlockEmitter(_Emitter):
+class BlockEmitter(Emitter):
     """Emits frames with one binary column, which holds packed result batches."""
 
-    def _framed(self, batch: pa.RecordBatch) -> "pd.DataFrame":
-        return _frame(pa.RecordBatch.from_pydict({BLOCK: make_binary(pack(batch))}))
+    def _pack_frame(self, batch: pa.RecordBatch) -> "pd.DataFrame":
+        return _make_frame(pa.RecordBatch.from_pydict({BLOCK: make_binary(pack(batch))}))
 
 
 def unpack_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

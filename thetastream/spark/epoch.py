@@ -14,7 +14,7 @@ from thetastream.engine.inbox import Inbox
 from thetastream.errors import StateError
 from thetastream.plan.identity import MODEL
 from thetastream.spark.choice import FittedSpec
-from thetastream.spark.emit import Emitter, weigh
+from thetastream.spark.emit import Emitter, count_emitted
 from thetastream.spark.exchange import list_rows, take_in
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateFiles
@@ -108,7 +108,7 @@ class UnitEpoch:
         engine = spec.open(slot, before.state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
             engine.counters.keep_late()
-        yield from self.emitter.gathered(weigh(engine.epoch(inbox, clock), engine.counters))
+        yield from self.emitter.gather_results(count_emitted(engine.epoch(inbox, clock), engine.counters))
         if self.late is not None:
             self.late.write(read_query(), clock.epoch, slot, engine.counters.late_tuples or ())
         if self.idle is not None:
@@ -127,7 +127,7 @@ class UnitEpoch:
         if spec.has_event_time:
             _renew_timer(handle, before.heard, clock, has_fired=rows is None)
         engine.counters.tell_delays(self.delays_us)
-        yield self.emitter.counters(slot, engine.counters)
+        yield self.emitter.frame_counters(slot, engine.counters)
 
     def _identify(self) -> Identity:
         """Return the identity of the running query, whose model was chosen for its own partitions."""

@@ -36,7 +36,7 @@ from thetastream.plan.choose import MOST_CHOSEN
 from thetastream.plan.domains import quoted
 from thetastream.plan.physical import SidePlan
 from thetastream.spark.choice import FittedSpec
-from thetastream.spark.grouping_keys import unit_keys
+from thetastream.spark.grouping_keys import find_unit_keys
 from thetastream.spark.state.identity_source import SCHEMA
 from thetastream.spark.wide_rows import BLOCK_STEP, FILLER, fill_up
 from thetastream.spark.worker import settle
@@ -49,7 +49,7 @@ _UNHASHED = ("map<", "variant", "geometry", "geography")
 """Beginnings of the type names that xxhash64 refuses, at any depth of a column's type."""
 
 
-def exchanged(
+def build_exchange(
     fitted: FittedSpec,
     sides: Sequence[SidePlan],
     streams: Sequence[DataFrame],
@@ -69,7 +69,7 @@ def exchanged(
         For streams, the mailbox, or a source without rows for an engine whose units send no messages.
     """
     parts = [
-        _blocks(fitted, number, plan, stream)
+        _route_stream(fitted, number, plan, stream)
         for number, (plan, stream) in enumerate(zip(sides, streams, strict=True))
     ]
     if messages is not None:
@@ -84,13 +84,13 @@ def list_announced(fitted: FittedSpec) -> tuple[int, ...]:
     keys of fewer units are the first keys of more units.
     """
     if fitted.choice is None or not fitted.planned.has_messages:
-        return unit_keys(fitted.planned.n_units)
-    return unit_keys(max(fitted.planned.n_units, MOST_CHOSEN))
+        return find_unit_keys(fitted.planned.n_units)
+    return find_unit_keys(max(fitted.planned.n_units, MOST_CHOSEN))
 
 
-def _blocks(fitted: FittedSpec, number: int, plan: SidePlan, stream: DataFrame) -> DataFrame:
+def _route_stream(fitted: FittedSpec, number: int, plan: SidePlan, stream: DataFrame) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
-    flat = block_columns(plan, stream)
+    flat = select_block_columns(plan, stream)
     if fitted.planned.router.model.needs_hash:
         hashable = [
             F.col(field.name)
@@ -99,10 +99,10 @@ def _blocks(fitted: FittedSpec, number: int, plan: SidePlan, stream: DataFrame) 
         ]
         flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH))
     flat = fill_up(flat, plan.alias)
-    return flat.mapInArrow(_routing(fitted, number, stream.isStreaming), SCHEMA)
+    return flat.mapInArrow(_make_routing_step(fitted, number, stream.isStreaming), SCHEMA)
 
 
-def block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
+def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
     """Select payload and computed keys of the tuples that pass a stream's filters, as columns of blocks."""
     nested = stream.select(F.struct(*(F.col(quoted(name)) for name in stream.columns)).alias(plan.alias))
     for text in plan.filters:
@@ -112,7 +112,7 @@ def block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
     return nested.select(*columns)
 
 
-def _routing(fitted: FittedSpec, stream: int, is_streaming: bool) -> Callable[[Batches], Batches]:
+def _make_routing_step(fitted: FittedSpec, stream: int, is_streaming: bool) -> Callable[[Batches], Batches]:
     """Make the function that turns batches into blocks."""
     is_announced = is_streaming and fitted.planned.has_event_time
 
@@ -120,11 +120,11 @@ def _routing(fitted: FittedSpec, stream: int, is_streaming: bool) -> Callable[[B
         settle()
         router, keys = fitted.spec.router, fitted.keys
         # Origins order the blocks of a stream by partition.
-        origin = partition() << 32
+        origin = read_partition() << 32
         if is_announced and not origin:
             # An announcement calls every unit in every epoch, so each unit knows the watermark of the
             # previous one.
-            yield _rows(keys, ANNOUNCEMENT, stream, origin, pa.array([b""] * len(keys), pa.binary()))
+            yield _make_rows(keys, ANNOUNCEMENT, stream, origin, pa.array([b""] * len(keys), pa.binary()))
         batches = map(drop_fillers, batches)
         if router.model.needs_hash and not fitted.planned.router.model.needs_hash:
             batches = map(_add_hash, batches)
@@ -138,15 +138,17 @@ def _routing(fitted: FittedSpec, stream: int, is_streaming: bool) -> Callable[[B
                 if name not in packed:
                     packed[name] = make_binary(pack(block))
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
-                yield _rows([keys[unit]], int(role), stream, origin + number, packed[name])
+                yield _make_rows([keys[unit]], int(role), stream, origin + number, packed[name])
                 n = packed[name].nbytes // BLOCK_STEP
                 if n:
-                    yield _rows([keys[unit]] * n, EMPTY, stream, origin, pa.array([b""] * n, pa.binary()))
+                    yield _make_rows(
+                        [keys[unit]] * n, EMPTY, stream, origin, pa.array([b""] * n, pa.binary())
+                    )
 
     return to_rows
 
 
-def _rows(units: Sequence[int], kind: int, stream: int, origin: int, blocks: pa.Array) -> pa.RecordBatch:
+def _make_rows(units: Sequence[int], kind: int, stream: int, origin: int, blocks: pa.Array) -> pa.RecordBatch:
     """Make one row of the exchange per unit, in the schema ``SCHEMA``."""
     n = len(units)
     columns = {
@@ -188,7 +190,7 @@ def _is_hashable(column: pa.Array) -> bool:
     return not pa.types.is_nested(column.type)
 
 
-def partition() -> int:
+def read_partition() -> int:
     """Read the partition number of the current Spark task; 0 outside of Spark tasks."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
@@ -232,7 +234,7 @@ def list_rows(frames: "Iterable[pd.DataFrame]") -> Iterator[Sequence[Any]]:
         yield from zip(*(frame[name] for name in COLUMNS), strict=True)
 
 
-def batch_inboxes(batches: Batches) -> dict[int, Inbox]:
+def fill_inboxes(batches: Batches) -> dict[int, Inbox]:
     """Fill one inbox per unit from the rows of batch DataFrames: grouping key of the unit -> inbox."""
     inboxes: dict[int, Inbox] = {}
     for batch in batches:

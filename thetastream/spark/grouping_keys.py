@@ -37,7 +37,7 @@ def murmur3(values: npt.NDArray[np.int32], seed: int = 42) -> npt.NDArray[np.int
 
 
 @cache
-def unit_keys(n_units: int) -> tuple[int, ...]:
+def find_unit_keys(n_units: int) -> tuple[int, ...]:
     """Find the grouping key of each of ``n_units`` units."""
     keys: dict[int, int] = {}
     start = 0

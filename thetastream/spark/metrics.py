@@ -51,7 +51,7 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         progress if isinstance(progress, dict) else json.loads(progress.json)
         for progress in query.recentProgress
     )
-    entries = [entry for report in reports for entry in epochs_of(report)]
+    entries = [entry for report in reports for entry in list_epochs(report)]
     _add_watermarks(entries)
     return entries
 
@@ -70,7 +70,7 @@ def _add_watermarks(entries: Sequence[dict[str, Any]]) -> None:
                 newest[key] = stream["newest_us"] if known is None else max(known, stream["newest_us"])
 
 
-def epochs_of(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the counters of each join in one progress report, as ``metrics`` describes them."""
     for name, row in (report.get("observedMetrics") or {}).items():
         if not name.startswith(f"{PREFIX}_"):
@@ -89,10 +89,10 @@ def epochs_of(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "durations_ms": dict(report.get("durationMs") or {}),
             **total,
             "streams": _by_stream(units, began),
-            "rho": efficiency(total),
+            "rho": compute_efficiency(total),
             "order": units[0].get("order", {}) if units else {},  # All units decide the same.
             **({"tasks": tasks} if tasks else {}),
-            "units": [{**unit, "rho": efficiency(unit)} for unit in units],
+            "units": [{**unit, "rho": compute_efficiency(unit)} for unit in units],
         }
 
 
@@ -145,13 +145,14 @@ def _by_task(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     return total
 
 
-def efficiency(counters: Mapping[str, int]) -> float | None:
+def compute_efficiency(counters: Mapping[str, int]) -> float | None:
     """Compute ESJ's processing efficiency rho: matches per stored tuple examined, None if none was examined.
 
     The steps of bisections are not counted, so an index that evaluates the whole condition has rho = 1.
     ``thetastream.plan.efficiency`` documents the bounds of rho.
 
-    >>> efficiency({"matched": 3, "candidates": 12}), efficiency({"matched": 0, "candidates": 0})
-    (0.25, None)
+    >>> counters = {"matched": 3, "candidates": 12}, {"matched": 0, "candidates": 0}
+    >>> [compute_efficiency(each) for each in counters]
+    [0.25, None]
     """
     return counters["matched"] / counters["candidates"] if counters["candidates"] else None

@@ -12,12 +12,12 @@ from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.processor import JoinProcessor
 
 
-def with_counters(columns: StructType) -> StructType:
+def add_counters(columns: StructType) -> StructType:
     """Append a column of counters to the columns of results."""
     return StructType([*columns, StructField(COUNTERS, StringType())])
 
 
-def stateful(
+def run_units(
     rows: DataFrame,
     columns: StructType,
     is_flat: bool,
@@ -39,7 +39,7 @@ def stateful(
     epoch_of : callable
         Makes the ``UnitEpoch`` that is sent to the workers, for a given emitter.
     """
-    schema = with_counters(columns)
+    schema = add_counters(columns)
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
     arrow = to_arrow_schema(schema, timezone=zone)
     epoch = epoch_of(FlatEmitter(arrow) if is_flat else BlockEmitter(arrow))

@@ -20,11 +20,11 @@ ARRIVAL = "arrival"
 def gather_in_order(results: DataFrame, columns: StructType, order: Order) -> DataFrame:
     """Sort the results of every epoch in one partition; ``results`` are rows, or blocks of rows."""
     places = columns.names.index(ARRIVAL_LEFT), columns.names.index(ARRIVAL_RIGHT)
-    step = _gathering(order, places, results.columns == [BLOCK])
+    step = _make_gathering_step(order, places, results.columns == [BLOCK])
     return results.repartition(1).mapInArrow(step, columns)
 
 
-def _gathering(
+def _make_gathering_step(
     order: Order, places: tuple[int, int], is_packed: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -34,7 +34,7 @@ def _gathering(
     return step
 
 
-def arrival(plan: PhysicalPlan) -> Column:
+def build_arrival(plan: PhysicalPlan) -> Column:
     """Build the column ``arrival``.
 
     It has the number and the alias of the tuple that completed the pair, and the number of the stored tuple.

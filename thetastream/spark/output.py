@@ -18,8 +18,8 @@ from thetastream.plan.domains import quoted
 from thetastream.plan.folding import VIEW_TIME, Computed, Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.tasks import TASK, TasksPlan
-from thetastream.spark.carriers import carrier_of
-from thetastream.spark.ordered import ARRIVAL, arrival
+from thetastream.spark.carriers import find_carrier
+from thetastream.spark.ordered import ARRIVAL, build_arrival
 
 
 class Output(NamedTuple):
@@ -38,7 +38,7 @@ class Output(NamedTuple):
 
 def is_flat(columns: StructType) -> bool:
     """Whether all columns may leave a stateful operator as pandas columns."""
-    carriers = (carrier_of(field.dataType) for field in columns)
+    carriers = (find_carrier(field.dataType) for field in columns)
     return all(carrier is not None and carrier.is_flat for carrier in carriers)
 
 
@@ -75,7 +75,7 @@ def ordered_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
     is_pair = F.col(ARRIVAL_RIGHT).isNotNull()
     structs = [F.when(is_pair, struct_of(side)).alias(side.alias) for side in plan.sides]
     residual = tuple(F.expr(f"{ARRIVAL}.alias IS NULL OR ({text})") for text in plan.residual)
-    return Output(schema_of(spark, fields), [*structs, arrival(plan)], residual)
+    return Output(schema_of(spark, fields), [*structs, build_arrival(plan)], residual)
 
 
 def tagged_pairs(spark: SparkSession, plan: TasksPlan) -> Output:
@@ -151,13 +151,13 @@ def struct_of(side: SidePlan) -> Column:
 
 
 def _block_type(type_: DataType) -> str:
-    carrier = carrier_of(type_)
+    carrier = find_carrier(type_)
     assert carrier is not None  # The planner refuses columns that have no carrier.
     return carrier.block_type(type_)
 
 
 def _restored(name: str, type_: DataType | None) -> Column:
-    carrier = None if type_ is None else carrier_of(type_)
+    carrier = None if type_ is None else find_carrier(type_)
     if carrier is None or type_ is None:
         return F.col(quoted(name))
     return F.expr(carrier.from_block(quoted(name), type_))

@@ -116,7 +116,7 @@ def configure(
     spark = session_or_builder
     for key, value in REQUIRED.items():
         spark.conf.set(key, value)
-    spark.conf.set(PARTITIONS, str(partitions or parallelism(spark)))
+    spark.conf.set(PARTITIONS, str(partitions or count_cores(spark)))
     check_workers(spark)
     return spark
 
@@ -139,7 +139,7 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     return builder
 
 
-def parallelism(spark: SparkSession) -> int:
+def count_cores(spark: SparkSession) -> int:
     """Find the number of Spark's cores without ``sparkContext``, which Spark Connect does not have."""
     configured = spark.conf.get("spark.default.parallelism", None)
     if configured:
@@ -181,7 +181,7 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
         return builder.getOrCreate()
 
 
-def meaning(spark: SparkSession) -> dict[str, str]:
+def read_meaning(spark: SparkSession) -> dict[str, str]:
     """Read the settings that change the values of expressions; they must not change for a checkpoint."""
     return {key: str(spark.conf.get(key)) for key in MEANING}
 

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from thetastream.spark.metrics import epochs_of
+from thetastream.spark.metrics import list_epochs
 
 FEWEST_TUPLES = 50
 """The number of tuples of a stream from which on its share of late tuples is judged."""
@@ -155,7 +155,7 @@ class _Listener(StreamingQueryListener):
         """Read one report of Spark about one epoch of one query, as JSON."""
         report = json.loads(progress)
         watermark = (report.get("eventTime") or {}).get("watermark")
-        for entry in epochs_of(report):
+        for entry in list_epochs(report):
             key = str(report["runId"]), entry["join"]
             name = report.get("name") or report["id"]
             watch = self._watches.setdefault(key, Watch(str(name)))

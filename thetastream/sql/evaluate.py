@@ -11,7 +11,7 @@ from thetastream.errors import QueryError, ThetastreamError, list_problems, rais
 from thetastream.models.base import Model
 from thetastream.plan.domains import quoted
 from thetastream.predicate import pointed
-from thetastream.spark.catalyst import braced
+from thetastream.spark.catalyst import escape_braces
 from thetastream.spark.refusals import unlogged
 from thetastream.sql.answer import answer, plan_question
 from thetastream.sql.endless import find_endless
@@ -136,8 +136,10 @@ class Evaluation:
         words += [""] * len(selection.tail)
 
         def run(texts: Sequence[str]) -> DataFrame:
-            clauses = "".join(f"\n{word} {braced(text)}" for word, text in zip(words, texts[1:], strict=True))
-            query = f"SELECT {distinct}{braced(texts[0])}\nFROM {{stream}} AS {quoted(alias)}{clauses}"
+            clauses = "".join(
+                f"\n{word} {escape_braces(text)}" for word, text in zip(words, texts[1:], strict=True)
+            )
+            query = f"SELECT {distinct}{escape_braces(texts[0])}\nFROM {{stream}} AS {quoted(alias)}{clauses}"
             with unlogged():
                 rows = self.spark.sql(query, stream=frame)
                 _ = rows.schema

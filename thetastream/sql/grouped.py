@@ -16,7 +16,7 @@ from thetastream.plan.folding import PREFIX, VIEW_TIME, Folding
 from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.planners import Plan
 from thetastream.predicate import tokenize
-from thetastream.spark.catalyst import Catalyst, braced
+from thetastream.spark.catalyst import Catalyst, escape_braces
 from thetastream.spark.event_time import MARK
 from thetastream.spark.refusals import unlogged
 from thetastream.sql.items import write_out_groups
@@ -115,8 +115,8 @@ def _select_merged(spark: SparkSession, folding: Folding, views: DataFrame) -> D
     if keys:
         merged += f"\nGROUP BY {', '.join(sql for sql, _ in folding.keys)}"
     # HAVING may use names of the select list.
-    having = braced(folding.having) if folding.having else "true"
-    query = f"SELECT {_PLAIN}, {braced(folding.items)}, ({having}) AS {_HAVING}\nFROM {{merged}}"
+    having = escape_braces(folding.having) if folding.having else "true"
+    query = f"SELECT {_PLAIN}, {escape_braces(folding.items)}, ({having}) AS {_HAVING}\nFROM {{merged}}"
     rows = spark.sql(query, merged=spark.sql(merged, views=views))
     return rows.where(F.col(_HAVING)).drop(_PLAIN, _HAVING)
 

@@ -14,7 +14,7 @@ from thetastream.plan.domains import quoted
 from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan
 from thetastream.predicate import Phrase, pointed
-from thetastream.spark.catalyst import braced
+from thetastream.spark.catalyst import escape_braces
 from thetastream.spark.event_time import MARK
 from thetastream.spark.refusals import unlogged
 from thetastream.sql.errors import find_list_problems, sort_problems
@@ -101,8 +101,8 @@ def _write_query(select: str, selection: Selection, texts: Sequence[str]) -> str
     words = ["AND" if n else "WHERE" for n in range(len(selection.where))]
     words += [word for word, clause in optional if clause]
     words += [""] * len(selection.tail)
-    clauses = "".join(f"\n{word} {braced(text)}" for word, text in zip(words, texts[1:], strict=True))
-    return f"{select} {braced(texts[0])}\nFROM {{rows}}{clauses}"
+    clauses = "".join(f"\n{word} {escape_braces(text)}" for word, text in zip(words, texts[1:], strict=True))
+    return f"{select} {escape_braces(texts[0])}\nFROM {{rows}}{clauses}"
 
 
 def _is_grouped(spark: SparkSession, selection: Selection, items: str, rows: DataFrame) -> bool:
@@ -115,7 +115,7 @@ def _is_grouped(spark: SparkSession, selection: Selection, items: str, rows: Dat
     try:
         with unlogged():
             _ = spark.sql(
-                f"SELECT {quoted(rows.columns[0])}, {braced(items)}\nFROM {{rows}}", rows=rows
+                f"SELECT {quoted(rows.columns[0])}, {escape_braces(items)}\nFROM {{rows}}", rows=rows
             ).schema
     except AnalysisException as error:
         return (error.getCondition() or "").startswith("MISSING_GROUP_BY")
