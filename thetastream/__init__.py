@@ -1,6 +1,7 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
 from thetastream.api import col, join, join_many, plan
+from thetastream.core.how import Nearest
 from thetastream.core.windows import Rows
 from thetastream.errors import (
     InvalidQuery,
@@ -38,6 +39,7 @@ __all__ = [
     "ManyPartitionsWarning",
     "Matrix",
     "MultiwayPlan",
+    "Nearest",
     "PipelinePlan",
     "Plan",
     "PredicateError",

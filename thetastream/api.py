@@ -82,11 +82,12 @@ def join(
     model : Model or "auto", optional
         The model decides which units store and which units probe. If it is left out, or "auto", the planner
         chooses one by cost.
-    how : str
+    how : str or Nearest
         ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"semi"`` or ``"anti"``, as Spark's batch joins
         name them. All but ``inner`` join two streams, in a window of event time. A tuple without partners is
         a row once no tuple can join it: when the watermark reaches its event time plus its window. Its
-        partner is NULL.
+        partner is NULL. ``th.Nearest(k, by="abs(a.x - b.x)")`` finds the k nearest partners of each left
+        tuple.
     index : str, optional
         Force an index shape: ``"scan"``, ``"sorted"``, ``"hash"``, ``"hash_sorted"`` or ``"grid"``. By
         default, the condition decides.

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support import truth
-from tests.support.answers import answers
+from tests.support.answers import answers, nearest
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
 from thetastream.core.how import HOWS as HOWS_OF_ENGINE
@@ -227,6 +227,72 @@ def test_units_compare_values_exactly(spark: SparkSession, condition: str) -> No
         for joined in (ours, own)
     )
     assert found == expected
+
+
+RANKINGS = ["abs(a.y - b.y)", "b.y", "b.ts - a.ts", "a.x * 1.5D - b.y"]
+
+
+@pytest.mark.parametrize("by", RANKINGS)
+def test_nearest_on_batch(spark: SparkSession, by: str) -> None:
+    a, b = (frame.drop("tags") for frame in frames(spark))
+    ours = th.join(
+        {"a": a, "b": b},
+        on=ON,
+        within=f"{WITHIN_S} seconds",
+        how=th.Nearest(2, by=by, keep_unmatched=True),
+    )
+    a.createOrReplaceTempView("a")
+    b.createOrReplaceTempView("b")
+    own = spark.sql(
+        "SELECT id, bid FROM (SELECT a.id, b.id AS bid, "
+        f"rank() OVER (PARTITION BY a.id ORDER BY {by} NULLS LAST) AS n "
+        f"FROM a LEFT JOIN b ON {ON} AND abs(unix_seconds(a.ts) - unix_seconds(b.ts)) <= {WITHIN_S}) "
+        "WHERE n <= 2"
+    )
+    found = ours.select("a.id", F.col("b.id").alias("bid")).collect()
+    assert Counter(map(tuple, found)) == Counter(map(tuple, own.collect()))
+
+
+def test_nearest_on_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """An as-of join: each left row with the latest right row before it."""
+    given, on = streams(spark, tmp_path), "b.ts <= a.ts AND a.y > 1"
+    joined = th.join(given, on=on, within=f"{WITHIN_S} seconds", how=th.Nearest(1, by="a.ts - b.ts"))
+    columns = ["a.id", F.col("b.id").alias("bid"), "a.ts", "result_time"]
+    found = outcome(joined, columns, tmp_path)
+
+    def keep_timely(rows: list[Any]) -> list[Any]:
+        def is_timely(row: Any) -> bool:
+            return row["ts"] is not None and row["ts"].timestamp() * 1000 > found.late_ms(row["id"] // ROWS)
+
+        return [row for row in rows if is_timely(row)]
+
+    def wait(a: Any, b: Any) -> float:
+        return float((a["ts"] - b["ts"]).total_seconds())
+
+    end = max(found.watermarks_ms.values()) / 1000
+    left = [row for row in keep_timely(LEFT) if row["ts"].timestamp() <= end]
+    expected = nearest(
+        1,
+        wait,
+        False,
+        lambda a, b: a["y"] > 1 and 0 <= wait(a, b) <= WITHIN_S,
+        left,
+        keep_timely(RIGHT),
+    )
+    pairs: Counter[Any] = Counter()
+    for (a, b, ts, time), n in found.rows.items():
+        pairs[a, b] += n
+        assert ts == time  # a left row waits for right rows up to its own event time
+    assert pairs == expected
+
+
+@pytest.mark.parametrize("by", ["a.x + b.x", "abs(a.x)- b.x - a.y", "a.tags", "z.x - b.x", "x - y"])
+def test_nearest_refuses_other_expressions(spark: SparkSession, by: str) -> None:
+    a, b = frames(spark)
+    with pytest.raises(QueryError, match="NEAREST"):
+        th.join({"a": a, "b": b}, on="a.x = b.x", within="5 seconds", how=th.Nearest(1, by=by))
+    with pytest.raises(QueryError, match="NEAREST"):
+        th.Nearest(0, by=by)
 
 
 STATEMENTS = [

@@ -3,6 +3,7 @@
 A tuple is an answer alone, or together with one partner. NULL stands for the partner of a tuple without one.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,3 +34,29 @@ def answers(
             "anti": alone[0],
         }[how]
     )
+
+
+def nearest(
+    k: int,
+    rank: Callable[[Row, Row], float | None],
+    keeps_unmatched: bool,
+    matches: Callable[[Row, Row], bool],
+    left: Sequence[Row],
+    right: Sequence[Row],
+) -> Counter[Answer]:
+    """Compute the bag of the partners with rank at most k of each left row; NaN comes last, then NULL."""
+    found: Counter[Answer] = Counter()
+    for a in left:
+        partners = [(_sort_key(rank(a, b)), b["id"]) for b in right if matches(a, b)]
+        for value, b in partners:
+            if sum(other < value for other, _ in partners) < k:
+                found[a["id"], b] += 1
+        if keeps_unmatched and not partners:
+            found[a["id"], None] += 1
+    return found
+
+
+def _sort_key(value: float | None) -> tuple[int, float]:
+    if value is None:
+        return 2, 0.0
+    return (1, 0.0) if math.isnan(value) else (0, value)

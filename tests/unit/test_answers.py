@@ -11,16 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support import oracle
-from tests.support.answers import Answer, answers
+from tests.support.answers import Answer, answers, nearest
 from tests.support.strategies import Case, cases
 from tests.support.tiny import make_all_tiny
-from thetastream.core.columns import PASSES
+from thetastream.core.columns import PASSES, RANKED
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
-from thetastream.core.how import HOWS, How
+from thetastream.core.how import HOWS, How, Nearest, find_nearest
+from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
-from thetastream.engine.answers import open_tuples, unit
+from thetastream.engine.answers import best_partners, open_tuples, unit
 from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
-from thetastream.engine.answers.spec import AnswersSpec
+from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
 from thetastream.engine.clock import BATCH, Clock
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.engine.two_stream.query import UnitSpec
@@ -179,6 +180,61 @@ def make_last(run: LocalRun) -> None:
 class _BeforeBatch:
     def then(self, watermark_us: int | None) -> Clock:
         return BATCH
+
+
+# Nearest
+
+VALUES = st.one_of(st.none(), st.sampled_from([float("nan"), -0.0, 0.0, 1.0, 2.5, -3.0, float("inf")]))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@given(
+    data=st.data(),
+    case=cases(),
+    k=st.integers(1, 3),
+    keeps=st.booleans(),
+    form=st.sampled_from(["left", "right", "difference", "flipped", "distance"]),
+    is_tiny=st.booleans(),
+)
+def test_the_nearest_of_the_nested_loop(
+    data: st.DataObject, case: Case, k: int, keeps: bool, form: str, is_tiny: bool
+) -> None:
+    if case.condition.window is None:
+        return
+    has = form != "right", form != "left"
+    ranking = Ranking(k, Domain.FLOAT, *has, is_flipped=form == "flipped", is_abs=form == "distance")
+    how = find_nearest(Nearest(k, "abs(a.x - b.x)", keeps))
+    rows = [row for left, right, _ in case.epochs for row in (*left, *right)]
+    values = {row["id"]: data.draw(VALUES) for row in rows}
+
+    def rank(a: oracle.Row, b: oracle.Row) -> float | None:
+        x, y = values[a["id"]], values[b["id"]]
+        if not all(has):
+            return x if has[0] else y
+        if x is None or y is None:
+            return None
+        return {"difference": x - y, "flipped": y - x, "distance": abs(x - y)}[form]
+
+    unit = UnitSpec(case.condition, case.indexes, case.archive_period_us)
+    spec = NearestSpec(TwoStreamSpec(unit, data.draw(models(how))), how, ranking)
+    run, n_columns = LocalRun(spec), len(case.condition.sides[0].columns)
+    found: Counter[Answer] = Counter()
+    with pytest.MonkeyPatch.context() as patch:
+        if is_tiny:
+            make_all_tiny(patch)
+            patch.setattr(best_partners, "PRUNE_ROWS", 1)
+            patch.setattr(best_partners, "PAGE", 2)
+        for left, right, watermark in [*case.epochs, ([], [], END)]:
+            blocks = []
+            for side, some in zip(Side, (left, right), strict=True):
+                ranked = pa.array([values[row["id"]] for row in some], pa.float64())
+                batch = case.batch(side, some)
+                blocks.append(batch.append_column(RANKED, ranked) if has[side] else batch)
+            for columns in run.epoch(blocks, watermark):
+                found.update(read(how, columns, n_columns))
+    expected = nearest(k, rank, keeps, lambda a, b: oracle.holds(case.condition, a, b), *keep_timely(case))
+    assert found == expected
+    assert all(not state.best.pages for state in run.states)
 
 
 # State

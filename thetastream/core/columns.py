@@ -11,6 +11,7 @@ A *block* is an Arrow record batch of tuples. Its columns are
     m                number of tuples of the other stream that arrived before it
     o                place of the tuple in the arrivals of both streams
     i                number that a unit gives to a tuple of a preserved stream (outer, semi, anti joins)
+    r                part of the value by which partners are ranked that the stream of the tuple determines
     born             place of a stored tuple in the global order; in a partial result, the place of its origin
     earliest, latest interval of event times in which the partners of a partial result lie
     number           number of a right tuple among all right tuples, on the handshake chain
@@ -25,6 +26,7 @@ SEQUENCE = "n"
 SEEN = "m"
 ARRIVAL = "o"
 TUPLE = "i"
+RANKED = "r"
 BORN = "born"
 EARLIEST, LATEST = "earliest", "latest"
 PRESENT = "present", "present_too"

@@ -8,6 +8,45 @@ partners. From then on the tuple is *decided*.
 from dataclasses import dataclass
 
 from thetastream.core.sides import Side
+from thetastream.errors import QueryError
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The k nearest partners of each left tuple: those whose rank by an expression is at most k.
+
+    Ties are included, as in SQL's ``rank()``. NULL and NaN values of the expression are last.
+
+    Parameters
+    ----------
+    k : int
+        The greatest rank.
+    by : str
+        ``abs(f - g)``, ``f - g``, or an expression over one stream, where f and g are Spark SQL expressions
+        over one stream each, as in ``"abs(a.price - b.price)"``.
+    keep_unmatched : bool
+        Whether a left tuple without partners is a row, with NULL as its partner.
+
+    Raises
+    ------
+    QueryError
+        NEAREST if ``k`` is not a positive integer, or ``by`` is not a text.
+
+    Examples
+    --------
+    >>> Nearest(1, by="a.ts - b.ts")
+    Nearest(k=1, by='a.ts - b.ts', keep_unmatched=False)
+    """
+
+    k: int
+    by: str
+    keep_unmatched: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+            raise QueryError("NEAREST", f"th.Nearest needs a positive integer k, not {self.k!r}")
+        if not isinstance(self.by, str) or not self.by.strip():
+            raise QueryError("NEAREST", f"by= of th.Nearest must be a SQL expression, not {self.by!r}")
 
 
 @dataclass(frozen=True)
@@ -22,6 +61,18 @@ class How:
     """Whether results are pairs. Otherwise they are tuples of the preserved stream."""
     has_unmatched: bool = False
     """Whether a preserved tuple without partners is a result."""
+    nearest: Nearest | None = None
+    """Which partners of a left tuple are results; None if all are."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether some answers wait until their tuple is decided."""
+        return self.has_unmatched or self.nearest is not None
+
+    @property
+    def is_timed_by_decision(self) -> bool:
+        """Whether the time of every result is the instant that decides its tuple."""
+        return not self.has_pairs or self.nearest is not None
 
     @property
     def is_inner(self) -> bool:
@@ -35,7 +86,11 @@ class How:
         >>> HOWS["left"].padded, HOWS["anti"].padded
         ((<Side.RIGHT: 1>,), ())
         """
-        return tuple(sorted(side.other for side in self.preserved)) if self.has_pairs else ()
+        return (
+            tuple(sorted(side.other for side in self.preserved))
+            if self.has_pairs and self.has_unmatched
+            else ()
+        )
 
     @property
     def shown(self) -> tuple[Side, ...]:
@@ -56,3 +111,8 @@ HOWS: dict[str, How] = {
     )
 }
 """The kinds of joins, by the value of ``how=``."""
+
+
+def find_nearest(nearest: Nearest) -> How:
+    """Return the kind of join that finds the nearest partners of each left tuple."""
+    return How(repr(nearest), (Side.LEFT,), has_unmatched=nearest.keep_unmatched, nearest=nearest)

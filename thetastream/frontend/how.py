@@ -2,10 +2,10 @@
 
 from typing import TypeAlias
 
-from thetastream.core.how import HOWS, How
+from thetastream.core.how import HOWS, How, Nearest, find_nearest
 from thetastream.errors import QueryError, ThetastreamError
 
-GivenHow: TypeAlias = str
+GivenHow: TypeAlias = str | Nearest
 """What a user passes as ``how=``."""
 _OTHER_NAMES = {
     "cross": "inner",
@@ -30,10 +30,14 @@ def read_how(given: GivenHow) -> How:
     QueryError
         HOW if there is no such kind.
     """
+    if isinstance(given, Nearest):
+        return find_nearest(given)
     folded = given.casefold().replace("_", "").replace(" ", "") if isinstance(given, str) else ""
     how = HOWS.get(_OTHER_NAMES.get(folded, folded))
     if how is None:
-        raise QueryError("HOW", f"how must be one of {', '.join(HOWS)}, not {given!r}")
+        raise QueryError(
+            "HOW", f"how must be one of {', '.join(HOWS)} or th.Nearest(k, by=...), not {given!r}"
+        )
     return how
 
 

@@ -12,7 +12,7 @@ def find_decision_problems(query: Query, lowered: Lowered) -> list[QueryError]:
     if how.is_inner:
         return []
     problems = []
-    for side in how.preserved if how.has_unmatched else ():
+    for side in how.preserved if how.waits else ():
         alias = query.aliases[side]
         if physical.lifetimes_us[side] is None and query.streams[side].is_streaming:
             problems.append(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from thetastream.core.columns import PASSES
+from thetastream.core.columns import PASSES, RANKED
 from thetastream.core.condition import (
     TIME,
     Bound,
@@ -36,6 +36,7 @@ from thetastream.plan.query import (
     warn_of_cross_join,
     warn_of_unbounded_state,
 )
+from thetastream.plan.ranking import lower_ranking
 from thetastream.plan.rewrite import rewrite
 from thetastream.plan.rewritten_condition import Check, Note, Ordering, Rewritten
 from thetastream.plan.side_keys import SideKeys
@@ -105,12 +106,15 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
     )
     if query.counts is None:
         warn_of_unbounded_state(query.streams, compute_lifetimes(window))
+    nearest = query.how.nearest
+    ranked = None if nearest is None else lower_ranking(nearest, query, resolver)
+    values = (None, None) if ranked is None else ranked.texts
     # 3. Choose the index shape.
     index, reason = choose_index(condition, settings.get("index"))
     physical = PhysicalPlan(
         sides=(
-            _plan_side(query, rewritten, Side.LEFT, window),
-            _plan_side(query, rewritten, Side.RIGHT, window),
+            _plan_side(query, rewritten, Side.LEFT, window, values[0]),
+            _plan_side(query, rewritten, Side.RIGHT, window, values[1]),
         ),
         condition=condition,
         indexes=(index, index),
@@ -121,6 +125,7 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         counts=query.counts,
         on=write_condition(query.on, query.predicates),
         how=query.how,
+        ranking=None if ranked is None else ranked.ranking,
     )
     return Lowered(physical, tuple(rewritten.notes), reason)
 
@@ -247,7 +252,9 @@ def build_side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
     )
 
 
-def _plan_side(query: Query, rewritten: Rewritten, side: Side, window: Dimension | None) -> SidePlan:
+def _plan_side(
+    query: Query, rewritten: Rewritten, side: Side, window: Dimension | None, ranked: str | None
+) -> SidePlan:
     keys = rewritten.keys[side]
     stream = keys.stream
     filters = [*rewritten.filters[side], *keys.not_null]
@@ -255,6 +262,7 @@ def _plan_side(query: Query, rewritten: Rewritten, side: Side, window: Dimension
         filters.append(f"({quoted(stream.alias)}.{quoted(stream.event_time or '')}) IS NOT NULL")
     filters = list(dict.fromkeys(filters))
     computed = [(column, text) for text, column in keys.computed.items()]
+    computed += [] if ranked is None else [(RANKED, ranked)]
     if filters and (query.counts or side in query.how.preserved):
         # The unit needs the tuples that fail a filter too. In a count window, they count as well.
         # In a preserved stream, they are answered without a partner.

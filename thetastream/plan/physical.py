@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from thetastream.core.condition import Condition, Dimension
 from thetastream.core.how import INNER, How
+from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
 from thetastream.engine.store.chained_index import compute_lifetime_us
 from thetastream.index.base import IndexSpec
@@ -63,6 +64,9 @@ class PhysicalPlan:
     """The condition as the user wrote it, for messages."""
     how: How = INNER
     """Whether results are pairs, or answers for each tuple of a preserved stream."""
+
+    ranking: Ranking | None = None
+    """How the partners of a tuple are ranked, if only the nearest are results."""
 
     @property
     def lifetimes_us(self) -> tuple[int | None, int | None]:

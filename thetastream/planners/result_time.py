@@ -66,7 +66,7 @@ def answer_time(
         _add(time, str(stream.type_of(str(stream.event_time))), wait)
         for time, stream, wait in zip(times, streams, waits_us, strict=True)
     ]
-    if not how.has_pairs:
+    if how.is_timed_by_decision:
         return _name(alone[how.preserved[0]], metadata)
     time = _find_latest(times)
     for side in how.padded:

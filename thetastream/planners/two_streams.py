@@ -110,7 +110,7 @@ class JoinPlan(Plan):
     def has_time_column(self) -> bool:
         # A tuple that waits for ever has no time at which it is decided.
         how = self.query.how
-        return how.has_pairs or self.physical.lifetimes_us[how.preserved[0]] is not None
+        return not how.is_timed_by_decision or self.physical.lifetimes_us[how.preserved[0]] is not None
 
     def time_column(self, metadata: Mapping[str, int]) -> Column:
         return answer_time(self.query.how, self.inputs, self.physical.lifetimes_us, metadata)

@@ -12,7 +12,8 @@ from thetastream.aggregate import Fold
 from thetastream.aggregate.engine import FoldedSpec
 from thetastream.core.condition import Condition
 from thetastream.core.how import How
-from thetastream.engine.answers.spec import AnswersSpec
+from thetastream.core.ranking import Ranking
+from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.protocol import EngineSpec
@@ -71,7 +72,7 @@ def two_stream_join(
     unit = _unit(plan, plan.condition, order is not None)
     reading = _read_session(streams, choose)
     if not plan.how.is_inner:
-        answering = partial(_answers_spec, unit, plan.how)
+        answering = partial(_answers_spec, unit, plan.how, plan.ranking)
         output, identity = answers(spark, plan.sides, plan.how), identify_two_streams(plan, model, reading)
         choice = _open_choice(reading, choose, answering)
         return Join(answering(model), plan.sides, output, identity, choice=choice)
@@ -89,8 +90,9 @@ def _pairs_spec(unit: UnitSpec, order: Order | None, columns: Any, model: Model)
     return join if order is None or columns is None else PunctuatedSpec(join, order, columns)
 
 
-def _answers_spec(unit: UnitSpec, how: How, model: Model) -> EngineSpec:
-    return AnswersSpec(TwoStreamSpec(unit, model), how)
+def _answers_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> EngineSpec:
+    join = TwoStreamSpec(unit, model)
+    return AnswersSpec(join, how) if ranking is None else NearestSpec(join, how, ranking)
 
 
 def folded_join(

@@ -1,9 +1,11 @@
 """The spec of outer, semi and anti joins."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from thetastream.core.how import How
+from thetastream.core.ranking import Ranking
+from thetastream.engine.answers.nearest import NearestState, NearestUnit
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.two_stream.spec import ExtendedSpec
@@ -18,8 +20,21 @@ class AnswersSpec(ExtendedSpec):
 
     how: How
 
-    state_type: ClassVar[type[AnswersState]] = AnswersState
+    state_type: ClassVar[type[Any]] = AnswersState
 
     def open(self, slot: int, state: AnswersState, open_store: OpenStore) -> AnsweringUnit:
         """Open the unit ``slot``."""
         return AnsweringUnit(self, slot, state, open_store(self.join.unit.plans))
+
+
+@dataclass(frozen=True)
+class NearestSpec(AnswersSpec):
+    """A join of two streams that finds the nearest partners of each left tuple."""
+
+    ranking: Ranking
+
+    state_type: ClassVar[type[Any]] = NearestState
+
+    def open(self, slot: int, state: NearestState, open_store: OpenStore) -> NearestUnit:  # type: ignore[override]
+        """Open the unit ``slot``."""
+        return NearestUnit(self, slot, state, open_store(self.join.unit.plans))

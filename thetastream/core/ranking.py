@@ -1,0 +1,74 @@
+"""The expression by which the partners of a tuple are ranked: f, g, f - g or abs(f - g)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.core.condition import Domain
+from thetastream.core.keys import HIGHEST, Int64s, encode, encode_floats
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How the value of a pair follows from the values ``r`` of its tuples. Picklable."""
+
+    k: int
+    domain: Domain
+    """The domain of the values. It is exact."""
+    has_left: bool
+    has_right: bool
+    """Whether the left and the right tuple has a value. If both have one, they are subtracted."""
+    is_flipped: bool = False
+    """Whether the left value is subtracted from the right one."""
+    is_abs: bool = False
+    is_single: bool = False
+    """Whether Spark computes in single precision."""
+
+    def rank_keys(self, left: pa.Array | None, right: pa.Array | None) -> Int64s:
+        """Compute for each pair a key that orders pairs as Spark orders their values.
+
+        >>> ranking = Ranking(1, Domain.FLOAT, True, True, is_abs=True)
+        >>> keys = ranking.rank_keys(pa.array([1.0, 1.0, None, 1.0]), pa.array([4.0, 2.0, 1.0, float("nan")]))
+        >>> keys.argsort().tolist()
+        [1, 0, 3, 2]
+        """
+        values = [column for column in (left, right) if column is not None]
+        is_null = np.zeros(len(values[0]), dtype=np.bool_)
+        for column in values:
+            is_null |= column.is_null().to_numpy(zero_copy_only=False)
+        keys = self._combine_floats(values) if self.domain is Domain.FLOAT else self._combine_whole(values)
+        return np.where(is_null, HIGHEST, keys)
+
+    def _combine_floats(self, values: list[pa.Array]) -> Int64s:
+        precision = np.float32 if self.is_single else np.float64
+        plain = [column.fill_null(0).to_numpy(zero_copy_only=False).astype(precision) for column in values]
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = plain[0] if len(plain) == 1 else plain[0] - plain[1]
+            found = -found if self.is_flipped else found
+            found = np.abs(found) if self.is_abs else found
+        return encode_floats(found.astype(np.float64))
+
+    def _combine_whole(self, values: list[pa.Array]) -> Int64s:
+        plain = [encode(column, self.domain) for column in values]
+        found = plain[0] if len(plain) == 1 else plain[0] - plain[1]
+        found = -found if self.is_flipped else found
+        return np.abs(found) if self.is_abs else found
+
+
+def select_nearest(numbers: Int64s, keys: Int64s, k: int) -> Int64s:
+    """Return the positions of the pairs whose rank among the pairs with the same number is at most ``k``.
+
+    >>> select_nearest(np.array([7, 7, 7, 8]), np.array([5, 3, 3, 9]), 2).tolist()
+    [1, 2, 3]
+    """
+    order = np.lexsort((keys, numbers))
+    number, key = numbers[order], keys[order]
+    is_first = np.concatenate(([True], number[1:] != number[:-1]))[: len(order)]
+    is_new = is_first.copy()
+    is_new[1:] |= key[1:] != key[:-1]
+    places = np.arange(len(order))
+    start = np.maximum.accumulate(np.where(is_first, places, 0))
+    tie = np.maximum.accumulate(np.where(is_new, places, 0))
+    chosen: Int64s = order[tie - start < k]
+    return chosen

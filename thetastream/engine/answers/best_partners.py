@@ -1,0 +1,111 @@
+"""The best partners that the undecided tuples of a unit have found so far: k of each tuple, and ties.
+
+    page -> block of { (number of the left tuple, key of the pair, right tuple) }
+
+Pages are those of open tuples: a page has the partners of ``PAGE`` consecutive numbers.
+"""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.core.blocks import concat
+from thetastream.core.columns import TUPLE
+from thetastream.core.keys import Int64s
+from thetastream.core.ranking import select_nearest
+from thetastream.engine.answers.open_tuples import PAGE, Mask
+from thetastream.engine.store.segment import SegmentStore
+
+KEY = "key"
+"""Column of a block of partners: the key by which they are ranked."""
+PRUNE_ROWS = 1 << 18
+"""Pairs are reduced to the nearest ones as soon as there are this many."""
+
+
+@dataclass
+class BestState:
+    """The state of the best partners at one unit."""
+
+    pages: list[tuple[int, str, int]] = field(default_factory=list)
+    """The number of each page, the name of its block in the store, and its number of rows."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the state to plain values for the manifest."""
+        return {"pages": self.pages}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "BestState":
+        """Build a state from the values that ``as_json`` returned."""
+        return cls([(int(page), str(name), int(n_rows)) for page, name, n_rows in values["pages"]])
+
+
+class BestPartners:
+    """The best partners of the undecided tuples of a unit."""
+
+    def __init__(self, k: int, state: BestState, store: SegmentStore) -> None:
+        self._k = k
+        self._store = store
+        self._pages = {page: (name, n_rows) for page, name, n_rows in state.pages}
+        self._new: list[pa.RecordBatch] = []
+        self._n_new = 0
+
+    @property
+    def state(self) -> BestState:
+        """The current state. It is complete after ``write``."""
+        return BestState([(page, *found) for page, found in sorted(self._pages.items())])
+
+    def add(self, numbers: Int64s, keys: Int64s, partners: pa.RecordBatch) -> None:
+        """Add pairs of left tuples with these numbers."""
+        chosen = select_nearest(numbers, keys, self._k)
+        block = partners.take(chosen)
+        block = block.append_column(TUPLE, pa.array(numbers[chosen]))
+        self._new.append(block.append_column(KEY, pa.array(keys[chosen])))
+        self._n_new += block.num_rows
+        if self._n_new > PRUNE_ROWS:
+            self._new = [self._prune(self._new)]
+            self._n_new = self._new[0].num_rows // 2  # so that pairs that stay do not cause pruning each time
+
+    def merge(self) -> None:
+        """Merge the new pairs of the epoch into the pages."""
+        if not self._new:
+            return
+        new, self._new, self._n_new = self._prune(self._new), [], 0
+        pages = new.column(TUPLE).to_numpy() // PAGE
+        for page in np.unique(pages).tolist():
+            part = new.take(np.flatnonzero(pages == page))
+            old = self._read(page)
+            self._write(page, part if old is None else self._prune([old, part]))
+
+    def take(self, numbers: Int64s) -> list[pa.RecordBatch]:
+        """Remove and return the partners of the tuples with these numbers."""
+        taken = []
+        for page in np.unique(numbers // PAGE).tolist():
+            block = self._read(page)
+            if block is None:
+                continue
+            is_due: Mask = np.isin(block.column(TUPLE).to_numpy(), numbers)
+            if is_due.any():
+                taken.append(block.take(np.flatnonzero(is_due)))
+                self._write(page, block.take(np.flatnonzero(~is_due)))
+        return taken
+
+    def _prune(self, blocks: list[pa.RecordBatch]) -> pa.RecordBatch:
+        block = concat(blocks)
+        numbers, keys = (block.column(name).to_numpy() for name in (TUPLE, KEY))
+        return block.take(select_nearest(numbers, keys, self._k))
+
+    def _read(self, page: int) -> pa.RecordBatch | None:
+        found = self._pages.get(page)
+        return None if found is None else self._store.get_block(*found)
+
+    def _write(self, page: int, block: pa.RecordBatch) -> None:
+        old = self._pages.pop(page, None)
+        if old is not None:
+            self._store.drop_block(old[0])
+        if block.num_rows:
+            name = uuid.uuid4().hex
+            self._store.put_block(name, block)
+            self._pages[page] = name, block.num_rows

@@ -1,0 +1,98 @@
+"""One unit of a join that finds the nearest partners of each left tuple.
+
+    { (l, r) : l, r match, the rank of r among the partners of l by the value of the pair is at most k }
+
+The unit keeps the best partners of each undecided tuple (``best_partners``). Pairs leave it when their left
+tuple is decided.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.core.columns import RANKED, TUPLE
+from thetastream.core.ranking import Ranking
+from thetastream.core.sides import Side
+from thetastream.engine.answers.best_partners import KEY, BestPartners, BestState
+from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
+from thetastream.engine.clock import Clock
+from thetastream.engine.matching import Matches, match
+from thetastream.engine.store.chained_index import Candidates
+from thetastream.engine.store.segment import SegmentStore
+
+if TYPE_CHECKING:
+    from thetastream.engine.answers.spec import NearestSpec
+
+
+@dataclass
+class NearestState:
+    """The state of a unit: the state of its answers, and the best partners."""
+
+    answers: AnswersState = field(default_factory=AnswersState)
+    best: BestState = field(default_factory=BestState)
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the state to plain values for the manifest."""
+        return {"answers": self.answers.as_json(), "best": self.best.as_json()}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "NearestState":
+        """Build a state from the values that ``as_json`` returned."""
+        return cls(AnswersState.from_json(values["answers"]), BestState.from_json(values["best"]))
+
+
+class NearestUnit(AnsweringUnit):
+    """One unit of a join that finds the nearest partners of each left tuple."""
+
+    def __init__(self, spec: "NearestSpec", slot: int, state: NearestState, store: SegmentStore) -> None:
+        super().__init__(spec, slot, state.answers, store)
+        self._ranking: Ranking = spec.ranking
+        self._best = BestPartners(spec.ranking.k, state.best, store)
+
+    @property
+    def state(self) -> Any:
+        """The current state."""
+        return NearestState(super().state, self._best.state)
+
+    def _match(
+        self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
+    ) -> Iterator[Matches]:
+        """Keep the best of the matches. No match leaves the unit yet."""
+        ranking = self._ranking
+        for left, right in match(side, payload, candidates, self._residual, self._columns, self.counters):
+            numbers = left.column(TUPLE).to_numpy()
+            self._open[Side.LEFT].close(numbers)
+            keys = ranking.rank_keys(
+                left.column(RANKED) if ranking.has_left else None,
+                right.column(RANKED) if ranking.has_right else None,
+            )
+            self._best.add(numbers, keys, right.drop_columns([RANKED]) if ranking.has_right else right)
+        yield from ()
+
+    @property
+    def _columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        ranking, right = self._ranking, self._spec.condition.sides[Side.RIGHT].columns
+        # Of the left tuple, only the number and the value are needed before it is decided.
+        return [*[RANKED] * ranking.has_left, TUPLE], [*right, *[RANKED] * ranking.has_right]
+
+    def _decide(self, side: Side, clock: Clock) -> Iterator[list[pa.Array]]:
+        """Yield the decided tuples: each with its nearest partners, or without a partner."""
+        self._best.merge()
+        interval = self._find_due(side, clock)
+        if interval is None:
+            return
+        for batch in self._indexes[side].find_due(*interval):
+            numbers = batch.column(TUPLE).to_numpy()
+            was_open = self._open[side].close(numbers)
+            if was_open.any():
+                yield from self._answer_unmatched(side, batch.take(np.flatnonzero(was_open)))
+            order = np.argsort(numbers)
+            for found in self._best.take(numbers):
+                at = order[np.searchsorted(numbers[order], found.column(TUPLE).to_numpy())]
+                left = batch.select(self._spec.condition.sides[side].columns).take(at)
+                right = found.drop_columns([TUPLE, KEY])
+                flags = [pa.array(np.ones(len(at), np.bool_)) for _ in self._how.padded]
+                yield [*left.columns, *right.columns, *flags]
