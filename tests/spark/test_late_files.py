@@ -1,4 +1,4 @@
-"""Late tuples are kept in a folder, each exactly once."""
+"""Late tuples are kept in a folder, each exactly once, also if an epoch runs again."""
 
 import json
 from pathlib import Path
@@ -35,3 +35,13 @@ def test_late_tuples_are_kept_once(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted((row.alias, row.id) for row in found.collect()) == expected
     assert all(str(row.id) == row.tag for row in found.collect())
     assert read().where("a IS NOT NULL AND b IS NOT NULL").isEmpty()
+    # The epoch that brought late tuples runs again, as after a crash before its commit.
+    (epoch,) = {row.epoch for row in read().select("epoch").collect()}
+    for number in range(epoch, epoch + 5):
+        for log in ("commits", "offsets") if number > epoch else ("commits",):
+            for name in (str(number), f".{number}.crc"):
+                (checkpoint / log / name).unlink(missing_ok=True)
+    files = sorted(path.name for path in late.rglob("*.parquet"))
+    run()
+    assert sorted((row.alias, row.id) for row in found.collect()) == expected
+    assert sorted(path.name for path in late.rglob("*.parquet")) == files
