@@ -21,6 +21,7 @@ from thetastream.plan.query import Query, Stream
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import Phrase, Predicate
 from thetastream.spark.catalyst import Catalyst
+from thetastream.spark.session import count_partitions
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class CheckedRequest:
     """The time window of each stream. It is None if there are no windows or the windows count tuples."""
     model: Model | None
     """The model, fitted to the streams. It is None if the planner chooses one."""
+    has_open_size: bool
+    """Whether the user named the model and left its number of units open."""
     statistics: Statistics | None
     archive_period_us: int | None
     has_result_time: bool
@@ -106,8 +109,8 @@ def check(request: Request) -> CheckedRequest:
     has_result_time = read_result_time(settings["result_time"], read.streams, problems)
     late = read_late_folder(spark, settings["late"], problems)
     # 3. Model.
-    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or "2")
-    model = read_model(request.model, read.streams, read.catalyst, partitions, problems)
+    partitions = count_partitions(spark)
+    model, has_open_size = read_model(request.model, read.streams, read.catalyst, partitions, problems)
     return CheckedRequest(
         request,
         read.catalyst,
@@ -118,6 +121,7 @@ def check(request: Request) -> CheckedRequest:
         tuple(predicates),
         within_us,
         model,
+        has_open_size,
         statistics,
         archive_period_us,
         has_result_time,

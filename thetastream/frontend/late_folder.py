@@ -6,6 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.spark.session import is_local
 
 
 def read_late_folder(
@@ -23,7 +24,7 @@ def read_late_folder(
     folder = str(asked)
     if ":" in folder:
         return folder
-    if not (spark.conf.get("spark.master", "local") or "local").startswith("local"):
+    if not is_local(spark):
         what = f"late must be a folder that all executors reach, as a URI, not {folder}"
         problems.append(QueryError("LATE_FOLDER", f'{what}; give late="hdfs://..." or "file:/shared/..."'))
     return os.path.abspath(folder)

@@ -7,6 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.spark.session import is_local
 
 
 def choose_mailbox_folder(
@@ -17,7 +18,7 @@ def choose_mailbox_folder(
     It is the folder that the user gives, or else one beside the checkpoints. On a local master it is
     otherwise a temporary folder of this machine.
     """
-    is_alone = (spark.conf.get("spark.master", "local") or "local").startswith("local")
+    is_alone = is_local(spark)
     checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
     if asked is not None and (not isinstance(asked, str | Path) or not str(asked)):
         problems.append(QueryError("MAILBOX", f"mailbox must be a folder as a path or URI, not {asked!r}"))

@@ -1,7 +1,7 @@
 """Reads the model: checks that it is known and not too large, and reads its durations."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.models import REGISTRY
@@ -34,29 +34,38 @@ def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | No
     return model
 
 
+class ReadModel(NamedTuple):
+    """The model of a request."""
+
+    model: Model | None
+    """The model, fitted to the streams. It is None if the planner chooses one."""
+    has_open_size: bool = False
+    """Whether the user named the model and left its number of units open."""
+
+
 def read_model(
     given: Any,
     streams: Sequence[Stream],
     catalyst: Catalyst,
     partitions: int,
     problems: list[ThetastreamError],
-) -> Model | None:
-    """Return the model that ``model=`` names, fitted to the streams, or None if the planner chooses one."""
-    model = read_named_model(given, problems)
-    if model is None:
-        return None
+) -> ReadModel:
+    """Read the model that ``model=`` names, and fit it to the streams."""
+    named = read_named_model(given, problems)
+    if named is None:
+        return ReadModel(None)
     join = JoinContext(
         tuple(stream.alias for stream in streams),
         tuple(stream.event_time is not None for stream in streams),
         choose_n_units(partitions),
         catalyst.duration,
     )
-    model = model.fit(join, problems)
+    model = named.fit(join, problems)
     if model.n_units > MOST_UNITS:
         problems.append(
             QueryError(
                 "BAD_UNITS", f"{model!r} has {model.n_units} units, and a model may have at most {MOST_UNITS}"
             )
         )
-        return None
-    return model
+        return ReadModel(None)
+    return ReadModel(model, named.has_open_size)

@@ -32,7 +32,10 @@ from thetastream.plan.statistics import Statistics
 from thetastream.planners.pipeline import plan_pipeline
 from thetastream.planners.plan import Plan, list_conditions
 from thetastream.planners.two_streams import plan_two_streams
+from thetastream.spark.build import build
 from thetastream.spark.idle.reports import list_idle_reports
+from thetastream.spark.joins import multiway_join
+from thetastream.spark.session import check_session
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,9 +92,6 @@ class MultiwayPlan(Plan):
         )
 
     def results(self) -> DataFrame:
-        from thetastream.spark.build import build
-        from thetastream.spark.joins import multiway_join
-
         join = multiway_join(self.lowered, self.spec, self.streams, self.choose)
         idle = list_idle_reports(self.inputs)
         return build(join, self.streams, self.mailbox, self.cache_folder, self.late, idle)
@@ -111,8 +111,6 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
         alike = replace(checked, model=model.on_batch)
         return plan_two_streams(alike) if len(checked.streams) == 2 else plan_pipeline(alike)
     # 2. Check the session.
-    from thetastream.spark.session import check_session
-
     problems += check_session(request.spark, model.n_units)
     mailbox = ""
     if model.has_mailbox(len(checked.streams)):
@@ -123,14 +121,13 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     graph, ties = lowered.graph, list_ties(query)
     hops = choose_hop_orders(model, query)
     load = estimate_load(query.streams, graph, hops.orders, ties, checked.statistics or Statistics())
-    asked = cast(Multiway, checked.request.model)
-    sizes = _NodesChoice(model, load, asked.has_open_size, checked.statistics is not None)
+    sizes = _NodesChoice(model, load, checked.has_open_size, checked.statistics is not None)
     model = sizes(checked.partitions)
     choose_archive_period(map(graph.lifetime_us, range(len(query.streams))), checked.archive_period_us)
     refinement = choose_refinement(model, graph, hops.is_set, ties)
     spec = build_multiway_spec(graph, hops.orders, model, checked.archive_period_us, refinement)
     frames = tuple(request.streams.values())
-    choose = sizes if asked.has_open_size else None
+    choose = sizes if checked.has_open_size else None
     cache, late = settings["cache_folder"], checked.late
     return MultiwayPlan(query, lowered, spec, frames, mailbox, cache, late, load, choose)
 

@@ -34,6 +34,7 @@ from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
 from thetastream.spark.event_time import MARK
 from thetastream.spark.idle.reports import list_idle_reports
+from thetastream.spark.session import check_session
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,8 +155,6 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
     if not checked.is_streaming:
         model = None if model is None else model.on_batch
     else:
-        from thetastream.spark.session import check_session
-
         n_units = choose_n_units(checked.partitions) if model is None else model.n_units
         checked.problems.extend(check_session(checked.request.spark, n_units))
         if model is not None and not model.is_prompt(2):

@@ -24,6 +24,9 @@ from thetastream.plan.query import Stream
 from thetastream.plan.tasks import TASK, TasksPlan, share
 from thetastream.planners.plan import Plan
 from thetastream.planners.two_streams import JoinPlan, plan_two_streams
+from thetastream.spark.build import build
+from thetastream.spark.joins import shared_tasks_join
+from thetastream.spark.session import count_partitions
 
 TASK_SETTINGS = ("on", "within", "index", "archive_period")
 """The keys of a task in ``th.join_many``."""
@@ -88,9 +91,6 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
 
     def results(self) -> DataFrame:
         """Build the results of all tasks anew: the column ``task``, and one struct column per alias."""
-        from thetastream.spark.build import build
-        from thetastream.spark.joins import shared_tasks_join
-
         first = self._first
         join = shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
         given = first.settings
@@ -140,7 +140,7 @@ def plan_tasks(
     reason, choose = "as asked for, for all tasks", None
     frame = next(iter(streams.values()))
     if named is None:
-        named = build_default_model(int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or "2"))
+        named = build_default_model(count_partitions(frame.sparkSession))
         choose = build_default_model
         reason = "left out: runs any condition, and routes by tuples alone"
     refused = find_model_problem(named, frame.isStreaming)

@@ -5,7 +5,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 
@@ -34,12 +33,12 @@ from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import build_workload
 from thetastream.planners.plan import Plan, Source, list_conditions
 from thetastream.planners.result_time import answer_time
+from thetastream.spark.build import Join, build
 from thetastream.spark.carriers import carry
 from thetastream.spark.idle.reports import IdleReports, list_idle_reports
+from thetastream.spark.joins import ENGINES, folded_join
 from thetastream.spark.ordered import ARRIVAL
-
-if TYPE_CHECKING:
-    from thetastream.spark.build import Join
+from thetastream.spark.session import check_session
 
 
 @dataclass(frozen=True)
@@ -157,15 +156,11 @@ class JoinPlan(Plan):
 
         If the plan is folded, they are the rows of the views: one row per unit, epoch and group.
         """
-        from thetastream.spark.build import build
-
         given = self.settings
         join, late, idle = self._join(), given.late, given.idle
         return build(join, self.streams, given.mailbox, given.cache_folder, late, idle)
 
-    def _join(self) -> "Join":
-        from thetastream.spark.joins import ENGINES, folded_join
-
+    def _join(self) -> Join:
         if self.folding is not None:
             return folded_join(self.physical, self.model, self.streams, self.folding, self._choose)
         join = ENGINES[self.model.engine]
@@ -231,8 +226,6 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     # 2. Check the session.
     model, mailbox = checked.model, ""
     if checked.is_streaming:
-        from thetastream.spark.session import check_session
-
         n_units = choose_n_units(checked.partitions) if model is None else model.n_units
         problems += check_session(request.spark, n_units)
         if model is not None and model.has_mailbox(2):
@@ -242,11 +235,9 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     # 3. Plan the query.
     query = checked.query(counts)
     left, right = (GivenStream(frame) for frame in request.streams.values())
-    asked = request.model
-    is_open = isinstance(asked, Model) and asked.has_open_size
     chosen = Settings(
         model,
-        SizeChoice(model) if is_open and model is not None else None,
+        SizeChoice(model) if checked.has_open_size and model is not None else None,
         settings["index"],
         checked.archive_period_us,
         order,

@@ -181,6 +181,16 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
         return builder.getOrCreate()
 
 
+def count_partitions(spark: SparkSession) -> int:
+    """Read the number of shuffle partitions of a session."""
+    return int(spark.conf.get(PARTITIONS, None) or "2")
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether all workers of a session run on this machine."""
+    return (spark.conf.get("spark.master", "local") or "local").startswith("local")
+
+
 def read_meaning(spark: SparkSession) -> dict[str, str]:
     """Read the settings that change the values of expressions; they must not change for a checkpoint."""
     return {key: str(spark.conf.get(key)) for key in MEANING}
