@@ -14,6 +14,7 @@ from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
 from thetastream.spark.event_time import MARK
 from thetastream.spark.idle.streams import read_mark
+from thetastream.spark.session import is_case_sensitive
 
 LATE_RESULTS = "thetastream.late_results"
 """The metadata key of a result time that the watermark may have passed. It must not be marked."""
@@ -111,9 +112,8 @@ def read_streams(
     spark = next(iter(streams.values())).sparkSession
     problems: list[ThetastreamError] = []
     schemas = {alias: frame.schema for alias, frame in streams.items()}
-    is_case_sensitive = (spark.conf.get("spark.sql.caseSensitive") or "").lower() == "true"
     for alias, schema in schemas.items():
-        problems += _find_duplicates(alias, schema, is_case_sensitive)
+        problems += _find_duplicates(alias, schema, not is_case_sensitive(spark))
     raise_problems(problems)
     catalyst = Catalyst(spark, schemas)
     inputs: list[Stream] = []
@@ -146,12 +146,12 @@ def select_fields(schema: StructType, names: Collection[str] | None, is_streamin
     return StructType(kept or schema.fields[:1])  # a tuple without any column would not be counted
 
 
-def _find_duplicates(alias: str, schema: StructType, is_case_sensitive: bool) -> list[QueryError]:
+def _find_duplicates(alias: str, schema: StructType, ignores_case: bool) -> list[QueryError]:
     """Return an error for each column name that occurs twice."""
     seen: dict[str, str] = {}
     problems = []
     for name in schema.names:
-        folded = name if is_case_sensitive else name.casefold()
+        folded = name.casefold() if ignores_case else name
         if folded in seen:
             problems.append(
                 QueryError(

@@ -34,7 +34,7 @@ from thetastream.planners.plan import Plan, list_conditions
 from thetastream.planners.two_streams import plan_two_streams
 from thetastream.spark.build import build
 from thetastream.spark.idle.reports import list_idle_reports
-from thetastream.spark.joins import multiway_join
+from thetastream.spark.joins import build_multiway_join
 from thetastream.spark.session import check_session
 
 
@@ -92,7 +92,7 @@ class MultiwayPlan(Plan):
         )
 
     def results(self) -> DataFrame:
-        join = multiway_join(self.lowered, self.spec, self.streams, self.choose)
+        join = build_multiway_join(self.lowered, self.spec, self.streams, self.choose)
         idle = list_idle_reports(self.inputs)
         return build(join, self.streams, self.mailbox, self.cache_folder, self.late, idle)
 

@@ -25,7 +25,7 @@ from thetastream.plan.tasks import TASK, TasksPlan, share
 from thetastream.planners.plan import Plan
 from thetastream.planners.two_streams import JoinPlan, plan_two_streams
 from thetastream.spark.build import build
-from thetastream.spark.joins import shared_tasks_join
+from thetastream.spark.joins import build_shared_tasks_join
 from thetastream.spark.session import count_partitions
 
 TASK_SETTINGS = ("on", "within", "index", "archive_period")
@@ -92,7 +92,7 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
     def results(self) -> DataFrame:
         """Build the results of all tasks anew: the column ``task``, and one struct column per alias."""
         first = self._first
-        join = shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
+        join = build_shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
         given = first.settings
         return build(join, first.streams, cache_folder=given.cache_folder, late=given.late, idle=given.idle)
 

@@ -36,7 +36,7 @@ from thetastream.planners.result_time import answer_time
 from thetastream.spark.build import Join, build
 from thetastream.spark.carriers import carry
 from thetastream.spark.idle.reports import IdleReports, list_idle_reports
-from thetastream.spark.joins import ENGINES, folded_join
+from thetastream.spark.joins import ENGINES, build_folded_join
 from thetastream.spark.ordered import ARRIVAL
 from thetastream.spark.session import check_session
 
@@ -162,7 +162,7 @@ class JoinPlan(Plan):
 
     def _join(self) -> Join:
         if self.folding is not None:
-            return folded_join(self.physical, self.model, self.streams, self.folding, self._choose)
+            return build_folded_join(self.physical, self.model, self.streams, self.folding, self._choose)
         join = ENGINES[self.model.engine]
         return join(self.physical, self.model, self.streams, self.settings.order, self._choose)
 

@@ -24,6 +24,7 @@ from thetastream.plan.query import Constant
 from thetastream.predicate import Phrase, write_candidates
 from thetastream.predicate.names import find_misspelt
 from thetastream.spark.refusals import find_mark, find_refusals, read_first_line, unlogged
+from thetastream.spark.session import is_case_sensitive
 
 _FIXED_ZONE = re.compile(
     r"(UTC|GMT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal)|UCT|Zulu|Universal)|((UTC|GMT|UT)?[+-][\d:]+)"
@@ -46,8 +47,8 @@ class Catalyst:
         self._frames: dict[tuple[str, ...], DataFrame] = {}
         self._types: dict[tuple[str, tuple[str, ...]], str | None] = {}
         self._constants: dict[str, Constant | None] = {}
-        self.is_case_sensitive = _is_true(spark.conf.get("spark.sql.caseSensitive"))
-        self.is_ansi = _is_true(spark.conf.get("spark.sql.ansi.enabled"))
+        self.is_case_sensitive = is_case_sensitive(spark)
+        self.is_ansi = (spark.conf.get("spark.sql.ansi.enabled") or "").lower() == "true"
         zone = spark.conf.get("spark.sql.session.timeZone") or ""
         self.zone_is_fixed = _FIXED_ZONE.fullmatch(zone) is not None
 
@@ -284,10 +285,6 @@ _RULES = {
 
 def _select(frame: DataFrame, text: str) -> DataFrame:
     return frame.select(F.expr(f"({text}\n)").alias("value"))
-
-
-def _is_true(value: str | None) -> bool:
-    return (value or "").lower() == "true"
 
 
 def escape_braces(text: str) -> str:

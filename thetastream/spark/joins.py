@@ -37,8 +37,14 @@ from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.tasks import TasksPlan
 from thetastream.spark.build import Join
 from thetastream.spark.choice import Choice, Fitted
-from thetastream.spark.output import answers, ordered_pairs, pairs, tagged_pairs, views
-from thetastream.spark.session import PARTITIONS
+from thetastream.spark.output import (
+    describe_answers,
+    describe_ordered_pairs,
+    describe_pairs,
+    describe_tagged_pairs,
+    describe_views,
+)
+from thetastream.spark.session import count_partitions, is_case_sensitive
 
 Choose = Callable[[int], Any]
 """A picklable function from a number of shuffle partitions to the model that the planner chooses for it."""
@@ -57,7 +63,7 @@ class JoinMaker(Protocol):
     ) -> Join: ...
 
 
-def two_stream_join(
+def build_two_stream_join(
     plan: PhysicalPlan,
     model: Model,
     streams: Sequence[DataFrame],
@@ -69,33 +75,38 @@ def two_stream_join(
     ``choose`` is given if the planner has chosen the model.
     """
     spark = streams[0].sparkSession
-    unit = _unit(plan, plan.condition, order is not None)
+    unit = _describe_unit(plan, plan.condition, order is not None)
     reading = _read_session(streams, choose)
     if not plan.how.is_inner:
-        answering = partial(_answers_spec, unit, plan.how, plan.ranking)
-        output, identity = answers(spark, plan.sides, plan.how), identify_two_streams(plan, model, reading)
+        answering = partial(_build_answers_spec, unit, plan.how, plan.ranking)
+        output = describe_answers(spark, plan.sides, plan.how)
+        identity = identify_two_streams(plan, model, reading)
         choice = _open_choice(reading, choose, answering)
         return Join(answering(model), plan.sides, output, identity, choice=choice)
-    output = pairs(spark, plan.sides, plan.residual) if order is None else ordered_pairs(spark, plan)
+    output = (
+        describe_pairs(spark, plan.sides, plan.residual)
+        if order is None
+        else describe_ordered_pairs(spark, plan)
+    )
     columns = None
     if order is not None and order.is_punctuated:
         columns = to_arrow_schema(output.columns, timezone=spark.conf.get("spark.sql.session.timeZone"))
-    make = partial(_pairs_spec, unit, order, columns)
+    make = partial(_build_pairs_spec, unit, order, columns)
     identity = identify_two_streams(plan, model, reading, order)
     return Join(make(model), plan.sides, output, identity, order, _open_choice(reading, choose, make))
 
 
-def _pairs_spec(unit: UnitSpec, order: Order | None, columns: Any, model: Model) -> EngineSpec:
+def _build_pairs_spec(unit: UnitSpec, order: Order | None, columns: Any, model: Model) -> EngineSpec:
     join = TwoStreamSpec(unit, model)
     return join if order is None or columns is None else PunctuatedSpec(join, order, columns)
 
 
-def _answers_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> EngineSpec:
+def _build_answers_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> EngineSpec:
     join = TwoStreamSpec(unit, model)
     return AnswersSpec(join, how) if ranking is None else NearestSpec(join, how, ranking)
 
 
-def folded_join(
+def build_folded_join(
     plan: PhysicalPlan,
     model: Model,
     streams: Sequence[DataFrame],
@@ -103,19 +114,19 @@ def folded_join(
     choose: Choose | None = None,
 ) -> Join:
     """Join two streams, with units that aggregate their matches into views."""
-    output, fold, condition = views(streams, plan, folding)
-    make = partial(_folded_spec, _unit(plan, condition), fold)
+    output, fold, condition = describe_views(streams, plan, folding)
+    make = partial(_build_folded_spec, _describe_unit(plan, condition), fold)
     reading = _read_session(streams, choose)
     identity = identify_two_streams(plan, model, reading, None, folding)
     choice = _open_choice(reading, choose, make)
     return Join(make(model), plan.sides, output, identity, choice=choice)
 
 
-def _folded_spec(unit: UnitSpec, fold: Fold, model: Model) -> EngineSpec:
+def _build_folded_spec(unit: UnitSpec, fold: Fold, model: Model) -> EngineSpec:
     return FoldedSpec(TwoStreamSpec(unit, model), fold)
 
 
-def handshake_join(
+def build_handshake_join(
     plan: PhysicalPlan,
     model: Chain,
     streams: Sequence[DataFrame],
@@ -130,43 +141,44 @@ def handshake_join(
     assert order is None
     assert choose is None
     spec = HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, model)
-    output = pairs(streams[0].sparkSession, plan.sides, plan.residual)
+    output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
     return Join(spec, plan.sides, output, identify_two_streams(plan, model, _read_session(streams)))
 
 
-ENGINES: Mapping[str, JoinMaker] = {UNITS: two_stream_join, HANDSHAKE: handshake_join}
+ENGINES: Mapping[str, JoinMaker] = {UNITS: build_two_stream_join, HANDSHAKE: build_handshake_join}
 """For each name that ``Model.engine`` returns, the function that joins two streams with this engine."""
 
 
-def multiway_join(
+def build_multiway_join(
     plan: LoweredGraph, spec: MultiwaySpec, streams: Sequence[DataFrame], choose: Choose | None = None
 ) -> Join:
     """Join two or more streams, hop by hop. ``choose`` is given if the planner has chosen the nodes."""
-    output = pairs(streams[0].sparkSession, plan.sides, plan.residual)
+    output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
     reading = _read_session(streams, choose)
-    choice = _open_choice(reading, choose, partial(_multiway_spec, spec))
+    choice = _open_choice(reading, choose, partial(_build_multiway_spec, spec))
     return Join(spec, plan.sides, output, identify_multiway(plan, spec, reading), choice=choice)
 
 
-def _multiway_spec(spec: MultiwaySpec, model: Any) -> EngineSpec:
+def _build_multiway_spec(spec: MultiwaySpec, model: Any) -> EngineSpec:
     return replace(spec, model=model)
 
 
-def shared_tasks_join(
+def build_shared_tasks_join(
     plan: TasksPlan, model: Model, streams: Sequence[DataFrame], choose: Choose | None = None
 ) -> Join:
     """Run several joins of the same two streams behind one exchange."""
     tasks = tuple(
-        TaskSpec(task.name, _unit(task.plan, task.plan.condition), task.passes) for task in plan.tasks
+        TaskSpec(task.name, _describe_unit(task.plan, task.plan.condition), task.passes)
+        for task in plan.tasks
     )
-    output = tagged_pairs(streams[0].sparkSession, plan)
+    output = describe_tagged_pairs(streams[0].sparkSession, plan)
     reading = _read_session(streams, choose)
     identity = identify_tasks(plan, model, reading)
     choice = _open_choice(reading, choose, partial(SharedTasksSpec, tasks))
     return Join(SharedTasksSpec(tasks, model), plan.sides, output, identity, choice=choice)
 
 
-def _unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = False) -> UnitSpec:
+def _describe_unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = False) -> UnitSpec:
     return UnitSpec(condition, plan.indexes, plan.archive_period_us, plan.counts, is_ordered)
 
 
@@ -174,9 +186,8 @@ def _unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = False) ->
 
 
 def _read_session(streams: Sequence[DataFrame], choose: Choose | None = None) -> Reading:
-    conf = streams[0].sparkSession.conf
-    is_case_sensitive = (conf.get("spark.sql.caseSensitive", None) or "").lower() == "true"
-    return Reading(is_case_sensitive, None if choose is None else int(conf.get(PARTITIONS, None) or "2"))
+    spark = streams[0].sparkSession
+    return Reading(is_case_sensitive(spark), None if choose is None else count_partitions(spark))
 
 
 def _open_choice(reading: Reading, choose: Choose | None, make: Callable[[Any], EngineSpec]) -> Choice | None:

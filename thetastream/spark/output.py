@@ -42,14 +42,14 @@ def is_flat(columns: StructType) -> bool:
     return all(carrier is not None and carrier.is_flat for carrier in carriers)
 
 
-def pairs(spark: SparkSession, sides: Sequence[SidePlan], residual: Sequence[str]) -> Output:
+def describe_pairs(spark: SparkSession, sides: Sequence[SidePlan], residual: Sequence[str]) -> Output:
     """Describe the output of a join: one struct column per alias."""
     fields = [f"{c.block_column} {c.block_type}" for side in sides for c in side.carried]
-    structs = [struct_of(side).alias(side.alias) for side in sides]
-    return Output(schema_of(spark, fields), structs, tuple(F.expr(text) for text in residual))
+    structs = [restore_struct(side).alias(side.alias) for side in sides]
+    return Output(parse_schema(spark, fields), structs, tuple(F.expr(text) for text in residual))
 
 
-def answers(spark: SparkSession, sides: Sequence[SidePlan], how: How) -> Output:
+def describe_answers(spark: SparkSession, sides: Sequence[SidePlan], how: How) -> Output:
     """Describe the output of an outer, semi or anti join: one struct column per stream that is shown.
 
     The struct of a padded stream is NULL in rows without a tuple of this stream.
@@ -59,28 +59,28 @@ def answers(spark: SparkSession, sides: Sequence[SidePlan], how: How) -> Output:
     fields += [f"{flag} boolean" for flag in flags.values()]
     structs = []
     for side in how.shown:
-        struct = struct_of(sides[side])
+        struct = restore_struct(sides[side])
         if side in flags:
             struct = F.when(F.col(flags[side]), struct)
         structs.append(struct.alias(sides[side].alias))
-    return Output(schema_of(spark, fields), structs)
+    return Output(parse_schema(spark, fields), structs)
 
 
-def ordered_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
+def describe_ordered_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
     """Describe the output of an ordered join: one struct column per alias, and the column ``arrival``."""
     fields = []
     for side, column in zip(plan.sides, (ARRIVAL_LEFT, ARRIVAL_RIGHT), strict=True):
         fields += [*(f"{c.block_column} {c.block_type}" for c in side.carried), f"{column} bigint"]
     # A punctuation has no tuples, and residual filters must not remove it.
     is_pair = F.col(ARRIVAL_RIGHT).isNotNull()
-    structs = [F.when(is_pair, struct_of(side)).alias(side.alias) for side in plan.sides]
+    structs = [F.when(is_pair, restore_struct(side)).alias(side.alias) for side in plan.sides]
     residual = tuple(F.expr(f"{ARRIVAL}.alias IS NULL OR ({text})") for text in plan.residual)
-    return Output(schema_of(spark, fields), [*structs, build_arrival(plan)], residual)
+    return Output(parse_schema(spark, fields), [*structs, build_arrival(plan)], residual)
 
 
-def tagged_pairs(spark: SparkSession, plan: TasksPlan) -> Output:
+def describe_tagged_pairs(spark: SparkSession, plan: TasksPlan) -> Output:
     """Describe the output of several joins: the column ``task``, and one struct column per alias."""
-    first = pairs(spark, plan.sides, ())
+    first = describe_pairs(spark, plan.sides, ())
     names = F.array(*(F.lit(name) for name in plan.names))
     residual = tuple(
         F.when(F.col(TASK) == task.name, F.expr(conjunct)).otherwise(True)
@@ -91,7 +91,7 @@ def tagged_pairs(spark: SparkSession, plan: TasksPlan) -> Output:
     return Output(columns, [F.get(names, F.col(TASK)).alias(TASK), *first.restored], residual)
 
 
-def views(
+def describe_views(
     streams: Sequence[DataFrame], plan: PhysicalPlan, folding: Folding
 ) -> tuple[Output, Fold, Condition]:
     """Describe the output of an aggregation: one row per unit, epoch and group.
@@ -113,14 +113,14 @@ def views(
     for column in folding.groups:
         side, block, type_ = at(column)
         groups.append((side, block))
-        fields.append((column.name, _block_type(type_), type_))
+        fields.append((column.name, _find_block_type(type_), type_))
     for measure in folding.measures:
         read = None if measure.column is None else at(measure.column)
         measures.append(Measure(measure.function, *(read[:2] if read else ())))
         type_ = read[2] if read else NullType()
         names, types = measure.function.columns(measure.name), measure.function.types(type_.simpleString())
         for name, made in zip(names, types, strict=True):
-            fields.append((name, _block_type(type_), type_) if made is None else (name, made, None))
+            fields.append((name, _find_block_type(type_), type_) if made is None else (name, made, None))
     keys = [side.time for side in plan.condition.sides]
     times = None
     if folding.pane is not None and keys[0] is not None and keys[1] is not None:
@@ -134,29 +134,29 @@ def views(
         for side, spec in zip(Side, plan.condition.sides, strict=True)
     )
     output = Output(
-        schema_of(streams[0].sparkSession, [f"{quoted(name)} {made}" for name, made, _ in fields]),
-        [_restored(name, type_).alias(name) for name, _, type_ in fields],
+        parse_schema(streams[0].sparkSession, [f"{quoted(name)} {made}" for name, made, _ in fields]),
+        [_restore_column(name, type_).alias(name) for name, _, type_ in fields],
     )
     return output, fold, replace(plan.condition, sides=(sides[0], sides[1]))
 
 
-def schema_of(spark: SparkSession, fields: Sequence[str]) -> StructType:
+def parse_schema(spark: SparkSession, fields: Sequence[str]) -> StructType:
     """Parse DDL fields into a schema."""
     return spark.createDataFrame([], ", ".join(fields)).schema if fields else StructType([])
 
 
-def struct_of(side: SidePlan) -> Column:
+def restore_struct(side: SidePlan) -> Column:
     """Restore the user's columns of a stream from its block columns, as one struct column."""
     return F.struct(*(F.expr(carried.from_block).alias(carried.field) for carried in side.carried))
 
 
-def _block_type(type_: DataType) -> str:
+def _find_block_type(type_: DataType) -> str:
     carrier = find_carrier(type_)
     assert carrier is not None  # The planner refuses columns that have no carrier.
     return carrier.block_type(type_)
 
 
-def _restored(name: str, type_: DataType | None) -> Column:
+def _restore_column(name: str, type_: DataType | None) -> Column:
     carrier = None if type_ is None else find_carrier(type_)
     if carrier is None or type_ is None:
         return F.col(quoted(name))

@@ -186,6 +186,11 @@ def count_partitions(spark: SparkSession) -> int:
     return int(spark.conf.get(PARTITIONS, None) or "2")
 
 
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """Whether names that differ by case only are different names in a session."""
+    return (spark.conf.get("spark.sql.caseSensitive", None) or "").lower() == "true"
+
+
 def is_local(spark: SparkSession) -> bool:
     """Whether all workers of a session run on this machine."""
     return (spark.conf.get("spark.master", "local") or "local").startswith("local")
