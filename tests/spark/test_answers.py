@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -227,6 +228,41 @@ def test_units_compare_values_exactly(spark: SparkSession, condition: str) -> No
         for joined in (ours, own)
     )
     assert found == expected
+
+
+@pytest.mark.parametrize("how", ["full", th.Nearest(1, by="abs(a.y - b.y)", keep_unmatched=True)], ids=repr)
+def test_a_restart_changes_nothing(spark: SparkSession, how: Any, tmp_path: Path) -> None:
+    """Half of the files arrive before the query stops, and the others before it starts again."""
+    given = streams(spark, tmp_path)
+    later = sorted(path for path in tmp_path.glob("stream-*/*.parquet") if int(path.stem[-4:]) >= EPOCHS // 2)
+
+    def run(how: Any, checkpoint: str, seconds: int = WITHIN_S) -> Counter[Any]:
+        joined = th.join(given, on=ON, within=f"{seconds} seconds", how=how)
+        rows: list[Any] = []
+        writer = joined.select("a.id", F.col("b.id").alias("bid"), "result_time").writeStream
+        query = (
+            writer.foreachBatch(lambda batch, _: rows.extend(map(tuple, batch.collect())))
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return Counter(rows)
+
+    whole = run(how, "whole")
+    for path in later:
+        path.rename(path.with_name(f"_{path.name}"))
+    before = run(how, "halves")
+    for path in later:
+        path.with_name(f"_{path.name}").rename(path)
+    after = run(how, "halves")
+    assert before
+    assert after
+    assert before + after == whole
+    # Another kind of join, or another window, is another query.
+    for other, seconds in (("left", WITHIN_S), (how, WITHIN_S - 1)):
+        with pytest.raises(StreamingQueryException, match="STATE_OF_ANOTHER_QUERY"):
+            run(other, "halves", seconds)
 
 
 RANKINGS = ["abs(a.y - b.y)", "b.y", "b.ts - a.ts", "a.x * 1.5D - b.y"]
