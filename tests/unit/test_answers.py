@@ -315,3 +315,19 @@ def test_a_closed_number_stays_closed_when_its_page_is_gone(monkeypatch: pytest.
     every = np.arange(60)
     assert np.flatnonzero(waiting.are_open(every)).tolist() == [13, 33, 53]
     assert len(state.pages) == len(store._blocks) == 3
+
+
+def test_a_closed_number_stays_closed_behind_the_last_page_that_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tuple 1 is open; 9 has the same bit in the next page, which is dropped."""
+    monkeypatch.setattr(open_tuples, "PAGE", 8)
+    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 1)
+    store = MemoryStore()
+    waiting = OpenTuples(OpenState(), store)
+    numbers = waiting.add(16)
+    waiting.close(numbers[numbers != 1])
+    waiting.write()
+    waiting = OpenTuples(waiting.state, store)
+    assert waiting.close(np.array([9])).tolist() == [False]
+    assert waiting.are_open(np.array([1, 9, 100])).tolist() == [True, False, False]

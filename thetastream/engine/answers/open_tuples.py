@@ -144,5 +144,6 @@ class OpenTuples:
     def _locate(self, numbers: Int64s) -> tuple[Int64s, Int64s]:
         """Return the row and the bit of each number. A number of a page that was dropped is closed."""
         pages = numbers // PAGE - self._first
-        rows = np.where(pages < 0, _CLOSED, self._rows[np.maximum(pages, 0) % len(self._rows)])
-        return rows, numbers % PAGE
+        last = len(self._rows) - 1
+        is_known = (pages >= 0) & (pages <= last)
+        return np.where(is_known, self._rows[np.clip(pages, 0, last)], _CLOSED), numbers % PAGE
