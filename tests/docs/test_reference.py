@@ -11,7 +11,7 @@ from thetastream.cli.arguments import build_parser
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 CONDITION = re.compile(r"[A-Z]+(_[A-Z]+)*")
-RAISERS = ("refuse", "_refuse_list", "pointed")
+RAISERS = ("refuse", "_refuse_list", "make_error_at")
 """Functions that take a condition name and make or raise an error."""
 
 
@@ -40,7 +40,7 @@ def find_raised():
 def conditions(node):
     """Find the texts in an expression that are condition names if they have the form of one."""
     match node:
-        # QueryError("NAME", ...), refuse("NAME", ...), pointed(text, start, what, "NAME")
+        # QueryError("NAME", ...), refuse("NAME", ...), make_error_at(text, start, what, "NAME")
         case ast.Call(func=ast.Name(id=name), args=args) if name.endswith("Error") or name in RAISERS:
             return constants(args)
         case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))), args=args):

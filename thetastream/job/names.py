@@ -10,7 +10,7 @@ from thetastream.errors import QueryError
 from thetastream.job.schemas import Columns
 from thetastream.job.suggestions import suggest, suggest_or_list
 from thetastream.plan.query import RESULT_TIME
-from thetastream.predicate import Phrase, pointed
+from thetastream.predicate import Phrase, make_error_at
 from thetastream.predicate.names import TIME_DEPENDENT, find_free_names, find_misspelt, is_keyword_here
 from thetastream.predicate.tokens import OPERAND_ENDS, Token
 from thetastream.sql.items import find_name, split_name
@@ -117,7 +117,7 @@ def _check_using(select: Select, columns: Mapping[str, Columns | None]) -> Itera
             if not is_here or not is_there:
                 where = source.alias if not is_here else " and ".join(before)
                 what = f"USING names {token.name!r}, which is no column of {where}"
-                yield pointed(select.text, token.start, what, "UNKNOWN_COLUMN")
+                yield make_error_at(select.text, token.start, what, "UNKNOWN_COLUMN")
         before.append(source.alias)
 
 
@@ -150,7 +150,7 @@ class Names:
         misspelt = find_misspelt(phrase)
         if misspelt is not None and misspelt.mark is not None:
             # What stands around a misspelt operator has no reliable structure.
-            yield pointed(self._text, phrase.tokens[0].start + misspelt.mark.start, misspelt.message)
+            yield make_error_at(self._text, phrase.tokens[0].start + misspelt.mark.start, misspelt.message)
             return
         for n, token in find_free_names(phrase):
             after = phrase.slice(n + 1, n + 3).tokens
@@ -177,17 +177,19 @@ class Names:
         if len(owners) > 1:
             what = f"column {token.name!r} is in the streams {', '.join(owners)}"
             hint = " or ".join(f"{alias}.{token.text}" for alias in owners)
-            yield pointed(self._text, token.start, f"{what}; write {hint}", "AMBIGUOUS_COLUMN")
+            yield make_error_at(self._text, token.start, f"{what}; write {hint}", "AMBIGUOUS_COLUMN")
         elif is_dotted:
             what = f"alias {token.name!r} is not one of the streams {', '.join(self._listed.values())}"
             what += suggest(token.name, self._listed.values())
-            yield pointed(self._text, token.start, what, "UNKNOWN_ALIAS")
+            yield make_error_at(self._text, token.start, what, "UNKNOWN_ALIAS")
         elif token.kind in ("VAR", "IDENTIFIER") and token.keyword not in _WORDS:
             every = [column for columns in self._columns.values() for column in columns or ()]
             yield self._make(token, f"column {token.name!r} is in none of the streams", every)
 
     def _make(self, token: Token, what: str, columns: Collection[str]) -> QueryError:
-        return pointed(self._text, token.start, what + suggest_or_list(token.name, columns), "UNKNOWN_COLUMN")
+        return make_error_at(
+            self._text, token.start, what + suggest_or_list(token.name, columns), "UNKNOWN_COLUMN"
+        )
 
 
 def _fold(columns: Collection[str]) -> set[str]:

@@ -22,7 +22,7 @@ from thetastream.job.progress import read_epochs
 from thetastream.job.schemas import Columns
 from thetastream.job.session import write_option
 from thetastream.job.spec import REPLAY, Job, SourceSpec
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.spark.event_time import mark_event_time, write_delay
 from thetastream.spark.refusals import summarize
 from thetastream.sql.grammar import parse_script
@@ -68,7 +68,7 @@ def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
     numbered = rows.select("*", (F.row_number().over(order) - 1).alias(_NUMBER)).persist()
     clock = spark.readStream.format("rate").option("rowsPerSecond", source.rate or 1).load()
     named = clock.select(F.col("value").alias(_NUMBER))
-    return named.join(numbered, _NUMBER).select(*(F.col(quoted(name)) for name in rows.columns))
+    return named.join(numbered, _NUMBER).select(*(F.col(quote(name)) for name in rows.columns))
 
 
 def join_streams(spark: SparkSession, job: Job) -> DataFrame:
@@ -119,7 +119,7 @@ def _read_declared(spark: SparkSession, source: SourceSpec, columns: Columns | N
         return None
     empty = spark.readStream.format("rate").load()
     try:
-        frame = empty.selectExpr(*(f"CAST(NULL AS {type_}) AS {quoted(n)}" for n, type_ in columns.items()))
+        frame = empty.selectExpr(*(f"CAST(NULL AS {type_}) AS {quote(n)}" for n, type_ in columns.items()))
         _ = frame.schema
     except PySparkException:
         return None

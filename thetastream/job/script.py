@@ -8,7 +8,7 @@ from thetastream.errors import QueryError, ThetastreamError
 from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import SinkSpec, SourceSpec
 from thetastream.job.suggestions import suggest
-from thetastream.predicate import pointed, tokenize
+from thetastream.predicate import make_error_at, tokenize
 from thetastream.sql.endless import find_endless
 from thetastream.sql.insert import find_mode_problems
 from thetastream.sql.statement import Insert, Select, Statement, View, find_inputs, list_selects
@@ -35,7 +35,9 @@ def choose_sink(
         what = (
             f"INSERT INTO names {name!r}, which is none of the sinks ({', '.join(sinks) or 'there are none'})"
         )
-        problems.append(pointed(text, statement.head.start, f"{what}; write [sinks.{name}]", "UNKNOWN_SINK"))
+        problems.append(
+            make_error_at(text, statement.head.start, f"{what}; write [sinks.{name}]", "UNKNOWN_SINK")
+        )
     return found or sink
 
 
@@ -46,7 +48,7 @@ def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterato
         yield QueryError("EXPLAIN", "a job runs a statement; EXPLAIN is a command of its own")
     if isinstance(last.head, View):
         what = "a job must end with a SELECT or an INSERT INTO, because a view alone has no result"
-        yield pointed(last.select.text, last.head.start, what)
+        yield make_error_at(last.select.text, last.head.start, what)
     for statement in script:
         for select in list_selects(statement.select):
             yield from find_endless(select.selection)
@@ -64,7 +66,7 @@ def find_unknown_sources(script: Sequence[Statement], names: Sequence[str]) -> I
             there = ", ".join(names) or "there are none"
             what = f"FROM names {source.name!r}, which is none of the sources ({there})"
             what += suggest(source.plain_name, known)
-            yield pointed(select.text, source.start, what, "UNKNOWN_SOURCE")
+            yield make_error_at(select.text, source.start, what, "UNKNOWN_SOURCE")
 
 
 def find_missing_times(
@@ -76,7 +78,7 @@ def find_missing_times(
         if found is not None and found.event_time is None and _is_timed(select):
             what = f"WITHIN needs the event time of source {found.name!r}"
             hint = f"write event_time in [sources.{found.name}]"
-            yield pointed(select.text, source.start, f"{what}; {hint}", "NO_WATERMARK")
+            yield make_error_at(select.text, source.start, f"{what}; {hint}", "NO_WATERMARK")
 
 
 def find_window_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
@@ -88,7 +90,7 @@ def find_window_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
             if problem is not None and isinstance(span, str):
                 at = re.search(r"\W+".join(map(re.escape, span.split())), select.text)
                 start = 0 if at is None else at.start()
-                yield pointed(select.text, start, problem.message, problem.condition)
+                yield make_error_at(select.text, start, problem.message, problem.condition)
 
 
 def _is_timed(select: Select) -> bool:

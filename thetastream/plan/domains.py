@@ -60,10 +60,10 @@ def write_cast(text: str, type_: str, common: str) -> str:
     return text if type_ == common else f"CAST(({text}) AS {common.upper()})"
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Quote a name for SQL.
 
-    >>> quoted("we`ird")
+    >>> quote("we`ird")
     '`we``ird`'
     """
     return "`" + name.replace("`", "``") + "`"

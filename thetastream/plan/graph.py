@@ -11,7 +11,7 @@ from itertools import combinations
 
 from thetastream.core.condition import Equality
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.lower import build_dimensions, build_side_spec, find_window_ends, write_condition
 from thetastream.plan.physical import SidePlan
 from thetastream.plan.query import (
@@ -86,7 +86,7 @@ def lower_graph(
     for n, (stream, side) in enumerate(zip(streams, keys, strict=True)):
         own = [*filters[n], *side.not_null]
         if any(graph.edge(n, other).window != Ends() for other in range(len(streams)) if other != n):
-            own.append(f"({quoted(stream.alias)}.{quoted(stream.event_time or '')}) IS NOT NULL")
+            own.append(f"({quote(stream.alias)}.{quote(stream.event_time or '')}) IS NOT NULL")
         computed = tuple((column, text) for text, column in side.computed.items())
         sides.append(SidePlan(stream.alias, tuple(dict.fromkeys(own)), computed, stream.carried))
     on = write_condition([phrase.text for phrase in conjuncts], predicates)

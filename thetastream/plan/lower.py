@@ -25,7 +25,7 @@ from thetastream.core.sides import Side
 from thetastream.core.windows import spell
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW
 from thetastream.errors import QueryError
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.index_choice import choose_index
 from thetastream.plan.physical import PhysicalPlan, SidePlan, compute_lifetimes
 from thetastream.plan.query import (
@@ -259,7 +259,7 @@ def _plan_side(
     stream = keys.stream
     filters = [*rewritten.filters[side], *keys.not_null]
     if window is not None:
-        filters.append(f"({quoted(stream.alias)}.{quoted(stream.event_time or '')}) IS NOT NULL")
+        filters.append(f"({quote(stream.alias)}.{quote(stream.event_time or '')}) IS NOT NULL")
     filters = list(dict.fromkeys(filters))
     computed = [(column, text) for text, column in keys.computed.items()]
     computed += [] if ranked is None else [(RANKED, ranked)]

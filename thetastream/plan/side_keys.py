@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from thetastream.core.condition import Domain, Key
 from thetastream.core.spark_types import is_integral
-from thetastream.plan.domains import is_same_key, quoted, write_cast, write_key
+from thetastream.plan.domains import is_same_key, quote, write_cast, write_key
 from thetastream.plan.event_time import find_column
 from thetastream.plan.offset_column import OffsetColumn, read_offset_column
 from thetastream.plan.query import Resolver, Stream
@@ -91,7 +91,7 @@ class SideKeys:
             return None
         offset_column = read_offset_column(phrase, type_, self.stream, self.resolver)
         if offset_column is not None:
-            self._require(f"{quoted(self.stream.alias)}.{quoted(offset_column.column)}")
+            self._require(f"{quote(self.stream.alias)}.{quote(offset_column.column)}")
         return offset_column
 
     def _find_position(self, column: str, domain: Domain, offset: int | float = 0) -> int:

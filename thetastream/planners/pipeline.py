@@ -22,7 +22,7 @@ from thetastream.errors import QueryError
 from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
 from thetastream.models.base import Model
 from thetastream.plan.choose import choose_n_units
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
 from thetastream.plan.query import RESULT_TIME, Query, Stream
 from thetastream.planners.plan import Plan, Source, list_conditions
@@ -81,7 +81,7 @@ class PipelinePlan(Plan):
         columns = {(column.alias, column.name): column.flat for column in self.joined.columns}
         structs = (
             F.struct(
-                *(F.col(quoted(columns[stream.alias, name])).alias(name) for name, _ in stream.types)
+                *(F.col(quote(columns[stream.alias, name])).alias(name) for name, _ in stream.types)
             ).alias(stream.alias)
             for stream in self.inputs
         )
@@ -117,14 +117,14 @@ class JoinedSoFar:
         flat = []
         for column in self.columns:
             if column.alias == right:
-                name = f"{quoted(right)}.{quoted(column.name)}"
+                name = f"{quote(right)}.{quote(column.name)}"
             else:
-                name = f"{quoted(left)}.{quoted(column.name if self.left is None else column.flat)}"
+                name = f"{quote(left)}.{quote(column.name if self.left is None else column.flat)}"
             flat.append(F.col(name).alias(column.flat))
         frame = pairs.select(*flat)
         if not self.event_times:
             return frame
-        times = {alias: F.col(quoted(name)) for alias, name in self.event_times.items()}
+        times = {alias: F.col(quote(name)) for alias, name in self.event_times.items()}
         newest = F.greatest(*times.values())
         if self.windows_us is not None:
             for alias, time in times.items():
@@ -299,7 +299,7 @@ class _Pipeline:
         return relocate(
             phrase,
             moved,
-            lambda alias, column: f"{quoted(self._alias)}.{quoted(self._find_flat_name(alias, column))}",
+            lambda alias, column: f"{quote(self._alias)}.{quote(self._find_flat_name(alias, column))}",
         )
 
     def _regroup(self, predicate: Predicate) -> Predicate:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from thetastream.core.how import How
 from thetastream.frontend.streams import LATE_RESULTS
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.spark.event_time import MARK
 
@@ -40,7 +40,7 @@ def find_time_metadata(results: DataFrame, streams: Sequence[Stream], is_prompt:
 
 def read_times(streams: Sequence[Stream]) -> list[Column]:
     """Return the event time of each stream, as columns over results."""
-    return [F.col(f"{quoted(stream.alias)}.{quoted(str(stream.event_time))}") for stream in streams]
+    return [F.col(f"{quote(stream.alias)}.{quote(str(stream.event_time))}") for stream in streams]
 
 
 def latest(times: Sequence[Column], metadata: Mapping[str, int]) -> Column:
@@ -70,7 +70,7 @@ def answer_time(
         return _name(alone[how.preserved[0]], metadata)
     time = _find_latest(times)
     for side in how.padded:
-        time = F.when(F.col(quoted(streams[side].alias)).isNull(), alone[side.other]).otherwise(time)
+        time = F.when(F.col(quote(streams[side].alias)).isNull(), alone[side.other]).otherwise(time)
     return _name(time, metadata)
 
 

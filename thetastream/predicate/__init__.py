@@ -3,15 +3,15 @@
 from thetastream.predicate.function import NUMPY, Predicate, predicate
 from thetastream.predicate.prefix_form import write_candidates
 from thetastream.predicate.split import Comparison, split_comparisons, split_conjuncts
-from thetastream.predicate.tokens import Phrase, parse, pointed, tokenize
+from thetastream.predicate.tokens import Phrase, make_error_at, parse, tokenize
 
 __all__ = [
     "NUMPY",
     "Comparison",
     "Phrase",
     "Predicate",
+    "make_error_at",
     "parse",
-    "pointed",
     "predicate",
     "split_comparisons",
     "split_conjuncts",

@@ -156,7 +156,9 @@ def tokenize(text: str) -> Phrase:
         tokens.append(Token(kind, written, item.start, end, depth))
     if opened:
         expected, start = opened[-1]
-        raise pointed(text, start, f"{text[start : start + 4].split()[0]!r} has no matching {expected!r}")
+        raise make_error_at(
+            text, start, f"{text[start : start + 4].split()[0]!r} has no matching {expected!r}"
+        )
     return Phrase(text, tuple(tokens))
 
 
@@ -184,16 +186,16 @@ def _read_tokens(text: str) -> list[Any]:
 
 def _close(text: str, opened: list[tuple[str, int]], written: str, start: int) -> None:
     if not opened:
-        raise pointed(text, start, f"{written!r} closes nothing")
+        raise make_error_at(text, start, f"{written!r} closes nothing")
     expected, _ = opened.pop()
     if written != expected:
-        raise pointed(text, start, f"{written!r} stands where {expected!r} is due")
+        raise make_error_at(text, start, f"{written!r} stands where {expected!r} is due")
 
 
-def pointed(text: str, start: int, what: str, condition: str = "SYNTAX") -> QueryError:
+def make_error_at(text: str, start: int, what: str, condition: str = "SYNTAX") -> QueryError:
     """Make an error that shows its position in the text with a caret.
 
-    >>> print(pointed("a.x >\\n (b.y", 7, "'(' has no matching ')'"))
+    >>> print(make_error_at("a.x >\\n (b.y", 7, "'(' has no matching ')'"))
     [SYNTAX] '(' has no matching ')' at line 2, column 2:
        (b.y
        ^

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 
 from thetastream.core.columns import name_payload
 from thetastream.errors import QueryError
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.physical import Carried
 
 
@@ -57,7 +57,7 @@ def write_ddl(type_: DataType) -> str:
     if isinstance(type_, MapType):
         return f"map<{write_ddl(type_.keyType)}, {write_ddl(type_.valueType)}>"
     if isinstance(type_, StructType):
-        return "struct<" + ", ".join(f"{quoted(f.name)}: {write_ddl(f.dataType)}" for f in type_.fields) + ">"
+        return "struct<" + ", ".join(f"{quote(f.name)}: {write_ddl(f.dataType)}" for f in type_.fields) + ">"
     return type_.simpleString()
 
 
@@ -136,14 +136,14 @@ def carry(alias: str, schema: StructType, first: int) -> tuple[tuple[Carried, ..
             problems.append(_make_error(alias, field))
             continue
         block = name_payload(number)
-        column = f"{quoted(alias)}.{quoted(field.name)}"
+        column = f"{quote(alias)}.{quote(field.name)}"
         carried.append(
             Carried(
                 field=field.name,
                 block_column=block,
                 block_type=carrier.block_type(field.dataType),
                 to_block=carrier.to_block(column, field.dataType),
-                from_block=carrier.from_block(quoted(block), field.dataType),
+                from_block=carrier.from_block(quote(block), field.dataType),
                 is_flat=carrier.is_flat,
                 type=field.dataType.simpleString(),
             )

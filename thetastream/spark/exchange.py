@@ -33,7 +33,7 @@ from thetastream.core.columns import (
 )
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.plan.choose import MOST_CHOSEN
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.physical import SidePlan
 from thetastream.spark.choice import FittedSpec
 from thetastream.spark.grouping_keys import find_unit_keys
@@ -104,7 +104,7 @@ def _route_stream(fitted: FittedSpec, number: int, plan: SidePlan, stream: DataF
 
 def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
     """Select payload and computed keys of the tuples that pass a stream's filters, as columns of blocks."""
-    nested = stream.select(F.struct(*(F.col(quoted(name)) for name in stream.columns)).alias(plan.alias))
+    nested = stream.select(F.struct(*(F.col(quote(name)) for name in stream.columns)).alias(plan.alias))
     for text in plan.filters:
         nested = nested.where(F.expr(text))
     columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]

@@ -14,7 +14,7 @@ from thetastream.core.condition import Condition
 from thetastream.core.how import How
 from thetastream.core.sides import Side
 from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.folding import VIEW_TIME, Computed, Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.tasks import TASK, TasksPlan
@@ -134,7 +134,7 @@ def describe_views(
         for side, spec in zip(Side, plan.condition.sides, strict=True)
     )
     output = Output(
-        parse_schema(streams[0].sparkSession, [f"{quoted(name)} {made}" for name, made, _ in fields]),
+        parse_schema(streams[0].sparkSession, [f"{quote(name)} {made}" for name, made, _ in fields]),
         [_restore_column(name, type_).alias(name) for name, _, type_ in fields],
     )
     return output, fold, replace(plan.condition, sides=(sides[0], sides[1]))
@@ -159,5 +159,5 @@ def _find_block_type(type_: DataType) -> str:
 def _restore_column(name: str, type_: DataType | None) -> Column:
     carrier = None if type_ is None else find_carrier(type_)
     if carrier is None or type_ is None:
-        return F.col(quoted(name))
-    return F.expr(carrier.from_block(quoted(name), type_))
+        return F.col(quote(name))
+    return F.expr(carrier.from_block(quote(name), type_))

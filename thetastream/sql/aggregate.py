@@ -14,7 +14,7 @@ from thetastream.frontend.streams import check_streams
 from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
 from thetastream.order.spec import Asked
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import tokenize
 from thetastream.sql.answer import answer, plan_question
@@ -116,7 +116,7 @@ def aggregate(
     raise_problems(problems)
     # The newline closes a comment with which a text may end.
     keys = [f"{text}\n" for text in groups]
-    items = [f"{text}\n AS {quoted(str(name))}" for name, text in named.items()]
+    items = [f"{text}\n AS {quote(str(name))}" for name, text in named.items()]
     selection = Selection(
         tokenize(", ".join([*keys, *items])),
         tokenize(", ".join(keys)) if groups else None,

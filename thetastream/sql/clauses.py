@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from thetastream.predicate import Phrase, pointed
+from thetastream.predicate import Phrase, make_error_at
 from thetastream.predicate.tokens import Token
 
 TAIL = ("ORDER BY", "LIMIT", "OFFSET")
@@ -39,24 +39,24 @@ def cut_clauses(text: str, phrase: Phrase) -> dict[str, Phrase]:
     starts = list(_find_clauses(text, phrase))
     first = phrase.tokens[0]
     if not starts or starts[0][1] != 0 or starts[0][0] != "SELECT":
-        raise pointed(text, first.start, f"a statement starts with SELECT, not {first.text!r}")
+        raise make_error_at(text, first.start, f"a statement starts with SELECT, not {first.text!r}")
     clauses: dict[str, Phrase] = {}
     for (word, start), following in zip(starts, [*starts[1:], ("", len(phrase.tokens))], strict=True):
         token = phrase.tokens[start]
         if word in clauses:
-            raise pointed(text, token.start, f"{word} is there twice")
+            raise make_error_at(text, token.start, f"{word} is there twice")
         late = [other for other in clauses if "WITHIN" not in (word, other) and _rank(other) > _rank(word)]
         if late:
-            raise pointed(text, token.start, f"{word} must stand before {late[0]}")
+            raise make_error_at(text, token.start, f"{word} must stand before {late[0]}")
         rest = phrase.slice(start + 1, following[1])
         if not rest:
-            raise pointed(text, token.start, f"nothing follows {word}")
+            raise make_error_at(text, token.start, f"nothing follows {word}")
         clauses[word] = phrase.slice(start, following[1]) if word in TAIL else rest
         last = clauses[word].tokens[-1]
         if last.kind in _OPERATORS - {"STAR"}:
-            raise pointed(text, last.start, f"nothing follows {last.text!r}")
+            raise make_error_at(text, last.start, f"nothing follows {last.text!r}")
     if "FROM" not in clauses:
-        raise pointed(text, phrase.tokens[-1].end, "FROM is missing")
+        raise make_error_at(text, phrase.tokens[-1].end, "FROM is missing")
     return clauses
 
 
@@ -70,7 +70,9 @@ def check_expression(phrase: Phrase) -> None:
     """
     for word, n in _find_clauses(phrase.source, phrase):
         token = phrase.tokens[n]
-        raise pointed(phrase.source, token.start, f"{word} begins a clause, but one expression is expected")
+        raise make_error_at(
+            phrase.source, token.start, f"{word} begins a clause, but one expression is expected"
+        )
 
 
 def _rank(word: str) -> int:
@@ -92,7 +94,7 @@ def _find_clauses(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
         if word == "WITHIN" and following is not None and following.keyword.startswith("GROUP"):
             continue  # percentile_cont(0.5) WITHIN GROUP (ORDER BY ...)
         if word in UNSUPPORTED and n and not is_operand and _is_clause(word, following):
-            raise pointed(
+            raise make_error_at(
                 text, token.start, f"{word} cannot be answered: {UNSUPPORTED[word]}", "UNSUPPORTED_SQL"
             )
         is_word = word in CLAUSES and not _is_name(word, before, following)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from thetastream.errors import QueryError
-from thetastream.predicate import pointed
+from thetastream.predicate import make_error_at
 from thetastream.sql.clauses import ENDLESS
 from thetastream.sql.selection import Selection
 
@@ -14,12 +14,12 @@ def find_endless(selection: Selection) -> Iterator[QueryError]:
     for n, token in enumerate(tokens):
         if token.keyword == "OVER" and n + 1 < len(tokens) and tokens[n + 1].text == "(":
             what = "a window function needs a stream that ends"
-            yield pointed(text, token.start, what, "UNSUPPORTED_SQL")
+            yield make_error_at(text, token.start, what, "UNSUPPORTED_SQL")
     if selection.is_distinct and selection.group_by is not None:
         what = "DISTINCT is not possible over groups that still change; leave it out"
-        yield pointed(text, tokens[0].start, what, "UNSUPPORTED_SQL")
+        yield make_error_at(text, tokens[0].start, what, "UNSUPPORTED_SQL")
     for phrase in selection.tail:
         first = phrase.tokens[0]
         word = " ".join(first.keyword.split())
         what = f"{word} is not possible over streams: {ENDLESS[word]}"
-        yield pointed(text, first.start, what, "UNSUPPORTED_SQL")
+        yield make_error_at(text, first.start, what, "UNSUPPORTED_SQL")

@@ -7,7 +7,7 @@ from math import inf
 from pyspark.errors import AnalysisException, ParseException
 
 from thetastream.errors import Mark, QueryError, ThetastreamError
-from thetastream.predicate import Phrase, pointed, split_conjuncts, tokenize
+from thetastream.predicate import Phrase, make_error_at, split_conjuncts, tokenize
 from thetastream.spark.refusals import Ask, find_mark, find_refusals, read_first_line, search
 from thetastream.sql.statement import Select
 
@@ -20,7 +20,7 @@ def locate(select: Select, problem: ThetastreamError) -> ThetastreamError:
     start = None if problem.mark is None else _find_start(parts, problem.mark)
     if start is None:
         start = _guess_start(select, parts, problem.message)
-    return problem if start is None else pointed(select.text, start, problem.message, problem.condition)
+    return problem if start is None else make_error_at(select.text, start, problem.message, problem.condition)
 
 
 def _find_start(parts: Sequence[Phrase], mark: Mark) -> int | None:
@@ -89,7 +89,9 @@ def _translate(
     else:
         what = re.sub(r"^\[[A-Z_.]+\] ", "", read_first_line(error))
     start = _find_in_list(phrases, texts, error, mark)
-    return pointed(phrases[0].source, phrases[0].tokens[0].start if start is None else start, what, condition)
+    return make_error_at(
+        phrases[0].source, phrases[0].tokens[0].start if start is None else start, what, condition
+    )
 
 
 def _find_in_list(

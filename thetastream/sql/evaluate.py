@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.models.base import Model
-from thetastream.plan.domains import quoted
-from thetastream.predicate import pointed
+from thetastream.plan.domains import quote
+from thetastream.predicate import make_error_at
 from thetastream.spark.catalyst import escape_braces
 from thetastream.spark.refusals import unlogged
 from thetastream.sql.answer import answer, plan_question
@@ -89,7 +89,7 @@ class Evaluation:
             given = ", ".join(self.streams)
             names = f"the streams given ({given})" if given else "streams="
             what = f"{source.name!r} is neither one of {names} nor a table or view of the session"
-            raise pointed(text, source.start, what, "UNKNOWN_STREAM") from None
+            raise make_error_at(text, source.start, what, "UNKNOWN_STREAM") from None
 
     def _join(
         self, select: Select, frames: Mapping[str, DataFrame], merged: MergedColumns
@@ -128,7 +128,7 @@ class Evaluation:
                 what = (
                     "DISTINCT over a stream would keep every row forever; use dropDuplicatesWithinWatermark"
                 )
-                raise pointed(select.text, select.items.tokens[0].start, what, "UNBOUNDED_DISTINCT")
+                raise make_error_at(select.text, select.items.tokens[0].start, what, "UNBOUNDED_DISTINCT")
         distinct = "DISTINCT " if select.is_distinct else ""
         phrases = (select.items, *select.conditions, *selection.phrases[1:])
         optional = (("GROUP BY", select.group_by), ("HAVING", select.having))
@@ -139,7 +139,7 @@ class Evaluation:
             clauses = "".join(
                 f"\n{word} {escape_braces(text)}" for word, text in zip(words, texts[1:], strict=True)
             )
-            query = f"SELECT {distinct}{escape_braces(texts[0])}\nFROM {{stream}} AS {quoted(alias)}{clauses}"
+            query = f"SELECT {distinct}{escape_braces(texts[0])}\nFROM {{stream}} AS {quote(alias)}{clauses}"
             with unlogged():
                 rows = self.spark.sql(query, stream=frame)
                 _ = rows.schema

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from thetastream.predicate import Phrase, pointed, split_conjuncts
+from thetastream.predicate import Phrase, make_error_at, split_conjuncts
 from thetastream.sql.statement import Select, Source
 
 
@@ -25,20 +25,20 @@ def read_exists(
     (conjunct, body), *others = found
     if others:
         what = "one EXISTS is a join of two inputs; put the other one into a subquery in FROM"
-        raise pointed(text, others[0][0].tokens[0].start, what, "UNSUPPORTED_SQL")
+        raise make_error_at(text, others[0][0].tokens[0].start, what, "UNSUPPORTED_SQL")
     start = conjunct.tokens[0].start
     if not body:
-        raise pointed(text, start, "the subquery is empty")
+        raise make_error_at(text, start, "the subquery is empty")
     inner = read_select(text, body)
     plain = inner.within is None and not (inner.group_by or inner.having or inner.tail or inner.named)
     if len(inner.sources) != 1 or not plain:
         what = "EXISTS needs SELECT ... FROM source WHERE condition; WITHIN stands behind the outer WHERE"
-        raise pointed(text, start, what, "UNSUPPORTED_SQL")
+        raise make_error_at(text, start, what, "UNSUPPORTED_SQL")
     if not inner.conditions:
-        raise pointed(text, start, "EXISTS needs a WHERE that compares both inputs")
+        raise make_error_at(text, start, "EXISTS needs a WHERE that compares both inputs")
     if inner.sources[0].alias.casefold() == outer.alias.casefold():
         what = f"the alias {outer.alias!r} is taken; name the inner one with AS"
-        raise pointed(text, inner.sources[0].start, what, "DUPLICATE_ALIAS")
+        raise make_error_at(text, inner.sources[0].start, what, "DUPLICATE_ALIAS")
     how = "anti" if conjunct.bare().tokens[0].keyword == "NOT" else "semi"
     rest = [part for part in conjuncts if part is not conjunct]
     return replace(inner.sources[0], how=how), list(inner.conditions), rest

@@ -21,7 +21,7 @@ syntax tree. A tree would have to be written as SQL again, but Catalyst must get
 
 from itertools import pairwise
 
-from thetastream.predicate import Phrase, pointed, tokenize
+from thetastream.predicate import Phrase, make_error_at, tokenize
 from thetastream.sql.clauses import TAIL, cut_clauses
 from thetastream.sql.exists import read_exists
 from thetastream.sql.heads import read_head
@@ -48,7 +48,9 @@ def parse_statement(text: str) -> Statement:
     """
     first, *others = _split_statements(text)
     if others:
-        raise pointed(text, others[0].tokens[0].start, "one statement is expected, and here begins a second")
+        raise make_error_at(
+            text, others[0].tokens[0].start, "one statement is expected, and here begins a second"
+        )
     return _read_statement(text, first)
 
 
@@ -63,7 +65,7 @@ def parse_script(text: str) -> tuple[Statement, ...]:
     for phrase, statement in zip(phrases[:-1], statements, strict=False):
         if not isinstance(statement.head, View) or statement.is_explain:
             what = "only the last statement of several may be another one than CREATE VIEW"
-            raise pointed(text, phrase.tokens[0].start, what, "UNSUPPORTED_SQL")
+            raise make_error_at(text, phrase.tokens[0].start, what, "UNSUPPORTED_SQL")
     return statements
 
 
@@ -73,7 +75,7 @@ def _split_statements(text: str) -> list[Phrase]:
     parts = [whole.slice(start + 1, end) for start, end in pairwise(ends)]
     statements = [part for part in parts if part]
     if not statements:
-        raise pointed(text, len(text), _NO_STATEMENT)
+        raise make_error_at(text, len(text), _NO_STATEMENT)
     return statements
 
 
@@ -84,7 +86,7 @@ def _read_statement(text: str, phrase: Phrase) -> Statement:
     head, rest = read_head(text, phrase)
     if not rest:
         last = phrase.tokens[-1].end if phrase else len(text)
-        raise pointed(text, last, _NO_STATEMENT)
+        raise make_error_at(text, last, _NO_STATEMENT)
     return Statement(read_select(text, rest), head, is_explain)
 
 
@@ -103,7 +105,7 @@ def read_select(text: str, phrase: Phrase) -> Select:
     if is_distinct:
         items = items.slice(1)
     if not items:
-        raise pointed(text, phrase.tokens[0].start, "the select list is empty")
+        raise make_error_at(text, phrase.tokens[0].start, "the select list is empty")
     sources, conditions = read_sources(text, clauses["FROM"], read_select)
     where = [clauses["WHERE"]] if "WHERE" in clauses else []
     if where and len(sources) == 1:
@@ -118,7 +120,7 @@ def read_select(text: str, phrase: Phrase) -> Select:
     within = read_within(text, clauses["WITHIN"], aliases) if "WITHIN" in clauses else None
     if within is not None and len(sources) < 2:
         what = "WITHIN is the window of a join, but FROM names one stream"
-        raise pointed(text, clauses["WITHIN"].tokens[0].start, what)
+        raise make_error_at(text, clauses["WITHIN"].tokens[0].start, what)
     return Select(
         text,
         items,
@@ -137,7 +139,7 @@ def read_select(text: str, phrase: Phrase) -> Select:
 def _read_with(text: str, phrase: Phrase) -> tuple[list[NamedSelect], Phrase]:
     """Parse a WITH clause; return its parts and the rest of the phrase."""
     if phrase.slice(1, 2).text.upper() == "RECURSIVE":
-        raise pointed(
+        raise make_error_at(
             text, phrase.tokens[1].start, "a recursive WITH has no end over streams", "UNSUPPORTED_SQL"
         )
     named: list[NamedSelect] = []
@@ -145,21 +147,21 @@ def _read_with(text: str, phrase: Phrase) -> tuple[list[NamedSelect], Phrase]:
     while True:
         name = tokens[n] if n < len(tokens) else None
         if name is None or not name.may_be_name:
-            raise pointed(text, tokens[n - 1].end, "a name must be here: WITH name AS (SELECT ...)")
+            raise make_error_at(text, tokens[n - 1].end, "a name must be here: WITH name AS (SELECT ...)")
         opening = n + 2 if tokens[n + 1 : n + 2] and tokens[n + 1].keyword == "AS" else n + 1
         if opening >= len(tokens) or tokens[opening].text != "(":
-            raise pointed(
+            raise make_error_at(
                 text, tokens[min(n + 1, len(tokens) - 1)].start, "AS (SELECT ...) must follow the name"
             )
         close = next(i for i in phrase.top if i > opening and tokens[i].text == ")")
         body = phrase.slice(opening + 1, close)
         if not body:
-            raise pointed(text, tokens[opening].start, "the subquery is empty")
+            raise make_error_at(text, tokens[opening].start, "the subquery is empty")
         if name.name.casefold() in {part.name.casefold() for part in named}:
-            raise pointed(text, name.start, f"WITH names {name.name!r} twice", "DUPLICATE_ALIAS")
+            raise make_error_at(text, name.start, f"WITH names {name.name!r} twice", "DUPLICATE_ALIAS")
         named.append(NamedSelect(name.name, name.start, read_select(text, body)))
         if close + 1 >= len(tokens):
-            raise pointed(text, tokens[close].end, "SELECT must follow WITH")
+            raise make_error_at(text, tokens[close].end, "SELECT must follow WITH")
         if tokens[close + 1].text != ",":
             return named, phrase.slice(close + 1)
         n = close + 2
@@ -170,5 +172,5 @@ def _refuse_duplicates(text: str, sources: list[Source]) -> None:
     for source in sources:
         if source.alias.casefold() in seen:
             what = f"the alias {source.alias!r} is taken; name this one with AS"
-            raise pointed(text, source.start, what, "DUPLICATE_ALIAS")
+            raise make_error_at(text, source.start, what, "DUPLICATE_ALIAS")
         seen.add(source.alias.casefold())

@@ -10,7 +10,7 @@ from thetastream.aggregate import NotFoldable
 from thetastream.errors import SessionError
 from thetastream.frontend.every import read_every
 from thetastream.frontend.streams import select_fields
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.fold_planner import plan_folding
 from thetastream.plan.folding import PREFIX, VIEW_TIME, Folding
 from thetastream.plan.query import RESULT_TIME, Stream
@@ -108,8 +108,8 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
 
 def _select_merged(spark: SparkSession, folding: Folding, views: DataFrame) -> DataFrame:
     """Evaluate the select list and HAVING over the merged views."""
-    keys = [f"{sql} AS {quoted(name)}" for sql, name in folding.keys]
-    merges = [f"{sql} AS {quoted(name)}" for sql, name in folding.merges.items()]
+    keys = [f"{sql} AS {quote(name)}" for sql, name in folding.keys]
+    merges = [f"{sql} AS {quote(name)}" for sql, name in folding.merges.items()]
     # With this plain column, Spark refuses a select list that contains an aggregate.
     merged = f"SELECT {', '.join([*keys, *merges, f'1 AS {_PLAIN}'])}\nFROM {{views}}"
     if keys:
@@ -137,4 +137,4 @@ def _compute(question: Question, stream: Stream, folding: Folding) -> DataFrame:
         if column.alias == alias
     ]
     named = frame.alias(alias)
-    return named.select(*(F.col(quoted(name)) for name in narrow), *made)
+    return named.select(*(F.col(quote(name)) for name in narrow), *made)

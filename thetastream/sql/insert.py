@@ -15,7 +15,7 @@ from thetastream.errors import QueryError
 from thetastream.models.base import Model
 from thetastream.plan.fold_planner import is_surely_grouped
 from thetastream.plan.statistics import Statistics
-from thetastream.predicate import pointed, tokenize
+from thetastream.predicate import make_error_at, tokenize
 from thetastream.sql.grammar import parse_script
 from thetastream.sql.query import run_script
 from thetastream.sql.statement import Insert, Select
@@ -161,7 +161,7 @@ def _find_sink(
     if not spark.catalog.tableExists(head.name):
         given = f"none of the sinks ({', '.join(sinks)}), " if sinks else ""
         what = f"{head.name!r} is {given}no table of the session, and no folder such as parquet.`path`"
-        raise pointed(text, head.start, what, "UNKNOWN_SINK")
+        raise make_error_at(text, head.start, what, "UNKNOWN_SINK")
     return None
 
 
@@ -173,9 +173,9 @@ def _name_by_position(spark: SparkSession, text: str, head: Insert, rows: DataFr
         given = {known.get(name.casefold(), name): name for name in head.columns}
         if set(given) != set(columns):
             what = f"the columns of {head.name} are {', '.join(columns)}; INSERT INTO must name all of them"
-            raise pointed(text, head.start, what, "COLUMN_COUNT")
+            raise make_error_at(text, head.start, what, "COLUMN_COUNT")
         return rows.select(*(rows[given[name]].alias(name) for name in columns))
     if len(columns) != len(rows.columns):
         what = f"{head.name} has {len(columns)} columns, but the SELECT has {len(rows.columns)}"
-        raise pointed(text, head.start, what, "COLUMN_COUNT")
+        raise make_error_at(text, head.start, what, "COLUMN_COUNT")
     return rows.toDF(*columns)

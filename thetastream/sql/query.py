@@ -15,7 +15,7 @@ from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
 from thetastream.order.spec import Asked
 from thetastream.plan.statistics import Statistics
-from thetastream.predicate import pointed
+from thetastream.predicate import make_error_at
 from thetastream.sql.evaluate import Evaluation, read_inputs
 from thetastream.sql.grammar import parse_script
 from thetastream.sql.statement import Insert, Statement, View
@@ -95,7 +95,7 @@ def sql(
     head = statements[-1].head
     if isinstance(head, Insert) and not statements[-1].is_explain:
         what = "th.sql returns rows; th.insert(spark, text, ...) writes them into a sink"
-        raise pointed(text, head.start, what, "INSERT")
+        raise make_error_at(text, head.start, what, "INSERT")
     return run_script(spark, statements, streams, model, settings)
 
 
@@ -140,7 +140,7 @@ def name_columns(text: str, head: View | Insert, rows: DataFrame) -> DataFrame:
         return rows
     if len(head.columns) != len(rows.columns):
         what = f"{len(head.columns)} columns are named, but the SELECT has {len(rows.columns)}"
-        raise pointed(text, head.start, what, "COLUMN_COUNT")
+        raise make_error_at(text, head.start, what, "COLUMN_COUNT")
     return rows.toDF(*head.columns)
 
 
@@ -152,4 +152,4 @@ def _create_view(text: str, view: View, rows: DataFrame) -> None:
         rows.createTempView(view.name)
     except AnalysisException:
         what = f"the session has a view {view.name!r}; write CREATE OR REPLACE VIEW, or another name"
-        raise pointed(text, view.start, what, "VIEW_EXISTS") from None
+        raise make_error_at(text, view.start, what, "VIEW_EXISTS") from None

@@ -10,10 +10,10 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.window import is_counted
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan
-from thetastream.predicate import Phrase, pointed
+from thetastream.predicate import Phrase, make_error_at
 from thetastream.spark.catalyst import escape_braces
 from thetastream.spark.event_time import MARK
 from thetastream.spark.refusals import unlogged
@@ -115,7 +115,7 @@ def _is_grouped(spark: SparkSession, selection: Selection, items: str, rows: Dat
     try:
         with unlogged():
             _ = spark.sql(
-                f"SELECT {quoted(rows.columns[0])}, {escape_braces(items)}\nFROM {{rows}}", rows=rows
+                f"SELECT {quote(rows.columns[0])}, {escape_braces(items)}\nFROM {{rows}}", rows=rows
             ).schema
     except AnalysisException as error:
         return (error.getCondition() or "").startswith("MISSING_GROUP_BY")
@@ -124,7 +124,7 @@ def _is_grouped(spark: SparkSession, selection: Selection, items: str, rows: Dat
 
 def _refuse_list(selection: Selection, what: str, condition: str) -> QueryError:
     """Make an error that points at the select list."""
-    return pointed(selection.items.source, selection.items.tokens[0].start, what, condition)
+    return make_error_at(selection.items.source, selection.items.tokens[0].start, what, condition)
 
 
 def _add_names(question: Question, join: Plan) -> DataFrame:
@@ -142,7 +142,7 @@ def _add_names(question: Question, join: Plan) -> DataFrame:
         {s.alias: [name for name, _ in s.types] for s in join.inputs if s.alias in question.shown},
     )
     taken = {name.casefold() for name in pairs.columns}
-    columns = [F.col(quoted(name)) for name in pairs.columns]
+    columns = [F.col(quote(name)) for name in pairs.columns]
     has_time = all(stream.event_time for stream in join.timed) and join.has_time_column
     if has_time:
         taken.add(RESULT_TIME)
@@ -170,7 +170,7 @@ def _find_owners(
 def _name_columns(owners: Mapping[str, Sequence[tuple[str, str]]], taken: Collection[str]) -> list[Column]:
     """Select every column that has one owner, and whose name is not taken."""
     return [
-        F.col(f"{quoted(alias)}.{quoted(name)}").alias(name)
+        F.col(f"{quote(alias)}.{quote(name)}").alias(name)
         for folded, ((alias, name), *others) in owners.items()
         if not others and folded not in taken
     ]
@@ -186,6 +186,6 @@ def write_out_stars(items: Phrase, star: str) -> str:
         following = items.tokens[n + 1].keyword if n + 1 < len(items.tokens) else ""
         if n not in items.top or following == "EXCEPT":
             what = "a star stands alone, for all columns of all streams; or write alias.*"
-            raise pointed(items.source, token.start, what, "UNSUPPORTED_SQL")
+            raise make_error_at(items.source, token.start, what, "UNSUPPORTED_SQL")
         text = text[: token.start - base] + star + text[token.end - base :]
     return text

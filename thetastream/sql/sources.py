@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from thetastream.predicate import Phrase, pointed
+from thetastream.predicate import Phrase, make_error_at
 from thetastream.predicate.tokens import Token
 from thetastream.sql.clauses import CLAUSES, UNSUPPORTED
 from thetastream.sql.statement import Select, Source
@@ -42,7 +42,7 @@ def read_sources(text: str, phrase: Phrase, read_select: ReadSelect) -> tuple[li
         at = next((n for n in part.top if _is_condition(part.tokens[n])), None)
         named = part if at is None else part.slice(0, at)
         if not named:
-            raise pointed(text, separator.start, f"a stream must follow {separator.text!r}")
+            raise make_error_at(text, separator.start, f"a stream must follow {separator.text!r}")
         source = replace(_read_source(text, named, read_select), how=how)
         if how != "inner":
             _check_kind(text, separator, how, len(sources), None if at is None else part.tokens[at])
@@ -51,13 +51,13 @@ def read_sources(text: str, phrase: Phrase, read_select: ReadSelect) -> tuple[li
             word = token.keyword
             if separator.keyword != "JOIN":
                 what = f"{word} belongs to a JOIN; write WHERE, or JOIN for the comma"
-                raise pointed(text, token.start, what)
+                raise make_error_at(text, token.start, what)
             if word == "USING":
                 source = replace(source, using=_read_using(text, token, rest))
             elif rest:
                 conditions.append(rest)
             else:
-                raise pointed(text, token.start, "a condition must follow ON")
+                raise make_error_at(text, token.start, "a condition must follow ON")
         sources.append(source)
     if len(sources) > 2:
         for source in sources:
@@ -71,10 +71,10 @@ def _check_kind(text: str, join: Token, how: str, n_before: int, condition: Toke
     if n_before > 1:
         _refuse_more(text, join.start, how)
     if condition is None:
-        raise pointed(text, join.start, f"ON must follow a {how.upper()} JOIN")
+        raise make_error_at(text, join.start, f"ON must follow a {how.upper()} JOIN")
     if condition.keyword == "USING" and how in ("right", "full"):
         what = f"USING has no column that is never NULL in a {how.upper()} JOIN; write ON"
-        raise pointed(text, condition.start, what, "UNSUPPORTED_SQL")
+        raise make_error_at(text, condition.start, what, "UNSUPPORTED_SQL")
 
 
 def _refuse_more(text: str, start: int, how: str) -> None:
@@ -82,7 +82,7 @@ def _refuse_more(text: str, start: int, how: str) -> None:
         f"a {how.upper()} JOIN has two inputs; put the other join into a subquery that also selects "
         "result_time"
     )
-    raise pointed(text, start, what, "UNSUPPORTED_SQL")
+    raise make_error_at(text, start, what, "UNSUPPORTED_SQL")
 
 
 def _is_condition(token: Token) -> bool:
@@ -92,11 +92,15 @@ def _is_condition(token: Token) -> bool:
 def _read_using(text: str, using: Token, phrase: Phrase) -> tuple[Token, ...]:
     """Parse the names of USING."""
     if len(phrase.tokens) < 3 or phrase.tokens[0].text != "(" or phrase.bare().tokens == phrase.tokens:
-        raise pointed(text, using.start, "USING must be followed by columns in parentheses: USING (a, b)")
+        raise make_error_at(
+            text, using.start, "USING must be followed by columns in parentheses: USING (a, b)"
+        )
     names = phrase.slice(1, -1).split_at_commas()
     for name in names:
         if len(name.tokens) != 1:
-            raise pointed(text, using.start, "USING must be followed by columns in parentheses: USING (a, b)")
+            raise make_error_at(
+                text, using.start, "USING must be followed by columns in parentheses: USING (a, b)"
+            )
     return tuple(name.tokens[0] for name in names)
 
 
@@ -119,7 +123,7 @@ def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, str, Phra
             what = (
                 f"{token.keyword} is not supported: joins are INNER, CROSS, LEFT, RIGHT, FULL, SEMI or ANTI"
             )
-            raise pointed(text, token.start, what, "UNSUPPORTED_SQL")
+            raise make_error_at(text, token.start, what, "UNSUPPORTED_SQL")
         if token.keyword in ("LEFT", "RIGHT") and is_call:
             continue
         if token.text == ",":
@@ -137,7 +141,7 @@ def _count_join_words(text: str, tokens: Sequence[Token]) -> int:
     for n in (1, 2, 3):
         if _name_join(tokens[:n]) in _KINDS:
             return n
-    raise pointed(text, tokens[0].start, f"{tokens[0].keyword} must be followed by JOIN")
+    raise make_error_at(text, tokens[0].start, f"{tokens[0].keyword} must be followed by JOIN")
 
 
 def _name_join(tokens: Sequence[Token]) -> str:
@@ -151,17 +155,17 @@ def _read_source(text: str, phrase: Phrase, read_select: ReadSelect) -> Source:
         close = next(n for n in phrase.top if n and tokens[n].text == ")")
         alias = _read_alias(text, phrase.slice(close + 1))
         if alias is None:
-            raise pointed(text, first.start, "a subquery needs a name: (SELECT ...) AS name")
+            raise make_error_at(text, first.start, "a subquery needs a name: (SELECT ...) AS name")
         body = phrase.slice(1, close)
         if not body:
-            raise pointed(text, first.start, "the subquery is empty")
+            raise make_error_at(text, first.start, "the subquery is empty")
         return Source(alias, "", first.start, read_select(text, body))
     end = 1
     while end + 1 < len(tokens) and tokens[end].text == ".":
         end += 2
     name = phrase.slice(0, end)
     if first.keyword in _RESERVED or not first.may_be_name:
-        raise pointed(text, first.start, f"the name of a stream must be here, not {first.text!r}")
+        raise make_error_at(text, first.start, f"the name of a stream must be here, not {first.text!r}")
     alias = _read_alias(text, phrase.slice(end))
     return Source(alias or tokens[end - 1].name, name.text, first.start)
 
@@ -170,11 +174,11 @@ def _read_alias(text: str, phrase: Phrase) -> str | None:
     tokens = phrase.tokens
     if tokens and tokens[0].keyword == "AS":
         if len(tokens) == 1:
-            raise pointed(text, tokens[0].start, "a name must follow AS")
+            raise make_error_at(text, tokens[0].start, "a name must follow AS")
         tokens = tokens[1:]
     if not tokens:
         return None
     if len(tokens) > 1 or not tokens[0].may_be_name:
         wrong = tokens[1] if len(tokens) > 1 else tokens[0]
-        raise pointed(text, wrong.start, f"{wrong.text!r} is not expected behind a stream's name")
+        raise make_error_at(text, wrong.start, f"{wrong.text!r} is not expected behind a stream's name")
     return tokens[0].name

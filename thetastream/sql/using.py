@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from thetastream.errors import ThetastreamError
-from thetastream.plan.domains import quoted
-from thetastream.predicate import Phrase, pointed, tokenize
+from thetastream.plan.domains import quote
+from thetastream.predicate import Phrase, make_error_at, tokenize
 from thetastream.predicate.names import qualify
 from thetastream.sql.statement import Select
 
@@ -34,14 +34,14 @@ class MergedColumns:
 
     def write_star(self, frames: Mapping[str, DataFrame]) -> str:
         """Write the columns that a star stands for: merged columns first, and then those of each alias."""
-        parts = [f"{quoted(alias)}.{quoted(name)}" for alias, name in self.owners.values()]
+        parts = [f"{quote(alias)}.{quote(name)}" for alias, name in self.owners.values()]
         for alias, frame in frames.items():
             dropped = self.dropped.get(alias)
             if dropped is None:
-                parts.append(f"{quoted(alias)}.*")
+                parts.append(f"{quote(alias)}.*")
             else:
                 kept = [name for name in frame.columns if name.casefold() not in dropped]
-                parts += [f"{quoted(alias)}.{quoted(name)}" for name in kept]
+                parts += [f"{quote(alias)}.{quote(name)}" for name in kept]
         return ", ".join(parts)
 
 
@@ -69,15 +69,15 @@ def merge_columns(
                 where = source.alias if having else " and ".join(before)
                 there = ", ".join(columns[source.alias].values() if having else columns[before[-1]].values())
                 what = f"USING names {token.name!r}, which is no column of {where}; there are {there}"
-                problems.append(pointed(select.text, token.start, what, "UNKNOWN_COLUMN"))
+                problems.append(make_error_at(select.text, token.start, what, "UNKNOWN_COLUMN"))
                 continue
             if len(having) > 1:
                 what = f"column {token.name!r} is in the streams {', '.join(having)}; write JOIN ... ON"
-                problems.append(pointed(select.text, token.start, what, "AMBIGUOUS_COLUMN"))
+                problems.append(make_error_at(select.text, token.start, what, "AMBIGUOUS_COLUMN"))
                 continue
             owner, mine = having[0], columns[source.alias][name]
             theirs = columns[owner][name]
-            conditions.append(f"{quoted(owner)}.{quoted(theirs)} = {quoted(source.alias)}.{quoted(mine)}")
+            conditions.append(f"{quote(owner)}.{quote(theirs)} = {quote(source.alias)}.{quote(mine)}")
             owners.setdefault(name, (owner, theirs))
             for alias in (owner, source.alias):
                 dropped[alias] = dropped.get(alias, frozenset()) | {name}

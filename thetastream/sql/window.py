@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 from thetastream.core.windows import Duration, Rows
-from thetastream.predicate import Phrase, pointed
+from thetastream.predicate import Phrase, make_error_at
 
 Window: TypeAlias = Duration | Rows
 
@@ -14,11 +14,11 @@ def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Window | 
     spans: dict[str, Window] = {}
     for part in parts:
         if not part:
-            raise pointed(text, phrase.tokens[0].start, "an interval is missing between commas")
+            raise make_error_at(text, phrase.tokens[0].start, "an interval is missing between commas")
         first = part.tokens[0]
         is_named = first.may_be_name and first.keyword != "INTERVAL"
         if is_named and first.name.casefold() not in aliases:
-            raise pointed(
+            raise make_error_at(
                 text,
                 first.start,
                 f"WITHIN names {first.name!r}, which is not one of {', '.join(aliases.values())}",
@@ -26,11 +26,11 @@ def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Window | 
             )
         span = part.slice(1) if is_named else part
         if not span:
-            raise pointed(text, first.start, f"an interval must follow {first.text!r}")
+            raise make_error_at(text, first.start, f"an interval must follow {first.text!r}")
         if not is_named and len(parts) > 1:
-            raise pointed(text, first.start, "several windows need the name of a stream each")
+            raise make_error_at(text, first.start, "several windows need the name of a stream each")
         if is_named and aliases[first.name.casefold()] in spans:
-            raise pointed(text, first.start, f"{first.text!r} has two windows")
+            raise make_error_at(text, first.start, f"{first.text!r} has two windows")
         window = _read_rows(text, span) if span.tokens[-1].keyword == "ROWS" else _read_interval(span)
         if not is_named:
             return window
@@ -41,7 +41,9 @@ def read_within(text: str, phrase: Phrase, aliases: dict[str, str]) -> Window | 
 def _read_rows(text: str, span: Phrase) -> Rows:
     count = span.tokens[0]
     if len(span.tokens) != 2 or not count.text.isdecimal() or not int(count.text):
-        raise pointed(text, count.start, "a count window is a number from 1 on and ROWS, as in 1000 ROWS")
+        raise make_error_at(
+            text, count.start, "a count window is a number from 1 on and ROWS, as in 1000 ROWS"
+        )
     return Rows(int(count.text))
 
 

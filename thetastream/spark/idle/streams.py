@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from thetastream.plan.domains import quoted
+from thetastream.plan.domains import quote
 from thetastream.spark.event_time import cast_event_time
 from thetastream.spark.idle.source import TIME, read_idle_times
 
@@ -32,10 +32,10 @@ def follow_others(
         for field in df.schema
     ]
     both = df.withColumn(_CONTROL, F.lit(False)).union(times.select(*control, F.lit(True)))
-    time = F.col(quoted(event_time))
+    time = F.col(quote(event_time))
     marked = {**(df.schema[event_time].metadata or {}), MARK: [folder, name]}
     columns = [
-        time.alias(field.name, metadata=marked) if field.name == event_time else F.col(quoted(field.name))
+        time.alias(field.name, metadata=marked) if field.name == event_time else F.col(quote(field.name))
         for field in df.schema
     ]
     watched = both.select(*columns, _CONTROL).withWatermark(event_time, delay)
