@@ -42,7 +42,7 @@ test-core: machine $(VENV)/.dev
 	@$(PYTEST) -m "not slow and not spark" $(ARGS)
 
 # What depends on the version of PySpark: operators, timers, sources, Connect, Columns, errors of Catalyst.
-SMOKE = $(addprefix tests/spark/test_,python_api.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
+SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
 
 smoke: machine $(VENV)/.dev
 	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)

@@ -60,7 +60,7 @@ def test_separation(collection, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "module"), [("connect", "grpc"), ("delta", "delta")])
+@pytest.mark.parametrize(("name", "module"), [("connect", "grpc"), ("delta_lake", "delta")])
 def test_recipes(name, module, tmp_path):
     """A recipe runs in a process of its own and finds all pairs of equal x, 30 seconds apart at most."""
     pytest.importorskip(module)

@@ -1,6 +1,6 @@
 """A join between Delta tables, into a Delta table.
 
-pip install thetastream "pyspark==4.2.0" delta-spark && python examples/delta.py
+pip install thetastream "pyspark==4.2.0" delta-spark && python examples/delta_lake.py
 """
 
 import tempfile
