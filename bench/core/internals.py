@@ -33,5 +33,5 @@ from thetastream.plan.efficiency import brute_force, by_hash, by_range, matches
 from thetastream.plan.index_choice import choose_index
 from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
 from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.mailbox.outbox import pages
+from thetastream.spark.mailbox.outbox import list_pages
 from thetastream.spark.standard_error import stderr_into

@@ -26,7 +26,7 @@ ALL = ReadAllAvailable()
 
 def write_pages(*texts: str) -> list[pa.RecordBatch]:
     messages = [Message(text, pa.RecordBatch.from_pydict({"text": [text]})) for text in texts]
-    return list(outbox.pages(messages, 3, KEYS))
+    return list(outbox.list_pages(messages, 3, KEYS))
 
 
 def read(reader: MailboxReader, start: dict, end: dict) -> list[str]:
@@ -156,7 +156,7 @@ def test_a_uri_is_a_folder(tmp_path: Path) -> None:
     box = Mailbox(f"file://{tmp_path}", "one")
     box.create(QUERY)
     box.post(3, 0, write_pages("x"))
-    assert Mailbox(str(tmp_path), "one").newest() == (3, [0])
+    assert Mailbox(str(tmp_path), "one").find_newest() == (3, [0])
 
 
 def test_messages_come_in_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from thetastream.plan.domains import quote
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
 from thetastream.plan.query import RESULT_TIME, Query, Stream
 from thetastream.planners.plan import Plan, Source, list_conditions
-from thetastream.planners.result_time import latest
+from thetastream.planners.result_time import build_result_time
 from thetastream.planners.two_streams import GivenStream, JoinPlan, Settings, plan_query
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
 from thetastream.predicate.names import relocate
@@ -129,7 +129,7 @@ class JoinedSoFar:
         if self.windows_us is not None:
             for alias, time in times.items():
                 frame = frame.where(_is_within(newest, time, self.windows_us[alias], self.time_type))
-        return frame.withColumn(RESULT_TIME, latest(list(times.values()), {MARK: 0}))
+        return frame.withColumn(RESULT_TIME, build_result_time(list(times.values()), {MARK: 0}))
 
     @property
     def time_type(self) -> DataType:

@@ -12,7 +12,7 @@ from thetastream.plan.explain import format_one_line
 from thetastream.plan.explain_html import render_html
 from thetastream.plan.folding import Folding
 from thetastream.plan.query import Query, Stream
-from thetastream.planners.result_time import find_time_metadata, latest, read_times
+from thetastream.planners.result_time import build_result_time, find_time_metadata, read_times
 
 LONGEST_CONDITION = 90
 """The number of characters of a condition that ``repr`` shows."""
@@ -54,7 +54,7 @@ class Plan(ABC):
 
     def time_column(self, metadata: Mapping[str, int]) -> Column:
         """Return the column ``result_time`` over the results, with this metadata."""
-        return latest(read_times(self.timed), metadata)
+        return build_result_time(read_times(self.timed), metadata)
 
     @property
     @abstractmethod

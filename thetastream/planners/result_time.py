@@ -43,7 +43,7 @@ def read_times(streams: Sequence[Stream]) -> list[Column]:
     return [F.col(f"{quote(stream.alias)}.{quote(str(stream.event_time))}") for stream in streams]
 
 
-def latest(times: Sequence[Column], metadata: Mapping[str, int]) -> Column:
+def build_result_time(times: Sequence[Column], metadata: Mapping[str, int]) -> Column:
     """Return the latest of these event times, with the name ``result_time`` and this metadata.
 
     It is NULL if one of them is NULL. A NULL is never late.
@@ -51,7 +51,7 @@ def latest(times: Sequence[Column], metadata: Mapping[str, int]) -> Column:
     return _name(_find_latest(times), metadata)
 
 
-def answer_time(
+def build_answer_time(
     how: How, streams: Sequence[Stream], waits_us: Sequence[int | None], metadata: Mapping[str, int]
 ) -> Column:
     """Return the result time of a join of two streams that may answer tuples without partners.
@@ -61,7 +61,7 @@ def answer_time(
     """
     times = read_times(streams)
     if how.is_inner:
-        return latest(times, metadata)
+        return build_result_time(times, metadata)
     alone = [
         _add(time, str(stream.type_of(str(stream.event_time))), wait)
         for time, stream, wait in zip(times, streams, waits_us, strict=True)

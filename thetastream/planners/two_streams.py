@@ -32,7 +32,7 @@ from thetastream.plan.query import Query, Resolver, Stream
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import build_workload
 from thetastream.planners.plan import Plan, Source, list_conditions
-from thetastream.planners.result_time import answer_time
+from thetastream.planners.result_time import build_answer_time
 from thetastream.spark.build import Join, build
 from thetastream.spark.carriers import carry
 from thetastream.spark.idle.reports import IdleReports, list_idle_reports
@@ -112,7 +112,7 @@ class JoinPlan(Plan):
         return not how.is_timed_by_decision or self.physical.lifetimes_us[how.preserved[0]] is not None
 
     def time_column(self, metadata: Mapping[str, int]) -> Column:
-        return answer_time(self.query.how, self.inputs, self.physical.lifetimes_us, metadata)
+        return build_answer_time(self.query.how, self.inputs, self.physical.lifetimes_us, metadata)
 
     @property
     def physical(self) -> PhysicalPlan:

@@ -19,8 +19,8 @@ from thetastream.spark.exchange import list_rows, take_in
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateFiles
 from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.mailbox.outbox import mailbox_name, post
-from thetastream.spark.state.cache_folder import cache_root, sweep
+from thetastream.spark.mailbox.outbox import find_mailbox_name, post
+from thetastream.spark.state.cache_folder import choose_cache_root, sweep
 from thetastream.spark.state.durable_store import DurableStore, PartMap
 from thetastream.spark.state.manifest import NOTHING, Heard, Manifest, decode
 from thetastream.spark.task_properties import read_epoch, read_query
@@ -103,7 +103,7 @@ class UnitEpoch:
         told = take_in(inbox, list_rows(rows or iter(())))
         # 2. Run the engine.
         slot = keys.index(key)
-        root = cache_root(self.cache_folder)
+        root = choose_cache_root(self.cache_folder)
         sweep(root)
         engine = spec.open(slot, before.state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
@@ -117,7 +117,7 @@ class UnitEpoch:
         # 3. Send messages.
         mailbox = None
         if spec.has_messages:
-            mailbox = mailbox_name(before.mailbox, told)
+            mailbox = find_mailbox_name(before.mailbox, told)
             box = Mailbox(self.mailboxes, mailbox)
             sent = post(box, query, clock.epoch, slot, engine.messages, engine.is_waiting, keys)
             engine.counters.count_sent(sent)

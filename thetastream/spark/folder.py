@@ -33,9 +33,9 @@ class Folder:
             self._fs, path = fs.LocalFileSystem(), root
         self._folder = f"{path.rstrip('/')}/{name}"
 
-    def make(self) -> None:
-        """Make the folder, which no other user may read."""
-        if isinstance(self._fs, fs.LocalFileSystem):
+    def make(self, is_private: bool = False) -> None:
+        """Make the folder. If it is private, no other user of this machine may read it."""
+        if is_private and isinstance(self._fs, fs.LocalFileSystem):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
         self._fs.create_dir(self._folder, recursive=True)
 
@@ -61,6 +61,7 @@ class Folder:
         """Write a file, in place of an earlier one of the same name."""
         path = f"{self._folder}/{name}"
         head, _, tail = path.rpartition("/")
+        # Spark does not read files whose names begin with a dot.
         temporary = f"{head}/.{tail}.{uuid.uuid4().hex[:8]}"
         with self._fs.open_output_stream(temporary) as file:
             for piece in pieces:

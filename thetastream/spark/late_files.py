@@ -6,19 +6,17 @@ A row has the column ``alias`` and one struct column per stream, of which the on
 tuple. All files have all columns, because Spark takes the columns of a folder from one of its files. Each
 late tuple is written by the one unit that counts it. The name of a file follows from the query, the epoch,
 the join and the unit. An epoch that runs again judges the same tuples late, so it replaces a file by an equal
-one. A file appears under its name with all its rows or not at all.
+one.
 """
 
-import os
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from thetastream.engine.counters import LateTuples
+from thetastream.spark.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -46,22 +44,11 @@ class LateFiles:
         if not tuples:
             return
         table = pa.concat_tables([self._as_rows(stream, batch) for stream, batch in tuples])
-        system, root = _open(self.folder)
-        home = f"{root.rstrip('/')}/query={query}/epoch={epoch}"
-        system.create_dir(home, recursive=True)
-        # Spark does not read files whose names begin with a dot.
-        path, temporary = (
-            f"{home}/{self.join}-{unit}.parquet",
-            f"{home}/.{self.join}-{unit}.{uuid.uuid4().hex}",
-        )
-        with system.open_output_stream(temporary) as file:
-            pq.write_table(table, file)
-        try:
-            system.move(temporary, path)
-        except OSError:
-            # HDFS refuses to rename a file to a name that exists.
-            system.delete_file(path)
-            system.move(temporary, path)
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        folder = Folder(self.folder, f"query={query}/epoch={epoch}")
+        folder.make()
+        folder.write(f"{self.join}-{unit}.parquet", sink.getvalue())
 
     def _as_rows(self, stream: int, batch: pa.RecordBatch) -> pa.Table:
         """Write late tuples of one stream as rows with the column ``alias`` and a struct column."""
@@ -75,11 +62,3 @@ class LateFiles:
             names=[column.field for column in columns],
         )
         return pa.table({"alias": pa.array([alias] * n, pa.string()), **rows})
-
-
-def _open(folder: str) -> tuple[fs.FileSystem, str]:
-    """Open a folder that is a path or a URI."""
-    if "://" in folder or folder.startswith("file:"):
-        system, path = fs.FileSystem.from_uri(folder)
-        return system, str(path)
-    return fs.LocalFileSystem(), os.path.abspath(folder)

@@ -79,7 +79,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         # Spark Connect hands out the row as {"values": [units], "schema": ...}.
         texts = (values["units"] if "units" in values else values["values"][0]) or []
         units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
-        total, tasks = _total(units), _by_task(units)
+        total, tasks = _sum_units(units), _sum_tasks(units)
         began = report.get("timestamp")
         yield {
             "epoch": report["batchId"],
@@ -88,7 +88,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "watermark": (report.get("eventTime") or {}).get("watermark"),
             "durations_ms": dict(report.get("durationMs") or {}),
             **total,
-            "streams": _by_stream(units, began),
+            "streams": _sum_streams(units, began),
             "rho": compute_efficiency(total),
             "order": units[0].get("order", {}) if units else {},  # All units decide the same.
             **({"tasks": tasks} if tasks else {}),
@@ -96,7 +96,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _total(units: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _sum_units(units: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Sum every counter that is a number over all units."""
     zeros = {name: n for name, n in asdict(Counters()).items() if isinstance(n, int)}
     counters = dict.fromkeys((*zeros, *(name for unit in units for name in unit)))
@@ -107,7 +107,7 @@ def _total(units: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     }
 
 
-def _by_stream(units: Sequence[Mapping[str, Any]], began: str | None) -> dict[str, dict[str, Any]]:
+def _sum_streams(units: Sequence[Mapping[str, Any]], began: str | None) -> dict[str, dict[str, Any]]:
     """Sum the timely and late tuples of each stream over all units, and find its latest event time."""
     found: dict[str, dict[str, Any]] = {}
     for unit in units:
@@ -134,7 +134,7 @@ def _measure_lag_s(began: str | None, newest_us: int | None) -> float | None:
     return round(datetime.fromisoformat(began).timestamp() - newest_us / 1e6, 3)
 
 
-def _by_task(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+def _sum_tasks(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """Sum the counters of each task over all units."""
     total: dict[str, dict[str, int]] = {}
     for unit in units:

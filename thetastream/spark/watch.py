@@ -83,13 +83,15 @@ class Watch:
         self.stalled_epochs = 0 if watermark != self.watermark else self.stalled_epochs + has_moved
         self.watermark = watermark
         found: list[Warning] = [
-            self._late(alias, known) for alias, known in self.streams.items() if _is_mostly_late(known)
+            self._warn_of_late_tuples(alias, known)
+            for alias, known in self.streams.items()
+            if _is_mostly_late(known)
         ]
         if self.stalled_epochs == STALLED_EPOCHS:
-            found.append(self._stalled())
+            found.append(self._warn_of_stall())
         return found
 
-    def _late(self, alias: str, known: _Stream) -> LateTuplesWarning:
+    def _warn_of_late_tuples(self, alias: str, known: _Stream) -> LateTuplesWarning:
         known.is_reported = True
         n = known.late + known.timely
         return LateTuplesWarning(
@@ -98,7 +100,7 @@ class Watch:
             "Give the stream a longer delay in withWatermark, or find the stream that runs ahead"
         )
 
-    def _stalled(self) -> StalledWatermarkWarning:
+    def _warn_of_stall(self) -> StalledWatermarkWarning:
         newest = {alias: stream.newest_us for alias, stream in self.streams.items()}
         times = {alias: time for alias, time in newest.items() if time is not None}
         silent = [alias for alias in newest if alias not in times]

@@ -64,7 +64,7 @@ class Post:
 
     def send(self, epoch: int, place: int, messages: Sequence[Message]) -> None:
         """Write the file of a worker, and read it back."""
-        self._box.post(epoch, place, list(inside.pages(messages, place, self._workers)))
+        self._box.post(epoch, place, list(inside.list_pages(messages, place, self._workers)))
         for batch in self._box.fetch(epoch, place) if messages else ():
             columns = [batch.column(n).to_pylist() for n in ("origin", "header", "block", "to")]
             for origin, header, block, to in zip(*columns, strict=True):

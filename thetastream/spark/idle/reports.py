@@ -47,7 +47,7 @@ class IdleReports:
             ]
             text = json.dumps({"watermark_us": watermark_us, "brought": brought})
             folder = Folder(*mark)
-            folder.make()
+            folder.make(is_private=True)
             folder.write(f"{query}-{join}-{unit}.json", text.encode())
 
 

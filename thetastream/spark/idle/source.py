@@ -122,7 +122,7 @@ class IdleReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if time_us is None:
             context = TaskContext.get()
             query = None if context is None else context.getLocalProperty(_QUERY)
-            self._folder.make()
+            self._folder.make(is_private=True)
             self._folder.write(f"{_RUN}{run}", (query or "").encode())
             return
         yield pa.RecordBatch.from_arrays([pa.array([time_us], _SCHEMA.field(0).type)], schema=_SCHEMA)

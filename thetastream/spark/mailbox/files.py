@@ -67,7 +67,7 @@ class Mailbox(Folder):
             MAILBOX_UNUSABLE.
         """
         try:
-            self.make()
+            self.make(is_private=True)
             self.write(_LABEL, json.dumps({"format": FORMAT, "query": encode_identity(query)}).encode())
         except OSError as error:
             refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} cannot be made: {error}")
@@ -118,7 +118,7 @@ class Mailbox(Folder):
         self.write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, zlib.crc32(data), _MAGIC))
         return int(data.size)
 
-    def newest(self) -> tuple[int, list[int]]:
+    def find_newest(self) -> tuple[int, list[int]]:
         """Find the last epoch with messages and the units that sent them; (-1, []) if there is none."""
         epochs = [int(name) for name in self.list_files("") if name.isdigit()]
         for epoch in sorted(epochs, reverse=True):

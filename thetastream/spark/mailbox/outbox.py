@@ -46,13 +46,13 @@ def post(
         The errors of ``Mailbox.check``.
     """
     box.check(query)
-    batches = list(pages(messages, slot, keys))
+    batches = list(list_pages(messages, slot, keys))
     if is_waiting and not batches:
         batches = [rows([Row(0, 0, None, b"", [(key, ANNOUNCEMENT) for key in keys])])]
     return box.post(epoch, slot, batches)
 
 
-def pages(messages: Sequence[Message], slot: int, keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def list_pages(messages: Sequence[Message], slot: int, keys: Sequence[int]) -> Iterator[pa.RecordBatch]:
     """Write messages as rows of the mailbox, in batches of limited size."""
     page: list[Row] = []
     nbytes = 0
@@ -68,7 +68,7 @@ def pages(messages: Sequence[Message], slot: int, keys: Sequence[int]) -> Iterat
         yield rows(page)
 
 
-def mailbox_name(known: str | None, told: str | None) -> str:
+def find_mailbox_name(known: str | None, told: str | None) -> str:
     """Find the name of a query's mailbox.
 
     Parameters

@@ -131,7 +131,7 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         box = self._open(start)
         box.check(self._query)
-        epoch, units = box.newest()
+        epoch, units = box.find_newest()
         return {**start, "epoch": epoch, "units": units} if epoch > start["epoch"] else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

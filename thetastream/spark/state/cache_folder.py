@@ -14,7 +14,7 @@ SWEEP_EVERY_S = 600
 """Seconds between two sweeps on one host."""
 
 
-def cache_root(folder: str | None = None) -> Path:
+def choose_cache_root(folder: str | None = None) -> Path:
     """Choose the folder on this host for cached segments: in ``folder``, or else in Spark's local directory.
 
     Spark removes its local directories, and the cache in them, when the executor ends. The name of the folder
