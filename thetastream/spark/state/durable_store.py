@@ -73,7 +73,7 @@ class DurableStore:
             path, plan = self._root / meta.id, self._plans[meta.stream]
             try:
                 run = load(path, plan)
-            except (OSError, EOFError, ValueError, KeyError, TypeError, struct.error, pa.ArrowInvalid):
+            except (OSError, EOFError, ValueError, KeyError, TypeError, struct.error, pa.ArrowException):
                 run = build(plan, self.get_block(meta.id, meta.n_rows))
                 discard(path)
                 save(path, run, plan)
@@ -123,13 +123,12 @@ def read_block(parts: PartMap, name: str, n_rows: int) -> pa.RecordBatch:
     data = b"".join([first, *(_value(parts, name, part) for part in range(1, n_parts))])
     try:
         with pa.ipc.open_stream(data) as reader:
-            batch = reader.read_next_batch()
-    except (pa.ArrowInvalid, OSError) as error:
+            batch = next(iter(reader), None)
+    except (pa.ArrowException, OSError) as error:
         raise StateError("SEGMENT_DAMAGED", f"segment {name} is not Arrow data: {error}") from error
-    if batch.num_rows != n_rows:
-        raise StateError(
-            "SEGMENT_DAMAGED", f"segment {name} must hold {n_rows} tuples; it holds {batch.num_rows}"
-        )
+    if batch is None or batch.num_rows != n_rows:
+        held = "no block" if batch is None else batch.num_rows
+        raise StateError("SEGMENT_DAMAGED", f"segment {name} must hold {n_rows} tuples; it holds {held}")
     return batch
 
 

@@ -59,7 +59,7 @@ def load(path: Path, plan: IndexPlan) -> Run:
 
     Raises
     ------
-    OSError, EOFError, ValueError, KeyError, TypeError, struct.error, pyarrow.ArrowInvalid
+    OSError, EOFError, ValueError, KeyError, TypeError, struct.error, pyarrow.ArrowException
         If the file is missing, incomplete, or arranged for another index.
     """
     layout = _describe_layout(plan)
@@ -80,7 +80,9 @@ def load(path: Path, plan: IndexPlan) -> Run:
         arrays.append(np.frombuffer(data[start:end], np.int64).reshape(shape))
     start = end + -end % _ALIGNMENT
     with pa.ipc.open_stream(pa.py_buffer(data[start:])) as reader:
-        payload = reader.read_next_batch()
+        payload = next(iter(reader), None)
+    if payload is None:
+        raise EOFError(f"{path} ends behind the schema of the payload")
     rows, edges, offsets = arrays
     row_bytes = RowBytes(payload, int(header["widest"]))
     run = Run(payload, rows, edges, offsets, tuple(header["widths"]), row_bytes)
