@@ -73,7 +73,7 @@ def compare(
             announce(f"run {turn + 1} of {repeat}: {row}")
             result = run_once(task, timeout_seconds)
             if is_measured(result) and "check" not in result:
-                result["check"] = verify(task.shape, result, announce)
+                result["check"] = verify(task.shape, result, announce, task.engine)
             runs[row].append(result)
             announce(f"  {summary_line(result)}")
     engines = {row: summarise(found) for row, found in runs.items()}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.core import backfill
+from bench.core.answers import KINDS
 from bench.core.data import Shape, Task
 from bench.core.engines import COMPARED
 from bench.core.workloads import WORKLOADS
@@ -31,6 +32,7 @@ class Suite:
 BACKFILL = tuple(workload.name for workload in backfill.WORKLOADS)
 SUITES = {name: Suite((name,)) for name in WORKLOADS if name not in BACKFILL} | {
     "aggregate": Suite(("handshake",), *[("thetastream", "aggregate")] * 2),
+    "outer": Suite(("handshake",), ("thetastream", *KINDS), ("thetastream", *KINDS), (131_072,)),
     "backfill": Suite((*BACKFILL, "handshake"), ("thetastream",), epochs=backfill.EPOCHS, base="handshake"),
 }
 

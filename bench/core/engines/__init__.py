@@ -9,7 +9,11 @@ ENGINES = {
     "spark": "bench.core.engines.spark_native",
     "duckdb": "bench.core.engines.duckdb_batch",
     "aggregate": "bench.core.engines.aggregated",
+    "left": "bench.core.engines.answers",
+    "semi": "bench.core.engines.answers",
+    "anti": "bench.core.engines.answers",
+    "nearest": "bench.core.engines.answers",
 }
-STREAMING = ("thetastream", "spark", "aggregate")
+STREAMING = tuple(name for name in ENGINES if name != "duckdb")
 COMPARED = ("thetastream", "spark", "duckdb")
 """The engines that run without ``--engines``, unless the suite has others."""
