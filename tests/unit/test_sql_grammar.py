@@ -172,6 +172,12 @@ def test_words_of_the_dialect_may_be_columns():
         ("SELECT * FROM r FULL JOIN s USING (x)", "UNSUPPORTED_SQL", "write ON", "USING"),
         ("SELECT * FROM r WHERE EXISTS (SELECT 1 FROM s)", "SYNTAX", "compares both", "EXISTS"),
         ("SELECT * FROM r WHERE EXISTS (SELECT 1 FROM r WHERE r.x)", "DUPLICATE_ALIAS", "AS", "r WHERE r"),
+        (
+            "SELECT * FROM r WHERE NOT EXISTS (SELECT count(*) FROM s WHERE r.x = s.x)",
+            "UNSUPPORTED_SQL",
+            "always has a row",
+            "count",
+        ),
         ("SELECT ONLINE * FROM r, s ON r.x = s.x", "SYNTAX", "ON belongs to a JOIN", "ON"),
         ("SELECT ONLINE * FROM r JOIN s ON", "SYNTAX", "must follow ON", "ON"),
         ("SELECT ONLINE * FROM r,, s", "SYNTAX", "must follow", ","),

@@ -34,6 +34,12 @@ def read_exists(
     if len(inner.sources) != 1 or not plain:
         what = "EXISTS needs SELECT ... FROM source WHERE condition; WITHIN stands behind the outer WHERE"
         raise make_error_at(text, start, what, "UNSUPPORTED_SQL")
+    if any(token.text == "(" for token in inner.items.tokens):
+        # An aggregate has a row even if no row of the source matches.
+        what = (
+            "the select list of EXISTS has columns and constants only, because an aggregate always has a row"
+        )
+        raise make_error_at(text, inner.items.tokens[0].start, f"{what}; write SELECT 1", "UNSUPPORTED_SQL")
     if not inner.conditions:
         raise make_error_at(text, start, "EXISTS needs a WHERE that compares both inputs")
     if inner.sources[0].alias.casefold() == outer.alias.casefold():
