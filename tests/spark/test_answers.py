@@ -207,6 +207,27 @@ def test_a_window_behind_the_join_loses_no_row(spark: SparkSession, tmp_path: Pa
     assert found.rows == Counter(dict.fromkeys(closed.items(), 1))
 
 
+@pytest.mark.parametrize("how", ["left", "full", "semi", "anti"])
+def test_a_window_behind_a_join_with_earlier_partners_loses_no_row(
+    spark: SparkSession, how: str, tmp_path: Path
+) -> None:
+    """All partners are earlier. So the watermark may have passed t + W when the tuple arrives."""
+    given = {alias: stream.where("ts IS NOT NULL") for alias, stream in streams(spark, tmp_path).items()}
+    earlier = "a.x = b.x AND b.ts BETWEEN a.ts - INTERVAL 9.5 SECONDS AND a.ts - INTERVAL 7.5 SECONDS"
+    joined = th.join(given, on=earlier, how=how)
+    counted = joined.groupBy(F.window("result_time", "1 second")).count()
+    found = outcome(counted, ["window.end", "count"], tmp_path)
+    rows = outcome(joined, ["result_time", "a.ts"], tmp_path)
+    end = max(found.watermarks_ms.values()) / 1000 - START.timestamp()
+    closed: Counter[Any] = Counter()
+    for (time, ts), n in rows.rows.items():
+        assert ts is None or time >= ts
+        behind = time.replace(microsecond=0) + timedelta(seconds=1)
+        if (behind - START).total_seconds() <= end:
+            closed[behind] += n
+    assert found.rows == Counter(dict.fromkeys(closed.items(), 1))
+
+
 ROUNDED = [
     "abs(a.d - b.d) <= 0.3",
     "abs(a.f - b.f) < 0.2 AND a.x >= 0",

@@ -57,13 +57,15 @@ def build_answer_time(
     """Return the result time of a join of two streams that may answer tuples without partners.
 
     A pair has its latest event time. A tuple alone has t + W: its event time plus the time that it waits for
-    partners, so that the watermark cannot have passed it. It is NULL if nothing bounds W.
+    partners, so that the watermark cannot have passed it. If all partners are earlier than the tuple, W is
+    negative, and the tuple has its own event time: before this time it is not known, and the watermark may
+    have passed t + W when it arrives. The time is NULL if nothing bounds W.
     """
     times = read_times(streams)
     if how.is_inner:
         return build_result_time(times, metadata)
     alone = [
-        _add(time, str(stream.type_of(str(stream.event_time))), wait)
+        _add(time, str(stream.type_of(str(stream.event_time))), None if wait is None else max(wait, 0))
         for time, stream, wait in zip(times, streams, waits_us, strict=True)
     ]
     if how.is_timed_by_decision:
