@@ -38,7 +38,7 @@ from thetastream.plan.physical import SidePlan
 from thetastream.spark.choice import FittedSpec
 from thetastream.spark.grouping_keys import find_unit_keys
 from thetastream.spark.state.identity_source import SCHEMA
-from thetastream.spark.wide_rows import BLOCK_STEP, FILLER, fill_up
+from thetastream.spark.wide_rows import FILLER, STEP, fill_up
 from thetastream.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _make_routing_step(fitted: FittedSpec, stream: int, is_streaming: bool) -> C
                     packed[name] = make_binary(pack(block))
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
                 yield _make_rows([keys[unit]], int(role), stream, origin + number, packed[name])
-                n = packed[name].nbytes // BLOCK_STEP
+                n = packed[name].nbytes // STEP
                 if n:
                     yield _make_rows(
                         [keys[unit]] * n, EMPTY, stream, origin, pa.array([b""] * n, pa.binary())

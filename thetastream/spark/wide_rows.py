@@ -26,9 +26,8 @@ from pyspark.sql.types import (
 from thetastream.errors import ThetastreamError
 
 STEP = 1 << 13
-"""Bytes of a row for each row without values: a batch holds about 80 MB."""
-BLOCK_STEP = 1 << 15
-"""The same for rows that are blocks, which are 16 MB at most: a batch holds about 330 MB."""
+"""Bytes of a row for each row without values behind it, so that a batch holds about 80 MB. Batches of
+blocks with 330 MB needed more direct memory than a JVM with a heap of 1 GB has."""
 LARGEST_TUPLE = 1 << 29
 """The largest tuple that a block can hold, in bytes. Buffers that grow by doubling must stay below 2 GiB."""
 FIXED = 16

@@ -29,7 +29,7 @@ from thetastream.spark import folder
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.state.identity_source import SCHEMA, continue_query, write_identity
-from thetastream.spark.wide_rows import BLOCK_STEP
+from thetastream.spark.wide_rows import STEP
 
 FORMAT = "thetastream_mailbox"
 BYTES_PER_TASK = 1 << 25
@@ -77,7 +77,7 @@ def address(filed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for each in to:
             unit, kind = (pa.array([each[name]], kind) for name, kind in _ADDRESS)
             yield pa.RecordBatch.from_arrays([unit, kind, *sent], schema=_ADDRESSED)
-            n = sent[3].nbytes // BLOCK_STEP
+            n = sent[3].nbytes // STEP
             if n:
                 empty = [each["unit"], EMPTY, 0, 0, None, b""]
                 columns = [
