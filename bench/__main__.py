@@ -1,8 +1,8 @@
 """``python -m bench NAME`` measures a workload or figures of papers. The exit code is 1 if a count is wrong.
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
-DuckDB; aggregate; outer; backfill; predicate-cost; a paper (bistream, splitjoin, psp, esj); figures, for
-those of all papers; or the name of a figure. Figures have options of their own:
+DuckDB; aggregate; outer; backfill; floor; predicate-cost; a paper (bistream, splitjoin, psp, esj); figures,
+for those of all papers; or the name of a figure. Figures have options of their own:
 python -m bench figures --help.
 """
 
@@ -17,7 +17,7 @@ from bench import papers
 from bench.core.engines import ENGINES
 from bench.core.suites import SUITES, Suite, list_pairs, list_tasks
 
-PREDICATE = "predicate-cost"
+PREDICATE, FLOOR = "predicate-cost", "floor"
 QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1}
 """Values of ``--quick`` that the command line does not give. A run takes a minute once its data exists."""
 USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3}
@@ -44,7 +44,7 @@ OPTIONS = (
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("workload", choices=[*SUITES, PREDICATE])
+    parser.add_argument("workload", choices=[*SUITES, PREDICATE, FLOOR])
     for name, kind, default, text in OPTIONS:
         parser.add_argument(name, type=kind, default=default, help=text)
     parser.add_argument(
@@ -84,6 +84,10 @@ def main(arguments: list[str]) -> int:
         from bench.papers.psp import predicate_cost
 
         return predicate_cost.main()
+    if asked.workload == FLOOR:
+        from bench.core import floor
+
+        return floor.main(asked, announce)
     from bench.core import harness, report
 
     suite = SUITES[asked.workload]
