@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from thetastream.engine.counters import LateTuples
+from thetastream.errors import ThetastreamError
+from thetastream.frontend.late_folder import read_late_folder
 from thetastream.spark.late_files import LateColumn, LateFiles
 
 FILES = (
@@ -31,3 +34,12 @@ def test_each_file_has_all_columns(tmp_path: Path) -> None:
     assert not (tmp_path / "query=q" / "epoch=4").exists()
     files.write("q", 3, 0, [LateTuples(0, left)])
     assert len(list((tmp_path / "query=q" / "epoch=3").iterdir())) == 2
+
+
+@pytest.mark.parametrize("alias", ["alias", "Query", "epoch"])
+def test_a_stream_must_not_have_the_name_of_a_column_of_the_files(alias: str) -> None:
+    problems: list[ThetastreamError] = []
+    read_late_folder(None, "s3://late", ["a", "b"], problems)  # type: ignore[arg-type]
+    assert not problems
+    read_late_folder(None, "s3://late", ["a", alias], problems)  # type: ignore[arg-type]
+    assert [problem.condition for problem in problems] == ["INVALID_ALIAS"]

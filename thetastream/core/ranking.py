@@ -51,9 +51,25 @@ class Ranking:
 
     def _combine_whole(self, values: list[pa.Array]) -> Int64s:
         plain = [encode(column, self.domain) for column in values]
-        found = plain[0] if len(plain) == 1 else plain[0] - plain[1]
+        if len(plain) == 1:
+            return plain[0]
+        found = _subtract(*plain)
         found = -found if self.is_flipped else found
         return np.abs(found) if self.is_abs else found
+
+
+def _subtract(a: Int64s, b: Int64s) -> Int64s:
+    """Subtract. A difference beyond int64 becomes the farthest one, before the place of NULL.
+
+    >>> found = _subtract(np.array([HIGHEST, -2, 5]), np.array([-1, HIGHEST, 3]))
+    >>> found + np.array([1 - HIGHEST, HIGHEST, 0])
+    array([0, 1, 2])
+    """
+    difference = a - b
+    is_beyond = ((a ^ b) & (a ^ difference)) < 0
+    farthest = np.where(a < 0, -(HIGHEST - 1), HIGHEST - 1)
+    found: Int64s = np.where(is_beyond, farthest, np.clip(difference, -(HIGHEST - 1), HIGHEST - 1))
+    return found
 
 
 def select_nearest(numbers: Int64s, keys: Int64s, k: int) -> Int64s:

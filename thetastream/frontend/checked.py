@@ -107,7 +107,7 @@ def check(request: Request) -> CheckedRequest:
         problems.append(problem)
     statistics = read_statistics(settings["statistics"], request.streams, problems)
     has_result_time = read_result_time(settings["result_time"], read.streams, problems)
-    late = read_late_folder(spark, settings["late"], problems)
+    late = read_late_folder(spark, settings["late"], (stream.alias for stream in read.streams), problems)
     # 3. Model.
     partitions = count_partitions(spark)
     model, has_open_size = read_model(request.model, read.streams, read.catalyst, partitions, problems)

@@ -1,6 +1,7 @@
 """Reads the folder in which late tuples are kept."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -8,9 +9,15 @@ from pyspark.sql import SparkSession
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.spark.session import is_local
 
+_COLUMNS = ("alias", "query", "epoch")
+"""The columns of late tuples beside those of the streams."""
+
 
 def read_late_folder(
-    spark: SparkSession, asked: str | Path | None, problems: list[ThetastreamError]
+    spark: SparkSession,
+    asked: str | Path | None,
+    aliases: Iterable[str],
+    problems: list[ThetastreamError],
 ) -> str | None:
     """Return the folder as an absolute path or URI, or None if late tuples are not kept.
 
@@ -21,6 +28,10 @@ def read_late_folder(
     if not isinstance(asked, str | Path) or not str(asked):
         problems.append(QueryError("LATE_FOLDER", f"late must be a folder as a path or URI, not {asked!r}"))
         return None
+    taken = [alias for alias in aliases if alias.casefold() in _COLUMNS]
+    if taken:
+        what = f"files of late tuples have columns {', '.join(_COLUMNS)} of their own"
+        problems.append(QueryError("INVALID_ALIAS", f"{what}; rename the stream {taken[0]!r}"))
     folder = str(asked)
     if ":" in folder:
         return folder
