@@ -63,6 +63,13 @@ def segment() -> tuple[SegmentMeta, Run]:
     return describe(Side.LEFT, 0, run), run
 
 
+def write_one(root: Path) -> tuple[Parts, SegmentMeta, Run]:
+    """Put and write one segment; return the state store that has it, its metadata and its run."""
+    parts = Parts()
+    meta, run = segment()
+    return parts, write(parts, root, meta, run), run
+
+
 def rebuild(parts: Parts, root: Path, meta: SegmentMeta) -> Run:
     """Read a segment as a worker does that does not have it in memory."""
     return DurableStore(parts, PLANS, root).get(meta)
@@ -80,9 +87,7 @@ def test_torn_cache_is_rebuilt_and_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped_bytes: int, left: float | None
 ) -> None:
     monkeypatch.setattr(segment_cache, "MAPPED_BYTES", mapped_bytes)
-    parts = Parts()
-    meta, run = segment()
-    write(parts, tmp_path, meta, run)
+    parts, meta, run = write_one(tmp_path)
     torn = tmp_path / meta.id
     if left is None:
         torn.unlink()
@@ -101,9 +106,7 @@ def test_a_cached_file_may_end_at_any_byte(
 ) -> None:
     """One of the ends lies between the schema of the payload and its only block."""
     monkeypatch.setattr(segment_cache, "MAPPED_BYTES", mapped_bytes)
-    parts = Parts()
-    meta, run = segment()
-    write(parts, tmp_path, meta, run)
+    parts, meta, run = write_one(tmp_path)
     torn = tmp_path / meta.id
     whole = torn.read_bytes()
     for end in range(len(whole)):
@@ -113,9 +116,7 @@ def test_a_cached_file_may_end_at_any_byte(
 
 
 def test_a_stored_segment_that_ends_at_any_byte_is_whole_or_damaged(tmp_path: Path) -> None:
-    parts = Parts()
-    meta, run = segment()
-    write(parts, tmp_path, meta, run)
+    parts, meta, run = write_one(tmp_path)
     (whole,) = parts[meta.id, 0]
     n_whole = 0
     for end in range(len(whole) + 1):
@@ -127,9 +128,7 @@ def test_a_stored_segment_that_ends_at_any_byte_is_whole_or_damaged(tmp_path: Pa
 
 
 def test_a_folder_in_the_place_of_a_file_is_replaced(tmp_path: Path) -> None:
-    parts = Parts()
-    meta, run = segment()
-    write(parts, tmp_path, meta, run)
+    parts, meta, run = write_one(tmp_path)
     (tmp_path / meta.id).unlink()
     (tmp_path / meta.id / "more").mkdir(parents=True)
     assert_same(rebuild(parts, tmp_path, meta), run)
@@ -150,9 +149,7 @@ def test_what_is_dropped_in_its_first_epoch_is_never_written(tmp_path: Path) -> 
 def test_a_small_segment_is_one_value_and_a_large_one_has_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = Parts()
-    meta, run = segment()
-    write(parts, tmp_path, meta, run)
+    parts, meta, run = write_one(tmp_path)
     assert list(parts) == [(meta.id, 0)]
     monkeypatch.setattr(durable_store, "PART_BYTES", 100)
     large = replace(meta, id="large")
@@ -179,9 +176,7 @@ def test_small_runs_are_kept_in_memory_by_use(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_run_arranged_for_another_index_is_rebuilt(tmp_path: Path) -> None:
-    parts = Parts()
-    meta, run = segment()
-    write(parts, tmp_path, meta, run)
+    parts, meta, run = write_one(tmp_path)
     scanned = {side: IndexPlan(CONDITION, side, IndexSpec(Scan())) for side in Side}
     found = DurableStore(parts, scanned, tmp_path).get(meta)
     assert_same(found, build(scanned[Side.LEFT], run.payload))
@@ -191,9 +186,7 @@ def test_a_run_arranged_for_another_index_is_rebuilt(tmp_path: Path) -> None:
 def test_attempts_of_one_epoch_do_not_depend_on_each_other(tmp_path: Path) -> None:
     """After an attempt drops a segment and fails, its state is rolled back, but the mapped file is
     deleted."""
-    parts = Parts()
-    meta, run = segment()
-    meta = write(parts, tmp_path, meta, run)
+    parts, meta, run = write_one(tmp_path)
     reader = DurableStore(parts, PLANS, tmp_path)
     mapped = reader.get(meta)
     failed = Parts(parts)
