@@ -14,7 +14,7 @@ from thetastream.engine.handshake.protocol import (
     Drop,
     Group,
     Join,
-    Mark,
+    MarkProbed,
     Phase,
     Protocol,
     ProtocolState,
@@ -85,7 +85,7 @@ class Chain:
                     self.channels.setdefault((place, to), deque()).append((header, list(sent)))
                 case Drop():
                     here.copies.popleft()
-                case Mark():
+                case MarkProbed():
                     here.groups[Group.PROBED] += here.groups[Group.FRESH]
                     here.groups[Group.FRESH] = []
 
@@ -323,4 +323,4 @@ def test_silence_asks_only_for_what_has_not_met() -> None:
     probed, fresh, _ = worker.receive(Silence(2, 9))
     assert (probed.group, probed.header.first, probed.header.end) == (Group.PROBED, 8, 9)
     assert (fresh.group, fresh.header.first, fresh.header.end) == (Group.FRESH, 0, 9)
-    assert [type(step) for step in worker.receive(Silence(3, 9))] == [Mark]
+    assert [type(step) for step in worker.receive(Silence(3, 9))] == [MarkProbed]

@@ -25,7 +25,7 @@ from thetastream.plan.choose import choose_n_units
 from thetastream.plan.domains import quote
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
 from thetastream.plan.query import RESULT_TIME, Query, Stream
-from thetastream.planners.plan import Plan, Source, list_conditions
+from thetastream.planners.plan import Plan, PlannedInput, list_conditions
 from thetastream.planners.result_time import build_result_time
 from thetastream.planners.two_streams import GivenStream, JoinPlan, Settings, plan_query
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
@@ -279,7 +279,7 @@ class _Pipeline:
         whole = self._checked.schemas[alias]
         return StructType([whole[name] for name, _ in self._streams[alias].types])
 
-    def _find_source(self, alias: str) -> Source:
+    def _find_source(self, alias: str) -> PlannedInput:
         if self.joined is not None and alias == self._alias:
             return self.joined
         return GivenStream(self._checked.request.streams[alias])

@@ -154,7 +154,7 @@ def list_conditions(query: Query) -> tuple[str, ...]:
     return (*query.on, *(f"{predicate.name}(...)" for predicate in query.predicates))
 
 
-class Source(Protocol):
+class PlannedInput(Protocol):
     """One input of a planned join: a stream of the user, or the result of a join."""
 
     def dataframe(self) -> DataFrame:

@@ -31,9 +31,9 @@ from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.query import Query, Resolver, Stream
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import build_workload
-from thetastream.planners.plan import Plan, Source, list_conditions
+from thetastream.planners.plan import Plan, PlannedInput, list_conditions
 from thetastream.planners.result_time import build_answer_time
-from thetastream.spark.build import Join, build
+from thetastream.spark.build import JoinSpec, build
 from thetastream.spark.carriers import carry
 from thetastream.spark.idle.reports import IdleReports, list_idle_reports
 from thetastream.spark.joins import ENGINES, build_folded_join
@@ -84,7 +84,7 @@ class JoinPlan(Plan):
     lowered: Lowered
     model: Model
     model_reason: str
-    sources: tuple[Source, Source]
+    sources: tuple[PlannedInput, PlannedInput]
     settings: Settings
     folding: Folding | None = None
     """How units fold their matches into views. If it is None, matches leave the units as pairs."""
@@ -160,7 +160,7 @@ class JoinPlan(Plan):
         join, late, idle = self._join(), given.late, given.idle
         return build(join, self.streams, given.mailbox, given.cache_folder, late, idle)
 
-    def _join(self) -> Join:
+    def _join(self) -> JoinSpec:
         if self.folding is not None:
             return build_folded_join(self.physical, self.model, self.streams, self.folding, self._choose)
         join = ENGINES[self.model.engine]
@@ -252,7 +252,7 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
 
 
 def plan_query(
-    query: Query, resolver: Resolver, sources: tuple[Source, Source], settings: Settings
+    query: Query, resolver: Resolver, sources: tuple[PlannedInput, PlannedInput], settings: Settings
 ) -> JoinPlan:
     """Plan a validated query over two sources."""
     asked = {"index": settings.index, "archive_period_us": settings.archive_period_us}

@@ -50,7 +50,7 @@ from thetastream.spark.watch import watch_queries
 
 
 @dataclass(frozen=True)
-class Join:
+class JoinSpec:
     """A planned join of any family."""
 
     spec: EngineSpec
@@ -66,7 +66,7 @@ class Join:
 
 
 def build(
-    join: Join,
+    join: JoinSpec,
     streams: Sequence[DataFrame],
     mailboxes: str = "",
     cache_folder: str | None = None,
@@ -77,7 +77,7 @@ def build(
 
     Parameters
     ----------
-    join : Join
+    join : JoinSpec
     streams : sequence of DataFrame
         The inputs in the order of ``join.sides``, all streaming or all batch.
     mailboxes : str
@@ -102,7 +102,7 @@ def build(
 
 
 def _stream(
-    join: Join,
+    join: JoinSpec,
     streams: Sequence[DataFrame],
     mailboxes: str,
     cache_folder: str | None,
@@ -143,7 +143,7 @@ def _stream(
     return metrics.observe(results, digest(query))
 
 
-def _describe_late(join: Join, streams: Sequence[DataFrame], folder: str, name: str) -> LateFiles:
+def _describe_late(join: JoinSpec, streams: Sequence[DataFrame], folder: str, name: str) -> LateFiles:
     """Describe the columns of late tuples. Blocks hold a TIMESTAMP as a number of microseconds."""
     described = []
     for side, stream in zip(join.sides, streams, strict=True):
@@ -158,7 +158,7 @@ def _describe_late(join: Join, streams: Sequence[DataFrame], folder: str, name: 
     return LateFiles(folder, name, tuple(described))
 
 
-def _batch(join: Join, streams: Sequence[DataFrame]) -> DataFrame:
+def _batch(join: JoinSpec, streams: Sequence[DataFrame]) -> DataFrame:
     columns = join.output.columns
     zone = streams[0].sparkSession.conf.get("spark.sql.session.timeZone")
     step = _make_batch_step(join.spec, to_arrow_schema(columns, timezone=zone))

@@ -35,7 +35,7 @@ from thetastream.plan.identity import (
 )
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.tasks import TasksPlan
-from thetastream.spark.build import Join
+from thetastream.spark.build import JoinSpec
 from thetastream.spark.choice import Choice, Fitted
 from thetastream.spark.output import (
     describe_answers,
@@ -60,7 +60,7 @@ class JoinMaker(Protocol):
         streams: Sequence[DataFrame],
         order: Order | None = None,
         choose: Choose | None = None,
-    ) -> Join: ...
+    ) -> JoinSpec: ...
 
 
 def build_two_stream_join(
@@ -69,7 +69,7 @@ def build_two_stream_join(
     streams: Sequence[DataFrame],
     order: Order | None = None,
     choose: Choose | None = None,
-) -> Join:
+) -> JoinSpec:
     """Join two streams under a model whose units send no messages.
 
     ``choose`` is given if the planner has chosen the model.
@@ -82,7 +82,7 @@ def build_two_stream_join(
         output = describe_answers(spark, plan.sides, plan.how)
         identity = identify_two_streams(plan, model, reading)
         choice = _open_choice(reading, choose, answering)
-        return Join(answering(model), plan.sides, output, identity, choice=choice)
+        return JoinSpec(answering(model), plan.sides, output, identity, choice=choice)
     output = (
         describe_pairs(spark, plan.sides, plan.residual)
         if order is None
@@ -93,7 +93,7 @@ def build_two_stream_join(
         columns = to_arrow_schema(output.columns, timezone=spark.conf.get("spark.sql.session.timeZone"))
     make = partial(_build_pairs_spec, unit, order, columns)
     identity = identify_two_streams(plan, model, reading, order)
-    return Join(make(model), plan.sides, output, identity, order, _open_choice(reading, choose, make))
+    return JoinSpec(make(model), plan.sides, output, identity, order, _open_choice(reading, choose, make))
 
 
 def _build_pairs_spec(unit: UnitSpec, order: Order | None, columns: Any, model: Model) -> EngineSpec:
@@ -112,14 +112,14 @@ def build_folded_join(
     streams: Sequence[DataFrame],
     folding: Folding,
     choose: Choose | None = None,
-) -> Join:
+) -> JoinSpec:
     """Join two streams, with units that aggregate their matches into views."""
     output, fold, condition = describe_views(streams, plan, folding)
     make = partial(_build_folded_spec, _describe_unit(plan, condition), fold)
     reading = _read_session(streams, choose)
     identity = identify_two_streams(plan, model, reading, None, folding)
     choice = _open_choice(reading, choose, make)
-    return Join(make(model), plan.sides, output, identity, choice=choice)
+    return JoinSpec(make(model), plan.sides, output, identity, choice=choice)
 
 
 def _build_folded_spec(unit: UnitSpec, fold: Fold, model: Model) -> EngineSpec:
@@ -132,7 +132,7 @@ def build_handshake_join(
     streams: Sequence[DataFrame],
     order: Order | None = None,
     choose: Choose | None = None,
-) -> Join:
+) -> JoinSpec:
     """Join two streams on a handshake chain, whose workers pass tuples on to their neighbours.
 
     The planner refuses an order of results, because the chain does not keep the order of arrival. It never
@@ -142,7 +142,7 @@ def build_handshake_join(
     assert choose is None
     spec = HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, model)
     output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
-    return Join(spec, plan.sides, output, identify_two_streams(plan, model, _read_session(streams)))
+    return JoinSpec(spec, plan.sides, output, identify_two_streams(plan, model, _read_session(streams)))
 
 
 ENGINES: Mapping[str, JoinMaker] = {UNITS: build_two_stream_join, HANDSHAKE: build_handshake_join}
@@ -151,12 +151,12 @@ ENGINES: Mapping[str, JoinMaker] = {UNITS: build_two_stream_join, HANDSHAKE: bui
 
 def build_multiway_join(
     plan: LoweredGraph, spec: MultiwaySpec, streams: Sequence[DataFrame], choose: Choose | None = None
-) -> Join:
+) -> JoinSpec:
     """Join two or more streams, hop by hop. ``choose`` is given if the planner has chosen the nodes."""
     output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
     reading = _read_session(streams, choose)
     choice = _open_choice(reading, choose, partial(_build_multiway_spec, spec))
-    return Join(spec, plan.sides, output, identify_multiway(plan, spec, reading), choice=choice)
+    return JoinSpec(spec, plan.sides, output, identify_multiway(plan, spec, reading), choice=choice)
 
 
 def _build_multiway_spec(spec: MultiwaySpec, model: Any) -> EngineSpec:
@@ -165,7 +165,7 @@ def _build_multiway_spec(spec: MultiwaySpec, model: Any) -> EngineSpec:
 
 def build_shared_tasks_join(
     plan: TasksPlan, model: Model, streams: Sequence[DataFrame], choose: Choose | None = None
-) -> Join:
+) -> JoinSpec:
     """Run several joins of the same two streams behind one exchange."""
     tasks = tuple(
         TaskSpec(task.name, _describe_unit(task.plan, task.plan.condition), task.passes)
@@ -175,7 +175,7 @@ def build_shared_tasks_join(
     reading = _read_session(streams, choose)
     identity = identify_tasks(plan, model, reading)
     choice = _open_choice(reading, choose, partial(SharedTasksSpec, tasks))
-    return Join(SharedTasksSpec(tasks, model), plan.sides, output, identity, choice=choice)
+    return JoinSpec(SharedTasksSpec(tasks, model), plan.sides, output, identity, choice=choice)
 
 
 def _describe_unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = False) -> UnitSpec:

@@ -150,11 +150,11 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Mark:
+class MarkProbed:
     """The tuples of FRESH move to PROBED."""
 
 
-Instruction = Join | Store | Send | Drop | Mark
+Instruction = Join | Store | Send | Drop | MarkProbed
 
 
 @dataclass
@@ -270,7 +270,7 @@ class Protocol:
         state.held[Group.PROBED] += state.held[Group.FRESH]
         state.held[Group.FRESH] = 0
         state.silence, state.n_met = number, n_right
-        yield Mark()
+        yield MarkProbed()
         if self._place:
             yield Send(self._place - 1, Silence(number, n_right))
 

@@ -27,7 +27,7 @@ from thetastream.engine.handshake.protocol import (
     Group,
     Instruction,
     Join,
-    Mark,
+    MarkProbed,
     Protocol,
     Send,
     Store,
@@ -199,7 +199,7 @@ class HandshakeWorker:
                 case Drop():
                     for meta in self._stored.pop(self._known.copies.pop(0)).segments:
                         self._store.drop(meta)
-                case Mark():
+                case MarkProbed():
                     fresh = self._stored[Group.FRESH]
                     self._stored[Group.PROBED].adopt(fresh.segments)
                     fresh.segments = []
