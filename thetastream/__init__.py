@@ -17,6 +17,7 @@ from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
 from thetastream.plan.query import CrossJoinWarning, UnboundedStateWarning
 from thetastream.plan.statistics import Statistics
 from thetastream.planners import JoinPlan, JoinTasks, MultiwayPlan, PipelinePlan, Plan
+from thetastream.policies import TwoPhaseScaling
 from thetastream.predicate import predicate
 from thetastream.spark.by_arrival import by_arrival
 from thetastream.spark.metrics import metrics
@@ -52,6 +53,7 @@ __all__ = [
     "StateError",
     "Statistics",
     "ThetastreamError",
+    "TwoPhaseScaling",
     "UnboundedStateWarning",
     "aggregate",
     "by_arrival",
