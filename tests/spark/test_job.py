@@ -82,6 +82,7 @@ def test_the_commands_of_the_docs_run(here, tmp_path, monkeypatch):
         code, printed[arguments[0]], errors = here(*arguments)
         assert code == 0, (line, errors)
     assert "biclique" in printed["models"]
+    assert "condition     b.symbol = a.symbol AND b.price >= a.price" in printed["inspect"]
     assert "is fine" in printed["check"]
     assert "b.price >= a.price" in printed["explain"]
     n_results = sum(int(n) for n in re.findall(r"([\d,]+) matches", printed["run"]))

@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.core.identity import CHOSEN, COLUMNS, NARROWER, Part, find_changes, fix_choices
 from thetastream.errors import StateError
-from thetastream.spark.state.identity_source import LONGEST, IdentityReader
+from thetastream.spark.state.identity_source import LONGEST, STATE_FORMAT, IdentityReader
 
 ALL = ReadAllAvailable()
 
@@ -93,3 +93,21 @@ def test_an_offset_keeps_the_identity(n_columns: int, monkeypatch: pytest.Monkey
     assert again.latestOffset(end, ALL) == end
     with pytest.raises(StateError, match=r"STATE_OF_ANOTHER_QUERY.*the window was \(\[-5, 5\],\)"):
         first.latestOffset(end, ALL)
+
+
+def test_a_state_of_another_format_is_refused_before_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    reader = IdentityReader({"the window": window([-9, 9])})
+    start = reader.initialOffset()
+    other = {**start, "writer": {"thetastream": "99.0", "state": STATE_FORMAT + 1}}
+    for ask in (lambda: reader.latestOffset(other, ALL), lambda: reader.partitions(other, other)):
+        with pytest.raises(
+            StateError, match=rf"STATE_FORMAT.*must be {STATE_FORMAT}.*has {STATE_FORMAT + 1}"
+        ):
+            ask()
+    # An earlier version did not write who it is, and another version may write the same format.
+    for before in (
+        {"query": start["query"]},
+        {**start, "writer": {"thetastream": "0.0", "state": STATE_FORMAT}},
+    ):
+        assert reader.latestOffset(before, ALL) == start

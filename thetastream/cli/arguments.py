@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from thetastream.cli import commands
+from thetastream.cli import checkpoints, commands
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -47,6 +47,15 @@ def build_parser() -> argparse.ArgumentParser:
 
     explain = command("explain", commands.explain, "show how the join of a job will run")
     _add_job(explain)
+
+    inspect = command(
+        "inspect",
+        checkpoints.inspect,
+        "show what a checkpoint holds, without Spark",
+        epilog="example:\n  thetastream inspect checkpoint",
+    )
+    inspect.add_argument("checkpoint", metavar="CHECKPOINT", help="a path, or a URI that Arrow opens")
+    inspect.add_argument("--json", action="store_true", help="as one JSON object")
 
     sql = command(
         "sql",

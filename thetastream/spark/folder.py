@@ -46,6 +46,12 @@ class Folder:
             info.base_name: (info.mtime_ns or 0, info.size or 0) for info in self._fs.get_file_info(selector)
         }
 
+    def measure(self, inside: str) -> tuple[int, int]:
+        """Count the files of a folder inside this one, and of all folders in it: (files, bytes)."""
+        selector = fs.FileSelector(f"{self._folder}/{inside}", allow_not_found=True, recursive=True)
+        sizes = [info.size or 0 for info in self._fs.get_file_info(selector) if info.is_file]
+        return len(sizes), sum(sizes)
+
     def exists(self, name: str) -> bool:
         """Whether there is a file of this name."""
         found: bool = self._fs.get_file_info(f"{self._folder}/{name}").type == fs.FileType.File

@@ -11,6 +11,7 @@ pickled by value, so that these processes do not load this package, which would 
 """
 
 import json
+import re
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.spark import folder
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.state.identity_source import SCHEMA, continue_query, write_identity
+from thetastream.spark.state.identity_source import SCHEMA, WRITER, continue_query, write_identity
 from thetastream.spark.wide_rows import STEP
 
 FORMAT = "thetastream_mailbox"
@@ -86,6 +87,15 @@ def address(filed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
                 yield pa.RecordBatch.from_arrays(columns, schema=_ADDRESSED)
 
 
+def hide_secrets(root: str) -> str:
+    """Return the URI of a folder without user, password and options; a path remains as it is.
+
+    >>> hide_secrets("s3://key:secret@bucket/mail?region=x"), hide_secrets("/mail?")
+    ('s3://bucket/mail', '/mail?')
+    """
+    return re.sub(r"//[^/@]*@", "//", root).partition("?")[0] if "://" in root else root
+
+
 class MailboxSource(DataSource):
     """Spark's data source ``thetastream_mailbox``, which has the options ``root``, ``query`` and ``keys``."""
 
@@ -104,7 +114,8 @@ class MailboxSource(DataSource):
 class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of one run of a query.
 
-    An offset is ``{"mailbox": name, "epoch": e, "units": [...], "query": identity}``.
+    An offset is ``{"mailbox": name, "root": folder, "epoch": e, "units": [...], "query": identity,
+    "writer": WRITER}``. The root is kept for people and for tools; a run always uses its own.
     """
 
     def __init__(self, root: str, query: Identity, keys: Sequence[int]) -> None:
@@ -119,14 +130,21 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         self._new = self._new or uuid.uuid4().hex
-        return {"mailbox": self._new, "epoch": -1, "units": [], "query": write_identity(self._query)}
+        return {
+            "mailbox": self._new,
+            "root": hide_secrets(self._root),
+            "epoch": -1,
+            "units": [],
+            "query": write_identity(self._query),
+            "writer": WRITER,
+        }
 
     def prepareForTriggerAvailableNow(self) -> None:
         # The input that is available now causes a limited number of messages; the run ends when all are read.
         pass
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        start = continue_query(start, self._query)
+        start = {**continue_query(start, self._query), "root": hide_secrets(self._root)}
         if start["mailbox"] == self._new and not self._has_begun:
             return start
         box = self._open(start)

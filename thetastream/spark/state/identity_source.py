@@ -3,7 +3,8 @@
 Spark keeps the offsets of all sources in the checkpoint. When a query starts again, Spark's driver gives the
 last offset to the source before it runs an epoch. The source compares it with the identity of the query
 that starts, and refuses a checkpoint of another query in one sentence, before any unit reads its state. The
-mailbox is such a source too, so a query whose units send messages needs no second one.
+mailbox is such a source too, so a query whose units send messages needs no second one. The offset also says
+which version wrote the state, and in which format. A state of another format is therefore refused as early.
 
 Spark runs the source in a Python process of its own. The modules are pickled by value, so that the process
 does not load this package. Units compare identities again, because they also repeat an epoch that a crash has
@@ -16,6 +17,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -33,11 +35,14 @@ from thetastream.core.identity import (
     find_changes,
     refuse_changes,
 )
+from thetastream.spark.state.manifest import FORMAT as STATE_FORMAT
 
 FORMAT = "thetastream_query"
 SCHEMA = "unit int, kind byte, stream byte, origin long, header string, block binary"
 """The schema of rows of the exchange; ``thetastream.core.columns`` explains the columns."""
 
+WRITER = {"thetastream": version("thetastream"), "state": STATE_FORMAT}
+"""The version that writes the state, and the format of the state, as an offset holds them."""
 
 LONGEST = 4096
 """The longest text of an identity that is not compressed. Spark repeats offsets in each progress report."""
@@ -63,14 +68,28 @@ def continue_query(offset: dict[str, Any], query: Identity) -> dict[str, Any]:
     Raises
     ------
     StateError
-        STATE_OF_ANOTHER_QUERY.
+        STATE_FORMAT, STATE_OF_ANOTHER_QUERY.
     """
     before = read_written(offset["query"])
-    if find_changes(before, query):
+    # Offsets of earlier versions do not name their writer; units then compare the formats.
+    found = offset.get("writer", WRITER)["state"]
+    if found != STATE_FORMAT or find_changes(before, query):
         # Spark then shows the error without the Python stack of this process, which serves this source only.
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        refuse_format(found)
         refuse_changes(before, query)
-    return {**offset, "query": write_identity(adopt_choices(before, query))}
+    return {**offset, "query": write_identity(adopt_choices(before, query)), "writer": WRITER}
+
+
+def refuse_format(found: int) -> None:
+    """Refuse a state of another format."""
+    if found != STATE_FORMAT:
+        from thetastream.errors import StateError
+
+        raise StateError(
+            "STATE_FORMAT",
+            f"state format must be {STATE_FORMAT}; the checkpoint has {found}, written by another version",
+        )
 
 
 class IdentitySource(DataSource):
@@ -88,13 +107,13 @@ class IdentitySource(DataSource):
 
 
 class IdentityReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of one run of a query; an offset is ``{"query": identity}``."""
+    """The reader of one run of a query; an offset is ``{"query": identity, "writer": WRITER}``."""
 
     def __init__(self, query: Identity) -> None:
         self._query = query
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"query": write_identity(self._query)}
+        return {"query": write_identity(self._query), "writer": WRITER}
 
     def prepareForTriggerAvailableNow(self) -> None:
         pass

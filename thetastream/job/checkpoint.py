@@ -1,0 +1,133 @@
+"""Reads a checkpoint without Spark: the logs of its epochs, and what the offsets of our sources say.
+
+    metadata          the id of the query
+    offsets/<epoch>   "v1", a line of metadata, and then one line per source
+    commits/<epoch>   "v1" or "v2", and a line with the watermark of the next epoch
+    state/            the state store of Spark
+
+Each join has one source whose offset is its identity, or its mailbox with the identity.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from thetastream.core.identity import Identity
+from thetastream.errors import ThetastreamError
+from thetastream.spark.folder import Folder
+from thetastream.spark.state.identity_source import read_written
+
+
+@dataclass(frozen=True)
+class MailboxPlace:
+    """The mailbox of a join, and what the last epoch reads from it."""
+
+    root: str | None
+    """The folder of mailboxes, None if an earlier version wrote the checkpoint."""
+    name: str
+    epoch: int
+    """The epoch whose messages are read; -1 if there are none."""
+    units: tuple[int, ...]
+    """The units that sent them."""
+
+
+@dataclass(frozen=True)
+class CheckpointedJoin:
+    """One join of the query, as the last offsets describe it."""
+
+    identity: Identity
+    written_by: str | None
+    """The version of Thetastream; None if it is an earlier one, which did not say so."""
+    state_format: int | None
+    mailbox: MailboxPlace | None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint says about its query."""
+
+    path: str
+    query: str
+    """Spark's id of the query."""
+    begun: int
+    """The last epoch that has begun; -1 if there is none."""
+    committed: int
+    """The last epoch that is committed; -1 if there is none."""
+    watermark_ms: int | None
+    """The watermark of the next epoch, in milliseconds since 1970; None if there is none yet."""
+    began_ms: int | None
+    """When the last epoch began, in milliseconds since 1970."""
+    changed_ms: int
+    """The last change of the logs, in milliseconds since 1970."""
+    partitions: int | None
+    state_files: int
+    state_bytes: int
+    n_sources: int
+    """The number of sources, ours included."""
+    joins: tuple[CheckpointedJoin, ...]
+
+
+def read_checkpoint(path: str) -> Checkpoint:
+    """Read a checkpoint: a path, or a URI that Arrow opens.
+
+    Raises
+    ------
+    ThetastreamError
+        NO_CHECKPOINT if the folder is not the checkpoint of a streaming query, or cannot be read.
+    """
+    try:
+        head, slash, name = path.rstrip("/").rpartition("/")
+        folder = Folder(head or (slash or "."), name)
+        offsets, commits = folder.list_files("offsets"), folder.list_files("commits")
+        begun, committed = _find_last(offsets), _find_last(commits)
+        query = json.loads(folder.read("metadata"))["id"]
+        log, lines = _read_log(folder, f"offsets/{begun}") if begun >= 0 else ({}, [])
+        commit = _read_log(folder, f"commits/{committed}")[0] if committed >= 0 else {}
+        times_ns = [time_ns for found in (offsets, commits) for time_ns, _ in found.values()]
+        files, nbytes = folder.measure("state")
+        joins = tuple(_read_join(line) for line in lines if "query" in line)
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"{path} must be the checkpoint of a streaming query"
+        raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading it failed: {error}") from None
+    conf = log.get("conf", {})
+    partitions = conf.get("spark.sql.shuffle.partitions")
+    return Checkpoint(
+        path=path,
+        query=query,
+        begun=begun,
+        committed=committed,
+        # Spark writes 0 as long as there is no watermark.
+        watermark_ms=commit.get("nextBatchWatermarkMs") or log.get("batchWatermarkMs") or None,
+        began_ms=log.get("batchTimestampMs"),
+        changed_ms=max(times_ns, default=0) // 1_000_000,
+        partitions=None if partitions is None else int(partitions),
+        state_files=files,
+        state_bytes=nbytes,
+        n_sources=len(lines),
+        joins=joins,
+    )
+
+
+def _find_last(files: dict[str, tuple[int, int]]) -> int:
+    return max((int(name) for name in files if name.isdecimal()), default=-1)
+
+
+def _read_log(folder: Folder, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Read a file of a log of Spark: the line of metadata, and the other lines that are JSON objects."""
+    lines = folder.read(name).decode().splitlines()
+    found = [json.loads(line) for line in lines[1:] if line.startswith("{")]
+    return (found[0], found[1:]) if found else ({}, [])
+
+
+def _read_join(offset: dict[str, Any]) -> CheckpointedJoin:
+    writer, mailbox = offset.get("writer", {}), None
+    if "mailbox" in offset:
+        # The name becomes a part of a path.
+        name = PurePosixPath(offset["mailbox"]).name
+        mailbox = MailboxPlace(offset.get("root"), name, int(offset["epoch"]), tuple(offset["units"]))
+    return CheckpointedJoin(
+        read_written(offset["query"]), writer.get("thetastream"), writer.get("state"), mailbox
+    )
