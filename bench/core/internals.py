@@ -18,8 +18,8 @@ from thetastream.core.sides import Side
 from thetastream.core.windows import Rows as CountWindow
 from thetastream.engine.counters import Counters
 from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
+from thetastream.engine.handshake.instructions import AckBlk, Group, TupleBlk
 from thetastream.engine.handshake.letters import Letter
-from thetastream.engine.handshake.protocol import AckBlk, Group, TupleBlk
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.inbox import Inbox, Message

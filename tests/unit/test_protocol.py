@@ -9,21 +9,19 @@ import numpy as np
 import pytest
 
 from thetastream.core.sides import Side
-from thetastream.engine.handshake.protocol import (
+from thetastream.engine.handshake.instructions import (
     AckBlk,
     Drop,
     Group,
     Join,
     MarkProbed,
-    Phase,
-    Protocol,
-    ProtocolState,
     Send,
     Silence,
     SizeChg,
     Store,
     TupleBlk,
 )
+from thetastream.engine.handshake.protocol import Phase, Protocol, ProtocolState
 
 
 class Place:

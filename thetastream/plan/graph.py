@@ -11,8 +11,9 @@ from itertools import combinations
 
 from thetastream.core.condition import Equality
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
+from thetastream.plan.dimensions import build_dimensions, find_window_ends
 from thetastream.plan.domains import quote
-from thetastream.plan.lower import build_dimensions, build_side_spec, find_window_ends, write_condition
+from thetastream.plan.lower import build_side_spec, write_condition
 from thetastream.plan.physical import SidePlan
 from thetastream.plan.query import (
     Query,

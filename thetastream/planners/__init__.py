@@ -11,7 +11,8 @@ from thetastream.frontend.checked import CheckedRequest, check
 from thetastream.frontend.request import Request
 from thetastream.models.base import MULTIWAY, PIPELINE, TWO_STREAMS, usual_planner
 from thetastream.planners.multiway import MultiwayPlan, plan_multiway
-from thetastream.planners.pipeline import PipelinePlan, plan_pipeline
+from thetastream.planners.pipeline import plan_pipeline
+from thetastream.planners.pipeline_plan import PipelinePlan
 from thetastream.planners.plan import Plan
 from thetastream.planners.shared_tasks import JoinTasks, plan_tasks
 from thetastream.planners.tables import TablesPlan, has_tables, plan_with_tables

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from thetastream.core.sides import Side
 from thetastream.engine import inbox
-from thetastream.engine.handshake.protocol import (
+from thetastream.engine.handshake.instructions import (
     Ack,
     AckBlk,
     Group,

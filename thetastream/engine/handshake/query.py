@@ -12,7 +12,7 @@ from functools import cached_property
 from thetastream.core.columns import END, FIRST, NUMBER
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key
 from thetastream.core.sides import Side
-from thetastream.engine.handshake.protocol import Group
+from thetastream.engine.handshake.instructions import Group
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.chained_index import StoredStream, compute_lifetime_us
 from thetastream.index.base import IndexSpec

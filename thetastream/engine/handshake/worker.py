@@ -21,18 +21,18 @@ from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import SendingCounters
 from thetastream.engine.handshake.block_size import BlockCost
-from thetastream.engine.handshake.letters import Letter
-from thetastream.engine.handshake.protocol import (
+from thetastream.engine.handshake.instructions import (
     Drop,
     Group,
     Instruction,
     Join,
     MarkProbed,
-    Protocol,
     Send,
     Store,
     TupleBlk,
 )
+from thetastream.engine.handshake.letters import Letter
+from thetastream.engine.handshake.protocol import Protocol
 from thetastream.engine.handshake.query import COPIES, HandshakeQuery
 from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.inbox import Inbox, Message

@@ -1,0 +1,138 @@
+"""The plan of a left-deep pipeline of joins, in which the result of each step is an input of the next step.
+
+The columns of such a result are flat. A step keeps the rows of its left input for the shortest window of the
+streams in it, and a filter behind the step applies the window of each stream.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType, TimestampType
+
+from thetastream.models.base import Model
+from thetastream.plan.domains import quote
+from thetastream.plan.query import RESULT_TIME, Query, Stream
+from thetastream.planners.plan import Plan, list_conditions
+from thetastream.planners.result_time import build_result_time
+from thetastream.planners.two_streams import JoinPlan
+from thetastream.spark.event_time import MARK
+
+
+@dataclass(frozen=True, repr=False)
+class PipelinePlan(Plan):
+    """A pipeline of joins of two streams that is checked and planned but not started."""
+
+    query: Query
+    steps: tuple[JoinPlan, ...]
+    """The steps in the order in which they run. A step's left source is the result of the step before it."""
+    order_reason: str
+    """Why the streams are joined in this order."""
+    joined: "JoinedSoFar"
+    """The result of the last step."""
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        return self.query.streams
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return tuple(step.model for step in self.steps)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return list_conditions(self.query)
+
+    @property
+    def has_result_time(self) -> bool:
+        return self.query.has_result_time
+
+    @property
+    def longest_window_us(self) -> int:
+        return max(self.query.within_us or (0,))
+
+    def explain(self) -> str:
+        """Return the tree of joins and every step, as ``JoinPlan.explain`` describes it."""
+        tree = self.steps[0].query.aliases[0]
+        for step in self.steps:
+            tree = f"({tree} JOIN {step.query.aliases[1]})"
+        steps = (f"== Step {n} ==\n{step.explain()}" for n, step in enumerate(self.steps, 1))
+        return "\n\n".join([f"== Pipeline ==\n{tree}\norder: {self.order_reason}", *steps])
+
+    def results(self) -> DataFrame:
+        columns = {(column.alias, column.name): column.flat for column in self.joined.columns}
+        structs = (
+            F.struct(
+                *(F.col(quote(columns[stream.alias, name])).alias(name) for name, _ in stream.types)
+            ).alias(stream.alias)
+            for stream in self.inputs
+        )
+        return self.joined.dataframe().select(*structs)
+
+
+@dataclass(frozen=True)
+class FlatColumn:
+    """A column of a stream, and its name ``flat`` in the flat result of a step."""
+
+    alias: str
+    name: str
+    flat: str
+    type: DataType
+
+
+@dataclass(frozen=True)
+class JoinedSoFar:
+    """The result of a step as the source of the next step: flat columns and the result time."""
+
+    step: JoinPlan
+    left: "JoinedSoFar | None"
+    """The result that is the left source of the step. It is None if the left source is a stream."""
+    columns: tuple[FlatColumn, ...]
+    event_times: Mapping[str, str]
+    """The flat event-time column of each alias. It is empty unless every stream has an event time."""
+    windows_us: Mapping[str, int] | None
+
+    def dataframe(self) -> DataFrame:
+        """Build the flat columns of the step's pairs that are inside all windows."""
+        left, right = self.step.query.aliases
+        pairs = self.step.results()
+        flat = []
+        for column in self.columns:
+            if column.alias == right:
+                name = f"{quote(right)}.{quote(column.name)}"
+            else:
+                name = f"{quote(left)}.{quote(column.name if self.left is None else column.flat)}"
+            flat.append(F.col(name).alias(column.flat))
+        frame = pairs.select(*flat)
+        if not self.event_times:
+            return frame
+        times = {alias: F.col(quote(name)) for alias, name in self.event_times.items()}
+        newest = F.greatest(*times.values())
+        if self.windows_us is not None:
+            for alias, time in times.items():
+                frame = frame.where(_is_within(newest, time, self.windows_us[alias], self.time_type))
+        return frame.withColumn(RESULT_TIME, build_result_time(list(times.values()), {MARK: 0}))
+
+    @property
+    def time_type(self) -> DataType:
+        """The type of the result time: that of the event times, or the wider one if there are two."""
+        flat = set(self.event_times.values())
+        types = {column.type for column in self.columns if column.flat in flat}
+        return types.pop() if len(types) == 1 else TimestampType()
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of ``dataframe``. It is known without building the DataFrame."""
+        fields = [StructField(column.flat, column.type) for column in self.columns]
+        if self.event_times:
+            fields.append(StructField(RESULT_TIME, self.time_type, metadata={MARK: 0}))
+        return StructType(fields)
+
+
+def _is_within(latest: Column, time: Column, span_us: int, type_: DataType) -> Column:
+    """Whether ``latest - time`` is at most the span in elapsed time, in which a day has 24 hours."""
+    if type_ == TimestampType():
+        # Spark subtracts timestamps as local times, and a change to summer time moves the local clock.
+        return F.unix_micros(latest) - F.unix_micros(time) <= span_us
+    return (latest - time) <= F.expr(f"INTERVAL '{span_us} microseconds'")
