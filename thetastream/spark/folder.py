@@ -1,10 +1,15 @@
 """A folder that driver and workers share: a path, or a URI that Arrow opens (``hdfs:``, ``s3:``, ``file:``).
 
-A file appears under its name with all its content or not at all.
+A file appears under its name with all its content or not at all. A private folder on this machine is one that
+no other user can have made or can change (``make_private``).
 """
 
 import os
+import stat
 import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 from pyarrow import fs
@@ -36,7 +41,7 @@ class Folder:
     def make(self, is_private: bool = False) -> None:
         """Make the folder. If it is private, no other user of this machine may read it."""
         if is_private and isinstance(self._fs, fs.LocalFileSystem):
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            make_private(Path(self._folder))
         self._fs.create_dir(self._folder, recursive=True)
 
     def list_files(self, inside: str = "") -> dict[str, tuple[int, int]]:
@@ -80,3 +85,38 @@ class Folder:
             # HDFS refuses to rename a file to a name that exists.
             self._fs.delete_file(path)
             self._fs.move(temporary, path)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only this user may enter, or take one that is there.
+
+    Anybody can make a folder in ``/tmp``, also under the name that this user is about to use, or a link.
+    Therefore each folder of the path whose parent everybody can write to must belong to this user or to root.
+
+    Raises
+    ------
+    SessionError
+        UNSAFE_FOLDER.
+    OSError
+        If the folder cannot be made.
+    """
+    path = folder.absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # A link to nothing exists too.
+        path.mkdir(mode=0o700)
+    for each in (path, *path.parents):
+        owner, above = each.lstat().st_uid, each.parent.stat()
+        if above.st_mode & stat.S_IWOTH and owner not in (0, os.getuid()):
+            _refuse(f"{each} belongs to user {owner}, and everybody can write to {each.parent}")
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        _refuse(f"{path} is a link or a file")
+    if found.st_mode & 0o077 and found.st_uid == os.getuid():
+        path.chmod(0o700)
+
+
+def _refuse(what: str) -> NoReturn:
+    from thetastream.errors import SessionError
+
+    hint = "remove it, or name another folder (cache_folder=, mailbox=, spark.local.dir)"
+    raise SessionError("UNSAFE_FOLDER", f"only this user may change a private folder, but {what}; {hint}")

@@ -8,6 +8,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+from thetastream.spark.folder import make_private
+
 STALE_S = 3600
 """A file that no worker has read for this many seconds is removed."""
 SWEEP_EVERY_S = 600
@@ -42,14 +44,20 @@ def sweep(root: Path) -> None:
 
     Such segments remain from attempts that failed, units that moved to another host and queries that ended.
     If a segment is still live, it is rebuilt when it is needed again.
+
+    Raises
+    ------
+    SessionError
+        UNSAFE_FOLDER if another user could write into the folder.
     """
+    with contextlib.suppress(OSError):
+        _claim(root)
     now = time.time()
     marker = root / ".swept"
     with contextlib.suppress(OSError):
         if now - marker.stat().st_mtime < SWEEP_EVERY_S:
             return
     with contextlib.suppress(OSError):
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
         marker.touch()
         earlier_boots = (
             entry
@@ -57,13 +65,19 @@ def sweep(root: Path) -> None:
             if entry.name.startswith(_family()) and entry.name != root.name
         )
         for entry in (*os.scandir(root), *earlier_boots):
-            if now - entry.stat().st_mtime > STALE_S:
+            if now - entry.stat(follow_symlinks=False).st_mtime > STALE_S:
                 remove(Path(entry.path))
 
 
+@cache
+def _claim(root: Path) -> None:
+    """Make the folder, or check that it is this user's; once in a process."""
+    make_private(root)
+
+
 def remove(path: Path) -> None:
-    """Remove a cached file or folder, if it exists."""
-    if path.is_dir():
+    """Remove a cached file or folder, if it exists. What a link points to remains."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):
