@@ -17,6 +17,8 @@ from tests.support import oracle
 from thetastream.aggregate import Fold, Lazy, Measure
 from thetastream.aggregate.count import MatchCount
 from thetastream.aggregate.engine import FoldedSpec
+from thetastream.control.change import Rules
+from thetastream.control.request import Request
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.sides import Side
 from thetastream.engine.handshake.spec import HandshakeSpec
@@ -26,7 +28,7 @@ from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
-from thetastream.local import LocalRun
+from thetastream.local import ControlledRun, LocalRun
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
 from thetastream.order import Order
 from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
@@ -221,3 +223,24 @@ def test_counters_and_an_end_of_state(name: str) -> None:
         list(join.epoch([], 10_000))
     assert sum(unit.held for unit in join.counters) == 0
     assert sum(unit.segments for unit in join.counters) == 0
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_engine_scales_or_says_why_it_cannot(name: str) -> None:
+    """Units change twice while the streams run: to a model that stores copies, and back to a biclique."""
+    family, epochs = FAMILIES[name], epochs_of(3)
+    if family.spec.scaling_obstacle is not None:
+        assert " " in family.spec.scaling_obstacle
+        return
+    model = family.spec.router.model
+    join = ControlledRun(family.spec, model, Rules(16))
+    found: Pairs = Counter()
+    for number, (*streams, watermark) in enumerate(epochs):
+        if number in (3, 8):
+            join.put(Request(model=Matrix(1, 2) if number == 3 else Biclique((1, 2))))
+        batches = [pa.RecordBatch.from_pylist(rows, schema=SCHEMA) for rows in streams]
+        for columns in join.epoch(batches, watermark):
+            found.update(family.read(columns))
+    assert found == wanted(family, epochs)[0]
+    assert found
+    assert join.plan.newest.model == Biclique((1, 2))

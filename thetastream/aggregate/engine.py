@@ -104,6 +104,13 @@ class FoldedSpec(ExtendedSpec):
 
     state_type: ClassVar[type[FoldedState]] = FoldedState
 
+    @property
+    def scaling_obstacle(self) -> str | None:
+        """Why the units cannot change while the query runs; None if they can."""
+        if self.fold.lazy is not None:
+            return "every= keeps views in the units, and a unit that leaves would take them along"
+        return super().scaling_obstacle
+
     def open(self, slot: int, state: FoldedState, open_store: OpenStore) -> FoldedUnit:
         """Open the unit with number ``slot``."""
         return FoldedUnit(self, slot, state, open_store)

@@ -89,5 +89,12 @@ class EngineSpec(Protocol):
     def has_messages(self) -> bool:
         """Whether units send messages."""
 
+    @property
+    def scaling_obstacle(self) -> str | None:
+        """Why the units cannot change while the query runs, as a clause; None if they can."""
+
+    def with_model(self, model: Any) -> "EngineSpec":
+        """Return the same query under another model that this engine runs."""
+
     def open(self, slot: int, state: Any, open_store: OpenStore) -> Engine:
         """Open the engine of the unit ``slot`` on its state before the epoch."""

@@ -8,7 +8,7 @@ different windows.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -180,6 +180,15 @@ class SharedTasksSpec:
     def router(self) -> Router:
         """The router of the model that all tasks share."""
         return Router(self.model)
+
+    @property
+    def scaling_obstacle(self) -> str | None:
+        """Nothing keeps the units from changing: tasks have windows of event time, and share one router."""
+        return None
+
+    def with_model(self, model: Model) -> "SharedTasksSpec":
+        """Return the same tasks under another model."""
+        return replace(self, model=model)
 
     def open(self, slot: int, state: TasksState, open_store: OpenStore) -> TasksUnit:
         """Open the unit ``slot``."""

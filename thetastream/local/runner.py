@@ -6,6 +6,7 @@ manifest.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from thetastream.core.sides import Role
 from thetastream.engine.clock import BEFORE
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Message
-from thetastream.engine.protocol import Engine, EngineSpec
+from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
 from thetastream.engine.store.segment import MemoryStore
 
 
@@ -26,6 +27,8 @@ class LocalRun:
     ----------
     spec : EngineSpec
         The query, for any engine.
+    n_slots : int, optional
+        The number of slots on which units may run; by default the number of units.
 
     Examples
     --------
@@ -48,9 +51,9 @@ class LocalRun:
     [[[1], [2]]]
     """
 
-    def __init__(self, spec: EngineSpec) -> None:
+    def __init__(self, spec: EngineSpec, n_slots: int | None = None) -> None:
         self._spec = spec
-        n = spec.n_units
+        n = n_slots or spec.n_units
         self.states = [spec.state_type() for _ in range(n)]
         """The state of each unit after the last epoch."""
         self.counters: list[Counters] = [Counters() for _ in range(n)]
@@ -104,7 +107,10 @@ class LocalRun:
                 self._stores[slot].append(store)
             return store
 
-        return self._spec.open(slot, self.states[slot], open_store)
+        return self._open(slot, self.states[slot], open_store)
+
+    def _open(self, slot: int, state: Any, open_store: OpenStore) -> Engine:
+        return self._spec.open(slot, state, open_store)
 
     def run(self, slot: int, inbox: Inbox, engine: Engine | None = None) -> Iterator[list[pa.Array]]:
         """Run one unit in the epoch that ``deliver`` began. ``engine`` is what ``open`` returned, if it was
@@ -122,10 +128,14 @@ class LocalRun:
             yield from self.epoch([], watermark_us)
 
     def _route(self, stream: int, batch: pa.RecordBatch) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
-        """Route a batch to units. If the model needs the column ``h`` and it is missing, compute it here,
-        which is slow."""
+        """Route a batch to units, with the column ``h`` if the model needs it."""
         router = self._spec.router
         if router.model.needs_hash and HASH not in batch.schema.names:
-            hashes = np.array([hash(repr(row)) for row in batch.to_pylist()], dtype=np.int64)
-            batch = batch.append_column(HASH, pa.array(hashes))
+            batch = add_hash(batch)
         return router.route(stream, batch)
+
+
+def add_hash(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the column ``h``. Spark computes it in Catalyst; here it is slow."""
+    hashes = np.array([hash(repr(row)) for row in batch.to_pylist()], dtype=np.int64)
+    return batch.append_column(HASH, pa.array(hashes))

@@ -6,7 +6,7 @@ no tuples, clocks or Spark. All routers of two streams run the same unit
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -83,6 +83,8 @@ class Model(ABC):
     is_costed: ClassVar[bool] = True
     """Whether the cost of the model follows from its routes alone. Only such a model may be chosen when a
     query names no model."""
+    sizes: ClassVar[tuple[str, ...]] = ()
+    """The fields that may change while a query runs; without them, the model cannot scale."""
     routing: str = "auto"
     """How a model with subgroups chooses the subgroup of a tuple: by hash, by range, or ``auto``, which
     follows the condition."""
@@ -207,6 +209,25 @@ class Model(ABC):
         microseconds.
         """
         raise NotImplementedError
+
+    # Scaling
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether no setting of the model is left to the planner."""
+        return True
+
+    def stores(self, unit: int) -> Sequence[Side]:
+        """List the sides whose tuples a unit stores."""
+        return tuple(Side)
+
+    def shared_kind(self, unit: int) -> str | None:
+        """Name what a unit does, if it may do it for several generations of units at once.
+
+        Units of equal kinds store the same sides, and every tuple of the other side probes all of them. None
+        means that a unit works for one generation only.
+        """
+        return None
 
     @abstractmethod
     def describe(self) -> str:

@@ -6,7 +6,7 @@ partners can be in (ContRand and content-sensitive routing, section 3.2.2). Insi
 spread by their hash, so a Spark task that is run again routes in the same way.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -58,6 +58,7 @@ class Biclique(Model):
     subgroups: tuple[int, int] | int = (1, 1)
     routing: str = "auto"
     name: ClassVar[str] = "biclique"
+    sizes: ClassVar[tuple[str, ...]] = ("units", "subgroups")
 
     def __post_init__(self) -> None:
         units, subgroups = read_positive_pair(self.units), read_positive_pair(self.subgroups)
@@ -148,6 +149,12 @@ class Biclique(Model):
         for number, probing in found:
             for k in range(sizes[number]):
                 yield Route(start[side.other] + number + e * k, Role.PROBE, probing)
+
+    def stores(self, unit: int) -> Sequence[Side]:
+        return (Side.LEFT if unit < self.per_side[0] else Side.RIGHT,)
+
+    def shared_kind(self, unit: int) -> str | None:
+        return None if self.needs_places else f"store {self.stores(unit)[0].name.lower()}, probed by all"
 
     def draw(self) -> Drawing:
         m, n = self.per_side

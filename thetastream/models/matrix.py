@@ -39,6 +39,7 @@ class Matrix(Model):
     rows: int = 1
     columns: int = 1
     name: ClassVar[str] = "matrix"
+    sizes: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
     def __post_init__(self) -> None:
         if read_positive_pair((self.rows, self.columns)) is None:

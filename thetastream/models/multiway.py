@@ -152,6 +152,10 @@ class Multiway(Model):
     def has_open_size(self) -> bool:
         return self.nodes == AUTO
 
+    @property
+    def is_fitted(self) -> bool:
+        return not self.has_open_size and not isinstance(self.span, str)
+
     def with_size(self, n_units: int) -> "Multiway":
         return self.with_nodes(n_units)
 

@@ -66,6 +66,7 @@ class Ring(Multiway):
     in_flight: int | None = None
     tuples_per_node: int | None = None
     name: ClassVar[str] = "ring"
+    sizes: ClassVar[tuple[str, ...]] = ("nodes",)
     span_field: ClassVar[str] = "slice"
     may_be_auto: ClassVar[bool] = True
 

@@ -43,6 +43,7 @@ class Split(Model):
 
     cores: int = 1
     name: ClassVar[str] = "split"
+    sizes: ClassVar[tuple[str, ...]] = ("cores",)
 
     def __post_init__(self) -> None:
         if isinstance(self.cores, tuple | list) or read_positive_pair(self.cores) is None:

@@ -22,6 +22,15 @@ class AnswersSpec(ExtendedSpec):
 
     state_type: ClassVar[type[Any]] = AnswersState
 
+    @property
+    def scaling_obstacle(self) -> str | None:
+        """Why the units cannot change while the query runs."""
+        return (
+            f"how={self.how.name!r} answers each tuple at the unit that stores it, and partners that came "
+            "earlier "
+            "lie at units of older generations"
+        )
+
     def open(self, slot: int, state: AnswersState, open_store: OpenStore) -> AnsweringUnit:
         """Open the unit ``slot``."""
         return AnsweringUnit(self, slot, state, open_store(self.join.unit.plans))

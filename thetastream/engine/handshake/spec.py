@@ -1,6 +1,6 @@
 """The spec of the handshake engine, whose workers forward tuples to their neighbours."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from thetastream.engine.handshake.query import HandshakeQuery
@@ -8,6 +8,7 @@ from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
+from thetastream.models.chain import Chain
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,15 @@ class HandshakeSpec(HandshakeQuery):
     def router(self) -> Router:
         """The router, which sends new tuples to the ends of the chain."""
         return Router(self.model)
+
+    @property
+    def scaling_obstacle(self) -> str | None:
+        """Why the units cannot change while the query runs."""
+        return "workers pass tuples on to their neighbours, and the ends of the chain are fixed"
+
+    def with_model(self, model: Chain) -> "HandshakeSpec":
+        """Return the same query under another model."""
+        return replace(self, model=model)
 
     def open(self, slot: int, state: HandshakeState, open_store: OpenStore) -> HandshakeWorker:
         """Open the worker at place ``slot``."""

@@ -1,6 +1,6 @@
 """The spec of the multi-way engine, whose nodes send each other partial results."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from thetastream.engine.multiway.node import MultiwayNode
@@ -8,6 +8,7 @@ from thetastream.engine.multiway.query import MultiwayQuery
 from thetastream.engine.multiway.state import MultiwayState
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
+from thetastream.models.multiway import Multiway
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,15 @@ class MultiwaySpec(MultiwayQuery):
     def router(self) -> Router:
         """The router, which sends every tuple to every node."""
         return Router(self.model)
+
+    @property
+    def scaling_obstacle(self) -> str | None:
+        """Why the units cannot change while the query runs."""
+        return "partial results that are in flight visit the nodes with which they began"
+
+    def with_model(self, model: Multiway) -> "MultiwaySpec":
+        """Return the same query under another model."""
+        return replace(self, model=model)
 
     def open(self, slot: int, state: MultiwayState, open_store: OpenStore) -> MultiwayNode:
         """Open the node ``slot``."""

@@ -1,8 +1,8 @@
 """The engine of two-stream joins: a query under a model whose units send no messages."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
@@ -38,6 +38,19 @@ class TwoStreamSpec:
         found = choose_placing(self.model, self.unit.condition)
         return Router(self.model, None if found is None else found.find_places)
 
+    @property
+    def scaling_obstacle(self) -> str | None:
+        """Why the units cannot change while the query runs; None if they can."""
+        if self.unit.counts is not None or self.unit.is_ordered:
+            return (
+                "new units do not know how many tuples have arrived, which a count window and an order need"
+            )
+        return None
+
+    def with_model(self, model: Model) -> "TwoStreamSpec":
+        """Return the same join under another model."""
+        return replace(self, model=model)
+
     def open(self, slot: int, state: UnitState, open_store: OpenStore) -> Unit:
         """Open the unit ``slot``."""
         return Unit(self.unit, self.model, slot, state, open_store(self.unit.plans))
@@ -68,3 +81,12 @@ class ExtendedSpec:
     def router(self) -> Router:
         """The router of the join."""
         return self.join.router
+
+    @property
+    def scaling_obstacle(self) -> str | None:
+        """Why the units cannot change while the query runs; None if they can."""
+        return self.join.scaling_obstacle
+
+    def with_model(self, model: Model) -> Self:
+        """Return the same query under another model."""
+        return replace(self, join=self.join.with_model(model))

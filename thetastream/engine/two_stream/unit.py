@@ -179,9 +179,11 @@ class Unit:
     def _arrange_by_number(self, timely: dict[tuple[Side, Role], pa.RecordBatch | None]) -> list[Arrivals]:
         """Number the tuples in the order of arrival.
 
-        All tuples probe. The model decides by their numbers which of them this unit stores.
+        All tuples probe. The model decides by their numbers which of them this unit stores. A unit of an
+        older generation gets all tuples only to probe, and stores none.
         """
-        batches = [timely[side, Role.BOTH] for side in Side]
+        stores = all(timely[side, Role.PROBE] is None for side in Side)
+        batches = [timely[side, Role.BOTH if stores else Role.PROBE] for side in Side]
         left, right = (
             np.zeros(0, dtype=np.int64) if batch is None else read_times(batch, spec)
             for batch, spec in zip(batches, self._spec.condition.sides, strict=True)
@@ -193,7 +195,7 @@ class Unit:
             passing, sequence = (None, None) if batch is None else self._keep_passing(batch, mine)
             probing = self._add_keys(side, passing)
             storing = None
-            if probing is not None and sequence is not None:
+            if stores and probing is not None and sequence is not None:
                 storing = probing.take(self._model.keeps(self._slot, sequence, probing.rows[:, 0]))
             arrivals.append(Arrivals(probing, storing))
         return arrivals

@@ -1,0 +1,159 @@
+"""Changes of the control plan: generations, refusals, and random schedules against the nested loop."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from tests.support import oracle
+from tests.support.controlled import COLUMNS, CONDITION, RULES, SCHEMA, UNIT, run_schedule
+from thetastream.control.change import Rules, change_plan, end_generations
+from thetastream.control.model_json import decode_model, encode_model
+from thetastream.control.notices import ENDS, JOINS, LEAVES, list_notices
+from thetastream.control.offset import ACCEPTED, LAST_OUTCOMES, ControlOffset, fold
+from thetastream.control.plan import ControlPlan
+from thetastream.control.request import Request
+from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.errors import QueryError
+from thetastream.local.controlled import ControlledRun
+from thetastream.models import Biclique, Chain, Matrix, Ring, Split
+
+GROW = Request(sizes={"units": (2, 3)})
+
+
+def test_a_biclique_reuses_its_units() -> None:
+    plan = ControlPlan.begin(Biclique((1, 2)))
+    grown = change_plan(plan, GROW, RULES)
+    # The only older generation is covered by the newest one, so nothing is probed twice.
+    assert [one.slots for one in grown.membership] == [(0, 3, 1, 2, 4)]
+    shrunk = change_plan(grown, Request(sizes={"units": (1, 1)}), RULES)
+    assert [one.slots for one in shrunk.membership] == [(0, 3, 1, 2, 4), (0, 1)]
+    assert shrunk.leaving == {3: 2, 2: 2, 4: 2}
+    # Units that are leaving come back first.
+    back = change_plan(shrunk, Request(sizes={"units": (2, 1)}), RULES)
+    assert back.newest.slots == (0, 3, 1)
+    assert back.leaving == {2: 2, 4: 2}
+
+
+def test_a_generation_ends_when_all_its_units_have_drained() -> None:
+    plan = change_plan(ControlPlan.begin(Split(2)), Request(sizes={"cores": 3}), RULES)
+    assert [one.slots for one in plan.membership] == [(0, 1), (2, 3, 4)]
+    assert end_generations(plan, {(0, 1)}) is plan
+    assert end_generations(plan, {(0, 1), (1, 7)}) is plan  # a mark of another version
+    ended = end_generations(plan, {(0, 1), (1, 1)})
+    assert [one.slots for one in ended.membership] == [(2, 3, 4)]
+    assert (ended.version, ended.leaving) == (2, {})
+
+
+def test_notices_tell_units_what_changed() -> None:
+    before = ControlPlan.begin(Biclique((2, 1)))
+    after = change_plan(before, Request(sizes={"units": (1, 2)}), RULES)
+    notices = list_notices(before, after)
+    assert {slot: (notice.event, notice.version) for slot, notice in notices.items()} == {
+        3: (JOINS, 1),
+        1: (LEAVES, 1),
+    }
+    ended = end_generations(after, {(1, 1)})
+    assert {slot: notice.event for slot, notice in list_notices(after, ended).items()} == {1: ENDS}
+
+
+@pytest.mark.parametrize(
+    ("request_", "rules", "condition"),
+    [
+        (Request(sizes={"cores": 2}), RULES, "CANNOT_SCALE"),
+        (Request(sizes={"units": 0}), RULES, "BAD_UNITS"),
+        (Request(sizes={"units": (9, 9)}), RULES, "MAX_UNITS"),
+        (Request(sizes={"units": (2, 2), "subgroups": 2}), Rules(16), "CANNOT_SCALE"),
+        (Request(model=Biclique((2, 2), 2, "hash")), Rules(16, ("range",)), "CANNOT_SCALE"),
+        (Request(model=Chain(3)), RULES, "CANNOT_SCALE"),
+        (Request(model=Ring("auto")), RULES, "CANNOT_SCALE"),
+        (Request(model=Split(2)), Rules(16, (), (True, False)), "CANNOT_SCALE"),
+        (Request(sizes={"units": (1, 3)}), Rules(16, (), (True, False)), "CANNOT_SCALE"),
+        (Request(shed_factor=1.5), RULES, "BAD_REQUEST"),
+    ],
+)
+def test_refusals_have_names_and_change_nothing(request_: Request, rules: Rules, condition: str) -> None:
+    plan = ControlPlan.begin(Biclique((2, 3)))
+    with pytest.raises(QueryError, match=rf"\[{condition}\]"):
+        change_plan(plan, request_, rules)
+    offset = fold(ControlOffset(plan), {"r": request_.write()}, (), rules)
+    assert offset.plan is plan
+    assert offset.outcomes["r"].startswith(f"[{condition}]")
+
+
+def test_growing_keeps_the_full_history() -> None:
+    """A side that expires may shrink; one that never expires may grow."""
+    rules = Rules(16, (), (True, False))
+    plan = change_plan(ControlPlan.begin(Biclique((2, 3))), Request(sizes={"units": (3, 1)}), rules)
+    assert plan.newest.model == Biclique((3, 1))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"format": 1, "units": 3}', '{"format": 2}', '{"format": 1, "model": {"name": "x"}}'],
+)
+def test_texts_that_are_no_requests_are_refused(text: str) -> None:
+    with pytest.raises(QueryError, match=r"\[BAD_REQUEST\]"):
+        Request.read(text)
+
+
+def test_the_same_request_twice_is_one() -> None:
+    start = ControlOffset(ControlPlan.begin(Biclique((1, 1))))
+    once = fold(start, {"a": GROW.write()}, (), RULES)
+    assert once.plan.version == 1
+    assert fold(once, {"a": GROW.write()}, (), RULES) is once
+    twice = fold(once, {"a": GROW.write(), "b": GROW.write()}, (), RULES)
+    assert twice.plan is once.plan
+    assert twice.outcomes == {"a": ACCEPTED, "b": ACCEPTED}
+
+
+def test_an_offset_keeps_few_outcomes_and_those_of_files_that_exist() -> None:
+    offset = ControlOffset(ControlPlan.begin(Biclique((1, 1))))
+    requests = {f"{n:03}": Request(shed_factor=n / 100).write() for n in range(30)}
+    offset = fold(offset, requests, (), RULES)
+    assert len(offset.outcomes) == 30
+    offset = fold(offset, {"030": GROW.write()}, (), RULES)
+    assert list(offset.outcomes) == [f"{n:03}" for n in range(31 - LAST_OUTCOMES, 31)]
+    assert ControlOffset.from_json(offset.as_json()) == offset
+
+
+@pytest.mark.parametrize("model", [Biclique((2, 1), (2, 1), "hash"), Split(3), Matrix(2, 3), Ring(2)])
+def test_models_are_the_same_after_json(model) -> None:
+    assert decode_model(encode_model(model)) == model
+
+
+def test_a_change_takes_two_epochs_and_ends_by_itself() -> None:
+    run = ControlledRun(TwoStreamSpec(UNIT, Split(2)), Split(2), RULES)
+    rows: list[list[dict[str, int]]] = [[], []]
+    found: Counter = Counter()
+    shapes = []
+    for epoch in range(9):
+        now = 10 * epoch
+        new = [[{"id": 10 * epoch + i, "t": now + i, "k": i % 2, "v": i} for i in range(6)] for _ in "lr"]
+        for side in (0, 1):
+            rows[side] += new[side]
+        if epoch == 2:
+            run.put(Request(model=Matrix(1, 2)))
+        batches = [pa.RecordBatch.from_pylist(one, schema=SCHEMA) for one in new]
+        for columns in run.epoch(batches, now - 1 if epoch else None):
+            found.update(zip(columns[0].to_pylist(), columns[len(COLUMNS)].to_pylist(), strict=True))
+        shapes.append([len(one.slots) for one in run.plan.membership])
+    assert found == oracle.join(CONDITION, *rows)
+    # Asked in epoch 2, active in 3. The tuples of epoch 2 have left the window two epochs later.
+    assert shapes == [[2], [2], [2], [2, 2], [2, 2], [2, 2], [2], [2], [2]]
+    assert run.states[0] == run.states[1] == TwoStreamSpec(UNIT, Split(2)).state_type()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(seed: int) -> None:
+    found, expected, versions = run_schedule(seed)
+    assert found == expected
+    assert sum(expected.values()) > 20
+    assert versions[-1] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_many_random_schedules_with_crashes(seed: int) -> None:
+    found, expected, _ = run_schedule(seed, epochs=25)
+    assert found == expected

@@ -1,0 +1,151 @@
+"""Changes of the control plan: a request begins a generation, and a generation ends when it holds nothing.
+
+    request  ->  the next plan, or a refusal that changes nothing
+    drained  ->  the next plan, without the generations that hold no tuples
+
+A new generation reuses slots of live generations if units of both may be one unit (``Model.shared_kind``).
+Otherwise it gets slots that no live generation has, so a slot always belongs to one model.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from thetastream.control.plan import ControlPlan, Generation
+from thetastream.control.request import Request
+from thetastream.errors import QueryError
+from thetastream.models.base import TWO_STREAMS, UNITS, Model
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a query allows, fixed when it starts."""
+
+    max_units: int
+    """The number of slots."""
+    routings: tuple[str, ...] = ()
+    """The routings by content that the condition supports: "hash", "range"."""
+    never_expires: tuple[bool, bool] = (False, False)
+    """For each stream, whether its stored tuples stay joinable for ever."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the rules to plain values."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Rules":
+        """Read what ``as_json`` returned."""
+        left, right = values["never_expires"]
+        return cls(int(values["max_units"]), tuple(values["routings"]), (bool(left), bool(right)))
+
+
+def change_plan(plan: ControlPlan, request: Request, rules: Rules) -> ControlPlan:
+    """Return the plan that a request asks for; the same plan if nothing changes.
+
+    Raises
+    ------
+    QueryError
+        CANNOT_SCALE, MAX_UNITS, BAD_REQUEST, or the errors of the model.
+    """
+    model = find_target(plan.newest.model, request)
+    factor = plan.shed_factor if request.shed_factor is None else request.shed_factor
+    if not 0 <= factor <= 1:
+        raise QueryError("BAD_REQUEST", f"shed_factor must be from 0 to 1, not {factor}")
+    if model == plan.newest.model:
+        return plan if factor == plan.shed_factor else plan.advance(shed_factor=factor)
+    _check_model(model, rules)
+    version = plan.version + 1
+    newest = Generation(version, model, _assign_slots(plan, model, rules))
+    left = {slot: version for slot in plan.newest.slots if slot not in newest.slots}
+    leaving = {slot: since for slot, since in {**plan.leaving, **left}.items() if slot not in newest.slots}
+    _check_expiry(plan, leaving, rules)
+    membership = (*plan.membership, newest)
+    return _drop_ended(plan.advance(membership=membership, leaving=leaving, shed_factor=factor), ())
+
+
+def end_generations(plan: ControlPlan, drained: Collection[tuple[int, int]]) -> ControlPlan:
+    """Return the plan without the generations that hold no tuples; the same plan if there are none.
+
+    ``drained`` has (slot, version with which it began to leave) for each leaving slot that holds no tuples.
+    """
+    ended = _drop_ended(plan, drained)
+    return plan if ended is plan else ended.advance()
+
+
+def find_target(model: Model, request: Request) -> Model:
+    """Return the model that a request asks for.
+
+    Raises
+    ------
+    QueryError
+        CANNOT_SCALE if the model has no such size, and the errors of the model.
+    """
+    model = model if request.model is None else request.model
+    unknown = [name for name in request.sizes if name not in model.sizes]
+    if unknown:
+        what = f"can change {', '.join(model.sizes)}" if model.sizes else "cannot scale while it runs"
+        raise QueryError("CANNOT_SCALE", f"{model!r} {what}, not {', '.join(unknown)}")
+    resized: Model = replace(model, **request.sizes)  # type: ignore[type-var]
+    return resized
+
+
+def _check_model(model: Model, rules: Rules) -> None:
+    is_routed = model.engine == UNITS and model.planner(2) == TWO_STREAMS
+    if not model.sizes or not is_routed or not model.is_fitted:
+        raise QueryError("CANNOT_SCALE", f"a join cannot become {model!r} while it runs")
+    if model.needs_places:
+        found = rules.routings if model.routing == "auto" else (model.routing,)
+        if not set(found) & set(rules.routings):
+            raise QueryError(
+                "CANNOT_SCALE",
+                f"{model!r} routes by what the condition compares, and it has nothing to route by",
+            )
+
+
+def _check_expiry(plan: ControlPlan, leaving: Collection[int], rules: Rules) -> None:
+    """Refuse that a slot leaves if it holds tuples that never expire: it would answer probes for ever."""
+    for generation in plan.membership:
+        for unit, slot in enumerate(generation.slots):
+            if slot in leaving and any(rules.never_expires[side] for side in generation.model.stores(unit)):
+                raise QueryError(
+                    "CANNOT_SCALE",
+                    f"unit {slot} cannot leave: it stores tuples that stay joinable for ever "
+                    "(within=None), and "
+                    "stored tuples do not move; only a biclique without subgroups can grow",
+                )
+
+
+def _assign_slots(plan: ControlPlan, model: Model, rules: Rules) -> tuple[int, ...]:
+    """Assign a slot to each unit of a new generation."""
+    reusable: dict[str, list[int]] = {}
+    for generation in reversed(plan.membership):
+        for unit, slot in enumerate(generation.slots):
+            kind = generation.model.shared_kind(unit)
+            if kind is not None and slot not in reusable.setdefault(kind, []):
+                reusable[kind].append(slot)
+    assigned: list[int | None] = []
+    for unit in range(model.n_units):
+        slots = reusable.get(model.shared_kind(unit) or "", [])
+        assigned.append(slots.pop(0) if slots else None)
+    free = [slot for slot in range(rules.max_units) if slot not in plan.slots]
+    n_new = assigned.count(None)
+    if n_new > len(free):
+        raise QueryError(
+            "MAX_UNITS",
+            f"{model!r} needs {n_new} more unit(s), and {len(free)} of max_units={rules.max_units} are "
+            "free: wait "
+            "until older generations have ended, or start the query again with a larger max_units",
+        )
+    fresh = iter(free)
+    return tuple(next(fresh) if slot is None else slot for slot in assigned)
+
+
+def _drop_ended(plan: ControlPlan, drained: Collection[tuple[int, int]]) -> ControlPlan:
+    """Drop the generations whose slots have drained, or are reused by the newest generation."""
+    empty = {slot for slot, version in drained if plan.leaving.get(slot) == version}
+    *older, newest = plan.membership
+    alive = [one for one in older if not set(one.slots) <= empty | set(newest.slots)]
+    if len(alive) == len(older):
+        return plan
+    kept = replace(plan, membership=(*alive, newest), leaving={})
+    return replace(kept, leaving={slot: since for slot, since in plan.leaving.items() if slot in kept.slots})

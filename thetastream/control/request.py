@@ -1,0 +1,80 @@
+"""Requests: what a user or a policy wants to change in a running query.
+
+A request says what should hold afterwards, not by how much something should change. Therefore the same
+request twice has the effect of one.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from thetastream.control.model_json import decode_model, encode_model
+from thetastream.errors import QueryError
+from thetastream.models.base import Model
+
+FORMAT = 1
+_FIELDS = {"format", "sizes", "model", "shed_factor"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. Fields that are left out do not change.
+
+    Examples
+    --------
+    >>> request = Request(sizes={"units": (4, 2)})
+    >>> request.write()
+    '{"format": 1, "sizes": {"units": [4, 2]}}'
+    >>> Request.read(request.write()) == request
+    True
+    """
+
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of the model that get new values, as in ``{"units": (4, 2)}``."""
+    model: Model | None = None
+    """The model that the join should have from now on."""
+    shed_factor: float | None = None
+    """The share of arriving tuples to drop."""
+
+    def write(self) -> str:
+        """Write the request as JSON."""
+        values: dict[str, Any] = {"format": FORMAT}
+        if self.sizes:
+            values["sizes"] = dict(self.sizes)
+        if self.model is not None:
+            values["model"] = encode_model(self.model)
+        if self.shed_factor is not None:
+            values["shed_factor"] = self.shed_factor
+        return json.dumps(values)
+
+    @classmethod
+    def read(cls, text: str | bytes) -> "Request":
+        """Read what ``write`` returned.
+
+        Raises
+        ------
+        QueryError
+            BAD_REQUEST if the text is no request, and the errors of the model that it names.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise QueryError("BAD_REQUEST", f"a request must be JSON: {error}") from error
+        if not isinstance(values, dict) or values.get("format") != FORMAT or not set(values) <= _FIELDS:
+            raise QueryError(
+                "BAD_REQUEST",
+                f"a request must be an object of format {FORMAT} with {', '.join(sorted(_FIELDS))}, "
+                f"not {values!r:.200}",
+            )
+        sizes, model = values.get("sizes", {}), values.get("model")
+        factor = values.get("shed_factor")
+        if not isinstance(sizes, dict) or not isinstance(model, dict | None):
+            raise QueryError("BAD_REQUEST", f"sizes and model must be objects, not {sizes!r} and {model!r}")
+        if factor is not None and (isinstance(factor, bool) or not isinstance(factor, int | float)):
+            raise QueryError("BAD_REQUEST", f"shed_factor must be a number, not {factor!r}")
+        return cls(
+            {name: tuple(value) if isinstance(value, list) else value for name, value in sizes.items()},
+            None if model is None else decode_model(model),
+            None if factor is None else float(factor),
+        )

@@ -1,0 +1,57 @@
+"""Routes the tuples of a stream to all generations of a plan.
+
+    newest generation:  store and probe, as its model says
+    older generations:  probe only
+
+A tuple that a model both stores and probes with in one role only probes in an older generation. Of two stored
+tuples, the later one meets the earlier one where the generation of the earlier one stores it, exactly once,
+because this holds for each model alone. A slot of several generations gets each tuple once: all its probes
+come from tuples that probe the whole generation (``Model.shared_kind``).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from thetastream.control.plan import ControlPlan
+from thetastream.core.sides import Role
+from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.routing import Router, split_hash, take_blocks
+from thetastream.models.base import Route
+
+
+@dataclass(frozen=True)
+class PlanRouter:
+    """The router of a plan with any number of generations. Picklable."""
+
+    generations: tuple[tuple[Router, tuple[int, ...]], ...]
+    """For each generation, newest first, its router and its slots."""
+
+    def route(self, stream: int, batch: pa.RecordBatch) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
+        """Yield (slot, role, block) for every destination of the rows of ``batch``.
+
+        The batch has the column ``h``, the hash of each tuple, if a model of the plan needs it.
+        """
+        payload, tuples = split_hash(batch)
+        routes: list[Route] = []
+        probed: set[int] = set()
+        for number, (router, slots) in enumerate(self.generations):
+            found = list(router.find_routes(stream, payload, tuples))
+            if number:
+                found = _only_probe(found)
+            mine = [route._replace(unit=slots[route.unit]) for route in found]
+            routes += [route for route in mine if route.unit not in probed]
+            probed |= {route.unit for route in mine if route.role is not Role.STORE}
+        yield from take_blocks(payload, routes)
+
+
+def _only_probe(routes: Sequence[Route]) -> list[Route]:
+    return [route._replace(role=Role.PROBE) for route in routes if route.role is not Role.STORE]
+
+
+def build_router(spec: EngineSpec, plan: ControlPlan) -> PlanRouter:
+    """Build the router of a plan for the query ``spec``."""
+    return PlanRouter(
+        tuple((spec.with_model(one.model).router, one.slots) for one in reversed(plan.membership))
+    )
