@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
+from thetastream.spark.running import is_marked
 
 MOMENT = "timestamp '2026-01-05 09:30:00' + make_dt_interval(0, 0, 0, second)"
 
@@ -56,6 +57,7 @@ def test_a_silent_stream_does_not_hold_the_watermark(spark: SparkSession, tmp_pa
     b.put((1, 1))
     query = writer.start()
     wait(lambda: has_passed(29, 41))  # b holds it, 20 seconds behind its tuple
+    assert is_marked(query.id)
     a.put((3, 300))
     # 1. Stream b is silent. Spark's watermark follows a all the same, and state expires.
     wait(lambda: has_passed(34, 50))
@@ -67,6 +69,7 @@ def test_a_silent_stream_does_not_hold_the_watermark(spark: SparkSession, tmp_pa
     assert sum(epoch["late"] for epoch in epochs) == 1
     assert sum(epoch["matched"] for epoch in epochs) == 3
     query.stop()
+    wait(lambda: not is_marked(query.id))
     # 3. After a restart, the stream is idle again after the same time.
     a.put((4, 600))
     query = writer.start()

@@ -1,11 +1,11 @@
-"""What ``thetastream inspect`` reads in a checkpoint. The files are written here as Spark writes them."""
+"""What ``thetastream inspect`` reads in a checkpoint.."""
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.checkpoints import write_checkpoint
 from thetastream import cli
 from thetastream.core.identity import Part
 from thetastream.errors import ThetastreamError
@@ -25,24 +25,8 @@ QUERY = {
 WIDE = {**QUERY, "stream 'b'": Part("[]", ", ".join(f"column_{n} string" for n in range(1000)), "columns")}
 
 
-def write(folder: Path, begun: int, committed: int, *offsets: dict[str, Any]) -> Path:
-    """Write a checkpoint whose last epoch has these offsets of sources."""
-    for name in ("offsets", "commits", "state/0/0"):
-        (folder / name).mkdir(parents=True)
-    (folder / "metadata").write_text('{"id":"eb16ab27"}')
-    log = {"batchWatermarkMs": 0, "batchTimestampMs": 2_000, "conf": {"spark.sql.shuffle.partitions": "3"}}
-    for epoch in range(begun + 1):
-        lines = [json.dumps(log), *map(json.dumps, offsets), "-"]
-        (folder / "offsets" / str(epoch)).write_text("\n".join(["v1", *lines]))
-        (folder / "offsets" / f".{epoch}.crc").write_bytes(b"crc")
-    for epoch in range(committed + 1):
-        (folder / "commits" / str(epoch)).write_text(f'v2\n{{"nextBatchWatermarkMs":{epoch * 1000}}}')
-    (folder / "state/0/0/1.changelog").write_bytes(bytes(2_000_000))
-    return folder
-
-
 def test_epochs_watermark_and_identity(tmp_path: Path) -> None:
-    path = write(tmp_path / "c", 12, 11, {"logOffset": 3}, IdentityReader(QUERY).initialOffset())
+    path = write_checkpoint(tmp_path / "c", 12, 11, {"logOffset": 3}, IdentityReader(QUERY).initialOffset())
     found = read_checkpoint(str(path))
     assert (found.query, found.begun, found.committed, found.watermark_ms) == ("eb16ab27", 12, 11, 11_000)
     assert (found.partitions, found.n_sources, found.state_files, found.state_bytes) == (3, 2, 1, 2_000_000)
@@ -66,7 +50,7 @@ def test_epochs_watermark_and_identity(tmp_path: Path) -> None:
 def test_a_mailbox_is_found_and_its_secrets_are_not(tmp_path: Path) -> None:
     root = "s3://key:secret@bucket/mail?region=x"
     offset = {**MailboxReader(root, WIDE, [1]).initialOffset(), "epoch": 4, "units": [0, 2]}
-    path = write(tmp_path / "c", 5, 5, offset)
+    path = write_checkpoint(tmp_path / "c", 5, 5, offset)
     assert "secret" not in json.dumps(offset)
     (join,) = read_checkpoint(str(path)).joins
     assert join.mailbox is not None
@@ -77,23 +61,25 @@ def test_a_mailbox_is_found_and_its_secrets_are_not(tmp_path: Path) -> None:
 
 
 def test_a_query_of_others_and_one_that_has_not_begun(tmp_path: Path) -> None:
-    other = describe_checkpoint(read_checkpoint(str(write(tmp_path / "other", 0, -1, {"logOffset": 3}))))
+    other = describe_checkpoint(
+        read_checkpoint(str(write_checkpoint(tmp_path / "other", 0, -1, {"logOffset": 3})))
+    )
     assert "joins       none of Thetastream" in other
     assert "no epoch is committed, and epoch 0 runs again" in other
-    new = describe_checkpoint(read_checkpoint(str(write(tmp_path / "new", -1, -1))))
+    new = describe_checkpoint(read_checkpoint(str(write_checkpoint(tmp_path / "new", -1, -1))))
     assert "epochs      none" in new
 
 
 @pytest.mark.parametrize("damage", ["metadata", "offsets/1", "commits/1"])
 def test_a_damaged_checkpoint_is_refused_by_name(damage: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "c", 1, 1, IdentityReader(QUERY).initialOffset())
+    path = write_checkpoint(tmp_path / "c", 1, 1, IdentityReader(QUERY).initialOffset())
     (path / damage).write_text('v1\n{"query')
     with pytest.raises(ThetastreamError, match="NO_CHECKPOINT"):
         read_checkpoint(str(path))
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write(tmp_path / "c", 1, 1, IdentityReader(QUERY).initialOffset())
+    path = write_checkpoint(tmp_path / "c", 1, 1, IdentityReader(QUERY).initialOffset())
     assert cli.main(["inspect", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["joins"][0]["parts"]["the model"] == "Split(cores=2)"

@@ -57,6 +57,29 @@ def build_parser() -> argparse.ArgumentParser:
     inspect.add_argument("checkpoint", metavar="CHECKPOINT", help="a path, or a URI that Arrow opens")
     inspect.add_argument("--json", action="store_true", help="as one JSON object")
 
+    clean = command(
+        "clean",
+        checkpoints.clean_up,
+        "remove what a query that does not run has left behind",
+        description="Remove messages that were read, temporary files and cached segments of this host. "
+        "With --for-good, remove the mailboxes, the reports and the checkpoint of a query that will never "
+        "run again. Nothing is removed while the query runs.",
+        epilog="examples:\n  thetastream clean checkpoint\n  thetastream clean checkpoint --for-good",
+    )
+    clean.add_argument("checkpoint", metavar="CHECKPOINT", help="a path, or a URI that Arrow opens")
+    clean.add_argument("--for-good", action="store_true", help="the query will never run again")
+    clean.add_argument("--dry-run", action="store_true", help="remove nothing, and only say what there is")
+    clean.add_argument(
+        "--min-age",
+        type=_read_seconds,
+        default=3600.0,
+        metavar="1h",
+        help="refuse a checkpoint that has changed in this time: its query may run elsewhere (default 1h)",
+    )
+    clean.add_argument("--mailbox", metavar="DIR", help="the folder of mailboxes, if it has moved")
+    clean.add_argument("--cache-folder", metavar="DIR", help="the cache_folder of the query on this host")
+    clean.add_argument("--json", action="store_true", help="one JSON object a line")
+
     sql = command(
         "sql",
         commands.run_sql,

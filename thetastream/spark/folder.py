@@ -86,6 +86,14 @@ class Folder:
             self._fs.delete_file(path)
             self._fs.move(temporary, path)
 
+    def remove(self, name: str = "") -> None:
+        """Remove a file of this folder, or a folder and all that is in it; without a name, this folder."""
+        path = f"{self._folder}/{name}".rstrip("/")
+        if self._fs.get_file_info(path).type == fs.FileType.Directory:
+            self._fs.delete_dir(path)
+        else:
+            self._fs.delete_file(path)
+
 
 def make_private(folder: Path) -> None:
     """Make a folder that only this user may enter, or take one that is there.

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from thetastream.spark.metrics import list_epochs
+from thetastream.spark.running import RunningMarks
 
 FEWEST_TUPLES = 50
 """The number of tuples of a stream from which on its share of late tuples is judged."""
@@ -131,9 +132,10 @@ class _Listener(StreamingQueryListener):
 
     def __init__(self) -> None:
         self._watches: dict[tuple[str, str], Watch] = {}
+        self._marks = RunningMarks()
 
     def onQueryStarted(self, event: Any) -> None:
-        pass
+        self.begin(str(event.id), str(event.runId))
 
     def onQueryProgress(self, event: Any) -> None:
         self.read(event.progress.json)
@@ -164,8 +166,13 @@ class _Listener(StreamingQueryListener):
             for warning in watch.observe(entry["streams"], watermark):
                 warnings.warn(warning, stacklevel=2)
 
+    def begin(self, query: str, run: str) -> None:
+        """Mark a query as running."""
+        self._marks.mark(query, run)
+
     def forget(self, run: str) -> None:
-        """Forget the watches of a run that has ended."""
+        """Forget a run that has ended."""
+        self._marks.release(run)
         for key in [key for key in self._watches if key[0] == run]:
             del self._watches[key]
 
@@ -181,7 +188,7 @@ class _JsonListener:
         self._listener = listener
 
     def onQueryStarted(self, event: Any) -> None:
-        pass
+        self._listener.begin(event.id().toString(), event.runId().toString())
 
     def onQueryProgress(self, event: Any) -> None:
         self._listener.read(event.progress().json())

@@ -15,6 +15,8 @@ from thetastream.spark.idle.source import TIME, read_idle_times
 
 MARK = "thetastream.idle"
 """The metadata key of the event time of a stream with ``idle=``: the folder and the name of its reports."""
+REPORTS = "idle-"
+"""Beginning of the names of folders with reports."""
 _CONTROL = "__is_control"
 
 
@@ -23,7 +25,7 @@ def follow_others(
 ) -> DataFrame:
     """Mark the event time of a stream that may be idle. ``delay`` and ``delay_us`` are the same span."""
     df = cast_event_time(df, event_time)
-    name = f"idle-{uuid.uuid4().hex}"
+    name = f"{REPORTS}{uuid.uuid4().hex}"
     times = read_idle_times(df.sparkSession, folder, name, idle_s, delay_us)
     control = [
         F.col(TIME).alias(field.name)

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -59,14 +60,18 @@ def sweep(root: Path) -> None:
             return
     with contextlib.suppress(OSError):
         marker.touch()
-        earlier_boots = (
-            entry
-            for entry in os.scandir(root.parent)
-            if entry.name.startswith(_family()) and entry.name != root.name
-        )
-        for entry in (*os.scandir(root), *earlier_boots):
-            if now - entry.stat(follow_symlinks=False).st_mtime > STALE_S:
-                remove(Path(entry.path))
+        for path in list_stale(root):
+            remove(path)
+
+
+def list_stale(root: Path) -> Iterator[Path]:
+    """Yield the files that no worker has read for an hour, and the folders of earlier boots of this host."""
+    now = time.time()
+    earlier_boots = root.parent.glob(f"{_family()}*") if root.parent.is_dir() else ()
+    for entry in (*(root.iterdir() if root.is_dir() else ()), *earlier_boots):
+        with contextlib.suppress(OSError):
+            if entry != root and now - entry.lstat().st_mtime > STALE_S:
+                yield entry
 
 
 @cache

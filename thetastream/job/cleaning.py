@@ -1,0 +1,153 @@
+"""Removes what a query has left behind: messages that were read, temporary files, cached segments, and all of
+it if the query will never run again.
+
+Nothing is removed while the query runs. A query of this machine holds a lock. One that runs elsewhere is
+recognised by its checkpoint, which has changed lately.
+"""
+
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from os import getuid
+from pathlib import Path
+
+from thetastream.errors import ThetastreamError
+from thetastream.job.checkpoint import Checkpoint, MailboxPlace
+from thetastream.job.checkpoint_lock import lock
+from thetastream.job.spec import is_local
+from thetastream.spark.folder import Folder
+from thetastream.spark.idle.streams import REPORTS
+from thetastream.spark.running import is_marked
+from thetastream.spark.state.cache_folder import choose_cache_root, list_stale
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that a query has left behind."""
+
+    what: str
+    root: str
+    name: str
+    """A file or a folder inside ``root``."""
+    nbytes: int
+
+    @property
+    def path(self) -> str:
+        """The path or URI."""
+        return f"{self.root.rstrip('/')}/{self.name}"
+
+    def remove(self) -> None:
+        """Remove it."""
+        Folder(self.root, self.name).remove()
+
+
+def clean(
+    found: Checkpoint,
+    for_good: bool = False,
+    dry_run: bool = False,
+    min_age_s: float = 3600,
+    mailbox: str | None = None,
+    cache_folder: str | None = None,
+) -> list[Leftover]:
+    """Remove what a query has left behind, and return it.
+
+    Parameters
+    ----------
+    found : Checkpoint
+    for_good : bool
+        Whether the query will never run again. Its mailboxes, reports and its checkpoint are removed too.
+    dry_run : bool
+        Whether to remove nothing.
+    min_age_s : float
+        The checkpoint must not have changed for this many seconds.
+    mailbox : str, optional
+        The folder of mailboxes, if it is another one than the checkpoint names.
+    cache_folder : str, optional
+        The folder of cached segments on this host, if the query names one.
+
+    Raises
+    ------
+    ThetastreamError
+        CHECKPOINT_IN_USE if the query runs, or may run.
+    """
+    if is_marked(found.query):
+        what = f"{found.path} belongs to query {found.query}, which runs on this machine"
+        raise ThetastreamError("CHECKPOINT_IN_USE", f"{what}; stop it first")
+    age_s = time.time() - found.changed_ms / 1000
+    if found.begun >= 0 and age_s < min_age_s:
+        what = f"{found.path} must not have changed for {min_age_s:g} s; it changed {age_s:.0f} s ago"
+        raise ThetastreamError(
+            "CHECKPOINT_IN_USE", f"{what}, so its query may be running; wait, or give --min-age 0s"
+        )
+    with lock(found.path) if is_local(found.path) else nullcontext():
+        leftovers = list(list_leftovers(found, for_good, mailbox, cache_folder))
+        if not dry_run:
+            for leftover in leftovers:
+                leftover.remove()
+    return leftovers
+
+
+def list_leftovers(
+    found: Checkpoint, for_good: bool, mailbox: str | None, cache_folder: str | None
+) -> Iterator[Leftover]:
+    """Yield what a query that does not run has left behind; the checkpoint itself comes last."""
+    places = [join.mailbox for join in found.joins if join.mailbox is not None]
+    roots = {root for root in (mailbox, *(place.root for place in places)) if root is not None}
+    for place in places:
+        root = mailbox or place.root
+        if root is not None:
+            yield from _list_mailbox(root, place, for_good, found.committed == found.begun)
+    if for_good:
+        for root in sorted(roots | {f"{tempfile.gettempdir()}/thetastream-mailboxes-{getuid()}"}):
+            yield from _list_reports(root, found.query)
+    for path in list_stale(choose_cache_root(cache_folder)):
+        yield Leftover("cached segment", str(path.parent), path.name, _measure(path))
+    if for_good:
+        head, slash, name = found.path.rstrip("/").rpartition("/")
+        yield _find("checkpoint", head or slash or ".", name)
+        log = Path(f"{found.path.rstrip('/')}.log")
+        if is_local(found.path) and log.is_file():
+            yield Leftover("log of the job", str(log.parent), log.name, log.stat().st_size)
+
+
+def _list_mailbox(root: str, place: MailboxPlace, for_good: bool, is_committed: bool) -> Iterator[Leftover]:
+    folder = Folder(root, place.name)
+    names = folder.list_files()
+    if not names:
+        return
+    if for_good:
+        yield _find("mailbox", root, place.name)
+        return
+    # The last epoch reads the messages of ``place.epoch``. It runs again if it is not committed.
+    read = place.epoch if is_committed else place.epoch - 1
+    for name in names:
+        inside = f"{place.name}/{name}"
+        if name.isdecimal() and int(name) <= read:
+            yield _find("messages that were read", root, inside)
+        elif name.isdecimal():
+            for file, (_, size) in folder.list_files(name).items():
+                if _TEMPORARY.fullmatch(file):
+                    yield Leftover("temporary file", root, f"{inside}/{file}", size)
+
+
+def _list_reports(root: str, query: str) -> Iterator[Leftover]:
+    """Yield the reports that units wrote about idle streams."""
+    for name in Folder(root, "").list_files():
+        if name.startswith(REPORTS):
+            for file, (_, size) in Folder(root, name).list_files().items():
+                if file.startswith(query):
+                    yield Leftover("report about an idle stream", root, f"{name}/{file}", size)
+
+
+def _find(what: str, root: str, name: str) -> Leftover:
+    return Leftover(what, root, name, Folder(root, name).measure("")[1])
+
+
+def _measure(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
+    return sum(file.lstat().st_size for file in files)
