@@ -2,6 +2,7 @@
 
 from thetastream.api import col, join, join_many, plan
 from thetastream.core.how import Nearest
+from thetastream.core.shed import Shed
 from thetastream.core.windows import Rows
 from thetastream.errors import (
     InvalidQuery,
@@ -48,6 +49,7 @@ __all__ = [
     "Ring",
     "Rows",
     "SessionError",
+    "Shed",
     "Split",
     "StalledWatermarkWarning",
     "StateError",

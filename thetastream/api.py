@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from thetastream.core.shed import Shed
 from thetastream.core.windows import Duration, Within
 from thetastream.frontend.condition import On
 from thetastream.frontend.how import GivenHow
@@ -59,6 +60,7 @@ def join(
     mailbox: str | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
+    shed: Shed | None = None,
     statistics: Statistics | None = None,
 ) -> DataFrame:
     """Join streams on any condition.
@@ -113,6 +115,9 @@ def join(
     late : str or Path, optional
         A folder in which late tuples are kept, as Parquet files, each tuple exactly once. A join needs a
         folder of its own. By default, late tuples are only counted.
+    shed : Shed, optional
+        A load shedder, which drops tuples of streams while the load is too high. By default, nothing is
+        dropped.
     statistics : Statistics, optional
         Figures from which costs are estimated, and from which the model is chosen if it is left out.
 
@@ -164,6 +169,7 @@ def join(
         mailbox=mailbox,
         cache_folder=cache_folder,
         late=late,
+        shed=shed,
         statistics=statistics,
     ).dataframe()
 
@@ -184,6 +190,7 @@ def plan(
     mailbox: str | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
+    shed: Shed | None = None,
     statistics: Statistics | None = None,
 ) -> Plan:
     """Check and plan a join without starting it. It takes the parameters and raises the errors of ``join``.
@@ -209,6 +216,7 @@ def plan(
         "mailbox": mailbox,
         "cache_folder": cache_folder,
         "late": late,
+        "shed": shed,
         "statistics": statistics,
     }
     return plan_join(complete_request(streams, on, within, model, settings, how=how))
@@ -243,7 +251,8 @@ def join_many(
     model : Model, optional
         The model of all tasks. It must route by tuples alone, as ``th.Biclique(units)``, ``th.Matrix`` and
         ``th.Split`` do. If it is left out, the biclique with equal sides that fills the partitions runs.
-    index, archive_period, event_time, result_time, cache_folder, late, statistics
+    index, archive_period, event_time, result_time, cache_folder, late, shed,
+    statistics
         As in ``join``. They apply to all tasks, and a task's own ``index`` or ``archive_period`` comes first.
 
     Returns

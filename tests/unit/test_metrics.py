@@ -48,6 +48,8 @@ def test_each_stream_has_its_lag_and_its_watermark() -> None:
     assert found[0]["streams"]["a"] == {
         "timely": 2,
         "late": 2,
+        "shed": 0,
+        "shed_probes": 0,
         "newest_us": 9_000_000,
         "lag_s": 11.0,
         "watermark_us": None,

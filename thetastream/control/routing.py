@@ -17,7 +17,7 @@ import pyarrow as pa
 from thetastream.control.plan import ControlPlan
 from thetastream.core.sides import Role
 from thetastream.engine.protocol import EngineSpec
-from thetastream.engine.routing import Router, split_hash, take_blocks
+from thetastream.engine.routing import Mask, Router, split_hash, take_blocks
 from thetastream.models.base import Route
 
 
@@ -28,16 +28,19 @@ class PlanRouter:
     generations: tuple[tuple[Router, tuple[int, ...]], ...]
     """For each generation, newest first, its router and its slots."""
 
-    def route(self, stream: int, batch: pa.RecordBatch) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
+    def route(
+        self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None
+    ) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
         """Yield (slot, role, block) for every destination of the rows of ``batch``.
 
-        The batch has the column ``h``, the hash of each tuple, if a model of the plan needs it.
+        The batch has the column ``h``, the hash of each tuple, if a model of the plan needs it. ``probing``
+        says which rows look for partners; by default all of them.
         """
         payload, tuples = split_hash(batch)
         routes: list[Route] = []
         probed: set[int] = set()
         for number, (router, slots) in enumerate(self.generations):
-            found = list(router.find_routes(stream, payload, tuples))
+            found = list(router.find_routes(stream, payload, tuples, probing))
             if number:
                 found = _only_probe(found)
             mine = [route._replace(unit=slots[route.unit]) for route in found]

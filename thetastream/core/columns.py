@@ -55,6 +55,9 @@ ANNOUNCEMENT = 4
 """The kind of a row that announces an epoch. Its block holds the name of the query's mailbox, or nothing."""
 EMPTY = 5
 """The kind of a row without a block, which follows a large block (``thetastream.spark.wide_rows``)."""
+SHED = 6
+"""The kind of a row that reports to the first unit what a router dropped. Its header is a JSON list with the
+values of a ``ShedReport``."""
 
 
 def name_payload(number: int) -> str:

@@ -22,6 +22,10 @@ class Arrived:
     late: int = 0
     newest_us: int | None = None
     """Latest event time of the stream's tuples, in microseconds since 1970; None if there is none."""
+    shed: int = 0
+    """Tuples that the router dropped because the load was too high."""
+    shed_probes: int = 0
+    """Timely or late tuples that did not look for partners because the load was too high."""
     delay_us: int | None = None
     """Delay of the stream's watermark in microseconds; None if it has none, or is the result of a join."""
 
@@ -52,6 +56,10 @@ class Counters:
     matched: int = 0
     late: int = 0
     """Late tuples of all streams. Each tuple is counted at one unit only."""
+    shed: int = 0
+    """Tuples of all streams that the router dropped because the load was too high."""
+    shed_probes: int = 0
+    """Tuples of all streams that did not look for partners because the load was too high."""
     expired: int = 0
     candidates: int = 0
     segments: int = 0
@@ -93,6 +101,14 @@ class Counters:
         self.late += late
         if newest_us is not None:
             arrived.newest_us = newest_us if arrived.newest_us is None else max(arrived.newest_us, newest_us)
+
+    def count_shed(self, alias: str, shed: int, shed_probes: int) -> None:
+        """Count the tuples of one stream that a router dropped."""
+        arrived = self.streams.setdefault(alias, Arrived())
+        arrived.shed += shed
+        arrived.shed_probes += shed_probes
+        self.shed += shed
+        self.shed_probes += shed_probes
 
     def count_state(self, segments: Sequence[SegmentMeta]) -> None:
         """Count the stored tuples at the end of the epoch."""

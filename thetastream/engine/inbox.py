@@ -22,6 +22,20 @@ class Message(NamedTuple):
     """Slot of the unit that sent the message. The code that delivers the message fills it in."""
 
 
+class ShedReport(NamedTuple):
+    """What one router task did with the tuples of one stream in an epoch."""
+
+    stream: int
+    shed: int = 0
+    """Tuples that were dropped."""
+    shed_probes: int = 0
+    """Tuples that are stored but do not look for partners."""
+    counted: int = 0
+    median_us: int | None = None
+    """The median event time of ``counted`` tuples, in microseconds, dropped ones included. It is None if
+    nothing needs it."""
+
+
 @dataclass
 class Inbox:
     """The new tuples and messages of one unit and epoch.
@@ -35,6 +49,8 @@ class Inbox:
     received_bytes: int = 0
     """Bytes of blocks and messages in the exchange."""
     messages: list[Message] = field(default_factory=list)
+    shed: list[ShedReport] = field(default_factory=list)
+    """What the routers dropped. Only the first unit gets these reports."""
     _blocks: dict[tuple[int, Role], list[tuple[int, pa.RecordBatch]]] = field(default_factory=dict)
 
     def add(self, stream: int, role: int, origin: int, block: pa.RecordBatch, sent_bytes: int) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.columns import HASH
@@ -10,6 +12,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.models.base import Hashes, Model, Places, Route
 
+Mask = npt.NDArray[np.bool_]
 FindPlaces = Callable[[Side, pa.RecordBatch], Places]
 
 
@@ -21,7 +24,9 @@ class Router:
     model: Model
     places: FindPlaces | None = None
 
-    def route(self, stream: int, batch: pa.RecordBatch) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
+    def route(
+        self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None
+    ) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
         """Yield (unit, role, block) for every destination of the rows of ``batch``. Equal blocks are one
         object.
 
@@ -31,16 +36,40 @@ class Router:
             Number of the stream that the rows belong to.
         batch : pyarrow.RecordBatch
             The rows. They have the column ``h``, the hash of each tuple, if the model needs it.
+        probing : array of bool, optional
+            Which rows look for partners; all of them if it is left out. The model must send what is stored
+            and what probes apart.
         """
         payload, tuples = split_hash(batch)
-        yield from take_blocks(payload, self.find_routes(stream, payload, tuples))
+        yield from take_blocks(payload, self.find_routes(stream, payload, tuples, probing))
 
-    def find_routes(self, stream: int, payload: pa.RecordBatch, tuples: Int64s | None) -> Iterator[Route]:
-        """Yield the routes of the rows of ``payload``, whose hashes are ``tuples`` if models need them."""
+    def find_routes(
+        self, stream: int, payload: pa.RecordBatch, tuples: Int64s | None, probing: Mask | None = None
+    ) -> Iterator[Route]:
+        """Yield the routes of the rows of ``payload``, whose hashes are ``tuples`` if models need them.
+
+        ``probing`` says which rows look for partners, as in ``route``.
+        """
         # Models of more than two streams send every tuple to every node and ignore the side.
         side = Side(stream) if stream in (0, 1) else Side.LEFT
         found = None if self.places is None else self.places(side, payload)
-        return self.model.route(side, payload.num_rows, Hashes(tuples, found))
+        routes = self.model.route(side, payload.num_rows, Hashes(tuples, found))
+        yield from routes if probing is None else _limit_probes(routes, probing)
+
+
+def _limit_probes(routes: Iterable[Route], probing: Mask) -> Iterator[Route]:
+    """Yield the routes without the rows that do not look for partners. Equal rows stay one object."""
+    chosen: tuple[object, Int64s] = (probing, np.flatnonzero(probing))
+    for route in routes:
+        if route.role is not Role.PROBE:
+            yield route
+            continue
+        if route.rows is None:
+            chosen = (None, np.flatnonzero(probing)) if chosen[0] is not None else chosen
+        elif chosen[0] is not route.rows:
+            chosen = route.rows, route.rows[probing[route.rows]]
+        if len(chosen[1]):
+            yield route._replace(rows=chosen[1])
 
 
 def split_hash(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:

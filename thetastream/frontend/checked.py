@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from thetastream.core.shed import Shed
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import read_condition
 from thetastream.frontend.how import refuse_how
@@ -13,6 +14,7 @@ from thetastream.frontend.late_folder import read_late_folder
 from thetastream.frontend.model import read_model
 from thetastream.frontend.request import Request
 from thetastream.frontend.result_time import read_result_time
+from thetastream.frontend.shed import read_shed
 from thetastream.frontend.statistics import read_statistics
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import is_counted, read_window
@@ -48,6 +50,8 @@ class CheckedRequest:
     """Whether the user gets the result time of each row."""
     late: str | None
     """The folder of late tuples; None if they are only counted."""
+    shed: Shed | None
+    """The load shedder; None if nothing is dropped."""
     partitions: int
     """Number of shuffle partitions of the session."""
     problems: list[ThetastreamError]
@@ -108,6 +112,7 @@ def check(request: Request) -> CheckedRequest:
     statistics = read_statistics(settings["statistics"], request.streams, problems)
     has_result_time = read_result_time(settings["result_time"], read.streams, problems)
     late = read_late_folder(spark, settings["late"], (stream.alias for stream in read.streams), problems)
+    shed = read_shed(settings["shed"], request.how, read.streams, problems)
     # 3. Model.
     partitions = count_partitions(spark)
     model, has_open_size = read_model(request.model, read.streams, read.catalyst, partitions, problems)
@@ -126,6 +131,7 @@ def check(request: Request) -> CheckedRequest:
         archive_period_us,
         has_result_time,
         late,
+        shed,
         partitions,
         problems,
     )

@@ -27,6 +27,7 @@ SETTINGS: dict[str, str] = {
     "mailbox": "folder, shared by driver and executors, for messages between units of a ring or chain",
     "cache_folder": "host-local folder for mapped segments; Spark's local directory by default",
     "late": "folder in which late tuples are kept, as Parquet files; by default they are only counted",
+    "shed": "th.Shed, which drops tuples while the load is too high; by default nothing is dropped",
     "statistics": "th.Statistics to estimate costs from, and to choose the model by; assumed by default",
 }
 """Settings: keyword arguments of join and plan. ``spark.thetastream.<name>`` gives the session's defaults."""

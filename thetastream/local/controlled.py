@@ -20,6 +20,7 @@ from thetastream.core.columns import HASH
 from thetastream.core.sides import Role
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
+from thetastream.engine.routing import Mask
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.local.runner import LocalRun, add_hash
 from thetastream.models.base import Model
@@ -109,6 +110,8 @@ class ControlledRun(LocalRun):
             self.members[slot] = Member()
             self.states[slot], self._stores[slot] = self._spec.state_type(), [MemoryStore()]
 
-    def _route(self, stream: int, batch: pa.RecordBatch) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
+    def _route(
+        self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None
+    ) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
         router: PlanRouter = build_router(self._spec, self.plan)
-        return router.route(stream, batch if HASH in batch.schema.names else add_hash(batch))
+        return router.route(stream, batch if HASH in batch.schema.names else add_hash(batch), probing)

@@ -17,6 +17,8 @@ from thetastream.engine.clock import BEFORE
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
+from thetastream.engine.routing import Mask
+from thetastream.engine.shedding import Shedding
 from thetastream.engine.store.segment import MemoryStore
 
 
@@ -29,6 +31,8 @@ class LocalRun:
         The query, for any engine.
     n_slots : int, optional
         The number of slots on which units may run; by default the number of units.
+    shedding : Shedding, optional
+        The load shedder of the query. Its lag is measured from ``began_us``.
 
     Examples
     --------
@@ -51,8 +55,16 @@ class LocalRun:
     [[[1], [2]]]
     """
 
-    def __init__(self, spec: EngineSpec, n_slots: int | None = None) -> None:
+    def __init__(
+        self, spec: EngineSpec, n_slots: int | None = None, shedding: Shedding | None = None
+    ) -> None:
         self._spec = spec
+        self._shedding = shedding
+        self.began_us = 0
+        """When the next epoch begins, in microseconds since 1970."""
+        self.load: int | None = None
+        """The largest load of a unit before the epoch, for a query with a shedder."""
+        self._loads: dict[int, int] = {}
         n = n_slots or spec.n_units
         self.states = [spec.state_type() for _ in range(n)]
         """The state of each unit after the last epoch."""
@@ -84,10 +96,14 @@ class LocalRun:
     ) -> list[Inbox]:
         """Begin an epoch: fill the inbox of each unit with new tuples and messages."""
         self._clock = self._clock.then(watermark_us)
+        self.load = max(self._loads.values(), default=None)
         inboxes = [Inbox() for _ in self.states]
         for stream, batch in enumerate(batches):
             if batch is not None and batch.num_rows:
-                for slot, role, block in self._route(stream, batch):
+                probing = None
+                if self._shedding is not None:
+                    batch, probing = self._shed(self._shedding, stream, batch, inboxes[0])
+                for slot, role, block in self._route(stream, batch, probing):
                     inboxes[slot].add(stream, role, 0, block, block.nbytes)
         for message in self.in_flight:
             to = inboxes if message.to is None else [inboxes[message.to]]
@@ -117,6 +133,12 @@ class LocalRun:
         called."""
         engine = engine or self.open(slot)
         yield from engine.epoch(inbox, self._clock)
+        if self._shedding is not None:
+            for report in inbox.shed:
+                alias = self._shedding.sides[report.stream].alias
+                engine.counters.count_shed(alias, report.shed, report.shed_probes)
+            mlv_bytes = engine.counters.mlv_bytes
+            self._loads[slot] = self._shedding.measure_load(mlv_bytes, inbox.shed, self.began_us)
         self.in_flight += [message._replace(sender=slot) for message in engine.messages]
         self.states[slot] = self._spec.state_type.from_json(engine.state.as_json())
         self.counters[slot] = engine.counters
@@ -127,12 +149,23 @@ class LocalRun:
         while self.in_flight or self._is_waiting:
             yield from self.epoch([], watermark_us)
 
-    def _route(self, stream: int, batch: pa.RecordBatch) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
+    def _shed(
+        self, shedding: Shedding, stream: int, batch: pa.RecordBatch, first: Inbox
+    ) -> tuple[pa.RecordBatch, Mask | None]:
+        """Drop tuples as the shedder says, and tell the first unit."""
+        shedder = shedding.open(stream, self._clock.epoch, self.load)
+        kept, probing = shedder.drop(batch if HASH in batch.schema.names else add_hash(batch))
+        first.shed += [] if shedder.report is None else [shedder.report]
+        return kept, probing
+
+    def _route(
+        self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None
+    ) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
         """Route a batch to units, with the column ``h`` if the model needs it."""
         router = self._spec.router
         if router.model.needs_hash and HASH not in batch.schema.names:
             batch = add_hash(batch)
-        return router.route(stream, batch)
+        return router.route(stream, batch, probing)
 
 
 def add_hash(batch: pa.RecordBatch) -> pa.RecordBatch:

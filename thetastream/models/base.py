@@ -163,6 +163,14 @@ class Model(ABC):
         return self.sees_all
 
     @property
+    def sends_probes_apart(self) -> bool:
+        """Whether a tuple is sent once to be stored and once to look for partners, never for both at once.
+
+        Only then may a shedder drop probes and keep the tuples.
+        """
+        return False
+
+    @property
     def sharing_obstacle(self) -> str | None:
         """The reason why several join tasks cannot share the exchange of this model; None if they can."""
         if self.needs_places:

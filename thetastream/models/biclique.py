@@ -123,6 +123,10 @@ class Biclique(Model):
         return sum(self.per_side)
 
     @property
+    def sends_probes_apart(self) -> bool:
+        return True
+
+    @property
     def needs_hash(self) -> bool:
         return max(self.per_side) > 1
 

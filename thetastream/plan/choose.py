@@ -161,6 +161,8 @@ class ModelChoice:
     work: Workload
     lowered: Lowered
     is_ordered: bool
+    needs_probes_apart: bool = False
+    """Whether the model must send what is stored and what probes apart."""
 
     def __call__(self, partitions: int) -> Model:
         """Choose the model for a number of partitions."""
@@ -171,6 +173,8 @@ class ModelChoice:
         return choose(self.work, partitions, self._can_run)
 
     def _can_run(self, model: Model) -> bool:
+        if self.needs_probes_apart and not model.sends_probes_apart:
+            return False
         return find_refusal(model, self.lowered, self.is_ordered) is None
 
 

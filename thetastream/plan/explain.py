@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, SideSpec
+from thetastream.core.shed import Shed
 from thetastream.core.sides import Side
 from thetastream.core.windows import spell
 from thetastream.engine.two_stream.content_routing import ByRange, choose_placing
@@ -26,6 +27,7 @@ def explain(
     order: Order | None = None,
     partitions: int = 2,
     statistics: Statistics | None = None,
+    shed: Shed | None = None,
 ) -> str:
     """Return the stages of the plan as text, with one fact per line."""
     names = [predicate.name for predicate in query.predicates]
@@ -33,7 +35,7 @@ def explain(
         ("Parsed", _explain_parsed(query)),
         ("Rewritten", explain_rewritten(lowered.notes, names, lowered.physical.sides)),
         ("Shaped", _explain_shaped(lowered)),
-        ("Physical", _explain_physical(lowered, model, model_reason, order)),
+        ("Physical", _explain_physical(lowered, model, model_reason, order, shed)),
         ("Cost", explain_cost(query, lowered, model, model_reason, order, partitions, statistics)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
@@ -99,7 +101,7 @@ def _explain_shaped(lowered: Lowered) -> Iterator[str]:
 
 
 def _explain_physical(
-    lowered: Lowered, model: Model, model_reason: str, order: Order | None
+    lowered: Lowered, model: Model, model_reason: str, order: Order | None, shed: Shed | None
 ) -> Iterator[str]:
     physical = lowered.physical
     yield f"model     {model.describe()}   ({model_reason})"
@@ -128,6 +130,8 @@ def _explain_physical(
         format_average(stream.sends) for stream in compute_shares(model, is_ranged=isinstance(found, ByRange))
     )
     yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}"
+    if shed is not None:
+        yield f"shed      {shed.describe()}"
     flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
     if order is not None:
         yield f"order     {order}; one task gathers the results of an epoch"

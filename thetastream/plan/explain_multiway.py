@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from thetastream.core.shed import Shed
 from thetastream.core.windows import spell
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.plan.cost_multiway import MultiwayLoad, explain_multiway_cost
@@ -18,13 +19,14 @@ def explain_multiway(
     spec: MultiwaySpec,
     mailbox: str,
     load: MultiwayLoad,
+    shed: Shed | None = None,
 ) -> str:
     """Return the stages of the plan as text, with one fact per line."""
     stages = (
         ("Parsed", _explain_parsed(streams, on, within_us, spec)),
         ("Rewritten", _explain_rewritten(lowered)),
         ("Hops", _explain_hops(spec)),
-        ("Physical", _explain_physical(spec, mailbox)),
+        ("Physical", _explain_physical(spec, mailbox, shed)),
         ("Cost", explain_multiway_cost(load, spec.model.n_units, streams)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
@@ -85,7 +87,7 @@ def _format_count(n: int, one: str, many: str) -> list[str]:
     return [f"{n} {one if n == 1 else many}"] if n else []
 
 
-def _explain_physical(spec: MultiwaySpec, mailbox: str) -> Iterator[str]:
+def _explain_physical(spec: MultiwaySpec, mailbox: str, shed: Shed | None) -> Iterator[str]:
     yield f"model     {spec.model.describe()}"
     stored_streams = spec.stored[:: spec.model.n_parts]
     for side, stored in zip(spec.graph.sides, stored_streams, strict=True):
@@ -96,6 +98,8 @@ def _explain_physical(spec: MultiwaySpec, mailbox: str) -> Iterator[str]:
             bound = f"until the watermark is {spell(stored.lifetime_us)} past what is in flight"
         yield f"state     of {side.alias}: kept {bound}"
     yield f"exchange  one an epoch; {spec.model.n_units} nodes, a copy of every tuple to each"
+    if shed is not None:
+        yield f"shed      {shed.describe()}"
     if spec.has_messages:
         yield f"mailbox   {mailbox}; a result comes up to {spec.n_streams - 2} epochs after its last tuple"
         yield f"partial   results go to {spec.model.travel.value}"

@@ -13,11 +13,14 @@ from typing import cast
 
 from pyspark.sql import DataFrame
 
+from thetastream.core.shed import Shed
 from thetastream.engine.multiway.spec import MultiwaySpec
+from thetastream.engine.shedding import Shedding
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
 from thetastream.frontend.hop_orders import choose_hop_orders, choose_refinement
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
+from thetastream.frontend.shed import find_shed_problem
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway
 from thetastream.plan.choose import choose_n_units
@@ -51,6 +54,8 @@ class MultiwayPlan(Plan):
     cache_folder: str | None
     late: str | None
     """The folder of late tuples; None if they are only counted."""
+    shed: Shed | None
+    """The load shedder; None if nothing is dropped."""
     load: MultiwayLoad
     """The estimated load of the nodes."""
     choose: Callable[[int], Model] | None = None
@@ -88,13 +93,21 @@ class MultiwayPlan(Plan):
         """Return every stage of the plan as text: parsed, rewritten, hops, physical, cost."""
         query = self.query
         return explain_multiway(
-            query.streams, query.on, query.within_us, self.lowered, self.spec, self.mailbox, self.load
+            query.streams,
+            query.on,
+            query.within_us,
+            self.lowered,
+            self.spec,
+            self.mailbox,
+            self.load,
+            self.shed,
         )
 
     def results(self) -> DataFrame:
         join = build_multiway_join(self.lowered, self.spec, self.streams, self.choose)
         idle = list_idle_reports(self.inputs)
-        return build(join, self.streams, self.mailbox, self.cache_folder, self.late, idle)
+        shedding = None if self.shed is None else Shedding(self.shed, self.spec.graph.sides)
+        return build(join, self.streams, self.mailbox, self.cache_folder, self.late, idle, shedding)
 
 
 def plan_multiway(checked: CheckedRequest) -> Plan:
@@ -113,8 +126,10 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     # 2. Check the session.
     problems += check_session(request.spark, model.n_units)
     mailbox = ""
-    if model.has_mailbox(len(checked.streams)):
+    if model.has_mailbox(len(checked.streams)) or checked.shed is not None:
         mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
+    unfit = find_shed_problem(checked.shed, model)
+    problems += [] if unfit is None else [unfit]
     query = checked.query()
     # 3. Turn the condition into hops, and choose an index for the hops.
     lowered = lower_graph(query.streams, query.conjuncts, query.predicates, query.within_us, checked.catalyst)
@@ -129,7 +144,7 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     frames = tuple(request.streams.values())
     choose = sizes if checked.has_open_size else None
     cache, late = settings["cache_folder"], checked.late
-    return MultiwayPlan(query, lowered, spec, frames, mailbox, cache, late, load, choose)
+    return MultiwayPlan(query, lowered, spec, frames, mailbox, cache, late, checked.shed, load, choose)
 
 
 @dataclass(frozen=True)

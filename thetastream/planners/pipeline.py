@@ -37,6 +37,10 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
     """Plan a join of three or more streams that are joined one after the other."""
     # 1. Refuse what a pipeline does not support, and check the session.
     refuse_arrival_order(checked)
+    if checked.shed is not None:
+        what = "a join of three streams or more, one after the other, does not shed"
+        hint = "leave shed out, use th.Ring, or shed in a join of two streams"
+        checked.problems.append(QueryError("SHED", f"{what}; {hint}"))
     model = checked.model
     if not checked.is_streaming:
         model = None if model is None else model.on_batch

@@ -28,7 +28,7 @@ from thetastream.planners.plan import Plan
 from thetastream.predicate import Phrase, Predicate
 from thetastream.spark.predicate_filter import filter_rows
 
-_OF_STREAMS = ("within", "model", "index", "archive_period")
+_OF_STREAMS = ("within", "model", "index", "archive_period", "shed")
 """Parameters that need two streams."""
 
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 
+from thetastream.core.shed import Shed
+from thetastream.engine.shedding import Shedding
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest
 from thetastream.frontend.how import refuse_how
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
+from thetastream.frontend.shed import find_shed_problem
 from thetastream.frontend.window import find_arrival_problems, is_counted, read_counts
 from thetastream.models.base import Model
 from thetastream.order import Order, read_order
@@ -70,10 +73,12 @@ class Settings:
     cache_folder: str | None = None
     late: str | None = None
     """The folder of late tuples; None if they are only counted."""
+    shed: Shed | None = None
+    """The load shedder; None if nothing is dropped."""
     idle: IdleReports | None = None
     """What units report about streams that may be idle. None if no stream may be."""
     mailbox: str = ""
-    """The folder of mailboxes, if the model needs one; otherwise empty."""
+    """The folder of mailboxes, if the model or the load shedder needs one; otherwise empty."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,6 +154,7 @@ class JoinPlan(Plan):
             given.order,
             given.partitions,
             given.statistics,
+            given.shed,
         )
 
     def results(self) -> DataFrame:
@@ -158,7 +164,8 @@ class JoinPlan(Plan):
         """
         given = self.settings
         join, late, idle = self._join(), given.late, given.idle
-        return build(join, self.streams, given.mailbox, given.cache_folder, late, idle)
+        shedding = None if given.shed is None else Shedding(given.shed, self.physical.condition.sides)
+        return build(join, self.streams, given.mailbox, given.cache_folder, late, idle, shedding)
 
     def _join(self) -> JoinSpec:
         if self.folding is not None:
@@ -228,7 +235,8 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     if checked.is_streaming:
         n_units = choose_n_units(checked.partitions) if model is None else model.n_units
         problems += check_session(request.spark, n_units)
-        if model is not None and model.has_mailbox(2):
+        has_mailbox = model is not None and model.has_mailbox(2)
+        if has_mailbox or checked.shed is not None:
             mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
     elif model is not None:
         model = model.on_batch
@@ -245,6 +253,7 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
         checked.statistics,
         settings["cache_folder"],
         checked.late,
+        checked.shed,
         list_idle_reports(checked.streams),
         mailbox,
     )
@@ -266,14 +275,15 @@ def _choose_model(query: Query, lowered: Lowered, settings: Settings) -> tuple[M
     """Return the model of the settings, or the cheapest model that can run the query, and the reason."""
     if settings.model is None:
         return _open_choice(query, lowered, settings).explain(settings.partitions)
-    problem = find_refusal(settings.model, lowered)
+    problem = find_refusal(settings.model, lowered) or find_shed_problem(settings.shed, settings.model)
     raise_problems([] if problem is None else [problem])
     return settings.model, "as asked for"
 
 
 def _open_choice(query: Query, lowered: Lowered, settings: Settings) -> ModelChoice:
     work = build_workload(query, lowered, settings.statistics or Statistics())
-    return ModelChoice(work, lowered, settings.order is not None)
+    needs_probes_apart = settings.shed is not None and settings.shed.sheds_probes
+    return ModelChoice(work, lowered, settings.order is not None, needs_probes_apart)
 
 
 def _refuse_order(checked: CheckedRequest, has_counts: bool, is_ordered: bool) -> None:

@@ -21,6 +21,7 @@ from thetastream.core.columns import UNIT
 from thetastream.core.identity import Identity, digest
 from thetastream.engine.clock import BATCH
 from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.shedding import Shedding
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.order import Order
 from thetastream.plan.identity import identify_settings
@@ -45,6 +46,7 @@ from thetastream.spark.operator import add_counters, run_units
 from thetastream.spark.ordered import gather_in_order
 from thetastream.spark.output import Output
 from thetastream.spark.session import read_meaning
+from thetastream.spark.shed_loads import ShedLoads
 from thetastream.spark.state.identity_source import read_identity
 from thetastream.spark.watch import watch_queries
 
@@ -72,6 +74,7 @@ def build(
     cache_folder: str | None = None,
     late: str | None = None,
     idle: IdleReports | None = None,
+    shedding: Shedding | None = None,
 ) -> DataFrame:
     """Build the joined DataFrame, with the columns that the user gets by ``join.output``.
 
@@ -82,7 +85,7 @@ def build(
         The inputs in the order of ``join.sides``, all streaming or all batch.
     mailboxes : str
         The folder of mailboxes, which the driver and all workers must reach. Only engines that send messages
-        use it.
+        and load shedders use it.
     cache_folder : str, optional
         A folder on each host for mapped segments. If it is left out, Spark's local directory is used.
     late : str, optional
@@ -90,9 +93,11 @@ def build(
         counted.
     idle : IdleReports, optional
         What units report about streams that may be idle.
+    shedding : Shedding, optional
+        The load shedder of a query over streams. Batch DataFrames are joined whole.
     """
     if any(stream.isStreaming for stream in streams):
-        results = _stream(join, streams, mailboxes, cache_folder, late, idle)
+        results = _stream(join, streams, mailboxes, cache_folder, late, idle, shedding)
     else:
         results = _batch(join, streams)
     joined = results.select(*join.output.restored)
@@ -108,6 +113,7 @@ def _stream(
     cache_folder: str | None,
     late: str | None,
     idle: IdleReports | None,
+    shedding: Shedding | None,
 ) -> DataFrame:
     spec, output = join.spec, join.output
     spark = streams[0].sparkSession
@@ -119,7 +125,8 @@ def _stream(
         source = read_mailbox(spark, mailboxes, query, list_announced(fitted))
     else:
         source = read_identity(spark, query)
-    rows = build_exchange(fitted, join.sides, streams, source)
+    shed = None if shedding is None else ShedLoads(shedding, mailboxes, digest(query))
+    rows = build_exchange(fitted, join.sides, streams, source, shed)
 
     delays_us = {
         side.alias: int(field.metadata[MARK]) * 1000
@@ -130,7 +137,7 @@ def _stream(
     files = None if late is None else _describe_late(join, streams, late, digest(query))
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
-        return UnitEpoch(fitted, query, emitter, mailboxes, cache_folder, files, idle, delays_us)
+        return UnitEpoch(fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us)
 
     # Ordered results cross a second exchange, as blocks.
     is_flat = output.is_flat and join.order is None

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from thetastream.core.identity import Identity, digest, fix_choices
+from thetastream.core.shed import LAG
 from thetastream.engine.clock import Clock
+from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
 from thetastream.errors import StateError
 from thetastream.plan.identity import MODEL
@@ -20,6 +22,7 @@ from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateFiles
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import find_mailbox_name, post
+from thetastream.spark.shed_loads import ShedLoads
 from thetastream.spark.state.cache_folder import choose_cache_root, sweep
 from thetastream.spark.state.durable_store import DurableStore, PartMap
 from thetastream.spark.state.manifest import NOTHING, Heard, Manifest, decode
@@ -45,6 +48,8 @@ class UnitEpoch:
     """Where late tuples are kept; None if they are not."""
     idle: IdleReports | None
     """What units report about streams that may be idle; None if there are none."""
+    shed: ShedLoads | None
+    """The load shedder; None if no tuples are dropped."""
     delays_us: Mapping[str, int]
     """The delay of the watermark of each stream that has one, by alias."""
 
@@ -114,6 +119,8 @@ class UnitEpoch:
         if self.idle is not None:
             name = digest(self.identity)
             self.idle.write(read_query(), name, slot, clock.watermark_us, engine.counters.streams)
+        if self.shed is not None:
+            self._publish_load(self.shed, slot, engine.counters, inbox, timers)
         # 3. Send messages.
         mailbox = None
         if spec.has_messages:
@@ -128,6 +135,22 @@ class UnitEpoch:
             _renew_timer(handle, before.heard, clock, has_fired=rows is None)
         engine.counters.tell_delays(self.delays_us)
         yield self.emitter.frame_counters(slot, engine.counters)
+
+    def _publish_load(
+        self, shed: ShedLoads, slot: int, counters: Counters, inbox: Inbox, timers: Any
+    ) -> None:
+        """Count what routers dropped, and publish the load of the unit for the routers of later epochs."""
+        for report in inbox.shed:
+            alias = shed.shedding.sides[report.stream].alias
+            counters.count_shed(alias, report.shed, report.shed_probes)
+        if slot and shed.shedding.shed.load == LAG:
+            return  # The first unit gets all reports.
+        began_us = int(timers.getCurrentProcessingTimeInMs()) * 1000
+        shed.loads.publish(
+            slot, shed.epoch, shed.shedding.measure_load(counters.mlv_bytes, inbox.shed, began_us)
+        )
+        if not slot:
+            shed.loads.prune(shed.epoch)
 
     def _identify(self) -> Identity:
         """Return the identity of the running query, whose model was chosen for its own partitions."""

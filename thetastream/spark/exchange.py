@@ -7,6 +7,7 @@
 ``thetastream.core.columns`` says what the columns of a row mean.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -28,15 +29,17 @@ from thetastream.core.columns import (
     KIND,
     MESSAGE,
     ORIGIN,
+    SHED,
     STREAM,
     UNIT,
 )
-from thetastream.engine.inbox import Inbox, Message
+from thetastream.engine.inbox import Inbox, Message, ShedReport
 from thetastream.plan.choose import MOST_CHOSEN
 from thetastream.plan.domains import quote
 from thetastream.plan.physical import SidePlan
 from thetastream.spark.choice import FittedSpec
 from thetastream.spark.grouping_keys import find_unit_keys
+from thetastream.spark.shed_loads import ShedLoads
 from thetastream.spark.state.identity_source import SCHEMA
 from thetastream.spark.wide_rows import FILLER, STEP, fill_up
 from thetastream.spark.worker import settle
@@ -54,6 +57,7 @@ def build_exchange(
     sides: Sequence[SidePlan],
     streams: Sequence[DataFrame],
     messages: DataFrame | None,
+    shed: ShedLoads | None = None,
 ) -> DataFrame:
     """Build the rows of the exchange, with the columns unit, kind, stream, origin, header, block.
 
@@ -67,9 +71,11 @@ def build_exchange(
         The inputs, all streaming or all batch.
     messages : DataFrame, optional
         For streams, the mailbox, or a source without rows for an engine whose units send no messages.
+    shed : ShedLoads, optional
+        The load shedder.
     """
     parts = [
-        _route_stream(fitted, number, plan, stream)
+        _route_stream(fitted, number, plan, stream, shed)
         for number, (plan, stream) in enumerate(zip(sides, streams, strict=True))
     ]
     if messages is not None:
@@ -88,10 +94,12 @@ def list_announced(fitted: FittedSpec) -> tuple[int, ...]:
     return find_unit_keys(max(fitted.planned.n_units, MOST_CHOSEN))
 
 
-def _route_stream(fitted: FittedSpec, number: int, plan: SidePlan, stream: DataFrame) -> DataFrame:
+def _route_stream(
+    fitted: FittedSpec, number: int, plan: SidePlan, stream: DataFrame, shed: ShedLoads | None
+) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
     flat = select_block_columns(plan, stream)
-    if fitted.planned.router.model.needs_hash:
+    if fitted.planned.router.model.needs_hash or shed is not None:
         hashable = [
             F.col(field.name)
             for field in flat.schema
@@ -99,7 +107,7 @@ def _route_stream(fitted: FittedSpec, number: int, plan: SidePlan, stream: DataF
         ]
         flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH))
     flat = fill_up(flat, plan.alias)
-    return flat.mapInArrow(_make_routing_step(fitted, number, stream.isStreaming), SCHEMA)
+    return flat.mapInArrow(_make_routing_step(fitted, number, stream.isStreaming, shed), SCHEMA)
 
 
 def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
@@ -112,9 +120,12 @@ def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
     return nested.select(*columns)
 
 
-def _make_routing_step(fitted: FittedSpec, stream: int, is_streaming: bool) -> Callable[[Batches], Batches]:
+def _make_routing_step(
+    fitted: FittedSpec, stream: int, is_streaming: bool, shed: ShedLoads | None
+) -> Callable[[Batches], Batches]:
     """Make the function that turns batches into blocks."""
     is_announced = is_streaming and fitted.planned.has_event_time
+    has_hash = fitted.planned.router.model.needs_hash or shed is not None
 
     def to_rows(batches: Batches) -> Batches:
         settle()
@@ -126,12 +137,18 @@ def _make_routing_step(fitted: FittedSpec, stream: int, is_streaming: bool) -> C
             # previous one.
             yield _make_rows(keys, ANNOUNCEMENT, stream, origin, pa.array([b""] * len(keys), pa.binary()))
         batches = map(drop_fillers, batches)
-        if router.model.needs_hash and not fitted.planned.router.model.needs_hash:
+        if router.model.needs_hash and not has_hash:
             batches = map(_add_hash, batches)
-        for number, batch in enumerate(gather(batches)):
+        shedder = None
+        if shed is not None:
+            shedder = shed.shedding.open(stream, shed.epoch, shed.loads.find(shed.epoch))
+        for number, batch in enumerate(map(make_nullable, gather(batches))):
+            tuples, probing = (batch, None) if shedder is None else shedder.drop(batch)
+            if not tuples.num_rows:
+                continue
             # A block that goes to several units is packed once. The list keeps all blocks alive, so that no
             # two of them have the same id().
-            routes = list(router.route(stream, make_nullable(batch)))
+            routes = list(router.route(stream, tuples, probing))
             packed: dict[int, pa.Array] = {}
             for unit, role, block in routes:
                 name = id(block)
@@ -144,11 +161,16 @@ def _make_routing_step(fitted: FittedSpec, stream: int, is_streaming: bool) -> C
                     yield _make_rows(
                         [keys[unit]] * n, EMPTY, stream, origin, pa.array([b""] * n, pa.binary())
                     )
+        if shedder is not None and shedder.report is not None:
+            nothing = pa.array([b""], pa.binary())
+            yield _make_rows(keys[:1], SHED, stream, origin, nothing, json.dumps(shedder.report))
 
     return to_rows
 
 
-def _make_rows(units: Sequence[int], kind: int, stream: int, origin: int, blocks: pa.Array) -> pa.RecordBatch:
+def _make_rows(
+    units: Sequence[int], kind: int, stream: int, origin: int, blocks: pa.Array, header: str | None = None
+) -> pa.RecordBatch:
     """Make one row of the exchange per unit, in the schema ``SCHEMA``."""
     n = len(units)
     columns = {
@@ -156,7 +178,7 @@ def _make_rows(units: Sequence[int], kind: int, stream: int, origin: int, blocks
         KIND: pa.array([kind] * n, pa.int8()),
         STREAM: pa.array([stream] * n, pa.int8()),
         ORIGIN: pa.array([origin] * n, pa.int64()),
-        HEADER: pa.nulls(n, pa.string()),
+        HEADER: pa.array([header] * n, pa.string()),
         BLOCK: blocks,
     }
     return pa.RecordBatch.from_pydict(columns)
@@ -218,6 +240,8 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> str | None:
             continue
         if kind == ANNOUNCEMENT:
             mailbox = bytes(block).decode() or mailbox
+        elif kind == SHED:
+            inbox.shed.append(ShedReport(*json.loads(header)))
         elif kind == MESSAGE:
             messages.append((int(origin), header, unpack(block) if size else None, size))
         else:

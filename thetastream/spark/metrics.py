@@ -6,7 +6,7 @@ into the query progress and then drops them from the results.
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -81,6 +81,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
         total, tasks = _sum_units(units), _sum_tasks(units)
         began = report.get("timestamp")
+        streams = _sum_streams(units, began)
         yield {
             "epoch": report["batchId"],
             "join": name.split("_")[1],
@@ -88,7 +89,8 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "watermark": (report.get("eventTime") or {}).get("watermark"),
             "durations_ms": dict(report.get("durationMs") or {}),
             **total,
-            "streams": _sum_streams(units, began),
+            "streams": streams,
+            "kept": compute_kept(streams.values()),
             "rho": compute_efficiency(total),
             "order": units[0].get("order", {}) if units else {},  # All units decide the same.
             **({"tasks": tasks} if tasks else {}),
@@ -112,9 +114,12 @@ def _sum_streams(units: Sequence[Mapping[str, Any]], began: str | None) -> dict[
     found: dict[str, dict[str, Any]] = {}
     for unit in units:
         for alias, brought in unit.get("streams", {}).items():
-            mine = found.setdefault(alias, {"timely": 0, "late": 0, "newest_us": None, "delay_us": None})
-            for counter in ("timely", "late"):
-                mine[counter] += brought[counter]
+            mine = found.setdefault(
+                alias,
+                {"timely": 0, "late": 0, "shed": 0, "shed_probes": 0, "newest_us": None, "delay_us": None},
+            )
+            for counter in ("timely", "late", "shed", "shed_probes"):
+                mine[counter] += brought.get(counter, 0)
             for time in ("newest_us", "delay_us"):
                 known = [each for each in (mine[time], brought.get(time)) if each is not None]
                 mine[time] = max(known, default=None)
@@ -132,6 +137,26 @@ def _measure_lag_s(began: str | None, newest_us: int | None) -> float | None:
     if began is None or newest_us is None:
         return None
     return round(datetime.fromisoformat(began).timestamp() - newest_us / 1e6, 3)
+
+
+def compute_kept(streams: Iterable[Mapping[str, Any]]) -> float:
+    """Estimate the share of combinations that a shedder keeps, from the tuples of an epoch.
+
+    A combination is kept if no stream has lost its tuple, and if its last tuple looks for partners. The
+    tuples of other epochs, with which those of this epoch join, may have met another factor.
+
+    >>> compute_kept([{"timely": 8, "late": 0, "shed": 2}, {"timely": 5, "late": 0, "shed": 5}])
+    0.4
+    >>> compute_kept([{"timely": 10, "late": 0, "shed_probes": 6}, {"timely": 30, "late": 0}])
+    0.85
+    """
+    kept, stored, unprobed = 1.0, 0, 0
+    for stream in streams:
+        shed, admitted = stream.get("shed", 0), stream["timely"] + stream["late"]
+        kept *= admitted / (admitted + shed) if shed else 1.0
+        stored += admitted
+        unprobed += stream.get("shed_probes", 0)
+    return kept * (1 - unprobed / stored) if unprobed else kept
 
 
 def _sum_tasks(units: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

@@ -30,6 +30,12 @@ def read_query() -> str:
     return _read_property(_QUERY) or _UNKNOWN
 
 
+def read_told_epoch() -> int | None:
+    """Read the number of the epoch; None if Spark does not tell it."""
+    text = _read_property(_EPOCH)
+    return None if text is None else int(text)
+
+
 def read_partitions() -> int | None:
     """Read the number of shuffle partitions with which the query runs; None if Spark does not tell it."""
     found = (_read_property(name) for name in (_RESTORED_PARTITIONS, PARTITIONS))
@@ -61,9 +67,9 @@ def read_epoch(
     StateError
         EPOCH_UNKNOWN.
     """
-    text = _read_property(_EPOCH)
-    if text is not None:
-        return choose_number(int(text), before, watermark_us, has_rows)
+    told = read_told_epoch()
+    if told is not None:
+        return choose_number(told, before, watermark_us, has_rows)
     if began_ms is not None and began_ms >= 0:
         return choose_number(began_ms, before, watermark_us, has_rows)
     if has_messages:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from thetastream.core.shed import Shed
 from thetastream.core.windows import Duration, Within
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On
@@ -44,6 +45,7 @@ def aggregate(
     mailbox: str | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
+    shed: Shed | None = None,
     statistics: Statistics | None = None,
 ) -> DataFrame:
     """Aggregate the results of a join by groups, while they are found.
@@ -56,7 +58,8 @@ def aggregate(
 
     Parameters
     ----------
-    streams, on, within, model, index, archive_period, event_time, mailbox, cache_folder, late, statistics
+    streams, on, within, model, index, archive_period, event_time, mailbox, cache_folder, late, shed,
+    statistics
         As in ``thetastream.join``.
     group_by : str or sequence of str
         SQL expressions over the aliases. ``window(result_time, '1 minute')`` is an event-time window of the
@@ -131,6 +134,7 @@ def aggregate(
         "mailbox": mailbox,
         "cache_folder": cache_folder,
         "late": late,
+        "shed": shed,
         "statistics": statistics,
     }
     question = Question(selection, frames, on, within, model, settings, every)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from thetastream.core.shed import Shed
 from thetastream.core.windows import Duration
 from thetastream.errors import QueryError
 from thetastream.models.base import Model
@@ -48,6 +49,7 @@ def insert(
     mailbox: str | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
+    shed: Shed | None = None,
     statistics: Statistics | None = None,
 ) -> StreamingQuery | None:
     """Run ``INSERT INTO sink SELECT ...``: start a query over streams, or write the rows of batch inputs.
@@ -71,7 +73,8 @@ def insert(
     trigger : str, optional
         The interval between two epochs, as in "10 seconds". ``"available now"`` ends the query when all
         available input has been read. Without a trigger, epochs follow one another without a pause.
-    model, index, archive_period, event_time, mailbox, cache_folder, late, statistics
+    model, index, archive_period, event_time, mailbox, cache_folder, late, shed,
+    statistics
         As in ``thetastream.sql``.
 
     Returns
@@ -108,6 +111,7 @@ def insert(
         "mailbox": mailbox,
         "cache_folder": cache_folder,
         "late": late,
+        "shed": shed,
         "statistics": statistics,
     }
     rows = run_script(spark, statements, streams, model, settings)

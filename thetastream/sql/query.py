@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from thetastream.core.shed import Shed
 from thetastream.core.windows import Duration
 from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
@@ -38,6 +39,7 @@ def sql(
     mailbox: str | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
+    shed: Shed | None = None,
     statistics: Statistics | None = None,
 ) -> DataFrame:
     """Run a streaming SQL statement, or several with semicolons between them.
@@ -52,7 +54,8 @@ def sql(
     streams : mapping of name to DataFrame, optional
         The streams that FROM names. Other names are looked up as tables and views of the session. Case does
         not matter.
-    model, index, archive_period, order, punctuations, event_time, mailbox, cache_folder, late, statistics
+    model, index, archive_period, order, punctuations, event_time, mailbox, cache_folder, late, shed,
+    statistics
         As in ``thetastream.join``. They hold for each join of the statements.
 
     Returns
@@ -89,6 +92,7 @@ def sql(
         "mailbox": mailbox,
         "cache_folder": cache_folder,
         "late": late,
+        "shed": shed,
         "statistics": statistics,
     }
     statements = parse_script(text)

@@ -1,0 +1,124 @@
+"""Shedding on Spark: the answer is that of the kept tuples, also if an epoch runs again."""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+import thetastream as th
+from tests.support.streams import replay
+from thetastream.core.columns import HASH
+from thetastream.engine.shedding import Shedding
+from thetastream.errors import QueryError
+from thetastream.spark.exchange import select_block_columns
+
+N_EPOCHS, N_TUPLES = 6, 50
+ON = "abs(a.x - b.x) <= 1"
+
+
+def make_frame(spark, seed):
+    chance = np.random.default_rng(seed)
+    n = N_EPOCHS * N_TUPLES
+    table = pa.table(
+        {
+            "id": pa.array(np.arange(n)),
+            "x": pa.array(chance.integers(0, 12, n)),
+            "ts": pa.array(np.arange(n) * 20_000, pa.timestamp("us", "UTC")),
+        }
+    )
+    return spark.createDataFrame(table)
+
+
+def find_kept(plan, side, frame, shedding, loads):
+    """Find the ids of the kept tuples: the hash of a block decides, and the load before its epoch."""
+    blocks = select_block_columns(plan.physical.sides[side], frame)
+    hashed = frame.select("id").toArrow()["id"], blocks.select(F.xxhash64("*").alias(HASH)).toArrow()[HASH]
+    both = pa.table({"id": hashed[0], HASH: hashed[1]}).sort_by("id").combine_chunks()
+    kept = set()
+    for epoch in range(N_EPOCHS):
+        (batch,) = both.slice(epoch * N_TUPLES, N_TUPLES).to_batches()
+        shedder = shedding.open(side, epoch, loads[epoch])
+        kept |= set(shedder.drop(batch)[0]["id"].to_pylist())
+    return kept
+
+
+def run(pairs, checkpoint, found):
+    """Run until the input is used up; put the pairs of each epoch into ``found`` and return the metrics."""
+
+    def save(batch, epoch):
+        found[epoch] = Counter(tuple(row) for row in batch.select("a.id", "b.id").collect())
+
+    writer = pairs.writeStream.foreachBatch(save).option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [epoch for epoch in th.metrics(query) if epoch["epoch"] < N_EPOCHS]
+
+
+def test_the_answer_is_that_of_the_kept_tuples_also_when_an_epoch_runs_again(spark, tmp_path):
+    frames = [make_frame(spark, seed) for seed in range(2)]
+    epochs = [range(e * N_TUPLES, (e + 1) * N_TUPLES) for e in range(N_EPOCHS)]
+    streams = {
+        alias: replay(frame, epochs, tmp_path).withWatermark("ts", "0 seconds")
+        for alias, frame in zip("ab", frames, strict=True)
+    }
+    shed = th.Shed("2 kB", "9 kB", base=0.2)
+    plan = th.plan(streams, ON, "10 seconds", th.Biclique(1), shed=shed, mailbox=str(tmp_path / "mailbox"))
+    assert "shed      tuples are dropped from 2 kB of state at the fullest unit on" in plan.explain()
+    pairs, first, again = plan.dataframe(), {}, {}
+    metrics = run(pairs, tmp_path / "checkpoint", first)
+    # 1. Every tuple is counted once, and the answer is a nested loop over the kept tuples.
+    shedding = Shedding(shed, plan.physical.condition.sides)
+    loads = [None, *(max(unit["mlv_bytes"] for unit in epoch["units"]) for epoch in metrics)]
+    kept = [find_kept(plan, side, frames[side], shedding, loads) for side in range(2)]
+    assert [epoch["left"] + epoch["right"] + epoch["shed"] for epoch in metrics] == [2 * N_TUPLES] * N_EPOCHS
+    assert sum(epoch["shed"] for epoch in metrics) == 2 * N_EPOCHS * N_TUPLES - sum(map(len, kept)) > 100
+    assert [epoch["shed"] > 0 for epoch in metrics[:2]] == [False, True]
+    assert metrics[-1]["kept"] == pytest.approx(
+        metrics[-1]["left"] * metrics[-1]["right"] / N_TUPLES**2, abs=1e-9
+    )
+    rows = [frame.where(F.col("id").isin(ids)) for frame, ids in zip(frames, map(list, kept), strict=True)]
+    expected = th.join(dict(zip("ab", rows, strict=True)), ON, "10 seconds", event_time="ts")
+    answer = Counter(tuple(row) for row in expected.select("a.id", "b.id").collect())
+    assert sum(first.values(), Counter()) == answer
+    # 2. The last epochs lose their commits, as in a crash, and run again.
+    commits = tmp_path / "checkpoint" / "commits"
+    for path in commits.iterdir():
+        if int(path.name.strip(".").split(".")[0]) >= N_EPOCHS - 1:
+            path.unlink()
+    run(pairs, tmp_path / "checkpoint", again)
+    assert again[N_EPOCHS - 1] == first[N_EPOCHS - 1]
+    assert first[N_EPOCHS - 1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"how": "left"}, "answers each tuple"),
+        ({"how": th.Nearest(1, "a.ts - b.ts")}, "answers each tuple"),
+        ({"shed": "1 GB"}, r"shed must be th\.Shed"),
+        ({"shed": th.Shed("1 s", "9 s", load="lag", what="probes"), "model": th.Matrix(2, 2)}, "th.Biclique"),
+    ],
+    ids=["left", "nearest", "text", "probes"],
+)
+def test_joins_that_cannot_shed_say_so(spark, settings, what):
+    rows = spark.readStream.format("rate").load().selectExpr("value AS x", "timestamp AS ts")
+    rows = rows.withWatermark("ts", "1 second")
+    with pytest.raises(QueryError, match=rf"(?s)\[SHED\].*{what}"):
+        th.plan({"a": rows, "b": rows}, ON, "1 minute", **{"shed": th.Shed("1 GB", "2 GB"), **settings})
+
+
+def test_three_streams_one_after_the_other_do_not_shed_and_lag_needs_event_times(spark):
+    rows = spark.readStream.format("rate").load().selectExpr("value AS x", "timestamp AS ts")
+    shed = th.Shed("1 s", "9 s", load="lag")
+    with pytest.raises(QueryError, match=r"\[SHED\] load=\"lag\""):
+        th.plan({"a": rows, "b": rows}, ON, th.Rows(5), shed=shed)
+    marked = rows.withWatermark("ts", "1 second")
+    three = dict.fromkeys("abc", marked)
+    with pytest.raises(QueryError, match=r"(?s)\[SHED\].*use th\.Ring"):
+        th.plan(three, f"{ON} AND b.x = c.x", "1 minute", shed=shed)
+    assert (
+        "shed      tuples"
+        in th.plan(three, f"{ON} AND b.x = c.x", "1 minute", th.Ring(2), shed=shed).explain()
+    )
