@@ -1,0 +1,113 @@
+"""Loads that units publish: which of them routers of an epoch read, and what a routing step drops by them."""
+
+import json
+
+import numpy as np
+import pytest
+from pyspark import cloudpickle
+
+from tests.unit.test_shedding import CONDITION, UNIT, make_batch
+from thetastream.core.columns import BLOCK, HEADER, KIND, ORIGIN, SHED, STREAM
+from thetastream.core.columns import UNIT as UNIT_KEY
+from thetastream.core.shed import Shed
+from thetastream.core.sides import Role
+from thetastream.engine.inbox import Inbox, ShedReport
+from thetastream.engine.shedding import Shedding
+from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.errors import StateError
+from thetastream.models import Biclique
+from thetastream.spark import task_properties
+from thetastream.spark.choice import FittedSpec
+from thetastream.spark.exchange import COLUMNS, _make_routing_step, take_in
+from thetastream.spark.grouping_keys import find_unit_keys
+from thetastream.spark.shed_loads import Loads, ShedLoads
+
+
+@pytest.fixture
+def loads(tmp_path):
+    return Loads(str(tmp_path), "loads-q-j")
+
+
+def test_routers_read_the_newest_load_of_each_unit_before_their_epoch(loads):
+    assert loads.find(5) is None
+    for unit, epoch, load in [(0, 3, 900), (0, 4, 100), (1, 2, 300), (1, 5, 5000), (0, 5, 7000)]:
+        loads.publish(unit, epoch, load)
+    assert [loads.find(epoch) for epoch in (2, 3, 4, 5, 6)] == [None, 300, 900, 300, 7000]
+
+
+def test_pruning_changes_nothing_that_an_epoch_or_its_repetition_reads(loads, tmp_path):
+    for epoch in range(6):
+        for unit in range(3):
+            if (epoch + unit) % 2 == 0:
+                loads.publish(unit, epoch, 10 * epoch + unit)
+        before = loads.find(epoch), loads.find(epoch + 1)
+        loads.prune(epoch)
+        assert (loads.find(epoch), loads.find(epoch + 1)) == before
+    assert len(list((tmp_path / "loads-q-j").iterdir())) <= 6
+
+
+def test_an_epoch_that_runs_again_publishes_the_same(loads, tmp_path):
+    for _ in range(2):
+        loads.publish(0, 7, -12)
+    assert [path.name for path in (tmp_path / "loads-q-j").iterdir()] == ["0.7.-12"]
+    assert loads.find(8) == -12
+
+
+def route(tmp_path, monkeypatch, epoch, shed=None, model=Biclique(2)):  # noqa: B008
+    """Run a routing step of stream 1 as in a Spark task; return the inboxes of the units."""
+    properties = {"streaming.sql.batchId": epoch, "sql.streaming.queryId": "q"}
+    monkeypatch.setattr(task_properties, "_read_property", properties.get)
+    shed = None if shed is None else ShedLoads(Shedding(shed, CONDITION.sides), str(tmp_path), "j")
+    fitted = FittedSpec(TwoStreamSpec(UNIT, model))
+    to_rows = cloudpickle.loads(cloudpickle.dumps(_make_routing_step(fitted, 1, False, shed)))
+    batches = [make_batch(np.arange(n, n + 1000), np.arange(1000) * 1000) for n in (0, 1000)]
+    inboxes = {key: Inbox() for key in find_unit_keys(model.n_units)}
+    for rows in to_rows(iter(batches)):
+        for row in rows.to_pylist():
+            take_in(inboxes[row[UNIT_KEY]], [[row[name] for name in COLUMNS]])
+    return list(inboxes.values())
+
+
+def count(inboxes, role):
+    batches = [inbox.batch(1, role) for inbox in inboxes]
+    return sum(batch.num_rows for batch in batches if batch is not None)
+
+
+def test_a_routing_step_drops_by_the_loads_of_earlier_epochs(tmp_path, monkeypatch, loads):
+    shed = Shed(1000, 2000, base=0)
+    loads.publish(0, 3, 1500)
+    whole = route(tmp_path, monkeypatch, "3", shed)
+    assert (count(whole, Role.STORE), count(whole, Role.PROBE)) == (2000, 4000)
+    assert all(not inbox.shed for inbox in whole)
+    half = route(tmp_path, monkeypatch, "4", shed)
+    ((stream, dropped, *rest),) = half[0].shed
+    assert (stream, rest) == (1, [0, 0, None])
+    assert count(half, Role.STORE) == 2000 - dropped == pytest.approx(1000, abs=120)
+    assert count(half, Role.PROBE) == 2 * (2000 - dropped)
+    assert [inbox.shed for inbox in half[1:]] == [[]] * 3
+    loads.publish(1, 4, 5000)
+    nothing = route(tmp_path, monkeypatch, "5", shed)
+    assert (count(nothing, Role.STORE), nothing[0].shed) == (0, [ShedReport(1, 2000)])
+
+
+def test_dropped_probes_are_stored(tmp_path, monkeypatch, loads):
+    loads.publish(0, 3, 5_000_000)
+    shed = Shed("1 s", "9 s", base=0, load="lag", what="probes")
+    inboxes = route(tmp_path, monkeypatch, "4", shed)
+    (report,) = inboxes[0].shed
+    assert (report.shed, report.counted, report.median_us) == (0, 2000, 500_000)
+    assert count(inboxes, Role.STORE) == 2000
+    assert count(inboxes, Role.PROBE) == 2 * (2000 - report.shed_probes) == pytest.approx(2000, abs=240)
+
+
+def test_a_shedder_needs_the_number_of_the_epoch(tmp_path, monkeypatch):
+    with pytest.raises(StateError, match="EPOCH_UNKNOWN"):
+        route(tmp_path, monkeypatch, None, Shed(1000, 2000))
+
+
+def test_a_report_travels_as_a_row():
+    inbox = Inbox()
+    row = {KIND: SHED, STREAM: 1, ORIGIN: 0, HEADER: json.dumps(ShedReport(1, 2, 3, 4, 5)), BLOCK: b""}
+    take_in(inbox, [[row[name] for name in COLUMNS]])
+    assert inbox.shed == [ShedReport(1, 2, 3, 4, 5)]
+    assert inbox.is_quiet
