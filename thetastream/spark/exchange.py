@@ -41,7 +41,7 @@ from thetastream.spark.choice import FittedSpec
 from thetastream.spark.grouping_keys import find_unit_keys
 from thetastream.spark.shed_loads import ShedLoads
 from thetastream.spark.state.identity_source import SCHEMA
-from thetastream.spark.wide_rows import FILLER, STEP, fill_up
+from thetastream.spark.wide_rows import FILLER, count_fillers, fill_up
 from thetastream.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def _make_routing_step(
         settle()
         router, keys = fitted.spec.router, fitted.keys
         # Origins order the blocks of a stream by partition.
-        origin = read_partition() << 32
+        task = read_partition()
+        origin, sent = task << 32, 0
         if is_announced and not origin:
             # An announcement calls every unit in every epoch, so each unit knows the watermark of the
             # previous one.
@@ -156,7 +157,8 @@ def _make_routing_step(
                     packed[name] = make_binary(pack(block))
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
                 yield _make_rows([keys[unit]], int(role), stream, origin + number, packed[name])
-                n = packed[name].nbytes // STEP
+                n = count_fillers(task, sent, packed[name].nbytes)
+                sent += packed[name].nbytes
                 if n:
                     yield _make_rows(
                         [keys[unit]] * n, EMPTY, stream, origin, pa.array([b""] * n, pa.binary())

@@ -1,12 +1,17 @@
 """Bounds the bytes of the Arrow batches that Spark makes of wide rows.
 
-    a row of n * STEP bytes  ->  the row, and n rows without values behind it
+    a row of n * STEP bytes      ->  the row, and n rows without values behind it
+    a block of n * STEP bytes    ->  the block, and n rows without values behind it if its task
+                                     has already sent many bytes
 
 Spark bounds an Arrow batch by rows (``spark.sql.execution.arrow.maxRecordsPerBatch``, 10,000). It can also
 bound it by bytes, but then it measures the batch again after every row, which is a third of the JVM's work
 in a join of narrow rows. Rows without values behind a wide row let the bound of rows also bound the bytes:
 10,000 rows hold at most 10,000 * STEP bytes and one more row. Narrow rows have none behind them, and columns
 of fixed width are not even measured.
+
+Spark hands the rows of a unit to Python one by one, so a row without values behind a block costs some 10
+microseconds. Therefore each task sends its first blocks without them (``count_fillers``).
 """
 
 from pyspark.sql import Column, DataFrame
@@ -30,6 +35,9 @@ STEP = 1 << 13
 blocks with 330 MB needed more direct memory than a JVM with a heap of 1 GB has."""
 LARGEST_TUPLE = 1 << 29
 """The largest tuple that a block can hold, in bytes. Buffers that grow by doubling must stay below 2 GiB."""
+FREE_BYTES = 1 << 25
+"""Bytes of blocks that the first task of an epoch sends without rows behind them. T tasks send at most
+``FREE_BYTES * (1 + ln T)`` bytes in this way, so this also bounds what they add to a batch."""
 FIXED = 16
 """The bytes that count for a value of fixed width beside others."""
 FILLER = "filler"
@@ -63,6 +71,29 @@ def fill_up(flat: DataFrame, alias: str) -> DataFrame:
     return filled.select(
         *(F.when(F.col(FILLER) == 0, F.col(name)).alias(name) for name in flat.columns), FILLER
     )
+
+
+def count_fillers(task: int, sent: int, nbytes: int) -> int:
+    """Count the rows without values that go behind a block.
+
+    Parameters
+    ----------
+    task : int
+        The number of the task in its stage. Task t sends ``FREE_BYTES / (t + 1)`` bytes without such rows.
+    sent : int
+        The bytes of the blocks that the task has sent before.
+    nbytes : int
+        The bytes of the block.
+
+    Examples
+    --------
+    >>> count_fillers(0, 0, FREE_BYTES), count_fillers(1, 0, FREE_BYTES)
+    (0, 2048)
+    >>> count_fillers(0, FREE_BYTES, 10 * STEP)
+    10
+    """
+    beyond = sent + nbytes - FREE_BYTES // (task + 1)
+    return max(0, min(nbytes, beyond)) // STEP
 
 
 def _has_fixed_width(type_: DataType) -> bool:
