@@ -1,6 +1,7 @@
 # make demo   real data through a streaming join, in a few minutes
 # make examples   two more: knocks in three microphones, aircraft too close to each other
 # make test   the test suite        make test-core   what needs no Spark        make sweep  the long tests
+# make test-kafka   jobs between the topics of a Kafka broker, which Maven fetches
 # make lint   ruff, mypy, imports   make docs   the documentation as a site, in out/site
 # make bench  measurements (ARGS="equi --json out.json")
 # make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own;
@@ -8,7 +9,7 @@
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep lint docs bench machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka lint docs bench machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -36,10 +37,11 @@ examples: machine $(VENV)/.demo
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: machine $(VENV)/.dev
-	@$(PYTEST) -m "not slow" $(ARGS)
+	@echo "Leaving out the long tests (make sweep), and those with a Kafka broker, which need Maven (make test-kafka)."
+	@$(PYTEST) -m "not slow and not kafka" $(ARGS)
 
 test-core: machine $(VENV)/.dev
-	@$(PYTEST) -m "not slow and not spark" $(ARGS)
+	@$(PYTEST) -m "not slow and not spark and not kafka" $(ARGS)
 
 # What depends on the version of PySpark: operators, timers, sources, Connect, Columns, errors of Catalyst.
 SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
@@ -48,7 +50,11 @@ smoke: machine $(VENV)/.dev
 	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
 
 sweep: machine $(VENV)/.dev
-	@$(PYTEST) -m slow $(ARGS)
+	@$(PYTEST) -m "slow and not kafka" $(ARGS)
+
+# Maven fetches the broker and the connector into out/kafka, with the settings of the user.
+test-kafka: machine $(VENV)/.dev
+	@$(BIN)/python -m pytest -m kafka $(ARGS)
 
 lint: machine $(VENV)/.dev
 	@status=0; \

@@ -11,39 +11,66 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyspark
+
 KAFKA = "4.1.0"
+NULL = "<null>"
 START_S = 60
+BROKER = (f"org.apache.kafka:kafka_2.13:{KAFKA}", f"org.apache.kafka:kafka-tools:{KAFKA}")
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+CONNECTOR_VERSIONS = (pyspark.__version__, "4.2.0")
+"""The versions of Spark's connector, in the order in which they are tried. Maven may lack the one of this
+PySpark, and then the one of the version before works too."""
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>thetastream</groupId><artifactId>jars</artifactId><version>1</version>
-  <dependencies><dependency>
-    <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
-  </dependency></dependencies>
+  <dependencies>{dependencies}</dependencies>
 </project>
 """
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+_IN_PYSPARK = ("hadoop-", "scala-", "slf4j-", "snappy-", "lz4-", "jsr305-", "spark-tags")
+"""Beginnings of the names of jars that the connector asks for and PySpark has."""
 
 
-def fetch_jars(coordinates: str, folder: Path) -> Path:
-    """Copy an artifact of Maven and all that it needs into ``folder/jars``, once; return that folder.
+def fetch_jars(coordinates: Sequence[str], folder: Path) -> Path:
+    """Copy artifacts (``group:artifact:version``) and all that they need into ``folder``, once, by Maven.
 
-    ``coordinates`` are ``group:artifact:version``. Raises CalledProcessError with Maven's own words if the
+    Maven works with the user's own settings. Raises CalledProcessError with Maven's words in ``output`` if an
     artifact is not to be had.
     """
-    jars = folder / "jars"
-    if not (folder / ".complete").exists():
+    if not (folder / "complete").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        group, artifact, version = coordinates.split(":")
-        (folder / "pom.xml").write_text(_POM.format(group=group, artifact=artifact, version=version))
+        dependencies = "".join(_DEPENDENCY.format(*each.split(":")) for each in coordinates)
+        (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        subprocess.run([*command, f"-DoutputDirectory={jars}"], cwd=folder, check=True, timeout=900)
-        (folder / ".complete").touch()
-    return jars
+        subprocess.run(
+            [*command, f"-DoutputDirectory={folder}"],
+            cwd=folder,
+            check=True,
+            timeout=900,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        (folder / "complete").touch()
+    return folder
+
+
+def fetch_connector(folder: Path) -> str:
+    """Fetch Spark's connector; return the value of ``spark.jars``."""
+    for version in CONNECTOR_VERSIONS:
+        with suppress(subprocess.CalledProcessError):
+            jars = fetch_jars([f"{CONNECTOR}:{version}"], folder / f"connector-{version}")
+            return ",".join(
+                str(jar) for jar in sorted(jars.glob("*.jar")) if not jar.name.startswith(_IN_PYSPARK)
+            )
+    raise AssertionError(f"Maven has {CONNECTOR} in none of the versions {', '.join(CONNECTOR_VERSIONS)}")
 
 
 @dataclass
@@ -118,6 +145,30 @@ class Broker:
         """Give a topic this many partitions."""
         self._admin("--alter", "--topic", name, "--partitions", str(partitions))
 
+    def send(self, topic: str, values: Iterable[str | None]) -> None:
+        """Send records, and wait until the broker has them. None is a record without value."""
+        text = "".join(f"{NULL if value is None else value}\n" for value in values)
+        options = ("--bootstrap-server", self.servers, "--topic", topic)
+        self._run(
+            "org.apache.kafka.tools.ConsoleProducer",
+            *options,
+            "--property",
+            f"null.marker={NULL}",
+            typed=text,
+        )
+
+    def receive(self, topic: str, n: int, timeout_s: float = 30) -> list[str]:
+        """Read the first ``n`` values of a topic, of committed transactions only."""
+        options = ["--bootstrap-server", self.servers, "--topic", topic, "--from-beginning"]
+        options += ["--isolation-level", "read_committed", "--max-messages", str(n)]
+        text = self._run(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *options,
+            "--timeout-ms",
+            str(int(timeout_s * 1000)),
+        )
+        return text.splitlines()
+
     def _admin(self, *arguments: str) -> None:
         self._run("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self.servers, *arguments)
 
@@ -130,9 +181,12 @@ class Broker:
         java = shutil.which("java") or os.path.join(os.environ["JAVA_HOME"], "bin", "java")
         return [java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{self.jars}/*"]
 
-    def _run(self, main: str, *arguments: str) -> None:
-        done = subprocess.run([*self._java(), main, *arguments], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
+    def _run(self, main: str, *arguments: str, typed: str = "") -> str:
+        done = subprocess.run(
+            [*self._java(), main, *arguments], input=typed, capture_output=True, text=True, timeout=180
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        return done.stdout
 
 
 @contextmanager

@@ -48,7 +48,15 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     >>> figures = {"epoch": 3, "tuples": 1200, "tuples_per_s": 600, "seconds": 2.0, "watermark": None}
     >>> describe_epoch({**figures, "late": 1})
     'epoch 3: 1,200 tuples in 2.0 s (600/s), 1 late'
+
+    Dead letters that are found behind the last epoch have a line of their own.
+
+    >>> describe_epoch({"dead_letters": 2})
+    '2 dead letters'
     """
+    dead = f"{epoch['dead_letters']:,} dead letters" if epoch.get("dead_letters") else ""
+    if "epoch" not in epoch:
+        return dead
     line = f"epoch {epoch['epoch']}: {epoch['tuples']:,} tuples in {epoch['seconds']:.1f} s"
     line += f" ({epoch['tuples_per_s']:,}/s)"
     lag = epoch.get("lag_s")
@@ -58,4 +66,6 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
         line += f", {epoch['matched']:,} matches"
     if "state_bytes" in epoch:
         line += f", state {epoch['state_bytes'] / 1e6:.1f} MB"
-    return line + (f", {epoch['late']:,} late" if epoch.get("late") else "")
+    if epoch.get("late"):
+        line += f", {epoch['late']:,} late"
+    return f"{line}, {dead}" if dead else line

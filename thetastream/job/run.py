@@ -16,6 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from thetastream.errors import QueryError, ThetastreamError, list_problems
 from thetastream.frontend.watermark import with_watermark
+from thetastream.job.dead_letters import DeadLetters
+from thetastream.job.decoding import decode
 from thetastream.job.document import SQL, Document
 from thetastream.job.files import read_file
 from thetastream.job.progress import read_epochs
@@ -40,11 +42,13 @@ def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
         frame = replay(spark, source)
     else:
         reader = spark.readStream.format(source.format)
-        if source.schema is not None:
+        if source.schema is not None and source.decode is None:
             reader = reader.schema(source.schema)
         for key, value in source.options.items():
             reader = reader.option(key, write_option(value))
         frame = reader.load(source.path) if source.path is not None else reader.load()
+        if source.decode is not None:
+            frame = decode(frame, source)
         if source.select:
             frame = frame.selectExpr(*source.select)
     if source.event_time is None:
@@ -167,13 +171,26 @@ def run(
         elif job.trigger is not None:
             writer = writer.trigger(processingTime=write_delay(job.trigger))
         query = writer.option("checkpointLocation", job.checkpoint).start()
+        dead_letters = DeadLetters()
         try:
-            _watch(query, say, stop, None if seconds is None else time.monotonic() + seconds)
+            dead_letters.start(spark, job, until_caught_up)
+            _watch(query, dead_letters, say, stop, None if seconds is None else time.monotonic() + seconds)
+            dead_letters.finish(until_caught_up)
+            last = dead_letters.count_new()
+            if any(last.values()):
+                say(last)
         finally:
             query.stop()
+            dead_letters.stop()
 
 
-def _watch(query: StreamingQuery, say: Say, stop: threading.Event, deadline: float | None) -> None:
+def _watch(
+    query: StreamingQuery,
+    dead_letters: DeadLetters,
+    say: Say,
+    stop: threading.Event,
+    deadline: float | None,
+) -> None:
     seen = -1
     leaving_after: int | None = None
     while True:
@@ -182,7 +199,7 @@ def _watch(query: StreamingQuery, say: Say, stop: threading.Event, deadline: flo
         if last is not None and (last.batchId > seen or not is_active):
             for epoch in read_epochs(query, seen):
                 seen = epoch["epoch"]
-                say(epoch)
+                say(epoch | dead_letters.count_new())
         if not is_active:
             query.awaitTermination()  # This raises the exception of a failed query.
             return

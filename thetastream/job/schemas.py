@@ -13,6 +13,10 @@ from thetastream.sql.items import find_name, split_name
 Columns = dict[str, str]
 """Column -> its type as the file writes it, or an empty text if it is unknown."""
 
+RECORD = "kafka"
+"""The struct with the record, which expressions over decoded values see."""
+RECORD_COLUMNS = ("key", "topic", "partition", "offset", "timestamp")
+
 FIXED: Mapping[str, Columns] = {
     "rate": {"timestamp": "TIMESTAMP", "value": "BIGINT"},
     "socket": {"value": "STRING"},

@@ -26,6 +26,10 @@ class SourceSpec:
     """Rows per second of a replayed file."""
     select: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    decode: str | None = None
+    """How the values of Kafka's records become columns. None means that they remain bytes."""
+    dead_letters: str | None = None
+    """The folder of records that cannot be decoded. None means that they are dropped."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Reads the tables of ``job.toml``, and lists the errors of each.
 
-[sources.NAME]  format, path, schema, event_time, delay, idle, rate, select, options
+[sources.NAME]  format, path, schema, event_time, delay, idle, rate, select, options, decode, dead_letters
 [sink]          format, path, mode, options
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
@@ -20,6 +20,8 @@ from thetastream.job.suggestions import suggest_or_list
 from thetastream.models import REGISTRY, Model
 from thetastream.sql.insert import FILE_SINKS, MODES
 
+DECODERS = ("json",)
+"""What ``decode`` may be."""
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
 _NO_TIMES = {
     *("INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "TINYINT"),
@@ -38,6 +40,8 @@ _SOURCE = {
     "rate": int,
     "select": list,
     "options": dict,
+    "decode": str,
+    "dead_letters": str,
 }
 _SINK = {"format": str, "path": str, "mode": str, "options": dict}
 _KINDS = {
@@ -86,6 +90,7 @@ def parse_source(
                 problems.append(
                     QueryError("MISSING_KEY", f"{where} reads {format_} files and must have {key!r}")
                 )
+    problems += _find_decoding_problems(table, where)
     if "delay" in table and "event_time" not in table:
         problems.append(
             QueryError("MISSING_KEY", f"{where} has a delay, but no event_time that it is the delay of")
@@ -115,7 +120,27 @@ def parse_source(
         table.get("rate"),
         tuple(map(str, table.get("select", ()))),
         dict(table.get("options", {})),
+        table.get("decode"),
+        resolve(table["dead_letters"], folder) if "dead_letters" in table else None,
     )
+
+
+def _find_decoding_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
+    """Yield what is wrong with the decoding of records."""
+    decode = table.get("decode")
+    if decode is None:
+        if "dead_letters" in table:
+            yield QueryError("MISSING_KEY", f"{where} has dead_letters and must have 'decode'")
+        if table.get("format") == "kafka" and "schema" in table:
+            yield QueryError("MISSING_KEY", f"{where} reads records with a schema and must have 'decode'")
+        return
+    if table.get("format") != "kafka":
+        yield QueryError("UNKNOWN_KEY", f'{where} has decode, which belongs to format = "kafka"')
+    elif isinstance(decode, str) and decode not in DECODERS:
+        what = f"decode of {where} ({decode!r}) must be one of {', '.join(DECODERS)}"
+        yield QueryError("BAD_VALUE", f"{what}; other values are decoded by expressions in select")
+    if "schema" not in table:
+        yield QueryError("MISSING_KEY", f"{where} decodes records and must have 'schema'")
 
 
 def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[QueryError]:

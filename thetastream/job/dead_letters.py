@@ -1,0 +1,83 @@
+"""Keeps the records of a job that cannot be decoded, by one small query per source.
+
+    checkpoint/dead_letters/<source>      the checkpoint of the query, inside the checkpoint of the job
+    folder/                               the records, as Parquet files
+
+The join does not wait for these queries, and they do not slow it. Spark's file sink writes each record once.
+"""
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from thetastream.job.decoding import select_dead
+from thetastream.job.session import write_option
+from thetastream.job.spec import Job, SourceSpec
+from thetastream.spark.event_time import write_delay
+
+TRIGGER = "5 seconds"
+"""How often dead records are looked for, unless the job has a trigger."""
+_METRIC = "dead_letters"
+
+
+class DeadLetters:
+    """The queries that keep the dead records of a job."""
+
+    def __init__(self) -> None:
+        self._queries: dict[str, StreamingQuery] = {}
+        self._seen: dict[str, int] = {}
+
+    def start(self, spark: SparkSession, job: Job, until_caught_up: bool) -> None:
+        """Start a query for each source that keeps its dead records."""
+        for source in job.sources:
+            if source.dead_letters is not None:
+                self._queries[source.name] = _start(spark, job, source, until_caught_up)
+
+    def count_new(self) -> dict[str, Any]:
+        """Count the dead records since the last call, as a figure of an epoch.
+
+        If one of the queries has failed, its exception is raised.
+        """
+        if not self._queries:
+            return {}
+        total = 0
+        for name, query in self._queries.items():
+            if not query.isActive:
+                query.awaitTermination()  # This raises the exception of a failed query.
+            for progress in query.recentProgress:
+                if progress.batchId > self._seen.get(name, -1):
+                    self._seen[name] = progress.batchId
+                    total += _count(progress)
+        return {_METRIC: total}
+
+    def finish(self, until_caught_up: bool) -> None:
+        """Wait for the queries to read what is there, if they end by themselves."""
+        if until_caught_up:
+            for query in self._queries.values():
+                query.awaitTermination()
+
+    def stop(self) -> None:
+        """Stop the queries. The next run continues where they were."""
+        for query in self._queries.values():
+            query.stop()
+
+
+def _start(spark: SparkSession, job: Job, source: SourceSpec, until_caught_up: bool) -> StreamingQuery:
+    reader = spark.readStream.format(source.format)
+    for key, value in source.options.items():
+        reader = reader.option(key, write_option(value))
+    dead = select_dead(reader.load(), source).observe(_METRIC, F.count(F.lit(1)).alias("n"))
+    writer = dead.writeStream.format("parquet").option("path", source.dead_letters or "")
+    writer = writer.option("checkpointLocation", f"{job.checkpoint.rstrip('/')}/{_METRIC}/{source.name}")
+    if until_caught_up:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=write_delay(job.trigger or TRIGGER))
+    return writer.start()
+
+
+def _count(progress: Any) -> int:
+    row = (progress.observedMetrics or {}).get(_METRIC)
+    return 0 if row is None else int(row["n"])
