@@ -21,6 +21,7 @@ from thetastream.planners import JoinPlan, JoinTasks, MultiwayPlan, PipelinePlan
 from thetastream.policies import TwoPhaseScaling
 from thetastream.predicate import predicate
 from thetastream.spark.by_arrival import by_arrival
+from thetastream.spark.export import export_metrics
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import ManyPartitionsWarning, configure, local_session
 from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
@@ -61,6 +62,7 @@ __all__ = [
     "by_arrival",
     "col",
     "configure",
+    "export_metrics",
     "insert",
     "join",
     "join_many",

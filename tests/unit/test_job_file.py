@@ -14,6 +14,7 @@ from thetastream.job.progress import describe_epoch
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
 RATE = {"format": "rate", "event_time": "timestamp"}
+VALUE = "value INT, timestamp TIMESTAMP"
 KAFKA = {"format": "kafka", "event_time": "timestamp"}
 GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": RATE, "b": RATE}}
 
@@ -49,11 +50,11 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
         ({"sources": {"a": {"format": "rate", "delay": "1 s"}, "b": RATE}}, "MISSING_KEY", "no event_time"),
         ({"sources": {"a": {}, "b": RATE}}, "MISSING_KEY", "format"),
         ({"sources": {"a": 5, "b": RATE}}, "BAD_VALUE", "[sources.a]"),
-        ({"sources": {"a": KAFKA | {"schema": "value INT, timestamp TIMESTAMP"}, "b": RATE}}, "MISSING_KEY", "'decode'"),
+        ({"sources": {"a": KAFKA | {"schema": VALUE}, "b": RATE}}, "MISSING_KEY", "'decode'"),
         ({"sources": {"a": KAFKA | {"dead_letters": "dead"}, "b": RATE}}, "MISSING_KEY", "'decode'"),
         ({"sources": {"a": KAFKA | {"decode": "json"}, "b": RATE}}, "MISSING_KEY", "'schema'"),
-        ({"sources": {"a": KAFKA | {"decode": "avro", "schema": "value INT, timestamp TIMESTAMP"}, "b": RATE}}, "BAD_VALUE", "select"),
-        ({"sources": {"a": RATE | {"decode": "json", "schema": "value INT, timestamp TIMESTAMP"}, "b": RATE}}, "UNKNOWN_KEY", "kafka"),
+        ({"sources": {"a": KAFKA | {"decode": "avro", "schema": VALUE}, "b": RATE}}, "BAD_VALUE", "select"),
+        ({"sources": {"a": RATE | {"decode": "json", "schema": VALUE}, "b": RATE}}, "UNKNOWN_KEY", "kafka"),
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
         ({"sink": {"format": "paper"}}, "BAD_VALUE", "'paper'"),
         ({"sink": {"mode": "upsert"}}, "BAD_VALUE", "'upsert'"),

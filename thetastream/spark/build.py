@@ -41,6 +41,7 @@ from thetastream.spark.exchange import (
 from thetastream.spark.grouping_keys import find_unit_keys
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateColumn, LateFiles
+from thetastream.spark.listener import watch_queries
 from thetastream.spark.mailbox.source import read_mailbox
 from thetastream.spark.operator import add_counters, run_units
 from thetastream.spark.ordered import gather_in_order
@@ -48,7 +49,6 @@ from thetastream.spark.output import Output
 from thetastream.spark.session import read_meaning
 from thetastream.spark.shed_loads import ShedLoads
 from thetastream.spark.state.identity_source import read_identity
-from thetastream.spark.watch import watch_queries
 
 
 @dataclass(frozen=True)

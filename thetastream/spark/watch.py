@@ -1,24 +1,13 @@
 """Warnings about a running query: most of a stream is late, or the watermark does not move.
 
-A listener reads the counters that units report in Spark's query progress. It is added to a session once,
-when the first streaming join is built. It warns at most once for each stream of each run.
+``thetastream.spark.listener`` feeds a ``Watch`` with the counters of each epoch. It warns at most once for
+each stream of each run.
 """
 
-import json
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from threading import Thread
 from typing import Any
-from weakref import WeakSet
-
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
-from thetastream.spark.metrics import list_epochs
-from thetastream.spark.running import RunningMarks
 
 FEWEST_TUPLES = 50
 """The number of tuples of a stream from which on its share of late tuples is judged."""
@@ -125,95 +114,3 @@ def _is_mostly_late(known: _Stream) -> bool:
 
 def _spell(micros: int) -> str:
     return datetime.fromtimestamp(micros / 1e6, UTC).isoformat(timespec="milliseconds")
-
-
-class _Listener(StreamingQueryListener):
-    """Spark's listener, which passes the counters of each join to its ``Watch``."""
-
-    def __init__(self) -> None:
-        self._watches: dict[tuple[str, str], Watch] = {}
-        self._marks = RunningMarks()
-
-    def onQueryStarted(self, event: Any) -> None:
-        self.begin(str(event.id), str(event.runId))
-
-    def onQueryProgress(self, event: Any) -> None:
-        self.read(event.progress.json)
-
-    def onQueryIdle(self, event: Any) -> None:
-        pass
-
-    def onQueryTerminated(self, event: Any) -> None:
-        self.forget(str(event.runId))
-
-    @property
-    def _jlistener(self) -> Any:
-        """The listener as a Classic session adds it; Spark Connect does not ask for it."""
-        if not hasattr(self, "_jlistenerobj"):
-            self._jlistenerobj = SparkContext._jvm.PythonStreamingQueryListenerWrapper(  # type: ignore[union-attr]
-                _JsonListener(self)
-            )
-        return self._jlistenerobj
-
-    def read(self, progress: str) -> None:
-        """Read one report of Spark about one epoch of one query, as JSON."""
-        report = json.loads(progress)
-        watermark = (report.get("eventTime") or {}).get("watermark")
-        for entry in list_epochs(report):
-            key = str(report["runId"]), entry["join"]
-            name = report.get("name") or report["id"]
-            watch = self._watches.setdefault(key, Watch(str(name)))
-            for warning in watch.observe(entry["streams"], watermark):
-                warnings.warn(warning, stacklevel=2)
-
-    def begin(self, query: str, run: str) -> None:
-        """Mark a query as running."""
-        self._marks.mark(query, run)
-
-    def forget(self, run: str) -> None:
-        """Forget a run that has ended."""
-        self._marks.release(run)
-        for key in [key for key in self._watches if key[0] == run]:
-            del self._watches[key]
-
-
-class _JsonListener:
-    """Receives events from the JVM and asks only for what ``_Listener`` reads.
-
-    Spark's own class copies every field of a report to Python before it calls a listener. That is several
-    hundred calls to the JVM in every epoch; the report as JSON is one call.
-    """
-
-    def __init__(self, listener: _Listener) -> None:
-        self._listener = listener
-
-    def onQueryStarted(self, event: Any) -> None:
-        self._listener.begin(event.id().toString(), event.runId().toString())
-
-    def onQueryProgress(self, event: Any) -> None:
-        self._listener.read(event.progress().json())
-
-    def onQueryIdle(self, event: Any) -> None:
-        pass
-
-    def onQueryTerminated(self, event: Any) -> None:
-        self._listener.forget(event.runId().toString())
-
-    class Java:
-        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
-
-
-_WATCHED: "WeakSet[SparkSession]" = WeakSet()
-
-
-def watch_queries(spark: SparkSession) -> None:
-    """Warn about the joins of this session's queries from now on."""
-    if spark in _WATCHED:
-        return
-    # On Spark Connect, PySpark starts a thread that reads events until the session stops. A thread inherits
-    # from the thread that starts it whether it keeps the program alive. So a daemon thread adds the listener,
-    # and a program may end without stopping its session.
-    adding = Thread(target=spark.streams.addListener, args=(_Listener(),), daemon=True)
-    adding.start()
-    adding.join()
-    _WATCHED.add(spark)

@@ -1,0 +1,146 @@
+"""Metrics for Prometheus and as JSON lines; and the alert rules and the dashboard, which name them."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from thetastream.errors import SessionError
+from thetastream.spark import export
+from thetastream.spark.exposition import METRICS, RUNNING, Exposition
+from thetastream.spark.listener import Listener
+
+ROOT = Path(__file__).parents[2]
+NAMES = {metric.name for metric in (*METRICS, RUNNING)}
+
+
+def make_entry(epoch: int = 3, **others: Any) -> dict[str, Any]:
+    streams = {
+        "a": {"timely": 30, "late": 2, "shed": 0, "newest_us": 1_500_000, "lag_s": 2.5},
+        "b": {"timely": 20, "late": 0, "shed": 0, "newest_us": None, "lag_s": None},
+    }
+    return {
+        "epoch": epoch, "join": "ab12", "began": "2026-01-05T09:30:00.000Z",
+        "watermark": "1970-01-01T00:00:01.000Z", "durations_ms": {"triggerExecution": 800, "addBatch": 500},
+        "streams": streams, "received": 100, "received_bytes": 4_000, "candidates": 70, "matched": 7,
+        "emitted_bytes": 900, "expired": 1, "held": 50, "state_bytes": 2_000, "mlv_bytes": 3_000,
+        "segments": 4, "units": [{"unit": 0, "received": 75}, {"unit": 1, "received": 25}], **others,
+    }  # fmt: skip
+
+
+def read(text: str) -> dict[str, float]:
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def test_counters_add_up_and_gauges_are_the_last() -> None:
+    exposition = Exposition()
+    assert exposition.write() == ""
+    exposition.add("q", make_entry(3))
+    exposition.add("q", make_entry(4, held=60, waiting=5))
+    found = read(exposition.write())
+    labels = 'query="q",join="ab12"'
+    assert found[f"thetastream_epochs_total{{{labels}}}"] == 2
+    assert found[f'thetastream_tuples_total{{{labels},stream="a"}}'] == 60
+    assert found[f'thetastream_late_tuples_total{{{labels},stream="a"}}'] == 4
+    assert found[f"thetastream_held_tuples{{{labels}}}"] == 60
+    assert found[f"thetastream_waiting_tuples{{{labels}}}"] == 5
+    assert found[f'thetastream_lag_seconds{{{labels},stream="a"}}'] == 2.5
+    assert f'thetastream_lag_seconds{{{labels},stream="b"}}' not in found
+    assert found[f'thetastream_event_time_seconds{{{labels},stream="a"}}'] == 1.5
+    assert found[f"thetastream_watermark_seconds{{{labels}}}"] == 1
+    assert found[f'thetastream_epoch_seconds{{{labels},phase="addBatch"}}'] == 0.5
+    assert found[f"thetastream_imbalance{{{labels}}}"] == 1.5
+    assert found['thetastream_query_running{query="q"}'] == 1
+    exposition.end("q")
+    found = read(exposition.write())
+    assert found['thetastream_query_running{query="q"}'] == 0
+    assert found[f"thetastream_epochs_total{{{labels}}}"] == 2
+    assert not any(name.startswith("thetastream_held_tuples") for name in found)
+
+
+def test_the_text_has_the_form_that_prometheus_reads() -> None:
+    exposition = Exposition()
+    exposition.add('a "name"\\\n', make_entry())
+    sample = re.compile(r'[a-z_]+\{([a-z]+="(\\[\\"n]|[^"\\\n])*",?)+\} -?[0-9.e+-]+')
+    comment = re.compile(r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge))")
+    lines = exposition.write().splitlines()
+    assert len(lines) > 50
+    for line in lines:
+        assert (comment if line.startswith("#") else sample).fullmatch(line), line
+    kinds = [line.split()[2:] for line in lines if line.startswith("# TYPE")]
+    assert len({name for name, _ in kinds}) == len(kinds)
+    assert all(name.endswith("_total") == (kind == "counter") for name, kind in kinds)
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
+    """The listener of a session that does not exist."""
+    one = Listener()
+    monkeypatch.setattr(export, "watch_queries", lambda spark: one)
+    return one
+
+
+def test_the_endpoint_and_the_lines(listener: Listener, tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    running = export.export_metrics(None, port=0, json_lines=file)  # type: ignore[arg-type]
+    assert running.url is not None
+    for each in listener.exports:
+        each.add("q", make_entry(3))
+        each.add("q", make_entry(4))
+    with urlopen(running.url) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert 'thetastream_epochs_total{query="q",join="ab12"} 2' in answer.read().decode()
+    with pytest.raises(HTTPError, match="404"):
+        urlopen(running.url.replace("/metrics", "/"))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["query"], line["epoch"], line["matched"]) for line in lines] == [("q", 3, 7), ("q", 4, 7)]
+    with pytest.raises(SessionError, match=rf"METRICS_PORT.*127\.0\.0\.1:{running.port}"):
+        export.export_metrics(None, port=running.port)  # type: ignore[arg-type]
+    running.stop()
+    running.stop()
+    assert (listener.exports, running.url) == ([], None)
+    with pytest.raises(SessionError, match="METRICS_FILE"):
+        export.export_metrics(None, port=None, json_lines=tmp_path / "none" / "file")  # type: ignore[arg-type]
+
+
+# Files for operators
+
+
+def test_the_table_of_the_docs_has_every_metric() -> None:
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(thetastream_\w+)` \| (\w+) \| .* \| (.*) \|$", page, re.MULTILINE)
+    assert rows == [(metric.name, metric.kind, metric.meaning) for metric in (*METRICS, RUNNING)]
+
+
+def test_alert_rules_name_metrics_and_labels_that_exist() -> None:
+    rules = (ROOT / "ops" / "alerts.yml").read_text().split("- alert: ")[1:]
+    assert len(rules) >= 8
+    for rule in rules:
+        expression = re.search(r"expr: (.*)", rule)
+        assert expression is not None
+        metrics = set(re.findall(r"thetastream_\w+", rule))
+        assert metrics, rule
+        assert metrics <= NAMES, metrics - NAMES
+        for key in ("for:", "severity:", "summary:", "action:"):
+            assert key in rule, rule
+        by_stream = {metric.name for metric in METRICS if "by stream" in metric.meaning}
+        in_expression = re.findall(r"thetastream_\w+", expression[1])
+        if "$labels.stream" in rule:
+            assert in_expression[0] in by_stream, rule
+
+
+def test_the_dashboard_is_the_one_that_its_script_writes() -> None:
+    script = runpy.run_path(str(ROOT / "ops" / "make_dashboard.py"))
+    text = (ROOT / "ops" / "dashboard.json").read_text()
+    assert text == script["write"](), "run python ops/make_dashboard.py"
+    panels = json.loads(text)["panels"]
+    for panel in panels:
+        (target,) = panel["targets"]
+        assert set(re.findall(r"thetastream_\w+", target["expr"])) <= NAMES, panel["title"]
+    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)

@@ -1,0 +1,135 @@
+"""Hands the counters of a session's joins to operators: an endpoint for Prometheus, and JSON lines."""
+
+import json
+import os
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from thetastream.errors import SessionError
+from thetastream.spark.epoch_log import LOG
+from thetastream.spark.exposition import CONTENT_TYPE, Exposition
+from thetastream.spark.listener import watch_queries
+
+
+def export_metrics(
+    spark: SparkSession,
+    *,
+    port: int | None = 9464,
+    host: str = "127.0.0.1",
+    json_lines: str | os.PathLike[str] | None = None,
+) -> "MetricsExport":
+    """Export the metrics of the joins of a session, until the program ends or ``stop`` is called.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    port : int, optional
+        The port at which Prometheus reads ``http://host:port/metrics``. 0 takes a free one, which the result
+        names. None opens no endpoint.
+    host : str
+        The address at which the endpoint listens. It has no password, so it listens to this machine only
+        unless you name another address.
+    json_lines : path, optional
+        A file to which one line is added for each epoch and join: the entry of ``th.metrics``, and ``query``.
+
+    Returns
+    -------
+    MetricsExport
+        It has ``port``, ``url`` and ``stop()``.
+
+    Raises
+    ------
+    SessionError
+        METRICS_PORT if the port cannot be used; METRICS_FILE if the file cannot be written.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> export = th.export_metrics(spark, json_lines="metrics.jsonl")  # doctest: +SKIP
+    """
+    return MetricsExport(spark, port, host, None if json_lines is None else Path(json_lines))
+
+
+class MetricsExport:
+    """A running export of metrics."""
+
+    def __init__(self, spark: SparkSession, port: int | None, host: str, file: Path | None) -> None:
+        self._exposition = Exposition()
+        self._file = file
+        self._host: str = host
+        self._server: ThreadingHTTPServer | None = None
+        if file is not None:
+            try:
+                file.open("a").close()
+            except OSError as error:
+                raise SessionError(
+                    "METRICS_FILE", f"{file} must be a file that can be written: {error}"
+                ) from None
+        if port is not None:
+            self._server = _listen(host, port, self._exposition)
+        self._listener = watch_queries(spark)
+        self._listener.exports.append(self)
+
+    @property
+    def port(self) -> int | None:
+        """The port of the endpoint; None without one."""
+        return None if self._server is None else int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str | None:
+        """The address that Prometheus reads; None without an endpoint."""
+        return None if self._server is None else f"http://{self._host}:{self.port}/metrics"
+
+    def add(self, query: str, entry: Mapping[str, Any]) -> None:
+        """Take the counters of one epoch of one join."""
+        self._exposition.add(query, entry)
+        if self._file is not None:
+            try:
+                with self._file.open("a") as file:
+                    file.write(json.dumps({"query": query, **entry}) + "\n")
+            except OSError as error:
+                LOG.warning("an epoch of query %s is missing in %s: %s", query, self._file, error)
+
+    def end(self, query: str) -> None:
+        """Take note that a query has ended."""
+        self._exposition.end(query)
+
+    def stop(self) -> None:
+        """End the export, and close the endpoint."""
+        if self in self._listener.exports:
+            self._listener.exports.remove(self)
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+
+def _listen(host: str, port: int, exposition: Exposition) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] != "/metrics":
+                self.send_error(404, "the metrics are at /metrics")
+                return
+            body = exposition.write().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Write no line for each request."""
+
+    try:
+        server = ThreadingHTTPServer((host, port), Handler)
+    except (OSError, OverflowError) as error:
+        what = f"metrics cannot be offered at {host}:{port}: {error}"
+        raise SessionError("METRICS_PORT", f"{what}; give another port, or port=0 for any") from None
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, name="thetastream metrics", daemon=True).start()
+    return server
