@@ -10,6 +10,7 @@ from thetastream.errors import (
     QueryError,
     SessionError,
     StateError,
+    StoreError,
     ThetastreamError,
 )
 from thetastream.frontend.statistics import statistics
@@ -20,12 +21,14 @@ from thetastream.plan.statistics import Statistics
 from thetastream.planners import JoinPlan, JoinTasks, MultiwayPlan, PipelinePlan, Plan
 from thetastream.policies import TwoPhaseScaling
 from thetastream.predicate import predicate
+from thetastream.results import read_results, write
 from thetastream.spark.by_arrival import by_arrival
 from thetastream.spark.export import export_metrics
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import ManyPartitionsWarning, configure, local_session
 from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.sql import aggregate, insert, sql
+from thetastream.stores import ParquetStore
 
 __version__ = "0.1.0"
 
@@ -43,6 +46,7 @@ __all__ = [
     "Matrix",
     "MultiwayPlan",
     "Nearest",
+    "ParquetStore",
     "PipelinePlan",
     "Plan",
     "PredicateError",
@@ -55,6 +59,7 @@ __all__ = [
     "StalledWatermarkWarning",
     "StateError",
     "Statistics",
+    "StoreError",
     "ThetastreamError",
     "TwoPhaseScaling",
     "UnboundedStateWarning",
@@ -70,7 +75,9 @@ __all__ = [
     "metrics",
     "plan",
     "predicate",
+    "read_results",
     "sql",
     "statistics",
     "with_watermark",
+    "write",
 ]

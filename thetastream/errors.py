@@ -50,6 +50,10 @@ class StateError(ThetastreamError):
     """The state of a checkpoint is damaged, belongs to another query, or has another format version."""
 
 
+class StoreError(ThetastreamError):
+    """A store of results is damaged, holds other columns than the query writes, or does not exist."""
+
+
 class PredicateError(ThetastreamError):
     """A Python predicate raised, or returned something that is not a boolean array."""
 

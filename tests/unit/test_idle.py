@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from thetastream.core.folder import Folder
 from thetastream.engine.counters import Arrived
 from thetastream.plan.query import Stream
-from thetastream.spark.folder import Folder
 from thetastream.spark.idle import source
 from thetastream.spark.idle.reports import IdleReports, list_idle_reports
 from thetastream.spark.idle.rule import Brought, IdleRule, Report

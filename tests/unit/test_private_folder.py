@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from thetastream.core.folder import Folder, make_private
 from thetastream.core.identity import Part
 from thetastream.errors import SessionError
-from thetastream.spark.folder import Folder, make_private
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.state import cache_folder
 from thetastream.spark.state.cache_folder import STALE_S, sweep

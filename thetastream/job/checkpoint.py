@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from thetastream.core.folder import Folder
 from thetastream.core.identity import Identity
 from thetastream.errors import ThetastreamError
-from thetastream.spark.folder import Folder
 from thetastream.spark.state.identity_source import read_written
 
 

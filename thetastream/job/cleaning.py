@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from os import getuid
 from pathlib import Path
 
+from thetastream.core.folder import Folder
 from thetastream.errors import ThetastreamError
 from thetastream.job.checkpoint import Checkpoint, MailboxPlace
 from thetastream.job.checkpoint_lock import lock
 from thetastream.job.spec import is_local
-from thetastream.spark.folder import Folder
 from thetastream.spark.idle.streams import REPORTS
 from thetastream.spark.running import is_marked
 from thetastream.spark.state.cache_folder import choose_cache_root, list_stale

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from thetastream.core.folder import Folder
 from thetastream.engine.counters import LateTuples
-from thetastream.spark.folder import Folder
 
 
 @dataclass(frozen=True)

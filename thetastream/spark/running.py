@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from thetastream.core.folder import make_private
 from thetastream.errors import SessionError
-from thetastream.spark.folder import make_private
 
 
 def choose_marks_folder() -> Path:

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from thetastream.core.folder import Folder
 from thetastream.engine.shedding import Shedding
 from thetastream.errors import StateError
-from thetastream.spark.folder import Folder
 from thetastream.spark.task_properties import read_query, read_told_epoch
 
 

@@ -36,6 +36,14 @@ def read_told_epoch() -> int | None:
     return None if text is None else int(text)
 
 
+def read_task_epoch() -> int:
+    """Read the number of the epoch to which a task of a streaming query belongs."""
+    epoch = read_told_epoch()
+    if epoch is None:
+        raise StateError("EPOCH_UNKNOWN", "Spark must tell a task of a query the number of its epoch")
+    return epoch
+
+
 def read_partitions() -> int | None:
     """Read the number of shuffle partitions with which the query runs; None if Spark does not tell it."""
     found = (_read_property(name) for name in (_RESTORED_PARTITIONS, PARTITIONS))

@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from thetastream.core.folder import Folder
 from thetastream.engine.counters import Arrived
 from thetastream.plan.query import Stream
-from thetastream.spark.folder import Folder
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from thetastream.spark import folder as folders
-from thetastream.spark.folder import Folder
+from thetastream.core import folder as folders
+from thetastream.core.folder import Folder
 from thetastream.spark.idle import rule as rules
 from thetastream.spark.idle.rule import Brought, IdleRule, Report
 

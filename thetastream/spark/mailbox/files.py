@@ -18,8 +18,8 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from thetastream.core.folder import Folder
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes
-from thetastream.spark.folder import Folder
 
 FORMAT = 2
 _LABEL = "mailbox.json"

@@ -24,9 +24,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from thetastream.core import folder
 from thetastream.core.columns import ANNOUNCEMENT, EMPTY
 from thetastream.core.identity import Identity, decode_identity, encode_identity
-from thetastream.spark import folder
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.state.identity_source import SCHEMA, WRITER, continue_query, write_identity

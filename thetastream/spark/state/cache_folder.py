@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from thetastream.spark.folder import make_private
+from thetastream.core.folder import make_private
 
 STALE_S = 3600
 """A file that no worker has read for this many seconds is removed."""

@@ -36,7 +36,16 @@ class Folder:
             self._fs, path = fs.FileSystem.from_uri(root)
         else:
             self._fs, path = fs.LocalFileSystem(), root
-        self._folder = f"{path.rstrip('/')}/{name}"
+        self._folder = f"{path.rstrip('/')}/{name}".rstrip("/")
+
+    @property
+    def filesystem(self) -> fs.FileSystem:
+        """The file system of the folder."""
+        return self._fs
+
+    def locate(self, name: str) -> str:
+        """Return the path of a file in ``filesystem``."""
+        return f"{self._folder}/{name}"
 
     def make(self, is_private: bool = False) -> None:
         """Make the folder. If it is private, no other user of this machine may read it."""
@@ -71,12 +80,7 @@ class Folder:
     def write(self, name: str, *pieces: bytes | pa.Buffer) -> None:
         """Write a file, in place of an earlier one of the same name."""
         path = f"{self._folder}/{name}"
-        head, _, tail = path.rpartition("/")
-        # Spark does not read files whose names begin with a dot.
-        temporary = f"{head}/.{tail}.{uuid.uuid4().hex[:8]}"
-        with self._fs.open_output_stream(temporary) as file:
-            for piece in pieces:
-                file.write(piece)
+        temporary = self._write_temporary(path, *pieces)
         try:
             self._fs.move(temporary, path)
         except OSError:
@@ -93,6 +97,36 @@ class Folder:
             self._fs.delete_dir(path)
         else:
             self._fs.delete_file(path)
+
+    def write_new(self, name: str, data: bytes) -> bool:
+        """Write a file unless there is one of this name, and return whether it was written.
+
+        On local file systems, one of several callers writes the file. Other file systems have no such step
+        in Arrow, so there the callers must not be several.
+        """
+        if self.exists(name):
+            return False
+        path = f"{self._folder}/{name}"
+        temporary = self._write_temporary(path, data)
+        if not isinstance(self._fs, fs.LocalFileSystem):
+            self._fs.move(temporary, path)
+            return True
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(temporary)
+        return True
+
+    def _write_temporary(self, path: str, *pieces: bytes | pa.Buffer) -> str:
+        head, _, tail = path.rpartition("/")
+        # Spark does not read files whose names begin with a dot.
+        temporary = f"{head}/.{tail}.{uuid.uuid4().hex[:8]}"
+        with self._fs.open_output_stream(temporary) as file:
+            for piece in pieces:
+                file.write(piece)
+        return temporary
 
 
 def make_private(folder: Path) -> None:

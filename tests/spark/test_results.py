@@ -1,0 +1,94 @@
+"""Results that a query writes into a store: each exactly once, also if an epoch runs again."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import thetastream as th
+
+
+class Source:
+    """A folder of JSON files as a stream, one epoch per file."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder, self._n = spark, folder / "in", 0
+        self._folder.mkdir()
+
+    def add(self, *ids: int) -> None:
+        rows = ({"id": n, "ts": f"2026-01-05 09:{n:02}:00", "symbol": f"s{n % 3}"} for n in ids)
+        (self._folder / f"{self._n}.json").write_text("\n".join(map(json.dumps, rows)))
+        self._n += 1
+
+    def open(self) -> DataFrame:
+        reader = self._spark.readStream.schema("id INT, ts TIMESTAMP, symbol STRING")
+        return reader.option("maxFilesPerTrigger", 1).json(str(self._folder)).withWatermark("ts", "1 minute")
+
+
+def forget_commit(checkpoint: Path, epoch: int) -> None:
+    """Make Spark run the epochs from ``epoch`` on again, as after a crash before its commit."""
+    for path in (checkpoint / "commits").iterdir():
+        name = path.name.removeprefix(".").removesuffix(".crc")
+        if name.isdigit() and int(name) >= epoch:
+            path.unlink()
+    for path in (checkpoint / "offsets").iterdir():
+        name = path.name.removeprefix(".").removesuffix(".crc")
+        if name.isdigit() and int(name) > epoch:
+            path.unlink()
+
+
+def test_rows_are_kept_once(spark: SparkSession, tmp_path: Path) -> None:
+    source, store = Source(spark, tmp_path), th.ParquetStore(str(tmp_path / "store"))
+    checkpoint = tmp_path / "checkpoint"
+
+    def run() -> None:
+        stream = source.open()
+        pairs = th.join({"a": stream, "b": stream}, on="a.id < b.id", within="2m")
+        query = th.write(
+            pairs, store, key="a.symbol", checkpoint=str(checkpoint), trigger="available now", name="kept"
+        )
+        query.awaitTermination()
+
+    def found() -> list[tuple[int, int]]:
+        return sorted((row["a"]["id"], row["b"]["id"]) for row in store.read().to_pylist())
+
+    expected = [(1, 2), (1, 3), (2, 3), (2, 4), (3, 4), (10, 11)]
+    source.add(1, 2, 3)
+    source.add(4, 10)
+    run()
+    source.add(11)
+    run()
+    assert found() == expected
+    # The last epoch with rows runs again. Its files are written again, and nothing names them.
+    forget_commit(checkpoint, 3)
+    before = store.files()
+    run()
+    assert found() == expected
+    assert store.files() == before
+    assert store.sweep() >= 1
+    assert sorted(path.name for path in (tmp_path / "store").glob("*.parquet")) == sorted(
+        Path(file).name for file in before
+    )
+    rows = spark.read.parquet(*store.files())
+    assert rows.schema["result_time"].dataType.simpleString() == "timestamp"
+    assert sorted((row.a.id, row.b.id) for row in rows.collect()) == expected
+    late = th.read_results(str(tmp_path / "store"), since="2026-01-05 09:04", key={"a.symbol": "s1"})
+    assert [row["b"]["id"] for row in late.to_pylist()] == [11]
+
+
+def test_what_a_store_cannot_hold_is_refused_before_the_query_starts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = Source(spark, tmp_path)
+    store, asked = th.ParquetStore(str(tmp_path / "store")), {"checkpoint": str(tmp_path / "c")}
+    rows = source.open()
+    for refused, frame, key in (
+        ("STORE_COLUMN.*id comes twice", rows.select("id", "id"), ()),
+        ("STORE_COLUMN.*INTERVAL|STORE_COLUMN.*duration", rows.selectExpr("ts - ts AS span"), ()),
+        (r"STORE_COLUMN.*key \('x'\)", rows, "x"),
+        ("NOT_STREAMING", spark.range(3), ()),
+    ):
+        with pytest.raises(th.QueryError, match=refused):
+            th.write(frame, store, key=key, **asked)
+    assert not (tmp_path / "store").exists()

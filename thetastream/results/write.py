@@ -1,0 +1,138 @@
+"""``th.write`` starts a query that keeps its results in a store, each exactly once."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from thetastream.errors import QueryError
+from thetastream.plan.query import RESULT_TIME
+from thetastream.spark.event_time import MARK
+from thetastream.spark.store_sink import Target, write_into
+from thetastream.stores import Store
+from thetastream.stores.description import Description
+from thetastream.stores.staged import find_type
+
+
+def write(
+    df: DataFrame,
+    store: Store,
+    *,
+    checkpoint: str,
+    key: str | Sequence[str] = (),
+    time: str | None = None,
+    trigger: str | None = None,
+    name: str | None = None,
+) -> StreamingQuery:
+    """Start a query that puts its rows into a store, each exactly once, also through crashes.
+
+    Parameters
+    ----------
+    df : DataFrame
+        A streaming DataFrame: what ``th.join`` returned, or anything behind it whose rows do not change.
+    store : Store
+        Where results are kept, as in ``th.ParquetStore("out/pairs")``.
+    checkpoint : str
+        The folder of the query's checkpoint. A query that continues from it adds to what it has written.
+    key : str or sequence of str, optional
+        Columns by which results are looked up. ``"a.symbol"`` is a field of the struct column ``a``.
+    time : str, optional
+        The column of time by which results are read. By default it is ``result_time``, or the column that is
+        marked as event time.
+    trigger : str, optional
+        The interval between two epochs, as in "10 seconds". ``"available now"`` ends the query when all
+        available input has been read. Without a trigger, epochs follow one another without a pause.
+    name : str, optional
+        The name of the query in Spark.
+
+    Returns
+    -------
+    StreamingQuery
+
+    Raises
+    ------
+    QueryError
+        NOT_STREAMING, STORE_COLUMN or BAD_VALUE. It is raised before anything starts.
+    StoreError
+        STORE_SCHEMA if the store holds other columns.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> pairs = th.join({"a": trades, "b": quotes}, on="a.price > b.bid", within="1m")  # doctest: +SKIP
+    >>> store = th.ParquetStore("out/pairs")
+    >>> query = th.write(pairs, store, key="a.symbol", checkpoint="out/checkpoint")  # doctest: +SKIP
+    """
+    if not isinstance(store, Store):
+        raise QueryError("BAD_VALUE", f'store must be a store, as in th.ParquetStore("out"), not {store!r}')
+    if not df.isStreaming:
+        what = "th.write keeps the results of a streaming DataFrame, and this one is a batch"
+        raise QueryError("NOT_STREAMING", f"{what}; write it with df.write")
+    description = describe(df, time, (key,) if isinstance(key, str) else tuple(key))
+    store.describe(description)
+    store.sweep()
+    writer = write_into(df, Target(store, description)).option("checkpointLocation", checkpoint)
+    if name is not None:
+        writer = writer.queryName(name)
+    if trigger is not None:
+        is_finite = trigger == "available now"
+        writer = writer.trigger(availableNow=True) if is_finite else writer.trigger(processingTime=trigger)
+    return writer.start()
+
+
+def describe(df: DataFrame, time: str | None, keys: tuple[str, ...]) -> Description:
+    """Describe the rows of a DataFrame for a store.
+
+    Raises
+    ------
+    QueryError
+        STORE_COLUMN.
+    """
+    doubled = sorted({name for name in df.columns if df.columns.count(name) > 1})
+    if doubled:
+        what = f"columns of a store must have different names, and {', '.join(doubled)} comes twice"
+        raise QueryError("STORE_COLUMN", f"{what}; rename it, as in .selectExpr('a.id AS a_id')")
+    schema = make_all_nullable(to_arrow_schema(df.schema, timezone="UTC"))
+    for field in schema:
+        if _holds(field.type, pa.types.is_duration) or _holds(field.type, pa.types.is_interval):
+            what = f"column {field.name!r} has a type that Parquet does not keep ({field.type})"
+            raise QueryError("STORE_COLUMN", f"{what}; cast it, as in CAST({field.name} AS STRING)")
+    if time is None:
+        marked = [field.name for field in df.schema if MARK in (field.metadata or {})]
+        time = RESULT_TIME if RESULT_TIME in df.columns else next(iter(marked), None)
+    for what, column in (("time", time), *(("key", key) for key in keys)):
+        if column is not None and not _has_column(schema, column):
+            known = ", ".join(schema.names)
+            raise QueryError("STORE_COLUMN", f"{what} ({column!r}) must be a column of the results ({known})")
+    return Description(schema, time, keys)
+
+
+def make_all_nullable(schema: pa.Schema) -> pa.Schema:
+    """Declare every column and field nullable, because Spark may decide anew in each run which are."""
+    return pa.schema([pa.field(field.name, _make_nullable(field.type)) for field in schema])
+
+
+def _make_nullable(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _make_nullable(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_make_nullable(kind.key_type), _make_nullable(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_make_nullable(kind.value_type))
+    return kind
+
+
+def _holds(kind: pa.DataType, test: "object") -> bool:
+    """Whether a type, or a type inside it, passes a test."""
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    return bool(test(kind)) or any(_holds(one, test) for one in inner)  # type: ignore[operator]
+
+
+def _has_column(schema: pa.Schema, column: str) -> bool:
+    try:
+        find_type(schema, column)
+    except KeyError:
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""Writes the rows of one attempt of a task into one Parquet file.
+
+Rows are collected into row groups. If the store has keys, the rows of a row group are sorted by them, so that
+the statistics of its pages tell which of them a query by key needs.
+"""
+
+import re
+import uuid
+from typing import Any
+
+import pyarrow as pa
+
+from thetastream.core.folder import Folder
+from thetastream.stores.description import Description
+from thetastream.stores.staged import BoundsFinder, Origin, Stage, Staged, find_column
+
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 26
+"""Rows and bytes at which a row group is full."""
+_NAME = re.compile(r"part-(.+)-(\d+)-([^-]*)-[0-9a-f]{12}\.parquet")
+
+
+class ParquetStage(Stage):
+    """Writes one file into a folder. The file has a name that no other attempt has."""
+
+    def __init__(self, folder: Folder, origin: Origin, description: Description) -> None:
+        self._folder, self._description = folder, description
+        self._name = make_name(origin)
+        self._bounds = BoundsFinder(description.bounded)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = self._rows = 0
+        self._writer: Any = None
+        self._file: Any = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._bounds.add(batch)
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
+            self._write_group()
+
+    def close(self) -> Staged | None:
+        if self._waiting:
+            self._write_group()
+        if self._writer is None:
+            return None
+        self._writer.close()
+        nbytes = self._file.tell()
+        self._file.close()
+        return Staged(self._name, self._rows, nbytes, self._bounds.bounds)
+
+    def _write_group(self) -> None:
+        import pyarrow.parquet as pq
+
+        schema = self._description.schema
+        if self._writer is None:
+            self._folder.make()
+            self._file = self._folder.filesystem.open_output_stream(self._folder.locate(self._name))
+            self._writer = pq.ParquetWriter(self._file, schema, write_page_index=bool(self._description.keys))
+        table = pa.Table.from_batches(self._waiting)
+        if self._description.keys:
+            table = sort_by_keys(table, self._description.keys)
+        self._writer.write_table(table, row_group_size=len(table))
+        self._rows += self._waiting_rows
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+
+def sort_by_keys(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """Sort rows by their keys."""
+    import pyarrow.compute as pc
+
+    columns = {f"k{n}": find_column(table, key) for n, key in enumerate(keys)}
+    order = pc.sort_indices(pa.table(columns), sort_keys=[(name, "ascending") for name in columns])
+    return table.take(order)
+
+
+def make_name(origin: Origin) -> str:
+    """Make a name for a file that tells where its rows come from, and that no other attempt has."""
+    return f"part-{origin.query}-{origin.epoch:06}-{origin.task}-{uuid.uuid4().hex[:12]}.parquet"
+
+
+def read_name(name: str) -> tuple[str, int] | None:
+    """Read query and epoch from the name of a file; None if it is not a name of ``make_name``.
+
+    >>> read_name(make_name(Origin("0a-1b", 7, "3")))
+    ('0a-1b', 7)
+    """
+    found = _NAME.fullmatch(name)
+    return None if found is None else (found[1], int(found[2]))

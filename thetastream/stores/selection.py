@@ -1,0 +1,131 @@
+"""Which results a reader asks for: a range of time, and values or ranges of keys."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import pyarrow as pa
+
+from thetastream.errors import QueryError
+from thetastream.stores.description import Description
+from thetastream.stores.staged import Staged, find_bounds, find_type, split_path
+
+
+@dataclass(frozen=True)
+class Range:
+    """A range of one column. None is an open end."""
+
+    column: str
+    path: tuple[str, ...]
+    """The names from the column down to the field."""
+    low: pa.Scalar | None
+    high: pa.Scalar | None
+    has_high: bool = True
+    """Whether the upper end belongs to the range."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows that lie in all ranges."""
+
+    ranges: tuple[Range, ...] = ()
+
+    @classmethod
+    def read(
+        cls, description: Description, since: Any, until: Any, key: Mapping[str, Any] | None
+    ) -> "Selection":
+        """Read what a reader asked for.
+
+        Raises
+        ------
+        QueryError
+            NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
+        """
+        ranges = []
+        if since is not None or until is not None:
+            if description.time is None:
+                raise QueryError(
+                    "NO_TIME_COLUMN", "since and until need a column of time, and this store has none"
+                )
+            low, high = (_make_scalar(description, description.time, end) for end in (since, until))
+            ranges.append(
+                Range(
+                    description.time,
+                    split_path(description.schema, description.time),
+                    low,
+                    high,
+                    has_high=False,
+                )
+            )
+        for column, value in (key or {}).items():
+            if column not in description.keys:
+                known = ", ".join(description.keys) or "none"
+                raise QueryError("STORE_KEY", f"key {column!r} must be a key of the store ({known})")
+            ends = value if isinstance(value, tuple) else (value, value)
+            if len(ends) != 2:
+                raise QueryError("BAD_VALUE", f"key {column!r} must be a value or a pair, not {value!r}")
+            low, high = (_make_scalar(description, column, end) for end in ends)
+            ranges.append(Range(column, split_path(description.schema, column), low, high))
+        return cls(tuple(ranges))
+
+    def may_hold(self, staged: Staged) -> bool:
+        """Whether staged rows may lie in all ranges, as far as their bounds tell."""
+        return all(_overlaps(one, staged) for one in self.ranges)
+
+    @property
+    def filter(self) -> Any:
+        """The selection as an expression of Arrow; None if it selects all rows."""
+        import pyarrow.compute as pc
+
+        parts = []
+        for one in self.ranges:
+            column = pc.field(*one.path) if len(one.path) > 1 else pc.field(one.path[0])
+            if one.low is not None:
+                parts.append(column >= one.low)
+            if one.high is not None:
+                parts.append(column <= one.high if one.has_high else column < one.high)
+        return reduce(and_, parts) if parts else None
+
+
+def _overlaps(wanted: Range, staged: Staged) -> bool:
+    bounds = staged.bounds.get(wanted.column)
+    if bounds is None:
+        return True
+    low, high = (None if end is None else _find_value(end) for end in (wanted.low, wanted.high))
+    if low is not None and bounds[1] < low:
+        return False
+    return high is None or (bounds[0] <= high if wanted.has_high else bounds[0] < high)
+
+
+def _find_value(scalar: pa.Scalar) -> Any:
+    found = find_bounds(pa.array([scalar.as_py()], scalar.type))
+    return None if found is None else found[0]
+
+
+def _make_scalar(description: Description, column: str, value: Any) -> pa.Scalar | None:
+    if value is None:
+        return None
+    kind = find_type(description.schema, column)
+    if pa.types.is_timestamp(kind) and isinstance(value, str | date):
+        value = _read_instant(value, column, has_zone=kind.tz is not None)
+    try:
+        return pa.scalar(value, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise QueryError("BAD_VALUE", f"{column!r} must be a value of type {kind}, not {value!r}") from error
+
+
+def _read_instant(value: "str | date", column: str, has_zone: bool) -> datetime:
+    """Read an instant. A time without a zone is UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise QueryError("BAD_VALUE", f"{column!r} must be a time in ISO form, not {value!r}") from error
+    elif not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if has_zone:
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    return value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value

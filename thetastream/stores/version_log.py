@@ -1,0 +1,62 @@
+"""The log of a store in a folder: versions 0, 1, 2, ..., each a JSON file that appears whole and only once.
+
+    folder/_log/00000000000000000000.json    the description of the store
+    folder/_log/00000000000000000007.json    the seventh commit
+
+The names that commits list are the results. Whatever else lies in the folder is not.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from thetastream.core.folder import Folder
+from thetastream.errors import StoreError
+
+FORMAT = 1
+"""The version of the format of entries."""
+
+
+class VersionLog:
+    """The log of the store in the folder ``root``, a path or URI."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._folder = Folder(root, "_log")
+
+    def find_newest(self) -> int:
+        """Find the newest version; -1 if there is none."""
+        numbers = (name.removesuffix(".json") for name in self._folder.list_files())
+        return max((int(number) for number in numbers if number.isdigit()), default=-1)
+
+    def read(self, version: int) -> dict[str, Any]:
+        """Read an entry.
+
+        Raises
+        ------
+        StoreError
+            STORE_DAMAGED.
+        """
+        where = f"{self._root}/_log/{_name(version)}"
+        try:
+            entry = json.loads(self._folder.read(_name(version)))
+        except (OSError, ValueError) as error:
+            raise StoreError("STORE_DAMAGED", f"{where} must be an entry of the log: {error}") from error
+        if not isinstance(entry, dict) or entry.get("format") != FORMAT:
+            raise StoreError("STORE_DAMAGED", f"{where} must have the format {FORMAT}; it has another one")
+        return entry
+
+    def read_from(self, version: int) -> Iterator[dict[str, Any]]:
+        """Read all entries from ``version`` on."""
+        for number in range(version, self.find_newest() + 1):
+            yield self.read(number)
+
+    def append(self, version: int, entry: dict[str, Any]) -> bool:
+        """Write an entry unless there is one of this version; return whether it was written."""
+        self._folder.make()
+        text = json.dumps({"format": FORMAT, "version": version, **entry})
+        return self._folder.write_new(_name(version), text.encode())
+
+
+def _name(version: int) -> str:
+    return f"{version:020}.json"
