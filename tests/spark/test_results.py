@@ -38,15 +38,18 @@ def forget_commit(checkpoint: Path, epoch: int) -> None:
             path.unlink()
 
 
-def test_rows_are_kept_once(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["units", "rows"])
+def test_results_are_kept_once(spark: SparkSession, tmp_path: Path, path: str) -> None:
     source, store = Source(spark, tmp_path), th.ParquetStore(str(tmp_path / "store"))
     checkpoint = tmp_path / "checkpoint"
 
     def run() -> None:
         stream = source.open()
         pairs = th.join({"a": stream, "b": stream}, on="a.id < b.id", within="2m")
+        # Behind where(), the rows are not what a plan has built.
+        frame = pairs if path == "units" else pairs.where("true")
         query = th.write(
-            pairs, store, key="a.symbol", checkpoint=str(checkpoint), trigger="available now", name="kept"
+            frame, store, key="a.symbol", checkpoint=str(checkpoint), trigger="available now", name="kept"
         )
         query.awaitTermination()
 
@@ -92,3 +95,27 @@ def test_what_a_store_cannot_hold_is_refused_before_the_query_starts(
         with pytest.raises(th.QueryError, match=refused):
             th.write(frame, store, key=key, **asked)
     assert not (tmp_path / "store").exists()
+
+
+def test_units_write_what_they_can_compute(spark: SparkSession, tmp_path: Path) -> None:
+    source = Source(spark, tmp_path)
+    source.add(1, 2, 3, 4)
+    stream = source.open().selectExpr("*", "array(id) AS ids", "named_struct('at', ts) AS inner")
+    plan = th.plan({"a": stream, "b": stream}, on="a.id < b.id", within="1m")
+    assert plan.explain_write().startswith("units")
+    assert "no name of a column" in plan.explain_write(["a.id + 1 AS n"])
+    residual = th.plan({"a": stream, "b": stream}, on="a.id < b.id AND sin(a.id) < cos(b.id)", within="1m")
+    assert "Spark evaluates sin" in residual.explain_write()
+    select = ["a.id AS first", "b.*", "A.inner", "result_time AS found", "`b` pair"]
+    plan_rows = plan.dataframe()
+    found = []
+    for name, frame in (("units", plan), ("rows", plan_rows.where("true"))):
+        store = th.ParquetStore(str(tmp_path / name))
+        assert plan.explain_write(select).startswith("units")
+        query = th.write(
+            frame, store, select=select, checkpoint=str(tmp_path / f"{name}-c"), trigger="available now"
+        )
+        query.awaitTermination()
+        found.append(store.read().sort_by([("first", "ascending")]))
+    assert found[0].num_rows == 3
+    assert found[0].equals(found[1])

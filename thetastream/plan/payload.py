@@ -4,7 +4,7 @@ Block columns are numbered anew, left before right. So the result is the plan of
 exactly these columns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from thetastream.core.condition import Condition, Key, PythonPredicate, SideSpec
@@ -30,6 +30,18 @@ def exchange_payload(
     ]
     condition = replace(condition, sides=(specs[0], specs[1]))
     return replace(plan, sides=(sides[0], sides[1]), condition=condition)
+
+
+def narrow_results(plan: PhysicalPlan, read: Collection[str]) -> PhysicalPlan:
+    """Return the plan whose results have only these block columns. What units store stays as it is.
+
+    Each side keeps at least one column, so that its matches have a length.
+    """
+    left, right = (
+        replace(spec, columns=tuple(name for name in spec.columns if name in read) or spec.columns[:1])
+        for spec in plan.condition.sides
+    )
+    return replace(plan, condition=replace(plan.condition, sides=(left, right)))
 
 
 def _rename(condition: Condition, names: Sequence[Mapping[str, str]]) -> Condition:

@@ -13,6 +13,7 @@ from typing import cast
 
 from pyspark.sql import DataFrame
 
+from thetastream.core.result_columns import Source
 from thetastream.core.shed import Shed
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.shedding import Shedding
@@ -34,11 +35,13 @@ from thetastream.plan.query import Query, Stream
 from thetastream.plan.statistics import Statistics
 from thetastream.planners.pipeline import plan_pipeline
 from thetastream.planners.plan import Plan, list_conditions
+from thetastream.planners.staging import Emitted
 from thetastream.planners.two_streams import plan_two_streams
 from thetastream.spark.build import build
 from thetastream.spark.idle.reports import list_idle_reports
 from thetastream.spark.joins import build_multiway_join
 from thetastream.spark.session import check_session
+from thetastream.spark.staging import Staging, Target
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,11 +106,27 @@ class MultiwayPlan(Plan):
             self.shed,
         )
 
+    @property
+    def staging_obstacle(self) -> str | None:
+        residual = self.lowered.residual
+        return f"Spark evaluates {residual[0]}" if residual else None
+
+    @property
+    def emitted(self) -> Emitted:
+        return Emitted(self.lowered.sides, self.event_times if self.has_result_time else {})
+
+    def stage_results(self, target: Target, sources: tuple[Source, ...]) -> DataFrame:
+        columns = tuple(carried.block_column for side in self.lowered.sides for carried in side.carried)
+        return self._build(Staging(target, columns, sources))
+
     def results(self) -> DataFrame:
+        return self._build()
+
+    def _build(self, staging: Staging | None = None) -> DataFrame:
         join = build_multiway_join(self.lowered, self.spec, self.streams, self.choose)
-        idle = list_idle_reports(self.inputs)
+        late, idle = self.late, list_idle_reports(self.inputs)
         shedding = None if self.shed is None else Shedding(self.shed, self.spec.graph.sides)
-        return build(join, self.streams, self.mailbox, self.cache_folder, self.late, idle, shedding)
+        return build(join, self.streams, self.mailbox, self.cache_folder, late, idle, shedding, staging)
 
 
 def plan_multiway(checked: CheckedRequest) -> Plan:

@@ -1,19 +1,25 @@
 """The Plan protocol. ``th.plan`` returns a Plan for any number of streams and any model."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import Column, DataFrame
 
 from thetastream.aggregate import NotFoldable
+from thetastream.core.result_columns import Source
 from thetastream.models.base import Model
 from thetastream.plan.explain import format_one_line
 from thetastream.plan.explain_html import render_html
 from thetastream.plan.folding import Folding
 from thetastream.plan.query import Query, Stream
 from thetastream.planners.result_time import build_result_time, find_time_metadata, read_times
+from thetastream.planners.staging import Emitted, NotStaged, find_sources
+from thetastream.spark.staging import Target
 
+_BUILT: "WeakKeyDictionary[DataFrame, Plan]" = WeakKeyDictionary()
+"""The plan of each DataFrame that a plan has built."""
 LONGEST_CONDITION = 90
 """The number of characters of a condition that ``repr`` shows."""
 
@@ -48,9 +54,11 @@ class Plan(ABC):
         It is streaming if the inputs are.
         """
         results = self.results()
-        if not self.has_result_time:
-            return results
-        return results.select("*", self.time_column(find_time_metadata(results, self.timed, self.is_prompt)))
+        if self.has_result_time:
+            time = self.time_column(find_time_metadata(results, self.timed, self.is_prompt))
+            results = results.select("*", time)
+        _BUILT[results] = self
+        return results
 
     def time_column(self, metadata: Mapping[str, int]) -> Column:
         """Return the column ``result_time`` over the results, with this metadata."""
@@ -114,6 +122,49 @@ class Plan(ABC):
         """Whether the results are a stream."""
         return any(stream.is_streaming for stream in self.inputs)
 
+    # Results that units write
+
+    @property
+    def staging_obstacle(self) -> str | None:
+        """Why units cannot write results into a store themselves. It is None if they can."""
+        return "Spark computes results behind the units"
+
+    @property
+    def emitted(self) -> Emitted:
+        """What the units emit, if there is no ``staging_obstacle``."""
+        raise NotStaged(str(self.staging_obstacle))
+
+    def stage_results(self, target: Target, sources: tuple[Source, ...]) -> DataFrame:
+        """Build the stream of what units have staged in a store, if there is no ``staging_obstacle``."""
+        raise NotStaged(str(self.staging_obstacle))
+
+    def find_sources(self, select: Sequence[str] | None) -> tuple[Source, ...]:
+        """Find how units compute the columns that a user selected.
+
+        Raises
+        ------
+        NotStaged
+            If Spark must compute them. The text says why.
+        """
+        obstacle = self.staging_obstacle
+        if obstacle is not None:
+            raise NotStaged(obstacle)
+        return find_sources(self.emitted, select)
+
+    def explain_write(self, select: Sequence[str] | None = None) -> str:
+        """Return one sentence that says how ``th.write`` writes the results, and why.
+
+        Parameters
+        ----------
+        select : sequence of str, optional
+            As in ``th.write``.
+        """
+        try:
+            self.find_sources(select)
+        except NotStaged as why:
+            return f"rows: Spark hands rows to the store, because {why}"
+        return "units: each unit writes its results into the store itself"
+
     # Properties that decide what may follow the join
 
     @property
@@ -147,6 +198,11 @@ class Plan(ABC):
             If there is a ``folding_obstacle``.
         """
         raise NotFoldable(str(self.folding_obstacle))
+
+
+def find_plan(frame: DataFrame) -> Plan | None:
+    """Find the plan that has built a DataFrame; None for any other DataFrame."""
+    return _BUILT.get(frame)
 
 
 def list_conditions(query: Query) -> tuple[str, ...]:

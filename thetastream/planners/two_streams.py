@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 
+from thetastream.core.result_columns import Source
 from thetastream.core.shed import Shed
 from thetastream.engine.shedding import Shedding
 from thetastream.errors import QueryError, raise_problems
@@ -29,19 +30,21 @@ from thetastream.plan.decide import find_decision_problems
 from thetastream.plan.explain import explain
 from thetastream.plan.folding import Folding
 from thetastream.plan.lower import Lowered, lower
-from thetastream.plan.payload import exchange_payload
+from thetastream.plan.payload import exchange_payload, narrow_results
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.query import Query, Resolver, Stream
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import build_workload
 from thetastream.planners.plan import Plan, PlannedInput, list_conditions
 from thetastream.planners.result_time import build_answer_time
+from thetastream.planners.staging import Emitted
 from thetastream.spark.build import JoinSpec, build
 from thetastream.spark.carriers import carry
 from thetastream.spark.idle.reports import IdleReports, list_idle_reports
 from thetastream.spark.joins import ENGINES, build_folded_join
 from thetastream.spark.ordered import ARRIVAL
 from thetastream.spark.session import check_session
+from thetastream.spark.staging import Staging, Target
 
 
 @dataclass(frozen=True)
@@ -162,10 +165,36 @@ class JoinPlan(Plan):
 
         If the plan is folded, they are the rows of the views: one row per unit, epoch and group.
         """
+        return self._build(self._join())
+
+    def _build(self, join: JoinSpec, staging: Staging | None = None) -> DataFrame:
         given = self.settings
-        join, late, idle = self._join(), given.late, given.idle
+        late, idle = given.late, given.idle
         shedding = None if given.shed is None else Shedding(given.shed, self.physical.condition.sides)
-        return build(join, self.streams, given.mailbox, given.cache_folder, late, idle, shedding)
+        return build(join, self.streams, given.mailbox, given.cache_folder, late, idle, shedding, staging)
+
+    @property
+    def staging_obstacle(self) -> str | None:
+        if not self.is_streaming:
+            return "the inputs are batches"
+        if self.folding is not None:
+            return "Spark merges the views of the units"
+        if not self.query.how.is_inner:
+            return f"Spark completes the rows of how={self.query.how.name!r}"
+        if self.settings.order is not None:
+            return "one task puts results in order"
+        residual = self.physical.residual
+        return f"Spark evaluates {residual[0]}" if residual else None
+
+    @property
+    def emitted(self) -> Emitted:
+        return Emitted(self.physical.sides, self.event_times if self.has_result_time else {})
+
+    def stage_results(self, target: Target, sources: tuple[Source, ...]) -> DataFrame:
+        narrow = narrow_results(self.physical, {name for one in sources for name in one.read})
+        join = ENGINES[self.model.engine](narrow, self.model, self.streams, None, self._choose)
+        columns = tuple(name for spec in narrow.condition.sides for name in spec.columns)
+        return self._build(join, Staging(target, columns, sources))
 
     def _join(self) -> JoinSpec:
         if self.folding is not None:

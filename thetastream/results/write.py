@@ -9,18 +9,23 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from thetastream.errors import QueryError
 from thetastream.plan.query import RESULT_TIME
+from thetastream.planners import Plan
+from thetastream.planners.plan import find_plan
+from thetastream.planners.staging import NotStaged
 from thetastream.spark.event_time import MARK
-from thetastream.spark.store_sink import Target, write_into
+from thetastream.spark.staging import Target
+from thetastream.spark.store_sink import write_into
 from thetastream.stores import Store
 from thetastream.stores.description import Description
 from thetastream.stores.staged import find_type
 
 
 def write(
-    df: DataFrame,
+    df: DataFrame | Plan,
     store: Store,
     *,
     checkpoint: str,
+    select: Sequence[str] | None = None,
     key: str | Sequence[str] = (),
     time: str | None = None,
     trigger: str | None = None,
@@ -30,12 +35,19 @@ def write(
 
     Parameters
     ----------
-    df : DataFrame
-        A streaming DataFrame: what ``th.join`` returned, or anything behind it whose rows do not change.
+    df : DataFrame or Plan
+        A streaming DataFrame: what ``th.join`` returned, or anything behind it whose rows do not change. Or
+        what ``th.plan`` returned.
     store : Store
         Where results are kept, as in ``th.ParquetStore("out/pairs")``.
     checkpoint : str
         The folder of the query's checkpoint. A query that continues from it adds to what it has written.
+    select : sequence of str, optional
+        What is kept of each row, as texts of ``DataFrame.selectExpr``. By default it is every column. Units
+        write results into the store themselves if ``df`` comes from ``th.join`` or ``th.plan`` and each text
+        is a column, such as ``"a.id"``, ``"a.id AS trade"``, ``"a.*"``, ``"a"`` or ``"result_time"``.
+        Otherwise Spark hands rows to the store, which is slower. ``th.plan(...).explain_write(select)`` says
+        which it is, and why.
     key : str or sequence of str, optional
         Columns by which results are looked up. ``"a.symbol"`` is a field of the struct column ``a``.
     time : str, optional
@@ -67,19 +79,33 @@ def write(
     """
     if not isinstance(store, Store):
         raise QueryError("BAD_VALUE", f'store must be a store, as in th.ParquetStore("out"), not {store!r}')
+    plan = df if isinstance(df, Plan) else find_plan(df)
+    df = df.dataframe() if isinstance(df, Plan) else df
     if not df.isStreaming:
         what = "th.write keeps the results of a streaming DataFrame, and this one is a batch"
         raise QueryError("NOT_STREAMING", f"{what}; write it with df.write")
-    description = describe(df, time, (key,) if isinstance(key, str) else tuple(key))
-    store.describe(description)
+    rows = df if select is None else df.selectExpr(*select)
+    target = Target(store, describe(rows, time, (key,) if isinstance(key, str) else tuple(key)))
+    staged = None if plan is None else _stage(plan, target, select)
+    store.describe(target.description)
     store.sweep()
-    writer = write_into(df, Target(store, description)).option("checkpointLocation", checkpoint)
+    writer = write_into(rows if staged is None else staged, target, is_staged=staged is not None)
+    writer = writer.option("checkpointLocation", checkpoint)
     if name is not None:
         writer = writer.queryName(name)
     if trigger is not None:
         is_finite = trigger == "available now"
         writer = writer.trigger(availableNow=True) if is_finite else writer.trigger(processingTime=trigger)
     return writer.start()
+
+
+def _stage(plan: Plan, target: Target, select: Sequence[str] | None) -> DataFrame | None:
+    """Let units stage their results in a store; None if Spark must compute the selected columns."""
+    try:
+        sources = plan.find_sources(select)
+    except NotStaged:
+        return None
+    return plan.stage_results(target, sources)
 
 
 def describe(df: DataFrame, time: str | None, keys: tuple[str, ...]) -> Description:

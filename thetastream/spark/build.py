@@ -10,12 +10,13 @@ pass and keep their state in memory.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
-from pyspark.sql.types import TimestampType
+from pyspark.sql.types import StructType, TimestampType
 
 from thetastream.core.columns import UNIT
 from thetastream.core.identity import Identity, digest
@@ -28,7 +29,7 @@ from thetastream.plan.identity import identify_settings
 from thetastream.plan.physical import SidePlan
 from thetastream.spark import metrics
 from thetastream.spark.choice import Choice, FittedSpec
-from thetastream.spark.emit import Emitter, build_result_batch, unpack_blocks
+from thetastream.spark.emit import BlockEmitter, Emitter, FlatEmitter, build_result_batch, unpack_blocks
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.event_time import MARK
 from thetastream.spark.exchange import (
@@ -48,6 +49,8 @@ from thetastream.spark.ordered import gather_in_order
 from thetastream.spark.output import Output
 from thetastream.spark.session import read_meaning
 from thetastream.spark.shed_loads import ShedLoads
+from thetastream.spark.staging import COLUMNS as STAGED_COLUMNS
+from thetastream.spark.staging import Staging, StagingEmitter
 from thetastream.spark.state.identity_source import read_identity
 
 
@@ -75,6 +78,7 @@ def build(
     late: str | None = None,
     idle: IdleReports | None = None,
     shedding: Shedding | None = None,
+    staging: Staging | None = None,
 ) -> DataFrame:
     """Build the joined DataFrame, with the columns that the user gets by ``join.output``.
 
@@ -95,7 +99,12 @@ def build(
         What units report about streams that may be idle.
     shedding : Shedding, optional
         The load shedder of a query over streams. Batch DataFrames are joined whole.
+    staging : Staging, optional
+        What units stage in a store themselves. The result then has one row for each unit that has staged
+        results. Such a join is streaming, and has neither an order nor residual filters.
     """
+    if staging is not None:
+        return _stream(join, streams, mailboxes, cache_folder, late, idle, shedding, staging)
     if any(stream.isStreaming for stream in streams):
         results = _stream(join, streams, mailboxes, cache_folder, late, idle, shedding)
     else:
@@ -114,6 +123,7 @@ def _stream(
     late: str | None,
     idle: IdleReports | None,
     shedding: Shedding | None,
+    staging: Staging | None = None,
 ) -> DataFrame:
     spec, output = join.spec, join.output
     spark = streams[0].sparkSession
@@ -139,9 +149,17 @@ def _stream(
     def epoch_of(emitter: Emitter) -> UnitEpoch:
         return UnitEpoch(fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us)
 
+    if staging is not None:
+        zone = spark.conf.get("spark.sql.session.timeZone")
+        emitted = StructType([output.columns[name] for name in staging.columns])
+        block = to_arrow_schema(emitted, timezone=zone)
+        emit = partial(StagingEmitter, block=block, staging=staging)
+        staged = run_units(rows, STAGED_COLUMNS, emit, spec.has_event_time, epoch_of)
+        return metrics.observe(staged, digest(query))
     # Ordered results cross a second exchange, as blocks.
     is_flat = output.is_flat and join.order is None
-    results = run_units(rows, output.columns, is_flat, spec.has_event_time, epoch_of)
+    emitter_of = FlatEmitter if is_flat else BlockEmitter
+    results = run_units(rows, output.columns, emitter_of, spec.has_event_time, epoch_of)
     schema = add_counters(output.columns)
     if join.order is not None:
         results = gather_in_order(results, schema, join.order)

@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -80,6 +80,9 @@ class Emitter(ABC):
     ``schema`` is an Arrow schema whose last column holds the counters.
     """
 
+    is_packing: ClassVar[bool] = False
+    """Whether frames have one column of packed batches."""
+
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
 
@@ -107,6 +110,8 @@ class FlatEmitter(Emitter):
 
 class BlockEmitter(Emitter):
     """Emits frames with one binary column, which holds packed result batches."""
+
+    is_packing = True
 
     def _pack_frame(self, batch: pa.RecordBatch) -> "pd.DataFrame":
         return _make_frame(pa.RecordBatch.from_pydict({BLOCK: make_binary(pack(batch))}))

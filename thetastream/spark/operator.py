@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.core.columns import BLOCK, UNIT
-from thetastream.spark.emit import COUNTERS, BlockEmitter, Emitter, FlatEmitter
+from thetastream.spark.emit import COUNTERS, Emitter
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.processor import JoinProcessor
 
@@ -20,11 +21,11 @@ def add_counters(columns: StructType) -> StructType:
 def run_units(
     rows: DataFrame,
     columns: StructType,
-    is_flat: bool,
+    emitter_of: Callable[[pa.Schema], Emitter],
     has_watermark: bool,
     epoch_of: Callable[[Emitter], UnitEpoch],
 ) -> DataFrame:
-    """Run the units on their rows; return ``columns`` and counters, packed in blocks unless they are flat.
+    """Run the units on their rows; return ``columns`` and counters, packed in blocks if the emitter does so.
 
     Parameters
     ----------
@@ -32,8 +33,8 @@ def run_units(
         The rows of the exchange.
     columns : StructType
         The columns of results.
-    is_flat : bool
-        Whether results leave as pandas columns and not as packed blocks.
+    emitter_of : callable
+        Makes the emitter of results for a schema of columns and counters.
     has_watermark : bool
         Whether units use Spark's watermark.
     epoch_of : callable
@@ -42,10 +43,10 @@ def run_units(
     schema = add_counters(columns)
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
     arrow = to_arrow_schema(schema, timezone=zone)
-    epoch = epoch_of(FlatEmitter(arrow) if is_flat else BlockEmitter(arrow))
+    emitter = emitter_of(arrow)
     return rows.groupBy(UNIT).transformWithStateInPandas(
-        JoinProcessor(epoch),
-        schema if is_flat else StructType([StructField(BLOCK, BinaryType())]),
+        JoinProcessor(epoch_of(emitter)),
+        StructType([StructField(BLOCK, BinaryType())]) if emitter.is_packing else schema,
         "Append",
         "EventTime" if has_watermark else "None",
     )

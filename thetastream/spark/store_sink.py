@@ -6,22 +6,21 @@ If a crash comes between the commit of the store and Spark's own commit, Spark r
 knows the epoch then and adds nothing. It works on Spark Connect too, because Spark runs both halves.
 """
 
-import base64
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from thetastream.spark.exchange import read_partition
-from thetastream.spark.task_properties import read_query, read_task_epoch
-from thetastream.stores import Store
+from thetastream.spark.staging import Target
+from thetastream.spark.task_properties import read_query
+from thetastream.stores import read_store, write_store
 from thetastream.stores.description import Description
-from thetastream.stores.staged import Origin, Staged
+from thetastream.stores.staged import Staged
 
 FORMAT = "thetastream_store"
 
@@ -34,21 +33,19 @@ class StagedRows(WriterCommitMessage):
     staged: tuple[Staged, ...]
 
 
-@dataclass(frozen=True)
-class Target:
-    """A store and what it holds. It is pickled and sent to the workers."""
+def stage_rows(batches: Iterator[pa.RecordBatch], target: Target) -> list[Staged]:
+    """Stage the rows of a task."""
+    stage = target.open_stage()
+    for batch in batches:
+        stage.add(fit(batch, target.description.schema))
+    staged = stage.close()
+    return [] if staged is None else [staged]
 
-    store: Store
-    description: Description
 
-    def stage(self, batches: Iterator[pa.RecordBatch]) -> tuple[Staged, ...]:
-        """Stage the rows of a task."""
-        origin = Origin(read_query(), read_task_epoch(), str(read_partition()))
-        stage = self.store.open_stage(origin, self.description)
-        for batch in batches:
-            stage.add(fit(batch, self.description.schema))
-        staged = stage.close()
-        return () if staged is None else (staged,)
+def read_staged(batches: Iterator[pa.RecordBatch]) -> list[Staged]:
+    """Read what units have staged from their rows."""
+    rows = (value for batch in batches for value in batch.column(0).to_pylist())
+    return [Staged.from_json(json.loads(value)) for value in rows]
 
 
 def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -61,13 +58,14 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class StoreWriter(DataSourceStreamArrowWriter):
-    """Stages the rows of each task, and commits each epoch."""
+    """Stages the rows of each task, unless units have done so, and commits each epoch."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, target: Target, is_staged: bool) -> None:
+        self._target, self._is_staged = target, is_staged
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return StagedRows(read_query(), self._target.stage(iterator))
+        staged = read_staged(iterator) if self._is_staged else stage_rows(iterator, self._target)
+        return StagedRows(read_query(), tuple(staged))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         written = [message for message in messages if isinstance(message, StagedRows)]
@@ -80,18 +78,26 @@ class StoreWriter(DataSourceStreamArrowWriter):
 
 
 class StoreSink(DataSource):
-    """Spark's data source ``thetastream_store``, which has the option ``target``."""
+    """Spark's data source ``thetastream_store``, which has the options ``store``, ``description`` and
+    ``staged``.
+    """
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StoreWriter:
-        return StoreWriter(cloudpickle.loads(base64.b64decode(self.options["target"])))
+        description = Description.from_json(json.loads(self.options["description"]))
+        target = Target(read_store(self.options["store"]), description)
+        return StoreWriter(target, is_staged=self.options["staged"] == "true")
 
 
-def write_into(rows: DataFrame, target: Target) -> "DataStreamWriter":
-    """Describe the query that puts ``rows`` into a store."""
+def write_into(rows: DataFrame, target: Target, is_staged: bool) -> "DataStreamWriter":
+    """Describe the query that puts ``rows`` into a store. They are results, or what units have staged."""
     rows.sparkSession.dataSource.register(StoreSink)
-    packed = base64.b64encode(cloudpickle.dumps(target)).decode()  # type: ignore[no-untyped-call]
-    return rows.writeStream.format(FORMAT).option("target", packed).outputMode("append")
+    options = {
+        "store": write_store(target.store),
+        "description": json.dumps(target.description.to_json()),
+        "staged": str(is_staged).lower(),
+    }
+    return rows.writeStream.format(FORMAT).outputMode("append").options(**options)

@@ -1,9 +1,32 @@
 """Stores keep results. To add a store, write one file and add one line to ``REGISTRY``."""
 
+import json
+from dataclasses import asdict
+
 from thetastream.stores.base import Store
 from thetastream.stores.parquet import ParquetStore
 
 REGISTRY: dict[str, type[Store]] = {store.kind: store for store in (ParquetStore,)}
 """All kinds of stores, by name."""
 
-__all__ = ["REGISTRY", "ParquetStore", "Store"]
+
+def write_store(store: Store) -> str:
+    """Write which store it is, as JSON.
+
+    >>> write_store(ParquetStore("/out"))
+    '{"kind": "parquet", "path": "/out"}'
+    """
+    return json.dumps({"kind": store.kind, **asdict(store)})  # type: ignore[call-overload]
+
+
+def read_store(text: str) -> Store:
+    """Read what ``write_store`` wrote.
+
+    >>> read_store('{"kind": "parquet", "path": "/out"}')
+    ParquetStore(path='/out')
+    """
+    options = json.loads(text)
+    return REGISTRY[options.pop("kind")](**options)
+
+
+__all__ = ["REGISTRY", "ParquetStore", "Store", "read_store", "write_store"]

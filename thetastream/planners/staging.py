@@ -1,0 +1,94 @@
+"""Finds out whether the units of a join can write the columns that a user selected, without Spark.
+
+They can if each selected item is a column of a stream, a whole stream, or ``result_time``, as it is or with
+another name. Catalyst evaluates everything else, so rows leave the units then.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from thetastream.core.result_columns import BlockColumn, LatestTime, Source, TupleColumn
+from thetastream.plan.domains import quote
+from thetastream.plan.physical import Carried, SidePlan
+from thetastream.plan.query import RESULT_TIME
+
+_NAME = r"(?:[^\W\d]\w*|`[^`]+`)"
+_ITEM = re.compile(rf"\s*({_NAME})(?:\s*\.\s*({_NAME}|\*))?(?:\s+(?:AS\s+)?({_NAME}))?\s*", re.IGNORECASE)
+
+
+class NotStaged(Exception):
+    """The units cannot write the selected columns. The text says why."""
+
+
+class Emitted(NamedTuple):
+    """What the units of a join emit."""
+
+    sides: Sequence[SidePlan]
+    times: Mapping[str, str]
+    """The event-time column of each alias, if results have a result time; otherwise it is empty."""
+
+
+def find_sources(emitted: Emitted, select: Sequence[str] | None) -> tuple[Source, ...]:
+    """Find how each selected column follows from the blocks of the units.
+
+    Parameters
+    ----------
+    emitted : Emitted
+    select : sequence of str, optional
+        The items that the user selected. None stands for all columns of the join.
+
+    Raises
+    ------
+    NotStaged
+        If Spark must compute one of them.
+    """
+    if select is None:
+        whole: list[Source] = [_find_tuple(side) for side in emitted.sides]
+        return (*whole, _find_time(emitted)) if emitted.times else tuple(whole)
+    return tuple(source for item in select for source in _read_item(emitted, item))
+
+
+def _read_item(emitted: Emitted, item: str) -> list[Source]:
+    found = _ITEM.fullmatch(item)
+    if found is None:
+        _refuse(f"{item!r} is no name of a column, so Spark computes it")
+    head, field, alias = (None if name is None else name.strip("`") for name in found.groups())
+    sides = [side for side in emitted.sides if side.alias.casefold() == str(head).casefold()]
+    if not sides:
+        if str(head).casefold() == RESULT_TIME and field is None and emitted.times:
+            return [_find_time(emitted)]
+        _refuse(f"{item!r} is no column of a stream by its alias")
+    if field is None:
+        return [_find_tuple(sides[0])]
+    if field == "*" and alias is None:
+        return list(_find_tuple(sides[0]).fields)
+    columns = [one for one in sides[0].carried if one.field.casefold() == field.casefold()]
+    if len(columns) != 1:
+        _refuse(f"{item!r} is no column of a stream")
+    return [_find_column(columns[0])]
+
+
+def _find_tuple(side: SidePlan) -> TupleColumn:
+    return TupleColumn(tuple(_find_column(carried) for carried in side.carried))
+
+
+def _find_column(carried: Carried) -> BlockColumn:
+    is_kept = carried.from_block == quote(carried.block_column)
+    if not (is_kept or carried.type == "timestamp"):
+        _refuse(f"Spark restores {carried.field!r}, which has type {carried.type}")
+    return BlockColumn(carried.block_column)
+
+
+def _find_time(emitted: Emitted) -> LatestTime:
+    columns = [
+        next(carried for carried in side.carried if carried.field == emitted.times[side.alias])
+        for side in emitted.sides
+    ]
+    if len({column.type for column in columns}) > 1:
+        _refuse("event times of two types are compared by Spark")
+    return LatestTime(tuple(_find_column(column) for column in columns))
+
+
+def _refuse(why: str) -> NoReturn:
+    raise NotStaged(why)

@@ -1,0 +1,89 @@
+"""Lets units stage their results in a store themselves: only names, counts and bounds leave the stateful
+operator.
+
+    matches of a unit -> columns that the user selected -> stage of the store     (inside the epoch)
+                                                               |
+                                                               +-> one row: {name, rows, bytes, bounds}
+
+A result row costs more on its way through the JVM to a file than in the join. An attempt of a task that fails
+leaves rows behind that nothing names.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType
+
+from thetastream.core.blocks import gather
+from thetastream.core.result_columns import Source, project
+from thetastream.spark.emit import BYTES_AT_ONCE, MOST_BYTES, FlatEmitter, build_result_batch
+from thetastream.spark.exchange import read_partition
+from thetastream.spark.task_properties import read_query, read_task_epoch
+from thetastream.stores import Store
+from thetastream.stores.description import Description
+from thetastream.stores.staged import Origin, Stage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STAGED = "staged"
+"""Column of the operator's output that describes what a unit has staged, as JSON."""
+ROWS_AT_ONCE = 1 << 16
+"""Rows of results that are projected together."""
+COLUMNS = StructType([StructField(STAGED, StringType())])
+"""The columns that leave the units instead of results."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A store and what it holds. It is pickled and sent to the workers."""
+
+    store: Store
+    description: Description
+
+    def open_stage(self) -> Stage:
+        """Open a stage for the Spark task that calls."""
+        origin = Origin(read_query(), read_task_epoch(), str(read_partition()))
+        return self.store.open_stage(origin, self.description)
+
+
+@dataclass(frozen=True)
+class Staging:
+    """What units stage: the columns that a user selected, and where they go."""
+
+    target: Target
+    columns: tuple[str, ...]
+    """The block columns that units emit."""
+    sources: tuple[Source, ...]
+    """For each column of the store, how it follows from a block of results."""
+
+
+class StagingEmitter(FlatEmitter):
+    """Stages results, and emits one row that describes them.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The columns that leave the units, with counters.
+    block : pyarrow.Schema
+        The columns of the engine's results.
+    staging : Staging
+    """
+
+    def __init__(self, schema: pa.Schema, block: pa.Schema, staging: Staging) -> None:
+        super().__init__(schema)
+        self._block, self._staging = block, staging
+
+    def gather_results(self, pieces: Iterable[Sequence[pa.Array]]) -> "Iterator[pd.DataFrame]":
+        target = self._staging.target
+        stage = target.open_stage()
+        batches = (build_result_batch(columns, self._block) for columns in pieces)
+        for batch in gather(batches, ROWS_AT_ONCE, BYTES_AT_ONCE, MOST_BYTES):
+            stage.add(project(batch, self._staging.sources, target.description.schema))
+        staged = stage.close()
+        if staged is not None:
+            row = build_result_batch([pa.array([json.dumps(staged.to_json())])], self._schema)
+            yield self._pack_frame(row)
