@@ -29,6 +29,7 @@ from thetastream.spark.session import ManyPartitionsWarning, configure, local_se
 from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.sql import aggregate, insert, sql
 from thetastream.stores import ParquetStore
+from thetastream.stores.snapshots import Snapshot, Snapshots
 
 __version__ = "0.1.0"
 
@@ -55,6 +56,8 @@ __all__ = [
     "Rows",
     "SessionError",
     "Shed",
+    "Snapshot",
+    "Snapshots",
     "Split",
     "StalledWatermarkWarning",
     "StateError",

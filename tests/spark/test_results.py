@@ -119,3 +119,22 @@ def test_units_write_what_they_can_compute(spark: SparkSession, tmp_path: Path) 
         found.append(store.read().sort_by([("first", "ascending")]))
     assert found[0].num_rows == 3
     assert found[0].equals(found[1])
+
+
+def test_a_pair_of_punctuations_makes_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    source, store = Source(spark, tmp_path), th.ParquetStore(str(tmp_path / "store"))
+    for ids in ((1, 2), (3, 4), (5, 6), (7,)):
+        source.add(*ids)
+    stream = source.open()
+    query = th.write(
+        th.join({"a": stream, "b": stream}, on="a.id <= b.id", within="1m"),
+        store,
+        select=["a.id AS first", "b.id AS second", "result_time"],
+        snapshots=th.Snapshots(punctuations={"a": "a.id % 3 = 0", "b": "b.id % 3 = 0"}),
+        checkpoint=str(tmp_path / "checkpoint"),
+        trigger="available now",
+    )
+    query.awaitTermination()
+    assert [(one.at.minute, one.rows) for one in store.snapshots()] == [(3, 7), (6, 4)]
+    assert store.description.schema.names == ["first", "second", "result_time"]
+    assert store.read().num_rows == 13

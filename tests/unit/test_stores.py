@@ -10,6 +10,7 @@ import pytest
 from thetastream.errors import QueryError, StoreError
 from thetastream.stores import REGISTRY, ParquetStore, Store
 from thetastream.stores.description import Description
+from thetastream.stores.snapshots import Snapshots
 from thetastream.stores.staged import Origin, Staged
 
 SCHEMA = pa.schema(
@@ -119,6 +120,27 @@ def test_other_columns_are_refused_by_name(store: Store) -> None:
     for words in ("'id' is int64 there and missing here", "'n' is missing there and int32 here", "key is"):
         assert words in str(error.value)
     assert store.description == HELD
+
+
+def test_snapshots_are_read_by_number_and_by_time(store: Store) -> None:
+    rule = Snapshots(every="2 minutes", size=5)
+    for epoch, numbers in enumerate([(0,), (1,), (2,), (3, 3, 3, 3, 3), (3,), (7,), (7,)]):
+        store.commit("q", epoch, stage(store, epoch, *numbers), rule)
+    listed = [(one.number, one.at.minute, one.epochs, one.rows, one.reason) for one in store.snapshots()]
+    assert listed == [(1, 2, (0, 2), 3, "every"), (2, 3, (3, 3), 5, "size"), (3, 6, (4, 5), 2, "every")]
+    assert store.snapshots(after=2) == store.snapshots()[2:]
+    assert [read_ids(store, snapshot=n) for n in (1, 2, 3)] == [
+        [0, 1, 2],
+        [0, 1, 2, *[3] * 5],
+        [0, 1, 2, *[3] * 6, 7],
+    ]
+    assert read_ids(store) == [*read_ids(store, snapshot=3), 7]
+    assert read_ids(store, snapshot="2026-01-05 09:05") == read_ids(store, snapshot=store.snapshots()[1])
+    assert [sorted(store.read_snapshot(n)["id"].to_pylist()) for n in (1, 3)] == [[0, 1, 2], [3, 7]]
+    assert read_ids(store, snapshot=3, since="2026-01-05 09:03", key={"id": 3}) == [3] * 6
+    for unknown in (0, 4, "2026-01-05 09:01"):
+        with pytest.raises(QueryError, match="UNKNOWN_SNAPSHOT"):
+            store.read(snapshot=unknown)
 
 
 def test_there_is_no_store_in_an_empty_folder(tmp_path: Path) -> None:

@@ -64,8 +64,9 @@ class LatestTime(Source):
     times: tuple[BlockColumn, ...]
 
     def compute(self, block: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        arrays = [time.compute(block, kind) for time in self.times]
-        return pc.max_element_wise(*arrays, skip_nulls=False)
+        # Arrow compares no instants with a time zone in this way, but their microseconds.
+        arrays = [time.compute(block, pa.int64()) for time in self.times]
+        return pc.max_element_wise(*arrays, skip_nulls=False).cast(kind)
 
     @property
     def read(self) -> tuple[str, ...]:

@@ -7,10 +7,15 @@ from typing import Any
 import pyarrow as pa
 
 from thetastream.stores import ParquetStore
+from thetastream.stores.base import Asked
 
 
 def read_results(
-    path: str | Path, since: Any = None, until: Any = None, key: Mapping[str, Any] | None = None
+    path: str | Path,
+    snapshot: Asked = None,
+    since: Any = None,
+    until: Any = None,
+    key: Mapping[str, Any] | None = None,
 ) -> pa.Table:
     """Read the results that ``th.write`` has put into a folder of Parquet files.
 
@@ -21,6 +26,8 @@ def read_results(
     ----------
     path : str or Path
         The folder, as a path or URI.
+    snapshot : int, Snapshot, datetime or str, optional
+        The results of all snapshots up to this one, by its number or as of a time.
     since, until : datetime or str, optional
         The time range, ``since`` <= time < ``until``. A time without a zone is UTC.
     key : mapping of column to value, optional
@@ -29,19 +36,19 @@ def read_results(
     Returns
     -------
     pyarrow.Table
-        All results that are committed. ``to_pandas()`` makes a table of pandas of it, and DuckDB reads it by
-        the name of its variable.
+        All results that are committed, unless fewer are asked for. ``to_pandas()`` makes a table of pandas of
+        it, and DuckDB reads it by the name of its variable.
 
     Raises
     ------
     StoreError
         NO_STORE or STORE_DAMAGED.
     QueryError
-        NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
+        UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
 
     Examples
     --------
     >>> import thetastream as th
     >>> pairs = th.read_results("out/pairs", since="2026-01-05 09:30")  # doctest: +SKIP
     """
-    return ParquetStore(str(path)).read(since, until, key)
+    return ParquetStore(str(path)).read(snapshot, since, until, key)

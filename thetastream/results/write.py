@@ -1,11 +1,13 @@
 """``th.write`` starts a query that keeps its results in a store, each exactly once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import TimestampType
 
 from thetastream.errors import QueryError
 from thetastream.plan.query import RESULT_TIME
@@ -17,6 +19,8 @@ from thetastream.spark.staging import Target
 from thetastream.spark.store_sink import write_into
 from thetastream.stores import Store
 from thetastream.stores.description import Description
+from thetastream.stores.history import PAIR
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
 from thetastream.stores.staged import find_type
 
 
@@ -26,6 +30,7 @@ def write(
     *,
     checkpoint: str,
     select: Sequence[str] | None = None,
+    snapshots: Snapshots | None = None,
     key: str | Sequence[str] = (),
     time: str | None = None,
     trigger: str | None = None,
@@ -48,6 +53,8 @@ def write(
         is a column, such as ``"a.id"``, ``"a.id AS trade"``, ``"a.*"``, ``"a"`` or ``"result_time"``.
         Otherwise Spark hands rows to the store, which is slower. ``th.plan(...).explain_write(select)`` says
         which it is, and why.
+    snapshots : Snapshots, optional
+        When results become a snapshot. By default each epoch that has results is one.
     key : str or sequence of str, optional
         Columns by which results are looked up. ``"a.symbol"`` is a field of the struct column ``a``.
     time : str, optional
@@ -84,9 +91,11 @@ def write(
     if not df.isStreaming:
         what = "th.write keeps the results of a streaming DataFrame, and this one is a batch"
         raise QueryError("NOT_STREAMING", f"{what}; write it with df.write")
-    rows = df if select is None else df.selectExpr(*select)
-    target = Target(store, describe(rows, time, (key,) if isinstance(key, str) else tuple(key)))
+    rows, rule = df if select is None else df.selectExpr(*select), snapshots or EACH_EPOCH
+    target = Target(store, describe(rows, time, (key,) if isinstance(key, str) else tuple(key)), rule)
     staged = None if plan is None else _stage(plan, target, select)
+    if rule.punctuations is not None:
+        rows = mark_pairs(df, select, target.description.time, rule.punctuations)
     store.describe(target.description)
     store.sweep()
     writer = write_into(rows if staged is None else staged, target, is_staged=staged is not None)
@@ -101,11 +110,34 @@ def write(
 
 def _stage(plan: Plan, target: Target, select: Sequence[str] | None) -> DataFrame | None:
     """Let units stage their results in a store; None if Spark must compute the selected columns."""
+    if target.rule.punctuations is not None:
+        return None  # Spark evaluates the conditions that mark punctuations.
     try:
         sources = plan.find_sources(select)
     except NotStaged:
         return None
     return plan.stage_results(target, sources)
+
+
+def mark_pairs(
+    df: DataFrame, select: Sequence[str] | None, time: str | None, punctuations: Mapping[str, str]
+) -> DataFrame:
+    """Select columns, and add the time of each row that is a pair of punctuations.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE.
+    """
+    unknown = [alias for alias in punctuations if alias not in df.columns]
+    if unknown:
+        what = f"punctuations must map the aliases of the join ({', '.join(df.columns)})"
+        raise QueryError("BAD_VALUE", f"{what}, and {unknown[0]!r} is none of them")
+    pair = " AND ".join(f"({text})" for text in punctuations.values())
+    marked = df.selectExpr(*(["*"] if select is None else select), f"{pair} AS `{PAIR}`")
+    if time is None or not isinstance(marked.schema[time].dataType, TimestampType):
+        raise QueryError("BAD_VALUE", "punctuations need time=, a column of type TIMESTAMP")
+    return marked.withColumn(PAIR, F.when(F.col(PAIR), F.unix_micros(F.col(f"`{time}`"))))
 
 
 def describe(df: DataFrame, time: str | None, keys: tuple[str, ...]) -> Description:
@@ -128,6 +160,9 @@ def describe(df: DataFrame, time: str | None, keys: tuple[str, ...]) -> Descript
     if time is None:
         marked = [field.name for field in df.schema if MARK in (field.metadata or {})]
         time = RESULT_TIME if RESULT_TIME in df.columns else next(iter(marked), None)
+    if time is not None and time in schema.names and not pa.types.is_timestamp(schema.field(time).type):
+        what = f"time ({time!r}) must be a column of times, and its type is {schema.field(time).type}"
+        raise QueryError("STORE_COLUMN", f"{what}; cast it to TIMESTAMP")
     for what, column in (("time", time), *(("key", key) for key in keys)):
         if column is not None and not _has_column(schema, column):
             known = ", ".join(schema.names)

@@ -24,6 +24,7 @@ from thetastream.spark.exchange import read_partition
 from thetastream.spark.task_properties import read_query, read_task_epoch
 from thetastream.stores import Store
 from thetastream.stores.description import Description
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
 from thetastream.stores.staged import Origin, Stage
 
 if TYPE_CHECKING:
@@ -39,10 +40,11 @@ COLUMNS = StructType([StructField(STAGED, StringType())])
 
 @dataclass(frozen=True)
 class Target:
-    """A store and what it holds. It is pickled and sent to the workers."""
+    """A store, what it holds and when results become a snapshot. It is pickled and sent to the workers."""
 
     store: Store
     description: Description
+    rule: Snapshots = EACH_EPOCH
 
     def open_stage(self) -> Stage:
         """Open a stage for the Spark task that calls."""

@@ -7,8 +7,9 @@ knows the epoch then and adds nothing. It works on Spark Connect too, because Sp
 """
 
 import json
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,9 @@ from thetastream.spark.staging import Target
 from thetastream.spark.task_properties import read_query
 from thetastream.stores import read_store, write_store
 from thetastream.stores.description import Description
-from thetastream.stores.staged import Staged
+from thetastream.stores.history import PAIR
+from thetastream.stores.snapshots import Snapshots
+from thetastream.stores.staged import BoundsFinder, Staged
 
 FORMAT = "thetastream_store"
 
@@ -34,12 +37,16 @@ class StagedRows(WriterCommitMessage):
 
 
 def stage_rows(batches: Iterator[pa.RecordBatch], target: Target) -> list[Staged]:
-    """Stage the rows of a task."""
-    stage = target.open_stage()
+    """Stage the rows of a task. A last column ``PAIR`` has the times of joined pairs of punctuations."""
+    stage, schema = target.open_stage(), target.description.schema
+    pairs = BoundsFinder((PAIR,))
     for batch in batches:
-        stage.add(fit(batch, target.description.schema))
+        if target.rule.punctuations is not None:
+            pairs.add(batch)
+            batch = batch.drop_columns([PAIR])
+        stage.add(fit(batch, schema))
     staged = stage.close()
-    return [] if staged is None else [staged]
+    return [] if staged is None else [replace(staged, bounds={**staged.bounds, **pairs.bounds})]
 
 
 def read_staged(batches: Iterator[pa.RecordBatch]) -> list[Staged]:
@@ -71,15 +78,16 @@ class StoreWriter(DataSourceStreamArrowWriter):
         written = [message for message in messages if isinstance(message, StagedRows)]
         if written:
             staged = [one for message in written for one in message.staged]
-            self._target.store.commit(written[0].query, batchId, staged)
+            target, clock_us = self._target, time.time_ns() // 1000
+            target.store.commit(written[0].query, batchId, staged, target.rule, clock_us)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Do nothing: what is not named is swept."""
 
 
 class StoreSink(DataSource):
-    """Spark's data source ``thetastream_store``, which has the options ``store``, ``description`` and
-    ``staged``.
+    """Spark's data source ``thetastream_store``, which has the options ``store``, ``description``,
+    ``snapshots`` and ``staged``.
     """
 
     @classmethod
@@ -88,7 +96,8 @@ class StoreSink(DataSource):
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StoreWriter:
         description = Description.from_json(json.loads(self.options["description"]))
-        target = Target(read_store(self.options["store"]), description)
+        rule = Snapshots(**json.loads(self.options["snapshots"]))
+        target = Target(read_store(self.options["store"]), description, rule)
         return StoreWriter(target, is_staged=self.options["staged"] == "true")
 
 
@@ -98,6 +107,7 @@ def write_into(rows: DataFrame, target: Target, is_staged: bool) -> "DataStreamW
     options = {
         "store": write_store(target.store),
         "description": json.dumps(target.description.to_json()),
+        "snapshots": json.dumps(target.rule.to_json()),
         "staged": str(is_staged).lower(),
     }
     return rows.writeStream.format(FORMAT).outputMode("append").options(**options)

@@ -9,12 +9,17 @@ nothing. What attempts that failed have staged is never named, and ``sweep`` rem
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from thetastream.stores.description import Description
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
 from thetastream.stores.staged import Origin, Stage, Staged
+
+Asked = int | Snapshot | str | datetime | None
+"""A snapshot by its number, the last one at a time, or None for all that is committed."""
 
 
 class Store(ABC):
@@ -22,6 +27,8 @@ class Store(ABC):
 
     kind: ClassVar[str]
     """The name of the kind of store in the registry."""
+
+    # Writing
 
     @abstractmethod
     def describe(self, description: Description) -> None:
@@ -32,6 +39,45 @@ class Store(ABC):
         StoreError
             STORE_SCHEMA if the store holds something else.
         """
+
+    @abstractmethod
+    def open_stage(self, origin: Origin, description: Description) -> Stage:
+        """Open a stage for one attempt of a task."""
+
+    @abstractmethod
+    def commit(
+        self,
+        query: str,
+        epoch: int,
+        staged: Sequence[Staged],
+        rule: Snapshots = EACH_EPOCH,
+        clock_us: int = 0,
+    ) -> bool:
+        """Make the staged rows of an epoch results, in one step.
+
+        Parameters
+        ----------
+        query : str
+            The identifier of the query.
+        epoch : int
+        staged : sequence of Staged
+            What the tasks of the epoch have staged, one attempt for each task.
+        rule : Snapshots
+            When results become a snapshot.
+        clock_us : int
+            The time of the clock in microseconds since 1970 UTC, for results without a column of time.
+
+        Returns
+        -------
+        bool
+            False if the epoch, or a later one of the query, is committed already. Nothing changes then.
+        """
+
+    @abstractmethod
+    def sweep(self) -> int:
+        """Remove what was staged and can never be named any more; return the number of names removed."""
+
+    # Reading
 
     @property
     @abstractmethod
@@ -45,29 +91,39 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def open_stage(self, origin: Origin, description: Description) -> Stage:
-        """Open a stage for one attempt of a task."""
+    def snapshots(self, after: int = 0) -> list[Snapshot]:
+        """List the snapshots whose number is greater than ``after``, in order."""
 
     @abstractmethod
-    def commit(self, query: str, epoch: int, staged: Sequence[Staged]) -> bool:
-        """Make the staged rows of an epoch results, in one step; return False if they are already."""
-
-    @abstractmethod
-    def sweep(self) -> int:
-        """Remove what was staged and can never be named any more; return the number of names removed."""
-
-    @abstractmethod
-    def read(self, since: Any = None, until: Any = None, key: Mapping[str, Any] | None = None) -> pa.Table:
+    def read(
+        self,
+        snapshot: Asked = None,
+        since: Any = None,
+        until: Any = None,
+        key: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
         """Read results.
 
         Parameters
         ----------
-        since, until : datetime or text, optional
-            The time range: ``since`` <= time < ``until``.
+        snapshot : int, Snapshot, datetime or str, optional
+            The results of all snapshots up to this one, by its number or as of a time. By default, all
+            committed results.
+        since, until : datetime or str, optional
+            The time range: ``since`` <= time < ``until``. A time without a zone is UTC.
         key : mapping of column to value, optional
             For each named key column a value, or a pair of the least and the greatest value, both inclusive.
 
         Returns
         -------
         pyarrow.Table
+
+        Raises
+        ------
+        QueryError
+            UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
         """
+
+    @abstractmethod
+    def read_snapshot(self, snapshot: Asked) -> pa.Table:
+        """Read the rows of one snapshot, without those of earlier ones."""

@@ -5,7 +5,7 @@ folder/_log/<version>.json
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from thetastream.core.folder import Folder
 from thetastream.errors import StoreError
-from thetastream.stores.base import Store
+from thetastream.stores.base import Asked, Store
 from thetastream.stores.description import Description
+from thetastream.stores.history import History, make_entry, sum_up
 from thetastream.stores.parquet_stage import ParquetStage, read_name
 from thetastream.stores.selection import Selection
+from thetastream.stores.snapshots import EACH_EPOCH, Ledger, Snapshot, Snapshots
 from thetastream.stores.staged import Origin, Stage, Staged
 from thetastream.stores.version_log import VersionLog
 
@@ -61,27 +63,30 @@ class ParquetStore(Store):
     def open_stage(self, origin: Origin, description: Description) -> Stage:
         return ParquetStage(Folder(self.path, ""), origin, description)
 
-    def commit(self, query: str, epoch: int, staged: Sequence[Staged]) -> bool:
-        log = self._log
+    def commit(
+        self,
+        query: str,
+        epoch: int,
+        staged: Sequence[Staged],
+        rule: Snapshots = EACH_EPOCH,
+        clock_us: int = 0,
+    ) -> bool:
+        log, brought = self._log, sum_up(self.description, epoch, staged, clock_us)
         while True:
             newest = log.find_newest()
-            epochs = self._read_epochs(newest)
-            if epochs.get(query, -1) >= epoch:
+            ledger = self._read_ledger(newest)
+            if ledger.knows(query, epoch):
                 return False
-            entry = {
-                "query": query,
-                "epoch": epoch,
-                "staged": [one.to_json() for one in staged],
-                "epochs": {**epochs, query: epoch},
-            }
-            if log.append(newest + 1, entry):
+            ledger, snapshot = ledger.commit(query, brought, rule)
+            # Another query may have written this version meanwhile. Then its ledger is read first.
+            if log.append(newest + 1, make_entry(ledger, query, epoch, staged, snapshot)):
                 return True
 
     def sweep(self) -> int:
         # The epochs are read first. A file of a later epoch may be named while this runs, so it stays.
-        epochs = self._read_epochs(self._log.find_newest())
+        epochs = self._read_ledger(self._log.find_newest()).epochs
         folder, swept = Folder(self.path, ""), 0
-        named = {one.name for one in self._list_staged()}
+        named = {one.name for one in self._read_history().list_staged()}
         for name in folder.list_files():
             origin = read_name(name)
             if origin is not None and name not in named and origin[1] <= epochs.get(origin[0], -1):
@@ -89,29 +94,62 @@ class ParquetStore(Store):
                 swept += 1
         return swept
 
-    def read(self, since: Any = None, until: Any = None, key: Mapping[str, Any] | None = None) -> pa.Table:
-        import pyarrow.dataset as ds
+    def snapshots(self, after: int = 0) -> list[Snapshot]:
+        return [one for one in self._read_history().snapshots if one.number > after]
 
-        description = self.description
-        selection = Selection.read(description, since, until, key)
-        folder = Folder(self.path, "")
-        names = [folder.locate(one.name) for one in self._list_staged() if selection.may_hold(one)]
-        if not names:
-            return description.schema.empty_table()
-        data = ds.dataset(names, schema=description.schema, format="parquet", filesystem=folder.filesystem)
-        return data.to_table(filter=selection.filter)
+    def read(
+        self,
+        snapshot: Asked = None,
+        since: Any = None,
+        until: Any = None,
+        key: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        selection = Selection.read(self.description, since, until, key)
+        return self._read_files(self._select(snapshot, selection), selection)
 
-    def files(self, since: Any = None, until: Any = None, key: Mapping[str, Any] | None = None) -> list[str]:
-        """List the files of all results, for other programs: ``spark.read.parquet(*store.files())``.
+    def read_snapshot(self, snapshot: Asked) -> pa.Table:
+        history = self._read_history()
+        number = history.find_snapshot(0 if snapshot is None else snapshot).number
+        return self._read_files(history.list_staged(only=number), Selection())
+
+    def files(
+        self,
+        snapshot: Asked = None,
+        since: Any = None,
+        until: Any = None,
+        key: Mapping[str, Any] | None = None,
+    ) -> list[str]:
+        """List the files of results, for other programs: ``spark.read.parquet(*store.files())``.
 
         Parameters
         ----------
-        since, until, key
+        snapshot, since, until, key
             As in ``read``. Files that have no such row are left out; other rows of the files remain.
         """
         selection = Selection.read(self.description, since, until, key)
         root = self.path.rstrip("/")
-        return [f"{root}/{one.name}" for one in self._list_staged() if selection.may_hold(one)]
+        return [f"{root}/{one.name}" for one in self._select(snapshot, selection)]
+
+    def _select(self, snapshot: Asked, selection: Selection) -> Iterator[Staged]:
+        history = self._read_history()
+        until = None if snapshot is None else history.find_snapshot(snapshot).number
+        return (one for one in history.list_staged(until) if selection.may_hold(one))
+
+    def _read_files(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
+        import pyarrow.dataset as ds
+
+        folder, schema = Folder(self.path, ""), self.description.schema
+        names = [folder.locate(one.name) for one in staged]
+        if not names:
+            return schema.empty_table()
+        data = ds.dataset(names, schema=schema, format="parquet", filesystem=folder.filesystem)
+        return data.to_table(filter=selection.filter)
+
+    def _read_history(self) -> History:
+        history = History()
+        for entry in self._log.read_from(1):
+            history.add(entry)
+        return history
 
     def _make_absence(self) -> StoreError:
         return StoreError("NO_STORE", f"{self.path} must hold results of th.write; it has no log of commits")
@@ -120,12 +158,8 @@ class ParquetStore(Store):
     def _log(self) -> VersionLog:
         return VersionLog(self.path)
 
-    def _list_staged(self) -> Iterator[Staged]:
-        for entry in self._log.read_from(1):
-            yield from map(Staged.from_json, entry["staged"])
-
-    def _read_epochs(self, version: int) -> dict[str, int]:
-        """Read the last committed epoch of each query, as of a version."""
+    def _read_ledger(self, version: int) -> Ledger:
+        """Read what a version of the store remembers of its queries."""
         if version < 0:
             raise self._make_absence()
-        return {} if version == 0 else dict(self._log.read(version)["epochs"])
+        return Ledger() if version == 0 else Ledger.from_json(self._log.read(version)["ledger"])

@@ -1,0 +1,152 @@
+"""Snapshots: the rules of the paper, the same snapshots after any replay, and every epoch in one at most."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thetastream.errors import QueryError
+from thetastream.stores.snapshots import EACH_EPOCH, Brought, Ledger, Snapshot, Snapshots
+
+EPOCHS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9), st.booleans()), min_size=1, max_size=40)
+RULES = st.one_of(
+    st.just(EACH_EPOCH),
+    st.builds(lambda every: Snapshots(every=f"{every}us"), st.integers(1, 20)),
+    st.builds(lambda size: Snapshots(size=size), st.integers(1, 30)),
+    st.builds(
+        lambda every, size, delays: Snapshots(every=timedelta(microseconds=every), size=size, delays=delays),
+        st.integers(1, 20),
+        st.integers(1, 30),
+        st.integers(0, 3),
+    ),
+    st.just(Snapshots(punctuations={"a": "a.last", "b": "b.last"})),
+)
+
+
+def make_epochs(drawn: Sequence[tuple[int, int, bool]]) -> list[Brought]:
+    """Make epochs of some rows, the steps of time between them, and pairs of punctuations."""
+    epochs, now = [], 1000
+    for number, (rows, step, has_pair) in enumerate(drawn):
+        now += step
+        begin, end = (now - 3, now) if rows else (None, None)
+        epochs.append(Brought(number, rows, begin, end, now if rows and has_pair else None))
+    return epochs
+
+
+def run(epochs: Sequence[Brought], rule: Snapshots, query: str = "q") -> tuple[Ledger, list[Snapshot]]:
+    """Commit epochs as a store does: an epoch that is known is left out."""
+    ledger, made = Ledger(), []
+    for brought in epochs:
+        if ledger.knows(query, brought.epoch):
+            continue
+        ledger, snapshot = ledger.commit(query, brought, rule)
+        ledger = Ledger.from_json(ledger.to_json())
+        made += [] if snapshot is None else [Snapshot.from_json(snapshot.to_json())]
+    return ledger, made
+
+
+def cut_plainly(epochs: Sequence[Brought], rule: Snapshots) -> list[tuple[int, int, int, str]]:
+    """Cut epochs by the words of the paper: (identifier, first epoch, last epoch, rule) of each snapshot."""
+    made, first, waited, now, due = [], 0, 0, None, None
+    for brought in epochs:
+        now = brought.end_us if now is None else max(now, brought.end_us or now)
+        rows = sum(one.rows for one in epochs[first : brought.epoch + 1])
+        cut = None
+        if rule.punctuations is not None:
+            if brought.pair_us is not None:
+                cut = brought.pair_us, "punctuations"
+        elif now is not None:
+            multiple = None if rule.every_us is None else now - now % rule.every_us
+            if multiple is not None and due is not None and multiple >= due:
+                if rule.size is not None and rows < rule.size / 2 and waited < rule.delays:
+                    waited += 1
+                else:
+                    cut = multiple, "every"
+            elif rule.size is not None and rows >= rule.size:
+                cut = now, "size"
+            if multiple is not None:
+                due = multiple + rule.every_us
+        if cut is not None:
+            made.append((cut[0], first, brought.epoch, cut[1]))
+            first, waited = brought.epoch + 1, 0
+    return made
+
+
+@settings(max_examples=300, deadline=None)
+@given(EPOCHS, RULES)
+def test_snapshots_are_those_of_the_paper(drawn: list[tuple[int, int, bool]], rule: Snapshots) -> None:
+    epochs = make_epochs(drawn)
+    _, made = run(epochs, rule)
+    assert [(one.at_us, *one.epochs, one.reason) for one in made] == cut_plainly(epochs, rule)
+    for number, one in enumerate(made, 1):
+        first, last = one.epochs
+        inside = epochs[first : last + 1]
+        assert one.number == number
+        assert one.rows == sum(brought.rows for brought in inside)
+        assert one.begin_us == min((b.begin_us for b in inside if b.begin_us is not None), default=None)
+        assert one.end_us == max((b.end_us for b in inside if b.end_us is not None), default=None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(EPOCHS, RULES, st.data())
+def test_a_replay_makes_the_same_snapshots(
+    drawn: list[tuple[int, int, bool]], rule: Snapshots, data: st.DataObject
+) -> None:
+    epochs = make_epochs(drawn)
+    replayed = []
+    for brought in epochs:
+        replayed.append(brought)
+        # A crash: Spark runs some of the last epochs again.
+        replayed += epochs[brought.epoch + 1 - data.draw(st.integers(0, 2)) : brought.epoch + 1]
+    assert run(replayed, rule) == run(epochs, rule)
+
+
+@settings(max_examples=50, deadline=None)
+@given(EPOCHS, RULES)
+def test_two_queries_do_not_change_each_others_snapshots(
+    drawn: list[tuple[int, int, bool]], rule: Snapshots
+) -> None:
+    epochs = make_epochs(drawn)
+    ledger, made = Ledger(), []
+    for brought in epochs:
+        for query in ("q", "p"):
+            ledger, snapshot = ledger.commit(query, brought, rule)
+            made += [] if snapshot is None else [snapshot]
+    assert [one.number for one in made] == list(range(1, len(made) + 1))
+    alone = [(one.at_us, one.epochs, one.rows) for one in run(epochs, rule)[1]]
+    for query in ("q", "p"):
+        assert [(one.at_us, one.epochs, one.rows) for one in made if one.query == query] == alone
+
+
+def test_a_small_snapshot_waits_and_a_large_one_does_not() -> None:
+    rule = Snapshots(every="1 minute", size=100, delays=2)
+    minute = 60_000_000
+    brought = [(10, 0.5), (10, 1.1), (10, 2.2), (10, 3.3), (120, 3.5), (60, 4.2)]
+    epochs = [Brought(n, rows, int(at * minute), int(at * minute)) for n, (rows, at) in enumerate(brought)]
+    found = [(one.at_us / minute, one.epochs, one.rows, one.reason) for one in run(epochs, rule)[1]]
+    assert found == [
+        (3, (0, 3), 40, "every"),  # small at minutes 1 and 2, made at minute 3
+        (3.5, (4, 4), 120, "size"),
+        (4, (5, 5), 60, "every"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"every": "soon"},
+        {"every": "-1 minute"},
+        {"size": 0},
+        {"size": 10, "delays": 1},
+        {"every": "1m", "delays": 1},
+        {"every": "1m", "size": 5, "delays": -1},
+        {"punctuations": {"a": "a.last"}},
+        {"punctuations": {"a": "a.last", "b": "b.last"}, "size": 3},
+    ],
+)
+def test_a_rule_that_has_no_meaning_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(QueryError, match="BAD_VALUE"):
+        Snapshots(**wrong)  # type: ignore[arg-type]
