@@ -29,7 +29,9 @@ from thetastream.spark.session import ManyPartitionsWarning, configure, local_se
 from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.sql import aggregate, insert, sql
 from thetastream.stores import ParquetStore
+from thetastream.stores.question import query
 from thetastream.stores.snapshots import Snapshot, Snapshots
+from thetastream.stores.subscription import Delivery, subscribe
 
 __version__ = "0.1.0"
 
@@ -39,6 +41,7 @@ __all__ = [
     "Biclique",
     "Chain",
     "CrossJoinWarning",
+    "Delivery",
     "InvalidQuery",
     "JoinPlan",
     "JoinTasks",
@@ -78,9 +81,11 @@ __all__ = [
     "metrics",
     "plan",
     "predicate",
+    "query",
     "read_results",
     "sql",
     "statistics",
+    "subscribe",
     "with_watermark",
     "write",
 ]

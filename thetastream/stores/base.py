@@ -95,6 +95,15 @@ class Store(ABC):
         """List the snapshots whose number is greater than ``after``, in order."""
 
     @abstractmethod
+    def open(
+        self,
+        snapshot: Asked = None,
+        since: Any = None,
+        until: Any = None,
+        key: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Open results without reading them: a table or a data set of Arrow. It takes what ``read`` takes."""
+
     def read(
         self,
         snapshot: Asked = None,
@@ -123,6 +132,8 @@ class Store(ABC):
         QueryError
             UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
         """
+        found = self.open(snapshot, since, until, key)
+        return found if isinstance(found, pa.Table) else found.to_table()
 
     @abstractmethod
     def read_snapshot(self, snapshot: Asked) -> pa.Table:

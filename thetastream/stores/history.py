@@ -1,14 +1,16 @@
 """What the commits of a store say: staged rows in the order of their commits, and snapshots of them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any
 
 from thetastream.errors import QueryError
 from thetastream.stores.description import Description
 from thetastream.stores.snapshots import Brought, Ledger, Snapshot
 from thetastream.stores.staged import Staged
+from thetastream.stores.version_log import VersionLog
 
 PAIR = "punctuation"
 """The name under which the bounds of staged rows have the times of joined pairs of punctuations."""
@@ -47,6 +49,11 @@ class History:
                 held.snapshot = snapshot.number
             waiting.clear()
 
+    def copy(self) -> "History":
+        """Copy the lists, so that later commits do not change the copy."""
+        held = [replace(one) for one in self.held]
+        return History(held, list(self.snapshots))
+
     def list_staged(self, until: int | None = None, only: int | None = None) -> Iterable[Staged]:
         """List staged rows: all, those of snapshots up to ``until``, or those of the snapshot ``only``."""
         for held in self.held:
@@ -75,6 +82,35 @@ class History:
             ends = f"{self.snapshots[0].number} to {self.snapshots[-1].number}" if self.snapshots else "none"
             raise QueryError("UNKNOWN_SNAPSHOT", f"the store has no snapshot {asked!r}; it has {ends}")
         return found[-1]
+
+
+class _Known:
+    """The history of one store as far as this process has read it."""
+
+    def __init__(self) -> None:
+        self.lock, self.version, self.history = Lock(), 0, History()
+
+    def catch_up(self, log: VersionLog) -> History:
+        """Read the commits that are new, and return a copy that later commits do not change."""
+        with self.lock:
+            for entry in log.read_after(self.version):
+                self.history.add(entry)
+                self.version = entry["version"]
+            return self.history.copy()
+
+
+_KNOWN: dict[str, _Known] = {}
+
+
+def read_history(log: VersionLog, name: str) -> History:
+    """Read all commits of the store ``name``. What this process has read before is not read again.
+
+    Raises
+    ------
+    StoreError
+        NO_STORE or STORE_DAMAGED.
+    """
+    return _KNOWN.setdefault(f"{name} {log.read_first()['id']}", _Known()).catch_up(log)
 
 
 def make_entry(

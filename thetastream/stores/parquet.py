@@ -5,6 +5,7 @@ folder/_log/<version>.json
 """
 
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,11 +13,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from thetastream.core.folder import Folder
-from thetastream.errors import StoreError
 from thetastream.stores.base import Asked, Store
 from thetastream.stores.description import Description
-from thetastream.stores.history import History, make_entry, sum_up
+from thetastream.stores.history import History, make_entry, read_history, sum_up
 from thetastream.stores.parquet_stage import ParquetStage, read_name
+from thetastream.stores.recent import RECENT, split_recent
 from thetastream.stores.selection import Selection
 from thetastream.stores.snapshots import EACH_EPOCH, Ledger, Snapshot, Snapshots
 from thetastream.stores.staged import Origin, Stage, Staged
@@ -51,14 +52,12 @@ class ParquetStore(Store):
         object.__setattr__(self, "path", path if ":" in path else os.path.abspath(path))
 
     def describe(self, description: Description) -> None:
-        if not self._log.append(0, {"description": description.to_json()}):
+        if not self._log.append(0, {"id": uuid.uuid4().hex, "description": description.to_json()}):
             self.description.refuse_changes(description, self.path)
 
     @property
     def description(self) -> Description:
-        if self._log.find_newest() < 0:
-            raise self._make_absence()
-        return Description.from_json(self._log.read(0)["description"])
+        return Description.from_json(self._log.read_first()["description"])
 
     def open_stage(self, origin: Origin, description: Description) -> Stage:
         return ParquetStage(Folder(self.path, ""), origin, description)
@@ -97,20 +96,20 @@ class ParquetStore(Store):
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         return [one for one in self._read_history().snapshots if one.number > after]
 
-    def read(
+    def open(
         self,
         snapshot: Asked = None,
         since: Any = None,
         until: Any = None,
         key: Mapping[str, Any] | None = None,
-    ) -> pa.Table:
+    ) -> Any:
         selection = Selection.read(self.description, since, until, key)
-        return self._read_files(self._select(snapshot, selection), selection)
+        return self._open_files(self._select(snapshot, selection), selection)
 
     def read_snapshot(self, snapshot: Asked) -> pa.Table:
         history = self._read_history()
         number = history.find_snapshot(0 if snapshot is None else snapshot).number
-        return self._read_files(history.list_staged(only=number), Selection())
+        return self._open_files(history.list_staged(only=number), Selection()).to_table()
 
     def files(
         self,
@@ -135,24 +134,30 @@ class ParquetStore(Store):
         until = None if snapshot is None else history.find_snapshot(snapshot).number
         return (one for one in history.list_staged(until) if selection.may_hold(one))
 
-    def _read_files(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
+    def _open_files(self, staged: Iterable[Staged], selection: Selection) -> Any:
         import pyarrow.dataset as ds
 
         folder, schema = Folder(self.path, ""), self.description.schema
-        names = [folder.locate(one.name) for one in staged]
-        if not names:
-            return schema.empty_table()
-        data = ds.dataset(names, schema=schema, format="parquet", filesystem=folder.filesystem)
-        return data.to_table(filter=selection.filter)
+        recent, older = split_recent(list(staged))
+        tables = [self._read_recent(folder, one.name) for one in recent]
+        parts = [ds.dataset(pa.concat_tables(tables))] if tables else []
+        if older or not tables:
+            names = [folder.locate(one.name) for one in older]
+            parts.append(ds.dataset(names, schema=schema, format="parquet", filesystem=folder.filesystem))
+        data = parts[0] if len(parts) == 1 else ds.dataset(parts)
+        return data if selection.filter is None else data.filter(selection.filter)
+
+    def _read_recent(self, folder: Folder, name: str) -> pa.Table:
+        """Read a file, or take it from memory."""
+        import pyarrow.parquet as pq
+
+        def read() -> pa.Table:
+            return pq.read_table(folder.locate(name), filesystem=folder.filesystem, partitioning=None)
+
+        return RECENT.get(f"{self.path}/{name}", read)
 
     def _read_history(self) -> History:
-        history = History()
-        for entry in self._log.read_from(1):
-            history.add(entry)
-        return history
-
-    def _make_absence(self) -> StoreError:
-        return StoreError("NO_STORE", f"{self.path} must hold results of th.write; it has no log of commits")
+        return read_history(self._log, self.path)
 
     @property
     def _log(self) -> VersionLog:
@@ -160,6 +165,4 @@ class ParquetStore(Store):
 
     def _read_ledger(self, version: int) -> Ledger:
         """Read what a version of the store remembers of its queries."""
-        if version < 0:
-            raise self._make_absence()
-        return Ledger() if version == 0 else Ledger.from_json(self._log.read(version)["ledger"])
+        return Ledger() if version < 1 else Ledger.from_json(self._log.read(version)["ledger"])

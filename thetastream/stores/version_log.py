@@ -24,6 +24,19 @@ class VersionLog:
         self._root = root
         self._folder = Folder(root, "_log")
 
+    def read_first(self) -> dict[str, Any]:
+        """Read the entry that describes the store.
+
+        Raises
+        ------
+        StoreError
+            NO_STORE or STORE_DAMAGED.
+        """
+        if not self._folder.exists(_name(0)):
+            what = f"{self._root} must hold results of th.write, and it has no log of commits"
+            raise StoreError("NO_STORE", what)
+        return self.read(0)
+
     def find_newest(self) -> int:
         """Find the newest version; -1 if there is none."""
         numbers = (name.removesuffix(".json") for name in self._folder.list_files())
@@ -46,10 +59,11 @@ class VersionLog:
             raise StoreError("STORE_DAMAGED", f"{where} must have the format {FORMAT}; it has another one")
         return entry
 
-    def read_from(self, version: int) -> Iterator[dict[str, Any]]:
-        """Read all entries from ``version`` on."""
-        for number in range(version, self.find_newest() + 1):
-            yield self.read(number)
+    def read_after(self, version: int) -> Iterator[dict[str, Any]]:
+        """Read all entries after ``version``. It asks for one after the other and lists no folder."""
+        while self._folder.exists(_name(version + 1)):
+            version += 1
+            yield self.read(version)
 
     def append(self, version: int, entry: dict[str, Any]) -> bool:
         """Write an entry unless there is one of this version; return whether it was written."""

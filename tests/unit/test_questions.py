@@ -1,0 +1,146 @@
+"""Questions in SQL over a store that does not change meanwhile, and subscriptions to its snapshots."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import thetastream as th
+from tests.unit.test_stores import HELD, stage
+from thetastream.errors import QueryError
+from thetastream.stores import parquet, recent
+from thetastream.stores.recent import Recent
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> th.ParquetStore:
+    made = th.ParquetStore(str(tmp_path / "store"))
+    made.describe(HELD)
+    for epoch in range(6):
+        made.commit("q", epoch, stage(made, epoch, 2 * epoch, 2 * epoch + 1))
+    return made
+
+
+def ask(store: th.ParquetStore, sql: str, **asked: Any) -> list[tuple[Any, ...]]:
+    found = th.query(store, sql, **asked).to_pydict()
+    return list(zip(*found.values(), strict=True))
+
+
+@pytest.mark.parametrize(("capacity", "n_kept"), [(recent.CAPACITY, 6), (0, 0), (20_000, 3)])
+def test_answers_are_the_same_from_memory_and_from_files(
+    store: th.ParquetStore, monkeypatch: pytest.MonkeyPatch, capacity: int, n_kept: int
+) -> None:
+    monkeypatch.setattr(recent, "CAPACITY", capacity)
+    monkeypatch.setattr(parquet, "RECENT", Recent(capacity))
+    staged = list(store._read_history().list_staged())
+    kept, older = recent.split_recent(staged)
+    assert [*older, *kept] == staged
+    assert len(kept) == n_kept
+    assert ask(store, "SELECT count(*), min(id), max(id) FROM results") == [(12, 0, 11)]
+    assert ask(store, "SELECT count(*) FROM results", snapshot=2) == [(4,)]
+    of_key = ask(store, "SELECT id FROM results ORDER BY id", key={"a.symbol": "s1"})
+    assert of_key == [(1,), (4,), (7,), (10,)]
+    assert ask(store, "SELECT id FROM results ORDER BY id", since="2026-01-05 09:10") == [(10,), (11,)]
+    by_symbol = "SELECT a.symbol AS symbol, count(*) FROM results GROUP BY ALL ORDER BY ALL"
+    assert ask(store, by_symbol) == [("s0", 4), ("s1", 4), ("s2", 4)]
+    assert ask(store, "SELECT strftime(result_time, '%H:%M') FROM results WHERE id = 3") == [("09:03",)]
+
+
+def test_memory_holds_what_was_used_last() -> None:
+    table = pa.table({"x": pa.array(range(100))})
+    kept, read = Recent(capacity=2 * table.nbytes), []
+    for name in ("a", "b", "a", "c", "a", "b"):
+
+        def open_file(name: str = name) -> pa.Table:
+            read.append(name)
+            return table
+
+        assert kept.get(name, open_file) is table
+    assert read == ["a", "b", "c", "b"]
+
+
+ESCAPES = """\
+SELECT * FROM read_text('{file}')
+SELECT * FROM '{file}'
+SELECT * FROM read_csv('{file}')
+SELECT * FROM read_parquet('{file}')
+SELECT * FROM glob('/*')
+SELECT * FROM duckdb_secrets()
+SELECT * FROM confidential
+SELECT * FROM sniff_csv('{file}')
+COPY (SELECT 1) TO '{file}.out'
+COPY results TO '{file}.out'
+ATTACH '{file}.db'
+INSTALL httpfs
+LOAD httpfs
+SET enable_external_access = true
+SET lock_configuration = false
+RESET memory_limit
+PRAGMA enable_external_access
+CREATE TABLE t AS SELECT 1
+CREATE MACRO f() AS 1
+DROP VIEW results
+INSERT INTO results SELECT * FROM results
+DELETE FROM results
+EXPORT DATABASE '{file}.d'
+CALL pragma_version()
+CHECKPOINT
+EXPLAIN SELECT 1
+SELECT 1; SELECT 2
+BEGIN
+SELECT * FROM query('COPY (SELECT 1) TO ''{file}.out''')
+
+SELECT nothing FROM results
+SELECT 1 +"""
+
+
+@pytest.mark.parametrize("sql", ESCAPES.splitlines())
+def test_a_question_reads_the_results_only(store: th.ParquetStore, tmp_path: Path, sql: str) -> None:
+    # A table of this process that the statement must not see.
+    confidential, file = pa.table({"x": [1]}), tmp_path / "file"
+    file.write_text("hidden words")
+    with pytest.raises(QueryError, match="STORE_QUERY") as error:
+        th.query(store, sql.format(file=file))
+    assert "hidden words" not in str(error.value)
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "file"}
+    assert confidential.num_rows == 1
+
+
+def test_a_subscriber_gets_each_snapshot_once_and_continues(store: th.ParquetStore) -> None:
+    found = th.subscribe(store, since=4, patience="0s")
+    assert [(one.snapshot.number, sorted(one.results["id"].to_pylist())) for one in found] == [
+        (5, [8, 9]),
+        (6, [10, 11]),
+    ]
+    first = next(iter(th.subscribe(store)))
+    assert first.snapshot.number == 1
+    rest = th.subscribe(store, first.snapshot, patience="0s")
+    assert [snapshot.number for snapshot, _ in rest] == [2, 3, 4, 5, 6]
+    filtered = th.subscribe(store, sql="SELECT id FROM results WHERE id % 4 = 0", patience="0s")
+    assert [results["id"].to_pylist() for _, results in filtered] == [[0], [], [4], [], [8], []]
+
+
+def test_a_subscriber_waits_for_what_is_written_meanwhile(store: th.ParquetStore) -> None:
+    def write() -> None:
+        for epoch in range(6, 30):
+            store.commit("q", epoch, stage(store, epoch, epoch))
+
+    writing, seen = threading.Thread(target=write), []
+    deliveries = th.subscribe(store, poll="1 ms", patience="30s")
+    writing.start()
+    for snapshot, results in deliveries:
+        # What the store has as of this snapshot is all that the subscriber has got.
+        seen += results["id"].to_pylist()
+        assert sorted(store.read(snapshot)["id"].to_pylist()) == sorted(seen)
+        if snapshot.number == 30:
+            break
+    writing.join()
+    assert sorted(seen) == sorted([*range(12), *range(6, 30)])
+
+
+@pytest.mark.parametrize("asked", [{"poll": "soon"}, {"patience": "-1s"}])
+def test_a_subscription_needs_spans(store: th.ParquetStore, asked: dict[str, str]) -> None:
+    with pytest.raises(QueryError, match="BAD_VALUE"):
+        th.subscribe(store, **asked)  # type: ignore[arg-type]

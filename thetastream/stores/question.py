@@ -1,0 +1,101 @@
+"""``th.query`` asks a store in SQL, over results that do not change while the statement runs.
+
+DuckDB runs the statement in memory of its own. It sees one table, ``results``. It cannot open files or
+connections, load extensions or change settings.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from thetastream.errors import QueryError
+from thetastream.stores.base import Asked, Store
+
+if TYPE_CHECKING:
+    import duckdb
+
+INSTALL = "pip install 'thetastream[query]'"
+RESULTS = "results"
+"""The name of the table that a statement reads."""
+
+
+def query(
+    store: Store,
+    sql: str,
+    snapshot: Asked = None,
+    *,
+    since: Any = None,
+    until: Any = None,
+    key: Mapping[str, Any] | None = None,
+    memory: str = "1GB",
+) -> pa.Table:
+    """Ask a store one question in SQL. It needs the package duckdb.
+
+    The statement reads the table ``results``. Its rows are fixed when the statement begins: later commits do
+    not change the answer.
+
+    Parameters
+    ----------
+    store : Store
+    sql : str
+        One SELECT statement of DuckDB, as in ``"SELECT a.symbol, count(*) FROM results GROUP BY ALL"``.
+    snapshot : int, Snapshot, datetime or str, optional
+        The results of all snapshots up to this one, by its number or as of a time. By default, all committed
+        results.
+    since, until, key
+        Which results ``results`` has, as in ``ParquetStore.read``. The store finds them by its bounds, so
+        they are faster than the same conditions in ``sql``.
+    memory : str
+        How much memory the statement may use.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    Raises
+    ------
+    QueryError
+        STORE_QUERY if the statement is not one SELECT, or fails; MISSING_PACKAGE; or an error of ``read``.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> store = th.ParquetStore("out/pairs")
+    >>> th.query(store, "SELECT count(*) AS n FROM results", snapshot=7)  # doctest: +SKIP
+    """
+    rows = store.open(snapshot, since, until, key)
+    return ask(rows, sql, memory)
+
+
+def ask(rows: Any, sql: str, memory: str = "1GB") -> pa.Table:
+    """Run one SELECT over ``rows``, a table or data set of Arrow."""
+    try:
+        import duckdb
+    except ImportError as error:
+        what = f"questions in SQL need DuckDB, and {error.name} is missing: {INSTALL}"
+        raise QueryError("MISSING_PACKAGE", what) from error
+
+    with duckdb.connect(":memory:") as connection:
+        try:
+            _lock(connection, rows, memory)
+            statements = connection.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                kinds = ", ".join(str(one.type).rpartition(".")[2] for one in statements) or "nothing"
+                raise QueryError("STORE_QUERY", f"a question must be one SELECT statement, not {kinds}")
+            found = connection.sql(statements[0].query).to_arrow_table()
+        except duckdb.Error as error:
+            text = str(error).partition("\n")[0]
+            raise QueryError("STORE_QUERY", f"DuckDB cannot answer the question: {text}") from error
+    return found
+
+
+def _lock(connection: "duckdb.DuckDBPyConnection", rows: Any, memory: str) -> None:
+    """Show a connection the rows, and take everything else away from it."""
+    connection.register(RESULTS, rows)
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET memory_limit = ?", [memory])
+    connection.execute("SET temp_directory = ''")
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")

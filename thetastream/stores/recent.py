@@ -1,0 +1,72 @@
+"""Keeps recent results in memory, so that readers do not open files for them.
+
+The rows of a file never change, so a file that was read is a table for as long as it fits. What was used last
+stays. All readers of a process share the memory.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+import pyarrow as pa
+
+from thetastream.stores.staged import Staged
+
+CAPACITY = 256 << 20
+"""Bytes of all tables that are kept."""
+LARGEST = 32 << 20
+"""Bytes of the largest table that is kept."""
+
+EXPANSION = 4
+"""How much larger than its file a table is assumed to be."""
+
+
+class Recent:
+    """Tables by name, the most recently used ones up to ``capacity`` bytes.
+
+    Examples
+    --------
+    >>> recent = Recent(capacity=100)
+    >>> recent.get("file", lambda: pa.table({"x": [1, 2]})).num_rows
+    2
+    >>> recent.get("file", lambda: 1 / 0).num_rows
+    2
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._tables: OrderedDict[str, pa.Table] = OrderedDict()
+        self._nbytes = 0
+        self._lock = Lock()
+
+    def get(self, name: str, read: Callable[[], pa.Table]) -> pa.Table:
+        """Return the table of this name; read it if it is not kept."""
+        with self._lock:
+            found = self._tables.get(name)
+            if found is not None:
+                self._tables.move_to_end(name)
+                return found
+        found = read()
+        with self._lock:
+            if name not in self._tables and found.nbytes <= min(LARGEST, self._capacity):
+                self._tables[name] = found
+                self._nbytes += found.nbytes
+            while self._nbytes > self._capacity:
+                self._nbytes -= self._tables.popitem(last=False)[1].nbytes
+        return found
+
+
+def split_recent(staged: Sequence[Staged]) -> tuple[list[Staged], list[Staged]]:
+    """Split staged rows, which are in the order of their commits, into those kept in memory and older ones.
+
+    Files are compressed, so their bytes count several times.
+    """
+    room, first = CAPACITY // EXPANSION, len(staged)
+    while first and staged[first - 1].nbytes <= min(room, LARGEST // EXPANSION):
+        first -= 1
+        room -= staged[first].nbytes
+    return list(staged[first:]), list(staged[:first])
+
+
+RECENT = Recent()
+"""The recent results of all stores of this process."""

@@ -1,0 +1,104 @@
+"""``th.subscribe`` hands out each snapshot of a store once, in order, as soon as it is made.
+
+A subscriber remembers the number of the last snapshot that it has seen, and nothing else: with this number it
+continues after a disconnect, in any process. It reads what is committed, so a slow reader holds nothing back.
+"""
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from thetastream.core.durations import parse_duration
+from thetastream.errors import QueryError
+from thetastream.stores.base import Store
+from thetastream.stores.question import ask
+from thetastream.stores.snapshots import Snapshot
+
+
+class Delivery(NamedTuple):
+    """A snapshot and its rows.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    results : pyarrow.Table
+    """
+
+    snapshot: Snapshot
+    results: pa.Table
+
+
+def subscribe(
+    store: Store,
+    since: int | Snapshot = 0,
+    *,
+    sql: str | None = None,
+    poll: str | timedelta = "200 ms",
+    patience: str | timedelta | None = None,
+) -> Iterator[Delivery]:
+    """Read each snapshot once, in order, and wait for the next one.
+
+    Parameters
+    ----------
+    store : Store
+    since : int or Snapshot
+        The last snapshot that the reader has seen. By default the first one comes first.
+    sql : str, optional
+        One SELECT over the table ``results``, which is run over the rows of each snapshot: a filter and a
+        projection of its own. By default, all rows with all columns come. It needs the package duckdb.
+    poll : str or timedelta
+        The time between two looks at the store.
+    patience : str or timedelta, optional
+        After so long without a new snapshot the iteration ends. By default it waits for ever.
+
+    Yields
+    ------
+    Delivery
+        A snapshot, and its rows as a table of Arrow.
+
+    Raises
+    ------
+    StoreError
+        NO_STORE if there is no such store.
+    QueryError
+        BAD_VALUE, STORE_QUERY, MISSING_PACKAGE, or SNAPSHOT_GONE if the next snapshot is not kept any more.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> store = th.ParquetStore("out/pairs")
+    >>> for snapshot, results in th.subscribe(store, since=7):  # doctest: +SKIP
+    ...     print(snapshot.number, snapshot.at, results.num_rows)
+    """
+    seen = since.number if isinstance(since, Snapshot) else since
+    pause_s, patience_s = _read_span("poll", poll), None
+    if patience is not None:
+        patience_s = _read_span("patience", patience)
+    return _deliver(store, seen, sql, pause_s, patience_s)
+
+
+def _deliver(
+    store: Store, seen: int, sql: str | None, pause_s: float, patience_s: float | None
+) -> Iterator[Delivery]:
+    waited_since = time.monotonic()
+    while True:
+        for snapshot in store.snapshots(after=seen):
+            if snapshot.number != seen + 1:
+                what = f"snapshot {seen + 1} is not kept any more; the first one is {snapshot.number}"
+                raise QueryError("SNAPSHOT_GONE", f"{what}; subscribe with since={snapshot.number - 1}")
+            rows = store.read_snapshot(snapshot)
+            yield Delivery(snapshot, rows if sql is None else ask(rows, sql))
+            seen, waited_since = snapshot.number, time.monotonic()
+        if patience_s is not None and time.monotonic() - waited_since >= patience_s:
+            return
+        time.sleep(pause_s)
+
+
+def _read_span(name: str, value: str | timedelta) -> float:
+    span = parse_duration(value) if isinstance(value, str) else value
+    if not isinstance(span, timedelta) or span < timedelta():
+        raise QueryError("BAD_VALUE", f"{name} ({value!r}) must be a span of time")
+    return span.total_seconds()
