@@ -23,6 +23,7 @@ from thetastream.policies import TwoPhaseScaling
 from thetastream.predicate import predicate
 from thetastream.results import read_results, write
 from thetastream.spark.by_arrival import by_arrival
+from thetastream.spark.control.handle import ControlHandle, control
 from thetastream.spark.export import export_metrics
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import ManyPartitionsWarning, configure, local_session
@@ -40,6 +41,7 @@ __all__ = [
     "CTR",
     "Biclique",
     "Chain",
+    "ControlHandle",
     "CrossJoinWarning",
     "Delivery",
     "InvalidQuery",
@@ -73,6 +75,7 @@ __all__ = [
     "by_arrival",
     "col",
     "configure",
+    "control",
     "export_metrics",
     "insert",
     "join",

@@ -58,6 +58,7 @@ def join(
     event_time: str | Mapping[str, str] | None = None,
     result_time: bool | None = None,
     mailbox: str | None = None,
+    max_units: int | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
     shed: Shed | None = None,
@@ -109,7 +110,10 @@ def join(
         time.
     mailbox : str, optional
         A folder, shared by driver and executors, for messages between the units of a ring or chain. By
-        default it lies beside the checkpoints.
+        default it lies beside the checkpoints. Requests to a join with ``max_units`` lie there too.
+    max_units : int, optional
+        The largest number of units that the join may have at once, older generations included. With it,
+        ``th.control`` changes the units while the join runs. By default, they do not change.
     cache_folder : str, optional
         A folder on each host for mapped segments. By default it is Spark's local directory.
     late : str or Path, optional
@@ -167,6 +171,7 @@ def join(
         event_time=event_time,
         result_time=result_time,
         mailbox=mailbox,
+        max_units=max_units,
         cache_folder=cache_folder,
         late=late,
         shed=shed,
@@ -188,6 +193,7 @@ def plan(
     event_time: str | Mapping[str, str] | None = None,
     result_time: bool | None = None,
     mailbox: str | None = None,
+    max_units: int | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
     shed: Shed | None = None,
@@ -214,6 +220,7 @@ def plan(
         "event_time": event_time,
         "result_time": result_time,
         "mailbox": mailbox,
+        "max_units": max_units,
         "cache_folder": cache_folder,
         "late": late,
         "shed": shed,

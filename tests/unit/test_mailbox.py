@@ -13,7 +13,7 @@ from thetastream.core.columns import ANNOUNCEMENT, MESSAGE
 from thetastream.core.identity import Part, encode_identity
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.errors import StateError
-from thetastream.spark.exchange import COLUMNS, list_rows, take_in
+from thetastream.spark.exchange import COLUMNS, Told, list_rows, take_in
 from thetastream.spark.mailbox import outbox, source
 from thetastream.spark.mailbox.files import FORMAT, Mailbox
 from thetastream.spark.mailbox.source import MailboxReader, Row
@@ -190,7 +190,7 @@ def test_messages_are_sorted_whatever_the_frames_they_come_in() -> None:
         for part in (sent[3:], sent[:0], sent[1:3], sent[:1])
     ]
     inbox = Inbox()
-    assert take_in(inbox, list_rows(frames)) is None
+    assert take_in(inbox, list_rows(frames)) == Told()
     assert [(message.header, message.sender) for message in inbox.messages] == [
         ("0.0", 0),
         ("0.1", 0),

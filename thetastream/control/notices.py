@@ -82,3 +82,7 @@ class Member(NamedTuple):
     def has_drained(self, epoch: int, held: int) -> bool:
         """Whether the unit holds no tuples at the end of ``epoch`` and will never store one again."""
         return self.leaves is not None and epoch > self.told and held == 0
+
+
+NEVER_TOLD = Member()
+"""What a unit remembers that has the model with which the query started, or none."""

@@ -53,6 +53,8 @@ MESSAGE = 3
 """The kind of a message that a unit sent in the previous epoch."""
 ANNOUNCEMENT = 4
 """The kind of a row that announces an epoch. Its block holds the name of the query's mailbox, or nothing."""
+NOTICE = 7
+"""The kind of a row that tells a unit of a change of the control plan (``thetastream.control.notices``)."""
 EMPTY = 5
 """The kind of a row without a block, which follows a large block (``thetastream.spark.wide_rows``)."""
 SHED = 6

@@ -25,6 +25,7 @@ SETTINGS: dict[str, str] = {
     "event_time": "event-time column per alias, for batch DataFrames, which cannot carry a watermark",
     "result_time": "whether results have a column with their latest event time: true (default) or false",
     "mailbox": "folder, shared by driver and executors, for messages between units of a ring or chain",
+    "max_units": "the largest number of units at once, if th.control may change them while the join runs",
     "cache_folder": "host-local folder for mapped segments; Spark's local directory by default",
     "late": "folder in which late tuples are kept, as Parquet files; by default they are only counted",
     "shed": "th.Shed, which drops tuples while the load is too high; by default nothing is dropped",

@@ -21,6 +21,7 @@ from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
 from thetastream.frontend.hop_orders import choose_hop_orders, choose_refinement
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
+from thetastream.frontend.max_units import refuse_max_units
 from thetastream.frontend.shed import find_shed_problem
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway
@@ -135,6 +136,7 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     request, settings, problems = checked.request, checked.settings, checked.problems
     model = cast(Multiway, checked.model)  # only these models name this planner
     refuse_arrival_order(checked)
+    refuse_max_units(settings["max_units"], "a join hop by hop", problems)
     if settings["index"] is not None:
         what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
         problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from thetastream.engine.multiway.hop import Regrouped
 from thetastream.errors import QueryError
 from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
+from thetastream.frontend.max_units import refuse_max_units
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.domains import quote
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
@@ -41,6 +42,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         what = "a join of three streams or more, one after the other, does not shed"
         hint = "leave shed out, use th.Ring, or shed in a join of two streams"
         checked.problems.append(QueryError("SHED", f"{what}; {hint}"))
+    refuse_max_units(checked.settings["max_units"], "a join of more than two streams", checked.problems)
     model = checked.model
     if not checked.is_streaming:
         model = None if model is None else model.on_batch

@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 
+from thetastream.control.change import Rules
 from thetastream.core.result_columns import Source
 from thetastream.core.shed import Shed
 from thetastream.engine.shedding import Shedding
+from thetastream.engine.two_stream.content_routing import find_routable_band
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest
 from thetastream.frontend.how import refuse_how
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
+from thetastream.frontend.max_units import read_max_units
 from thetastream.frontend.shed import find_shed_problem
 from thetastream.frontend.window import find_arrival_problems, is_counted, read_counts
 from thetastream.models.base import Model
@@ -40,6 +43,7 @@ from thetastream.planners.result_time import build_answer_time
 from thetastream.planners.staging import Emitted
 from thetastream.spark.build import JoinSpec, build
 from thetastream.spark.carriers import carry
+from thetastream.spark.control.access import Control
 from thetastream.spark.idle.reports import IdleReports, list_idle_reports
 from thetastream.spark.joins import ENGINES, build_folded_join
 from thetastream.spark.ordered import ARRIVAL
@@ -81,7 +85,9 @@ class Settings:
     idle: IdleReports | None = None
     """What units report about streams that may be idle. None if no stream may be."""
     mailbox: str = ""
-    """The folder of mailboxes, if the model or the load shedder needs one; otherwise empty."""
+    """The folder of mailboxes, if the model, the load shedder or ``max_units`` needs one; otherwise empty."""
+    max_units: int | None = None
+    """The largest number of units at once; None if the units do not change while the join runs."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,7 +177,28 @@ class JoinPlan(Plan):
         given = self.settings
         late, idle = given.late, given.idle
         shedding = None if given.shed is None else Shedding(given.shed, self.physical.condition.sides)
-        return build(join, self.streams, given.mailbox, given.cache_folder, late, idle, shedding, staging)
+        return build(
+            join,
+            self.streams,
+            given.mailbox,
+            given.cache_folder,
+            late,
+            idle,
+            shedding,
+            staging,
+            self._control,
+        )
+
+    @property
+    def _control(self) -> Control | None:
+        """How the units may change while the join runs."""
+        given, condition = self.settings, self.physical.condition
+        if given.max_units is None or not self.is_streaming:
+            return None
+        routings = ["hash"] * bool(condition.equalities)
+        routings += ["range"] * (find_routable_band(condition) is not None)
+        left, right = (lifetime is None for lifetime in self.physical.lifetimes_us)
+        return Control(given.mailbox, Rules(given.max_units, tuple(routings), (left, right)))
 
     @property
     def staging_obstacle(self) -> str | None:
@@ -260,12 +287,13 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     if order is not None:
         refuse_how(request.how, "an order of results", "leave order out", problems)
     # 2. Check the session.
-    model, mailbox = checked.model, ""
+    model, mailbox, max_units = checked.model, "", None
     if checked.is_streaming:
         n_units = choose_n_units(checked.partitions) if model is None else model.n_units
         problems += check_session(request.spark, n_units)
+        max_units = read_max_units(settings["max_units"], model, problems)
         has_mailbox = model is not None and model.has_mailbox(2)
-        if has_mailbox or checked.shed is not None:
+        if has_mailbox or checked.shed is not None or max_units is not None:
             mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
     elif model is not None:
         model = model.on_batch
@@ -285,6 +313,7 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
         checked.shed,
         list_idle_reports(checked.streams),
         mailbox,
+        max_units,
     )
     return plan_query(query, checked.catalyst, (left, right), chosen)
 

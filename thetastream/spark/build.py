@@ -18,17 +18,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType, TimestampType
 
+from thetastream.control.plan import ControlPlan
 from thetastream.core.columns import UNIT
 from thetastream.core.identity import Identity, digest
 from thetastream.engine.clock import BATCH
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.store.segment import MemoryStore
+from thetastream.errors import QueryError
 from thetastream.order import Order
 from thetastream.plan.identity import identify_settings
 from thetastream.plan.physical import SidePlan
 from thetastream.spark import metrics
 from thetastream.spark.choice import Choice, FittedSpec
+from thetastream.spark.control.access import Control, ControlAccess
+from thetastream.spark.control.source import read_control
 from thetastream.spark.emit import BlockEmitter, Emitter, FlatEmitter, build_result_batch, unpack_blocks
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.event_time import MARK
@@ -79,6 +83,7 @@ def build(
     idle: IdleReports | None = None,
     shedding: Shedding | None = None,
     staging: Staging | None = None,
+    control: Control | None = None,
 ) -> DataFrame:
     """Build the joined DataFrame, with the columns that the user gets by ``join.output``.
 
@@ -99,14 +104,21 @@ def build(
         What units report about streams that may be idle.
     shedding : Shedding, optional
         The load shedder of a query over streams. Batch DataFrames are joined whole.
+    control : Control, optional
+        How the units may change while the query runs. If it is left out, they do not change.
     staging : Staging, optional
         What units stage in a store themselves. The result then has one row for each unit that has staged
         results. Such a join is streaming, and has neither an order nor residual filters.
+
+    Raises
+    ------
+    QueryError
+        CANNOT_SCALE if units of this engine cannot change.
     """
     if staging is not None:
-        return _stream(join, streams, mailboxes, cache_folder, late, idle, shedding, staging)
+        return _stream(join, streams, mailboxes, cache_folder, late, idle, shedding, staging, control)
     if any(stream.isStreaming for stream in streams):
-        results = _stream(join, streams, mailboxes, cache_folder, late, idle, shedding)
+        results = _stream(join, streams, mailboxes, cache_folder, late, idle, shedding, None, control)
     else:
         results = _batch(join, streams)
     joined = results.select(*join.output.restored)
@@ -123,20 +135,32 @@ def _stream(
     late: str | None,
     idle: IdleReports | None,
     shedding: Shedding | None,
-    staging: Staging | None = None,
+    staging: Staging | None,
+    control: Control | None,
 ) -> DataFrame:
     spec, output = join.spec, join.output
     spark = streams[0].sparkSession
     query = {**join.identity, **identify_settings(read_meaning(spark))}
-    fitted = FittedSpec(spec, join.choice)
+    if control is not None and spec.scaling_obstacle is not None:
+        raise QueryError(
+            "CANNOT_SCALE",
+            "max_units must be left out, because the join cannot scale: {spec.scaling_obstacle}",
+        )
+    fitted = FittedSpec(spec, join.choice, 0 if control is None else control.rules.max_units)
+    access = None if control is None else ControlAccess(control.root, digest(query))
     watch_queries(spark)
     # Spark asks this source for offsets before each epoch. It refuses a checkpoint of another query.
     if spec.has_messages:
         source = read_mailbox(spark, mailboxes, query, list_announced(fitted))
+    elif control is not None and access is not None:
+        settings = {"root": access.root, "join": access.join, "rules": control.rules.as_json()}
+        first = ControlPlan.begin(spec.router.model).as_json()
+        partitions = None if join.choice is None else join.choice.partitions
+        source = read_control(spark, query, settings, first, partitions)
     else:
         source = read_identity(spark, query)
     shed = None if shedding is None else ShedLoads(shedding, mailboxes, digest(query))
-    rows = build_exchange(fitted, join.sides, streams, source, shed)
+    rows = build_exchange(fitted, join.sides, streams, source, shed, access)
 
     delays_us = {
         side.alias: int(field.metadata[MARK]) * 1000
@@ -147,7 +171,9 @@ def _stream(
     files = None if late is None else _describe_late(join, streams, late, digest(query))
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
-        return UnitEpoch(fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us)
+        return UnitEpoch(
+            fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us, access
+        )
 
     if staging is not None:
         zone = spark.conf.get("spark.sql.session.timeZone")

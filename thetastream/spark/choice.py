@@ -39,6 +39,8 @@ class FittedSpec:
 
     planned: EngineSpec
     choice: Choice | None = None
+    max_units: int = 0
+    """The number of slots on which units may run, if the query is controlled."""
 
     @cached_property
     def other(self) -> Fitted | None:
@@ -55,5 +57,5 @@ class FittedSpec:
 
     @cached_property
     def keys(self) -> tuple[int, ...]:
-        """The grouping key of each unit."""
-        return find_unit_keys(self.spec.n_units)
+        """The grouping key of each slot on which a unit may run."""
+        return find_unit_keys(max(self.spec.n_units, self.max_units))

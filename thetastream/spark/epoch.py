@@ -8,14 +8,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from thetastream.control.model_json import decode_model
+from thetastream.control.notices import ENDS, JOINS, Member
 from thetastream.core.identity import Identity, digest, fix_choices
 from thetastream.core.shed import LAG
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
+from thetastream.engine.protocol import Engine, OpenStore
 from thetastream.errors import StateError
 from thetastream.plan.identity import MODEL
 from thetastream.spark.choice import FittedSpec
+from thetastream.spark.control.access import ControlAccess
 from thetastream.spark.emit import Emitter, count_emitted
 from thetastream.spark.exchange import list_rows, take_in
 from thetastream.spark.idle.reports import IdleReports
@@ -52,6 +56,8 @@ class UnitEpoch:
     """The load shedder; None if no tuples are dropped."""
     delays_us: Mapping[str, int]
     """The delay of the watermark of each stream that has one, by alias."""
+    control: ControlAccess | None = None
+    """The control of the join; None if its units do not change."""
 
     def run(
         self,
@@ -110,7 +116,13 @@ class UnitEpoch:
         slot = keys.index(key)
         root = choose_cache_root(self.cache_folder)
         sweep(root)
-        engine = spec.open(slot, before.state, lambda plans: DurableStore(parts, plans, root))
+        member = before.member
+        if told.notice is not None and told.notice.event != ENDS:
+            member = member.hear(told.notice, clock.epoch)
+        state = before.state
+        if told.notice is not None and told.notice.event == JOINS and not told.notice.keeps:
+            state = spec.state_type()
+        engine = self._open(member, slot, state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
             engine.counters.keep_late()
         yield from self.emitter.gather_results(count_emitted(engine.epoch(inbox, clock), engine.counters))
@@ -124,15 +136,23 @@ class UnitEpoch:
         # 3. Send messages.
         mailbox = None
         if spec.has_messages:
-            mailbox = find_mailbox_name(before.mailbox, told)
+            mailbox = find_mailbox_name(before.mailbox, told.mailbox)
             box = Mailbox(self.mailboxes, mailbox)
             sent = post(box, query, clock.epoch, slot, engine.messages, engine.is_waiting, keys)
             engine.counters.count_sent(sent)
         # 4. Keep the state. The timer makes Spark call the unit when the watermark moves, even without rows.
-        heard = Heard(clock.epoch, clock.watermark_us)
-        value.update((Manifest(heard, mailbox, engine.state).encode(query),))
-        if spec.has_event_time:
-            _renew_timer(handle, before.heard, clock, has_fired=rows is None)
+        if told.notice is not None and told.notice.event == ENDS:
+            value.clear()
+            if spec.has_event_time:
+                handle.deleteTimer(_when_called(before.heard))
+        else:
+            heard = Heard(clock.epoch, clock.watermark_us)
+            value.update((Manifest(heard, mailbox, engine.state, member).encode(query),))
+            if spec.has_event_time:
+                _renew_timer(handle, before.heard, clock, has_fired=rows is None)
+        if self.control is not None and member.has_drained(clock.epoch, engine.counters.held):
+            assert member.leaves is not None
+            self.control.mark_drained(slot, member.leaves)
         engine.counters.tell_delays(self.delays_us)
         yield self.emitter.frame_counters(slot, engine.counters)
 
@@ -152,6 +172,13 @@ class UnitEpoch:
         if not slot:
             shed.loads.prune(shed.epoch)
 
+    def _open(self, member: Member, slot: int, state: Any, open_store: OpenStore) -> Engine:
+        """Open the engine of the unit, in the generation of the control plan that it is a member of."""
+        spec = self.fitted.spec
+        if member.model is None:
+            return spec.open(slot, state, open_store)
+        return spec.with_model(decode_model(member.model)).open(member.unit, state, open_store)
+
     def _identify(self) -> Identity:
         """Return the identity of the running query, whose model was chosen for its own partitions."""
         other = self.fitted.other
@@ -170,10 +197,15 @@ def _renew_timer(handle: Any, before: Heard, clock: Clock, has_fired: bool) -> N
     Spark fires an event-time timer when the watermark reaches it (``<=``, as of version 4.3), and deletes it
     after the call.
     """
-    before_ms, now_ms = ((time or 0) // 1000 for time in (before.watermark_us, clock.watermark_us))
+    before_ms, now_ms = _when_called(before), _when_called(Heard(clock.epoch, clock.watermark_us))
     if before == NOTHING:
-        handle.registerTimer(now_ms + 1)
+        handle.registerTimer(now_ms)
     elif before_ms != now_ms:
         if not has_fired:
-            handle.deleteTimer(before_ms + 1)
-        handle.registerTimer(now_ms + 1)
+            handle.deleteTimer(before_ms)
+        handle.registerTimer(now_ms)
+
+
+def _when_called(heard: Heard) -> int:
+    """Return the time of the timer that a unit set in an epoch, in milliseconds."""
+    return (heard.watermark_us or 0) // 1000 + 1

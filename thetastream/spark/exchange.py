@@ -10,7 +10,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from thetastream.control.notices import Notice
+from thetastream.control.routing import build_router
 from thetastream.core.blocks import gather, make_binary, make_nullable, pack, unpack
 from thetastream.core.columns import (
     ANNOUNCEMENT,
@@ -28,6 +30,7 @@ from thetastream.core.columns import (
     HEADER,
     KIND,
     MESSAGE,
+    NOTICE,
     ORIGIN,
     SHED,
     STREAM,
@@ -38,6 +41,7 @@ from thetastream.plan.choose import MOST_CHOSEN
 from thetastream.plan.domains import quote
 from thetastream.plan.physical import SidePlan
 from thetastream.spark.choice import FittedSpec
+from thetastream.spark.control.access import ControlAccess
 from thetastream.spark.grouping_keys import find_unit_keys
 from thetastream.spark.shed_loads import ShedLoads
 from thetastream.spark.state.identity_source import SCHEMA
@@ -58,6 +62,7 @@ def build_exchange(
     streams: Sequence[DataFrame],
     messages: DataFrame | None,
     shed: ShedLoads | None = None,
+    control: ControlAccess | None = None,
 ) -> DataFrame:
     """Build the rows of the exchange, with the columns unit, kind, stream, origin, header, block.
 
@@ -73,9 +78,11 @@ def build_exchange(
         For streams, the mailbox, or a source without rows for an engine whose units send no messages.
     shed : ShedLoads, optional
         The load shedder.
+    control : ControlAccess, optional
+        Where routers find the plan of an epoch, if the units of the query may change.
     """
     parts = [
-        _route_stream(fitted, number, plan, stream, shed)
+        _route_stream(fitted, number, plan, stream, shed, control)
         for number, (plan, stream) in enumerate(zip(sides, streams, strict=True))
     ]
     if messages is not None:
@@ -95,11 +102,17 @@ def list_announced(fitted: FittedSpec) -> tuple[int, ...]:
 
 
 def _route_stream(
-    fitted: FittedSpec, number: int, plan: SidePlan, stream: DataFrame, shed: ShedLoads | None
+    fitted: FittedSpec,
+    number: int,
+    plan: SidePlan,
+    stream: DataFrame,
+    shed: ShedLoads | None,
+    control: ControlAccess | None,
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
     flat = select_block_columns(plan, stream)
-    if fitted.planned.router.model.needs_hash or shed is not None:
+    has_hash = fitted.planned.router.model.needs_hash or shed is not None or control is not None
+    if has_hash:
         hashable = [
             F.col(field.name)
             for field in flat.schema
@@ -107,7 +120,8 @@ def _route_stream(
         ]
         flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH))
     flat = fill_up(flat, plan.alias)
-    return flat.mapInArrow(_make_routing_step(fitted, number, stream.isStreaming, shed), SCHEMA)
+    step = _make_routing_step(fitted, number, stream.isStreaming, shed, control)
+    return flat.mapInArrow(step, SCHEMA)
 
 
 def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
@@ -121,24 +135,34 @@ def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
 
 
 def _make_routing_step(
-    fitted: FittedSpec, stream: int, is_streaming: bool, shed: ShedLoads | None
+    fitted: FittedSpec,
+    stream: int,
+    is_streaming: bool,
+    shed: ShedLoads | None,
+    control: ControlAccess | None = None,
 ) -> Callable[[Batches], Batches]:
     """Make the function that turns batches into blocks."""
     is_announced = is_streaming and fitted.planned.has_event_time
-    has_hash = fitted.planned.router.model.needs_hash or shed is not None
+    has_hash = fitted.planned.router.model.needs_hash or shed is not None or control is not None
 
     def to_rows(batches: Batches) -> Batches:
         settle()
-        router, keys = fitted.spec.router, fitted.keys
+        keys, plan = fitted.keys, None if control is None else control.find_plan()
+        if plan is None:
+            route, called = fitted.spec.router.route, keys[: fitted.spec.n_units]
+        else:
+            route = build_router(fitted.planned, plan).route
+            called = tuple(keys[slot] for slot in plan.slots)
         # Origins order the blocks of a stream by partition.
         task = read_partition()
         origin, sent = task << 32, 0
         if is_announced and not origin:
             # An announcement calls every unit in every epoch, so each unit knows the watermark of the
             # previous one.
-            yield _make_rows(keys, ANNOUNCEMENT, stream, origin, pa.array([b""] * len(keys), pa.binary()))
+            empty = pa.array([b""] * len(called), pa.binary())
+            yield _make_rows(called, ANNOUNCEMENT, stream, origin, empty)
         batches = map(drop_fillers, batches)
-        if router.model.needs_hash and not has_hash:
+        if fitted.spec.router.model.needs_hash and not has_hash:
             batches = map(_add_hash, batches)
         shedder = None
         if shed is not None:
@@ -149,7 +173,7 @@ def _make_routing_step(
                 continue
             # A block that goes to several units is packed once. The list keeps all blocks alive, so that no
             # two of them have the same id().
-            routes = list(router.route(stream, tuples, probing))
+            routes = list(route(stream, tuples, probing))
             packed: dict[int, pa.Array] = {}
             for unit, role, block in routes:
                 name = id(block)
@@ -224,8 +248,17 @@ COLUMNS = (KIND, STREAM, ORIGIN, HEADER, BLOCK)
 """The columns of a row that ``take_in`` reads."""
 
 
-def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> str | None:
-    """Put all rows of an epoch into a unit's inbox; return the name of the mailbox if a row contains it.
+class Told(NamedTuple):
+    """What rows that are not for the engine tell a unit."""
+
+    mailbox: str | None = None
+    """The name of the mailbox, if a row contains it."""
+    notice: Notice | None = None
+    """The change of the control plan that is about this unit."""
+
+
+def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> Told:
+    """Put all rows of an epoch into a unit's inbox; return what the other rows tell.
 
     Parameters
     ----------
@@ -235,6 +268,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> str | None:
         ``COLUMNS``. Its block is bytes or an Arrow buffer.
     """
     mailbox: str | None = None
+    notice: Notice | None = None
     messages: list[tuple[int, str, pa.RecordBatch | None, int]] = []
     for kind, stream, origin, header, block in found:
         size = len(block)
@@ -244,6 +278,8 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> str | None:
             mailbox = bytes(block).decode() or mailbox
         elif kind == SHED:
             inbox.shed.append(ShedReport(*json.loads(header)))
+        elif kind == NOTICE:
+            notice = Notice.read(header)
         elif kind == MESSAGE:
             messages.append((int(origin), header, unpack(block) if size else None, size))
         else:
@@ -251,7 +287,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> str | None:
     # The upper half of the origin is the number of the sender, the lower half numbers its messages.
     for origin, header, carried, size in sorted(messages, key=lambda message: message[0]):
         inbox.deliver(Message(header, carried, sender=origin >> 32), size)
-    return mailbox
+    return Told(mailbox, notice)
 
 
 def list_rows(frames: "Iterable[pd.DataFrame]") -> Iterator[Sequence[Any]]:

@@ -43,6 +43,7 @@ def aggregate(
     punctuations: bool | None = None,
     event_time: str | Mapping[str, str] | None = None,
     mailbox: str | None = None,
+    max_units: int | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
     shed: Shed | None = None,
@@ -58,8 +59,8 @@ def aggregate(
 
     Parameters
     ----------
-    streams, on, within, model, index, archive_period, event_time, mailbox, cache_folder, late, shed,
-    statistics
+    streams, on, within, model, index, archive_period, event_time, mailbox, max_units, cache_folder, late,
+    shed, statistics
         As in ``thetastream.join``.
     group_by : str or sequence of str
         SQL expressions over the aliases. ``window(result_time, '1 minute')`` is an event-time window of the
@@ -132,6 +133,7 @@ def aggregate(
         "punctuations": punctuations,
         "event_time": event_time,
         "mailbox": mailbox,
+        "max_units": max_units,
         "cache_folder": cache_folder,
         "late": late,
         "shed": shed,

@@ -47,6 +47,7 @@ def insert(
     archive_period: Duration | None = None,
     event_time: str | Mapping[str, str] | None = None,
     mailbox: str | None = None,
+    max_units: int | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
     shed: Shed | None = None,
@@ -73,7 +74,7 @@ def insert(
     trigger : str, optional
         The interval between two epochs, as in "10 seconds". ``"available now"`` ends the query when all
         available input has been read. Without a trigger, epochs follow one another without a pause.
-    model, index, archive_period, event_time, mailbox, cache_folder, late, shed,
+    model, index, archive_period, event_time, mailbox, max_units, cache_folder, late, shed,
     statistics
         As in ``thetastream.sql``.
 
@@ -109,6 +110,7 @@ def insert(
         "archive_period": archive_period,
         "event_time": event_time,
         "mailbox": mailbox,
+        "max_units": max_units,
         "cache_folder": cache_folder,
         "late": late,
         "shed": shed,

@@ -37,6 +37,7 @@ def sql(
     punctuations: bool | None = None,
     event_time: str | Mapping[str, str] | None = None,
     mailbox: str | None = None,
+    max_units: int | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
     shed: Shed | None = None,
@@ -54,8 +55,8 @@ def sql(
     streams : mapping of name to DataFrame, optional
         The streams that FROM names. Other names are looked up as tables and views of the session. Case does
         not matter.
-    model, index, archive_period, order, punctuations, event_time, mailbox, cache_folder, late, shed,
-    statistics
+    model, index, archive_period, order, punctuations, event_time, mailbox, max_units, cache_folder, late,
+    shed, statistics
         As in ``thetastream.join``. They hold for each join of the statements.
 
     Returns
@@ -90,6 +91,7 @@ def sql(
         "punctuations": punctuations,
         "event_time": event_time,
         "mailbox": mailbox,
+        "max_units": max_units,
         "cache_folder": cache_folder,
         "late": late,
         "shed": shed,

@@ -92,6 +92,21 @@ def refuse_format(found: int) -> None:
         )
 
 
+def refuse_scaled(offset: dict[str, Any]) -> None:
+    """Refuse to continue a join whose units have changed as one whose units do not change."""
+    version = offset.get("control", {}).get("plan", {}).get("version", 0)
+    if version:
+        from thetastream.errors import StateError
+
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise StateError(
+            "CONTROL_NEEDED",
+            f"the units of the join have changed {version} time(s) since the query first started; give "
+            "max_units "
+            "to continue it",
+        )
+
+
 class IdentitySource(DataSource):
     """Spark's data source ``thetastream_query``, which has the option ``query``."""
 
@@ -119,9 +134,11 @@ class IdentityReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pass
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        refuse_scaled(start)
         return continue_query(start, self._query)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        refuse_scaled(end)
         continue_query(end, self._query)
         return []
 

@@ -7,6 +7,7 @@ not count. A manifest of another format or of another query is refused with an e
 import json
 from typing import Any, NamedTuple
 
+from thetastream.control.notices import NEVER_TOLD, Member
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes, refuse_changes
 from thetastream.errors import StateError
 
@@ -37,10 +38,14 @@ class Manifest(NamedTuple):
     """Name of the query's mailbox; None if its units send no messages."""
     state: Any
     """The state of the engine."""
+    member: Member = NEVER_TOLD
+    """What the control plan has told the unit."""
 
     def encode(self, query: Identity) -> str:
         """Write the manifest as JSON."""
         parts = {"heard": self.heard, "mailbox": self.mailbox, "state": self.state.as_json()}
+        if self.member != NEVER_TOLD:
+            parts["member"] = self.member
         return json.dumps({"format": FORMAT, "query": encode_identity(query), **parts})
 
 
@@ -70,7 +75,9 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
             before = decode_identity(stored["query"])
             # The state of another query may be of another type.
             state = state_type() if find_changes(before, query) else state_type.from_json(stored["state"])
-            manifest = Manifest(Heard(*stored["heard"]), stored["mailbox"], state)
+            manifest = Manifest(
+                Heard(*stored["heard"]), stored["mailbox"], state, Member(*stored.get("member", ()))
+            )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
     if version != FORMAT:

@@ -1,0 +1,233 @@
+"""Epochs as Spark runs them, in this process and without Java.
+
+The control source, the routing step and the units are those that Spark runs. This module is Spark: the offset
+log, the exchange, the state store and the timers. A crash at any step sets the state back to the last commit,
+and the epoch runs again with the offsets of the log.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from thetastream.control.change import Rules
+from thetastream.control.plan import ControlPlan
+from thetastream.core.blocks import unpack
+from thetastream.core.identity import Identity, Part, digest
+from thetastream.engine.protocol import EngineSpec
+from thetastream.local.runner import add_hash
+from thetastream.models.base import Model
+from thetastream.spark.choice import FittedSpec
+from thetastream.spark.control import source
+from thetastream.spark.control.access import ControlAccess
+from thetastream.spark.control.files import ControlFolder
+from thetastream.spark.control.source import ControlReader
+from thetastream.spark.emit import COUNTERS, BlockEmitter
+from thetastream.spark.epoch import UnitEpoch
+from thetastream.spark.exchange import COLUMNS, _make_routing_step
+
+QUERY: Identity = {"the model": Part("m", "m")}
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+class _Context:
+    """What a Spark task knows of its epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self._properties = {"sql.streaming.queryId": "query", "streaming.sql.batchId": str(epoch)}
+
+    def partitionId(self) -> int:
+        return 0
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self._properties.get(name)
+
+
+class _Value:
+    def __init__(self, cells: dict[Any, Any], key: int) -> None:
+        self._cells, self._key = cells, key
+
+    def exists(self) -> bool:
+        return self._key in self._cells
+
+    def get(self) -> Any:
+        return self._cells.get(self._key)
+
+    def update(self, value: Any) -> None:
+        self._cells[self._key] = value
+
+    def clear(self) -> None:
+        self._cells.pop(self._key, None)
+
+
+class _Parts:
+    def __init__(self, cells: dict[Any, Any]) -> None:
+        self._cells = cells
+
+    def getValue(self, key: Any) -> Any:
+        return self._cells.get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:
+        self._cells[key] = value
+
+    def removeKey(self, key: Any) -> None:
+        self._cells.pop(key, None)
+
+
+class _Timers:
+    """The timers of a unit, and the times that Spark tells it."""
+
+    def __init__(self, timers: set[int], watermark_ms: int) -> None:
+        self._timers, self._watermark_ms = timers, watermark_ms
+
+    def registerTimer(self, time_ms: int) -> None:
+        self._timers.add(time_ms)
+
+    def deleteTimer(self, time_ms: int) -> None:
+        self._timers.discard(time_ms)
+
+    def getCurrentWatermarkInMs(self) -> int:
+        return self._watermark_ms
+
+    def getCurrentProcessingTimeInMs(self) -> int:
+        return -1
+
+
+class SparkEpochs:
+    """A controlled query, epoch by epoch.
+
+    Parameters
+    ----------
+    spec, model, rules
+        The query, the model with which it starts, and what it allows.
+    folder : Path
+        An empty folder.
+    patch : MonkeyPatch
+    """
+
+    def __init__(
+        self, spec: EngineSpec, model: Model, rules: Rules, folder: Path, patch: pytest.MonkeyPatch
+    ) -> None:
+        self.spec, self.model, self.rules, self.folder, self._patch = spec, model, rules, folder, patch
+        patch.setattr(source, "LOOK_S", -1.0)
+        self.offsets: list[dict[str, Any]] = []
+        """The log of offsets of the control source."""
+        self.state: dict[str, Any] = {"value": {}, "parts": defaultdict(dict), "timers": defaultdict(set)}
+        self.start()
+
+    def start(self) -> None:
+        """Start the query, for the first time or again."""
+        root = str(self.folder / "box")
+        settings = {"root": root, "join": digest(QUERY), "rules": self.rules.as_json()}
+        plan = ControlPlan.begin(self.model).as_json()
+        self.reader = ControlReader(QUERY, settings, plan, None)
+        self.access = ControlAccess(root, digest(QUERY))
+        self.fitted = FittedSpec(self.spec, None, self.rules.max_units)
+        self.committed = len(self.offsets) - 1
+
+    @property
+    def control(self) -> ControlFolder:
+        """The control folder."""
+        control = self.offsets[-1]["control"]
+        return ControlFolder(control["root"], control["name"])
+
+    @property
+    def plan(self) -> ControlPlan:
+        """The plan of the newest offset."""
+        return ControlPlan.from_json(self.offsets[-1]["control"]["plan"])
+
+    def log_offset(self) -> None:
+        """Ask the source for the offset of the next epoch, and write it to the log."""
+        start = self.offsets[-1] if self.offsets else self.reader.initialOffset()
+        self.offsets.append(self.reader.latestOffset(deepcopy(start), ReadAllAvailable()))
+
+    def run(
+        self, batches: Sequence[pa.RecordBatch], watermark_us: int | None, crash: int | None = None
+    ) -> list[pa.RecordBatch]:
+        """Run the epoch whose offset is the last one of the log; return its results.
+
+        It raises Crash before its step ``crash``: 0 is the control source, then come the units.
+        """
+        epoch = len(self.offsets) - 1
+        self._patch.setattr(TaskContext, "get", lambda: _Context(epoch))
+        before = deepcopy(self.state)
+        try:
+            found = list(self._run(epoch, batches, watermark_us, crash))
+        except Crash:
+            self.state = before
+            raise
+        self.reader.commit(self.offsets[-1])
+        return found
+
+    def _run(
+        self, epoch: int, batches: Sequence[pa.RecordBatch], watermark_us: int | None, crash: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        steps = iter(range(1 << 30))
+
+        def step() -> None:
+            if next(steps) == crash:
+                raise Crash
+
+        step()
+        # 1. The sources and the exchange.
+        rows = list(self._read_notices(epoch))
+        for stream, batch in enumerate(batches):
+            route = _make_routing_step(self.fitted, stream, True, None, self.access)
+            hashed = iter([add_hash(batch)] if batch.num_rows else [])
+            rows += [row for piece in route(hashed) for row in piece.to_pylist()]
+        by_key: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for row in rows:
+            by_key[row["unit"]].append(row)
+        # 2. The units with rows, and then those whose timers have fired.
+        watermark_ms = (watermark_us or 0) // 1000
+        for key in sorted(by_key):
+            step()
+            yield from self._call(key, pd.DataFrame(by_key[key])[list(COLUMNS)], watermark_ms)
+        for key in sorted(self.state["timers"]):
+            fired = {time for time in self.state["timers"][key] if time <= watermark_ms}
+            for _ in fired:
+                step()
+                yield from self._call(key, None, watermark_ms)
+            self.state["timers"][key] -= fired
+        step()
+
+    def _read_notices(self, epoch: int) -> Iterator[dict[str, Any]]:
+        end = self.offsets[-1]
+        start = self.offsets[-2] if epoch else self.reader.initialOffset()
+        if start == end and epoch:
+            return
+        for partition in self.reader.partitions(deepcopy(start), deepcopy(end)):
+            for batch in self.reader.read(partition):
+                yield from batch.to_pylist()
+
+    def _call(self, key: int, rows: pd.DataFrame | None, watermark_ms: int) -> Iterator[pa.RecordBatch]:
+        width = 2 * len(self.spec.unit.condition.sides[0].columns)  # type: ignore[attr-defined]
+        fields = [pa.field(f"c{n}", pa.int64()) for n in range(width)]
+        emitter = BlockEmitter(pa.schema([*fields, pa.field(COUNTERS, pa.string())]))
+        folder = str(self.folder / "cache")
+        unit = UnitEpoch(self.fitted, QUERY, emitter, "", folder, None, None, None, {}, self.access)
+        timers = _Timers(self.state["timers"][key], watermark_ms)
+        value, parts = _Value(self.state["value"], key), _Parts(self.state["parts"][key])
+        frames = None if rows is None else iter([rows])
+        for frame in unit.run(key, frames, timers, value, parts, timers):
+            for block in frame["block"]:
+                yield unpack(block)
+
+
+def count_pairs(batches: Sequence[pa.RecordBatch], right: int) -> Counter[Any]:
+    """Count the pairs of ids: columns 0 and ``right`` of the results. Rows of counters have no ids."""
+    found: Counter[Any] = Counter()
+    for batch in batches:
+        pairs = zip(batch.column(0).to_pylist(), batch.column(right).to_pylist(), strict=True)
+        found.update(pair for pair in pairs if pair[0] is not None)
+    return found

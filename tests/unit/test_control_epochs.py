@@ -1,0 +1,166 @@
+"""The control source, routers and units as Spark runs them, with a crash at every step of a change."""
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.support import oracle
+from tests.support.controlled import COLUMNS, CONDITION, SCHEMA, UNIT
+from tests.support.spark_epochs import Crash, SparkEpochs, count_pairs
+from thetastream.control.change import Rules
+from thetastream.control.request import Request
+from thetastream.core.sides import Side
+from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.errors import StateError
+from thetastream.models import Biclique, Matrix, Split
+
+RULES = Rules(9, ("hash", "range"))
+STEP_US = 1000
+"""Spark's watermark has milliseconds."""
+WINDOW_MS = 12
+"""The window of the condition in the time of these tests: one unit of ``t`` is a millisecond."""
+
+
+def scaled_unit() -> Any:
+    """Return the query of the random schedules, with event times in milliseconds."""
+    from dataclasses import replace
+
+    from thetastream.core.condition import TIME, Bound, Dimension
+
+    window = Dimension(Side.LEFT, TIME, Bound(TIME, -WINDOW_MS * STEP_US), Bound(TIME, WINDOW_MS * STEP_US))
+    condition = replace(CONDITION, window=window)
+    return replace(UNIT, condition=condition, archive_period_us=2 * STEP_US)
+
+
+class Run:
+    """Epochs with some tuples each, the requests of a test, and the nested loop."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, model: Any, seed: int = 1) -> None:
+        self.unit = scaled_unit()
+        self.spark = SparkEpochs(TwoStreamSpec(self.unit, model), model, RULES, folder, patch)
+        self.rng, self.found, self.kept = random.Random(seed), Counter(), ([], [])
+        self.epoch, self.watermark, self.late = 0, None, None
+
+    def draw(self, n: int) -> list[pa.RecordBatch]:
+        batches = []
+        for side in Side:
+            rows = [
+                {
+                    "id": 1000 * self.epoch + 100 * side + i,
+                    "t": (10 * self.epoch + self.rng.randint(-9, 5)) * STEP_US,
+                    "k": self.rng.randint(0, 2),
+                    "v": self.rng.randint(0, 9),
+                }
+                for i in range(n)
+            ]
+            self.kept[side].extend(oracle.timely(rows, self.late, "t"))
+            batches.append(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+        return batches
+
+    def run(self, n: int = 8, crashes: tuple[int, ...] = ()) -> None:
+        batches = self.draw(n)
+        self.spark.log_offset()
+        for crash in crashes:
+            with pytest.raises(Crash):
+                self.spark.run(batches, self.watermark, crash)
+            self.spark.start()
+        results = self.spark.run(batches, self.watermark)
+        self.found += count_pairs(results, len(COLUMNS))
+        self.late = self.watermark
+        self.epoch += 1
+        self.watermark = max(self.watermark or 0, (10 * self.epoch - 15) * STEP_US) or None
+
+    def check(self) -> None:
+        assert self.found == oracle.join(self.spark.spec.unit.condition, *self.kept)
+        assert len(self.found) > 50
+
+
+def test_a_change_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
+    run.run()
+    run.run()
+    name = run.spark.control.put_request(Request(model=Matrix(1, 2)).write())
+    shapes = []
+    for _ in range(8):
+        run.run()
+        shapes.append([len(one.slots) for one in run.spark.plan.membership])
+    run.check()
+    # The last tuples that the old units store are of epoch 2. The watermark of epoch 6 is a window past them.
+    assert shapes == [[2, 2]] * 5 + [[2]] * 3
+    # What has ended leaves nothing: no state, no timers, no files of requests and marks.
+    keys = run.spark.fitted.keys
+    assert sorted(run.spark.state["value"]) == sorted(keys[slot] for slot in run.spark.plan.newest.slots)
+    assert not any(run.spark.state["timers"][keys[slot]] for slot in (0, 1))
+    assert not any(run.spark.state["parts"][keys[slot]] for slot in (0, 1))
+    assert run.spark.offsets[-1]["control"]["outcomes"] == {name: ""}
+    assert run.spark.control.list_requests() == []
+    assert run.spark.control.list_drained() == set()
+    # Without news, the offset stays the same, so Spark runs no epoch for it.
+    run.spark.log_offset()
+    assert run.spark.offsets[-1] == run.spark.offsets[-2]
+
+
+@pytest.mark.parametrize("crash", range(8))
+@pytest.mark.parametrize("model", [Biclique((2, 1)), Split(3)], ids=repr)
+def test_a_crash_at_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Any, crash: int
+) -> None:
+    """Epochs that crash in the middle of a change, twice, end as if they had not."""
+    run = Run(tmp_path, monkeypatch, Biclique((1, 1)), seed=crash)
+    run.run()
+    run.spark.control.put_request(Request(model=model).write())
+    run.run(crashes=(min(crash, 3),))  # The source, a unit, or the end of the epoch that publishes the plan.
+    run.run(crashes=(min(crash, 4), min(crash + 1, 4)))
+    for _ in range(6):
+        run.run(crashes=(min(crash, 3),))
+    assert [one.model for one in run.spark.plan.membership] == [model]
+    run.check()
+
+
+def test_tuples_that_are_late_are_late_at_new_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new unit hears the watermark of the epoch before its first tuples."""
+    run = Run(tmp_path, monkeypatch, Split(1))
+    for _ in range(5):
+        run.run()
+    run.spark.control.put_request(Request(model=Split(2)).write())
+    run.run(n=0)
+    late = run.late
+    assert late is not None
+    batch = pa.RecordBatch.from_pylist([{"id": 1, "t": late, "k": 0, "v": 0}], schema=SCHEMA)
+    run.spark.log_offset()
+    run.spark.run([batch, batch.slice(0, 0)], run.watermark)
+    held = [unit for unit in run.spark.state["value"].values() if f'"min_ts": {late}' in unit[0]]
+    assert held == []
+
+
+def test_a_lost_folder_is_refused_once_there_was_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
+    run.run()
+    run.spark.start()
+    shutil.rmtree(tmp_path / "box")
+    run.run()  # Nothing was lost, so the folder is made again.
+    run.spark.control.put_request(Request(sizes={"units": (2, 2)}).write())
+    run.run()
+    assert run.spark.plan.version == 1
+    run.run()
+    shutil.rmtree(tmp_path / "box")
+    run.spark.start()
+    with pytest.raises(StateError, match=r"\[CONTROL_MISSING\]"):
+        run.spark.log_offset()
+
+
+def test_two_joins_of_one_meaning_in_a_query_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Run(tmp_path, monkeypatch, Biclique((1, 1))) for _ in range(2))
+    first.run()
+    with pytest.raises(StateError, match=r"\[CONTROL_TWICE\]"):
+        second.run()

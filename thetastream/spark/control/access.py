@@ -1,0 +1,55 @@
+"""How routers and units of a running query reach its control folder.
+
+Routers of epoch k follow the greatest plan that holds from an epoch at or before k. It was published in an
+epoch before k, which is committed, so all routers of epoch k find the same plan, whenever they look.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from thetastream.control.change import Rules
+from thetastream.control.plan import ControlPlan
+from thetastream.spark.control.files import ControlFolder, ControlLinks
+from thetastream.spark.task_properties import read_query, read_told_epoch
+
+
+@dataclass(frozen=True)
+class Control:
+    """What a controlled join is started with."""
+
+    root: str
+    """The folder of control folders, which the driver and all workers must reach."""
+    rules: Rules
+
+
+@dataclass(frozen=True)
+class ControlAccess:
+    """The control of one join, as its tasks reach it. Picklable."""
+
+    root: str
+    join: str
+    """The digest of the join."""
+
+    def find_plan(self) -> ControlPlan | None:
+        """Find the plan of the epoch to which this Spark task belongs; None before the first change."""
+        folder, epoch = self._find_folder(), read_told_epoch()
+        if folder is None or epoch is None:
+            return None
+        plans = [entry for entry in folder.list_plans() if entry[0] <= epoch]
+        return _read_plan(self.root, folder.where, *plans[-1]) if plans else None
+
+    def mark_drained(self, slot: int, version: int) -> None:
+        """Mark a unit that left with ``version`` of the plan and holds no tuples."""
+        folder = self._find_folder()
+        assert folder is not None  # A unit leaves only by a notice of the control source.
+        folder.mark_drained(slot, version)
+
+    def _find_folder(self) -> ControlFolder | None:
+        name = ControlLinks(self.root).find(read_query(), self.join)
+        return None if name is None else ControlFolder(self.root, name)
+
+
+@lru_cache(maxsize=64)
+def _read_plan(root: str, where: str, epoch: int, version: int) -> ControlPlan:
+    name = where.rpartition("/control-")[2]
+    return ControlPlan.from_json(ControlFolder(root, name).read_plan(epoch, version))

@@ -1,0 +1,171 @@
+"""The files of a controlled join.
+
+    root/control-<name>/requests/<time>-<id>      requests, put by anybody
+    root/control-<name>/plans/<epoch>-<version>   the plan that holds from an epoch on
+    root/control-<name>/drained/<slot>-<version>  marks of units that left and hold no tuples
+    root/control-queries/<query>-<join>           the name of the control folder of a join
+
+A Spark task that runs again writes its files again, with the same content. The plans and marks of an epoch
+are complete once the epoch is committed. Errors are imported only where they are raised, as in the mailbox.
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from thetastream.core.folder import Folder
+
+REQUESTS, PLANS, DRAINED, LABEL = "requests", "plans", "drained", "label"
+KEPT_PLANS = 64
+"""The number of plans that are kept. An epoch that runs again needs the last two."""
+
+
+def refuse(condition: str, message: str) -> NoReturn:
+    """Raise a StateError."""
+    from thetastream.errors import StateError
+
+    raise StateError(condition, message)
+
+
+class ControlFolder(Folder):
+    """The folder of one controlled join.
+
+    Parameters
+    ----------
+    root : str
+        Path or URI of the folder of mailboxes, the same for the driver and all workers.
+    name : str
+        The name that the offsets of the control source have.
+    """
+
+    def __init__(self, root: str, name: str) -> None:
+        super().__init__(root, f"control-{name}")
+        self.where = f"{root.rstrip('/')}/control-{name}"
+
+    def create(self) -> None:
+        """Make the folder."""
+        self.make(is_private=True)
+        self.write(LABEL, b"")
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the folder is there."""
+        return self.exists(LABEL)
+
+    def check(self, version: int) -> None:
+        """Check that the folder has the plan of a version, if there has been a change.
+
+        Raises
+        ------
+        StateError
+            CONTROL_MISSING.
+        """
+        versions = {found for _, found in self._list_pairs(PLANS)}
+        if version and version not in versions:
+            refuse(
+                "CONTROL_MISSING",
+                f"the plan of the checkpoint (version {version}) must be in {self.where}, and it is gone; "
+                "put the "
+                "folder back, or begin with a new checkpointLocation",
+            )
+
+    # Requests
+
+    def put_request(self, text: str) -> str:
+        """Put a request; return its name. Names sort by the time at which requests were put."""
+        name = f"{time.time_ns():020}-{uuid.uuid4().hex[:8]}"
+        self._fs.create_dir(f"{self._folder}/{REQUESTS}", recursive=True)
+        self.write(f"{REQUESTS}/{name}", text.encode())
+        return name
+
+    def list_requests(self) -> list[str]:
+        """List the names of the requests that were put."""
+        return sorted(name for name in self.list_files(REQUESTS) if not name.startswith("."))
+
+    def read_requests(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Read requests."""
+        return {name: self.read(f"{REQUESTS}/{name}") for name in names}
+
+    def remove_requests(self, names: Iterable[str]) -> None:
+        """Remove requests that are folded."""
+        for name in set(names) & set(self.list_requests()):
+            with suppress(OSError):
+                self._fs.delete_file(f"{self._folder}/{REQUESTS}/{name}")
+
+    # Plans
+
+    def publish(self, epoch: int, plan: dict[str, Any]) -> None:
+        """Publish the plan that holds from ``epoch`` on."""
+        self._fs.create_dir(f"{self._folder}/{PLANS}", recursive=True)
+        self.write(f"{PLANS}/{epoch}-{plan['version']}", json.dumps(plan).encode())
+
+    def list_plans(self) -> list[tuple[int, int]]:
+        """List the published plans: (first epoch, version), in order."""
+        return sorted(self._list_pairs(PLANS))
+
+    def read_plan(self, epoch: int, version: int) -> dict[str, Any]:
+        """Read a published plan."""
+        try:
+            found: dict[str, Any] = json.loads(self.read(f"{PLANS}/{epoch}-{version}"))
+        except ValueError as error:
+            refuse("CONTROL_MISSING", f"the plan {self.where}/{PLANS}/{epoch}-{version} is damaged: {error}")
+        return found
+
+    # Marks
+
+    def mark_drained(self, slot: int, version: int) -> None:
+        """Mark a unit that left with ``version`` and holds no tuples."""
+        self._fs.create_dir(f"{self._folder}/{DRAINED}", recursive=True)
+        self.write(f"{DRAINED}/{slot}-{version}", b"")
+
+    def list_drained(self) -> set[tuple[int, int]]:
+        """List the marks: (slot, version)."""
+        return self._list_pairs(DRAINED)
+
+    def clean(self, leaving: Iterable[tuple[int, int]]) -> None:
+        """Remove the marks of units that are not leaving any more, and all but the last plans."""
+        old = [f"{DRAINED}/{slot}-{version}" for slot, version in self.list_drained() - set(leaving)]
+        old += [f"{PLANS}/{epoch}-{version}" for epoch, version in self.list_plans()[:-KEPT_PLANS]]
+        for name in old:
+            with suppress(OSError):
+                self._fs.delete_file(f"{self._folder}/{name}")
+
+    def _list_pairs(self, inside: str) -> set[tuple[int, int]]:
+        pairs = (name.split("-") for name in self.list_files(inside) if not name.startswith("."))
+        return {(int(first), int(second)) for first, second in pairs}
+
+
+class ControlLinks(Folder):
+    """The names of the control folders of queries. Routers and units know their query, but not the name."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root, "control-queries")
+
+    def write_link(self, query: str, join: str, name: str) -> None:
+        """Write the name of the control folder of a join.
+
+        Raises
+        ------
+        StateError
+            CONTROL_TWICE if another join of the query has the same meaning.
+        """
+        known = self.find(query, join)
+        if known not in (None, name):
+            refuse(
+                "CONTROL_TWICE",
+                f"a query must have one controlled join of one meaning; it has two of {join}. Leave "
+                "max_units out "
+                "for one of them",
+            )
+        self.make(is_private=True)
+        self.write(f"{query}-{join}", name.encode())
+
+    def find(self, query: str, join: str) -> str | None:
+        """Find the name of the control folder of a join."""
+        try:
+            return self.read(f"{query}-{join}").decode()
+        except FileNotFoundError:
+            return None

@@ -1,0 +1,214 @@
+"""``th.control``: changes the units of a running join, from any process that reaches its control folder.
+
+The newest offset of the control source says where the folder is, and which plan holds. A running query of
+this process tells its offsets in its progress; for other queries, they are read from the checkpoint.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from thetastream.control.change import Rules, change_plan
+from thetastream.control.plan import ControlPlan
+from thetastream.control.request import Request
+from thetastream.core.folder import Folder
+from thetastream.errors import QueryError, StateError, ThetastreamError
+from thetastream.models.base import Model
+from thetastream.spark.control.files import ControlFolder
+from thetastream.spark.metrics import metrics
+
+WAIT_S = 60.0
+"""How long ``control`` waits for the first epoch of a query that has been started."""
+POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The newest offset of one controlled join."""
+
+    control: Mapping[str, Any]
+
+    @property
+    def plan(self) -> ControlPlan:
+        return ControlPlan.from_json(self.control["plan"])
+
+    @property
+    def folder(self) -> ControlFolder:
+        return ControlFolder(self.control["root"], self.control["name"])
+
+
+class ControlHandle:
+    """A handle on a join that runs with ``max_units``. ``th.control`` makes it."""
+
+    def __init__(self, target: Any, join: str | None = None) -> None:
+        self._target = target
+        self._join = join
+        self._find()
+
+    def scale(self, model: Model | None = None, **sizes: Any) -> str:
+        """Ask for other units. The change takes effect in the second epoch from now, and nothing restarts.
+
+        New tuples are stored by the new units. Older units answer until the tuples that they hold have left
+        the window, so no tuple moves and no result is lost or found twice.
+
+        Parameters
+        ----------
+        model : Model, optional
+            Another model of two streams, such as ``th.Matrix(2, 2)``.
+        sizes
+            New sizes of the model: ``units`` and ``subgroups`` of ``th.Biclique``, ``cores`` of ``th.Split``,
+            ``rows`` and ``columns`` of ``th.Matrix``, ``nodes`` of ``th.Ring``.
+
+        Returns
+        -------
+        str
+            The name of the request, by which ``status()["requests"]`` says what became of it.
+
+        Raises
+        ------
+        QueryError
+            CANNOT_SCALE, MAX_UNITS or BAD_REQUEST, or an error of the model. Then nothing has changed.
+
+        Examples
+        --------
+        >>> import thetastream as th
+        >>> th.control(query).scale(units=(4, 2))  # doctest: +SKIP
+        """
+        return self.request(Request(sizes, model))
+
+    def request(self, request: Request) -> str:
+        """Put a request, after checking it against the newest plan; return its name."""
+        found = self._find()
+        change_plan(found.plan, request, Rules.from_json(found.control["rules"]))
+        return found.folder.put_request(request.write())
+
+    def status(self) -> dict[str, Any]:
+        """Return the plan of the newest epoch, and what became of the last requests.
+
+        Returns
+        -------
+        dict
+            ``version``, the number of changes so far; ``max_units``; ``shed_factor``; ``requests``, which
+            maps the name of each of the last requests to "accepted", "waiting" or the error that refused it;
+            and ``generations``, oldest first. A generation has its ``model``, its ``units`` (slots), the
+            epoch ``since`` which its units store tuples (None if that epoch has not begun), ``leaving`` (the
+            units that store no new tuples), ``drained`` (those of them that hold none) and ``held``, the
+            number of stored tuples (None if the query does not run in this process).
+        """
+        found = self._find()
+        plan, folder = found.plan, found.folder
+        since = {version: epoch for epoch, version in folder.list_plans()}
+        marks, held = folder.list_drained(), self._count_held()
+        outcomes = {name: outcome or "accepted" for name, outcome in found.control["outcomes"].items()}
+        waiting = {name: "waiting" for name in folder.list_requests() if name not in outcomes}
+        generations = [
+            {
+                "model": repr(one.model),
+                "units": list(one.slots),
+                "since": since.get(one.since) if one.since else 0,
+                "leaving": [slot for slot in one.slots if slot in plan.leaving],
+                "drained": [slot for slot in one.slots if (slot, plan.leaving.get(slot)) in marks],
+                "held": None if held is None else sum(held.get(slot, 0) for slot in one.slots),
+            }
+            for one in plan.membership
+        ]
+        return {
+            "version": plan.version,
+            "max_units": Rules.from_json(found.control["rules"]).max_units,
+            "shed_factor": plan.shed_factor,
+            "generations": generations,
+            "requests": {**outcomes, **waiting},
+        }
+
+    def _count_held(self) -> dict[int, int] | None:
+        """Count the stored tuples of each unit; None if the query does not run in this process."""
+        if isinstance(self._target, str | Path):
+            return None
+        join = self._find().control["join"]
+        epochs = [epoch for epoch in metrics(self._target) if epoch["join"] == join and epoch["units"]]
+        return {unit["unit"]: unit["held"] for unit in epochs[-1]["units"]} if epochs else {}
+
+    def _find(self) -> _Found:
+        """Find the newest offset of the control source."""
+        if isinstance(self._target, str | Path):
+            where, offsets = f"the checkpoint {self._target}", list(_read_checkpoint(str(self._target)))
+        else:
+            where, offsets = f"query {self._target.id}", list(_wait_for_progress(self._target))
+        joins = {offset["control"]["join"]: offset["control"] for offset in offsets if "control" in offset}
+        if self._join is not None:
+            joins = {name: control for name, control in joins.items() if name == self._join}
+        if not joins:
+            raise QueryError(
+                "NOT_CONTROLLED",
+                f"{where} must have a join with max_units, and it has none; start it with max_units, also "
+                "from "
+                "its present checkpoint",
+            )
+        if len(joins) > 1:
+            raise QueryError(
+                "SEVERAL_JOINS", f"{where} has {len(joins)} joins; give join= as one of {', '.join(joins)}"
+            )
+        return _Found(next(iter(joins.values())))
+
+
+def control(query: Any, join: str | None = None) -> ControlHandle:
+    """Control a join that runs with ``max_units``: change its units without a restart, and see its plan.
+
+    Parameters
+    ----------
+    query : StreamingQuery, str or Path
+        A running query, or the checkpoint of a query that runs anywhere, as a path or URI. This process must
+        reach the folder of mailboxes (``mailbox=``) of the query.
+    join : str, optional
+        The name of the join (``join`` in ``th.metrics``), if the query has several with ``max_units``.
+
+    Raises
+    ------
+    QueryError
+        NOT_CONTROLLED if the query has no join with ``max_units``, SEVERAL_JOINS if it has several and
+        ``join`` names none.
+    ThetastreamError
+        NO_CHECKPOINT if the folder is not the checkpoint of a streaming query.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> handle = th.control("out/checkpoint")  # doctest: +SKIP
+    >>> handle.scale(units=(4, 2))  # doctest: +SKIP
+    >>> handle.status()["generations"]  # doctest: +SKIP
+    """
+    return ControlHandle(query, join)
+
+
+def _wait_for_progress(query: Any) -> Iterator[dict[str, Any]]:
+    """Yield the offsets of all sources in the newest report of a query; wait for the first report."""
+    until_s = time.monotonic() + WAIT_S
+    while not (report := query.lastProgress):
+        if not query.isActive or time.monotonic() > until_s:
+            raise StateError("NO_EPOCH", f"query {query.id} must have run an epoch; it has run none yet")
+        time.sleep(POLL_S)
+    for source in (report if isinstance(report, dict) else json.loads(report.json))["sources"]:
+        offset = source.get("endOffset")
+        if isinstance(offset, str) and offset.startswith("{"):
+            offset = json.loads(offset)
+        if isinstance(offset, dict):
+            yield offset
+
+
+def _read_checkpoint(path: str) -> Iterator[dict[str, Any]]:
+    """Yield the offsets of all sources in the newest offsets of a checkpoint."""
+    head, slash, name = path.rstrip("/").rpartition("/")
+    try:
+        folder = Folder(head or (slash or "."), name)
+        epoch = max(int(name) for name in folder.list_files("offsets") if name.isdecimal())
+        for line in folder.read(f"offsets/{epoch}").decode().splitlines()[2:]:
+            if line.startswith("{"):
+                yield json.loads(line)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        what = f"{path} must be the checkpoint of a streaming query"
+        raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading it failed: {error}") from None

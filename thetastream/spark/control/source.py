@@ -1,0 +1,239 @@
+"""The control source: it folds requests and drained units into its next offset.
+
+It takes the place of the source without rows that keeps the identity of the query. An offset has, beside the
+identity,
+
+    control: {root, name, join, rules, plan, outcomes}
+
+Spark writes the offset to the checkpoint before it runs the epoch e that reads it. In epoch e, one task of
+the source publishes the plan as "holds from epoch e + 1" and sends notices to units. An epoch that runs again
+publishes and sends the same. If nothing changes, the offset stays the same, and Spark runs no task and no
+epoch for the source.
+
+Spark runs the source in a Python process that does not load this package. Only a new request makes it do so.
+"""
+
+import json
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+
+from thetastream.core import folder as folders
+from thetastream.core.columns import NOTICE
+from thetastream.core.identity import Identity, decode_identity, encode_identity
+from thetastream.spark.control import files
+from thetastream.spark.control.files import ControlFolder, ControlLinks, refuse
+from thetastream.spark.state import identity_source
+from thetastream.spark.state.identity_source import (
+    SCHEMA,
+    IdentityReader,
+    IdentitySource,
+    continue_query,
+)
+
+FORMAT = "thetastream_control"
+LOOK_S = 0.1
+"""Requests are looked for at most this often, in seconds."""
+_QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_ROWS = pa.schema(
+    [
+        ("unit", pa.int32()),
+        ("kind", pa.int8()),
+        ("stream", pa.int8()),
+        ("origin", pa.int64()),
+        ("header", pa.string()),
+        ("block", pa.binary()),
+    ]
+)
+
+
+class ControlSource(IdentitySource):
+    """Spark's data source ``thetastream_control``, which has the options that ``read_control`` sets."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def streamReader(self, schema: Any) -> "ControlReader":
+        names = ("query", "settings", "plan", "partitions")
+        query, settings, plan, partitions = (json.loads(self.options[name]) for name in names)
+        return ControlReader(decode_identity(query), settings, plan, partitions)
+
+
+class ControlReader(IdentityReader):
+    """The reader of one run of a query.
+
+    Parameters
+    ----------
+    query : Identity
+    settings : dict
+        The root of control folders, the digest of the join, and the rules of changes.
+    plan : dict
+        The plan with which the query first starts.
+    partitions : int or None
+        The number of shuffle partitions for which the planner chose this model; None if the user named it.
+    """
+
+    def __init__(
+        self, query: Identity, settings: dict[str, Any], plan: dict[str, Any], partitions: int | None
+    ) -> None:
+        super().__init__(query)
+        self._settings = settings
+        self._first = {
+            **settings,
+            "name": uuid.uuid4().hex,
+            "begun": 0,
+            "partitions": partitions,
+            "plan": plan,
+            "outcomes": {},
+        }
+        self._looked_s = float("-inf")
+        self._is_checked = False
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {**super().initialOffset(), "control": self._first}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        offset = continue_query(start, self._query)
+        if "control" not in offset:
+            return {**offset, "control": self._first}
+        if offset["control"]["name"] == self._first["name"] and not self._is_checked:
+            return offset  # The first epoch makes the folder.
+        control = {**offset["control"], **self._settings}
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            control = self._fold(control)
+        return {**offset, "control": control}
+
+    def _fold(self, control: dict[str, Any]) -> dict[str, Any]:
+        """Fold what is new into the plan."""
+        folder, plan = _open(control), control["plan"]
+        if not self._is_checked:
+            if not plan["version"] and not folder.is_made:
+                return {**control, "begun": control["begun"] + 1}
+            folder.check(plan["version"])
+            self._is_checked = True
+        requests = folder.list_requests()
+        drained = folder.list_drained() if plan["leaving"] else set()
+        is_new = any(plan["leaving"].get(str(slot)) == version for slot, version in drained)
+        if not is_new and all(name in control["outcomes"] for name in requests):
+            return control
+        from thetastream.control.change import Rules
+        from thetastream.control.offset import ControlOffset, fold
+
+        rules = Rules.from_json(control["rules"])
+        after = fold(ControlOffset.from_json(control), folder.read_requests(requests), drained, rules)
+        return {**control, **after.as_json()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        continue_query(end, self._query)
+        control, before = end["control"], start.get("control") or {}
+        # Spark asks for an offset that stays the same only in the first epoch.
+        is_first = any(before.get(name) != control[name] for name in ("name", "begun")) or start == end
+        folder = _open(control)
+        if is_first:
+            folder.create()
+        plan = control["plan"] if is_first else before["plan"]
+        folder.check(plan["version"])
+        self._is_checked = True
+        if not is_first and plan["version"] == control["plan"]["version"]:
+            return []
+        return [InputPartition((control, plan, is_first))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        control, before, is_first = partition.value
+        context = TaskContext.get()
+        query, epoch = (
+            None if context is None else context.getLocalProperty(name) for name in (_QUERY, _EPOCH)
+        )
+        if query is None or epoch is None:
+            refuse(
+                "EPOCH_UNKNOWN",
+                "Spark does not tell the number of the epoch inside foreachBatch on Spark Connect, and a "
+                "join "
+                "with max_units needs it; leave max_units out, or write with another sink",
+            )
+        if is_first:
+            _check_partitions(control)
+            ControlLinks(control["root"]).write_link(query, control["join"], control["name"])
+        if control["plan"]["version"] == before["version"]:
+            return
+        from thetastream.control.notices import list_notices
+        from thetastream.control.plan import ControlPlan
+        from thetastream.spark.grouping_keys import find_unit_keys
+
+        _open(control).publish(int(epoch) + 1, control["plan"])
+        notices = list_notices(ControlPlan.from_json(before), ControlPlan.from_json(control["plan"]))
+        keys = find_unit_keys(max(notices, default=0) + 1)
+        rows = [
+            {
+                "unit": keys[slot],
+                "kind": NOTICE,
+                "stream": 0,
+                "origin": 0,
+                "header": one.write(),
+                "block": b"",
+            }
+            for slot, one in notices.items()
+        ]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        control = end["control"]
+        folder = _open(control)
+        folder.remove_requests(control["outcomes"])
+        folder.clean((int(slot), version) for slot, version in control["plan"]["leaving"].items())
+
+
+def _open(control: dict[str, Any]) -> ControlFolder:
+    return ControlFolder(control["root"], control["name"])
+
+
+def _check_partitions(control: dict[str, Any]) -> None:
+    """Refuse a query that runs another model than the plan says, because it has other partitions."""
+    from thetastream.spark.task_properties import read_partitions
+
+    running = read_partitions()
+    if control["partitions"] not in (None, running):
+        refuse(
+            "CONTROL_PARTITIONS",
+            f"the planner chose the model for {control['partitions']} shuffle partitions, and the "
+            "checkpoint has "
+            f"{running}; set spark.sql.shuffle.partitions to {running} to add max_units to this checkpoint",
+        )
+
+
+def read_control(
+    spark: SparkSession,
+    query: Identity,
+    settings: dict[str, Any],
+    plan: dict[str, Any],
+    partitions: int | None,
+) -> DataFrame:
+    """Make the stream of notices of a controlled join, which also keeps the identity of ``query``."""
+    spark.dataSource.register(ControlSource)
+    reader = spark.readStream.format(FORMAT)
+    options = {
+        "query": encode_identity(query),
+        "settings": settings,
+        "plan": plan,
+        "partitions": partitions,
+    }
+    for name, value in options.items():
+        reader = reader.option(name, json.dumps(value))
+    return reader.load()
+
+
+__all__ = ["SCHEMA", "ControlReader", "ControlSource", "read_control"]
+for module in (folders, files, identity_source, sys.modules[__name__]):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
