@@ -29,7 +29,7 @@ from thetastream.spark.metrics import metrics
 from thetastream.spark.session import ManyPartitionsWarning, configure, local_session
 from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.sql import aggregate, insert, sql
-from thetastream.stores import ParquetStore
+from thetastream.stores import DeltaStore, ParquetStore, PostgresStore
 from thetastream.stores.question import query
 from thetastream.stores.snapshots import Snapshot, Snapshots
 from thetastream.stores.subscription import Delivery, subscribe
@@ -44,6 +44,7 @@ __all__ = [
     "ControlHandle",
     "CrossJoinWarning",
     "Delivery",
+    "DeltaStore",
     "InvalidQuery",
     "JoinPlan",
     "JoinTasks",
@@ -55,6 +56,7 @@ __all__ = [
     "ParquetStore",
     "PipelinePlan",
     "Plan",
+    "PostgresStore",
     "PredicateError",
     "QueryError",
     "Ring",

@@ -34,7 +34,7 @@ def test_answers_are_the_same_from_memory_and_from_files(
 ) -> None:
     monkeypatch.setattr(recent, "CAPACITY", capacity)
     monkeypatch.setattr(parquet, "RECENT", Recent(capacity))
-    staged = list(store._read_history().list_staged())
+    staged = list(store.read_history().list_staged())
     kept, older = recent.split_recent(staged)
     assert [*older, *kept] == staged
     assert len(kept) == n_kept

@@ -1,14 +1,19 @@
 """Stores: epochs are committed once, what failed is swept, and readers see what commits name."""
 
-from datetime import UTC, datetime
+import threading
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.postgres import find_server, run_server
 from thetastream.errors import QueryError, StoreError
-from thetastream.stores import REGISTRY, ParquetStore, Store
+from thetastream.stores import REGISTRY, DeltaStore, ParquetStore, PostgresStore, Store
 from thetastream.stores.description import Description
 from thetastream.stores.snapshots import Snapshots
 from thetastream.stores.staged import Origin, Staged
@@ -21,6 +26,7 @@ SCHEMA = pa.schema(
     ]
 )
 HELD = Description(SCHEMA, "result_time", ("a.symbol", "id"))
+NUMBERS = count()
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
 
@@ -45,9 +51,23 @@ def read_ids(store: Store, **asked: object) -> list[int]:
     return sorted(store.read(**asked)["id"].to_pylist())  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=list(REGISTRY))
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with run_server() as address:
+        yield address
+
+
+EMBEDDED = {"parquet": ParquetStore, "delta": DeltaStore}
+NEEDS_SERVER = pytest.mark.skipif(find_server() is None, reason="PostgreSQL is not installed")
+KINDS = [pytest.param(kind, marks=() if kind in EMBEDDED else NEEDS_SERVER) for kind in REGISTRY]
+
+
+@pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    made = {"parquet": lambda: ParquetStore(str(tmp_path / "store"))}[request.param]()
+    if request.param in EMBEDDED:
+        made: Store = EMBEDDED[request.param](str(tmp_path / "store"))
+    else:
+        made = PostgresStore(request.getfixturevalue("database"), f"results{next(NUMBERS)}")
     made.describe(HELD)
     return made
 
@@ -171,3 +191,78 @@ def test_files_are_plain_parquet_with_bounds_and_sorted_by_key(tmp_path: Path) -
     assert Path(file).stat().st_size == staged.nbytes
     assert store.files(key={"id": 6}) == store.files(until="2026-01-05 09:03") == []
     assert store.files(since="2026-01-05 09:05") == [file]
+
+
+def test_a_delta_table_has_each_commit_once(tmp_path: Path) -> None:
+    store = DeltaStore(str(tmp_path))
+    store.describe(HELD)
+    store.commit("q", 0, stage(store, 0, 1, 2))
+    # A crash comes between the commit of the store and that of the table.
+    ParquetStore(store.path).commit("q", 1, stage(store, 1, 3))
+    assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+    assert not store.commit("q", 1, stage(store, 1, 3))
+    assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]
+    version = store.open_table().version()
+    store.describe(HELD)
+    assert store.open_table().version() == version
+    table = store.open_table().to_pyarrow_table()
+    assert sorted(row["a"]["symbol"] for row in table.to_pylist()) == ["s0", "s1", "s2"]
+
+
+def test_two_writers_of_a_delta_table_add_each_commit_once(tmp_path: Path) -> None:
+    store = DeltaStore(str(tmp_path))
+    store.describe(HELD)
+
+    def write(query: str, first: int) -> None:
+        for epoch in range(8):
+            store.commit(query, epoch, stage(store, epoch, first + epoch, query=query))
+
+    writers = [threading.Thread(target=write, args=(query, first)) for query, first in (("q", 0), ("p", 20))]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    expected = [*range(8), *range(20, 28)]
+    assert read_ids(store) == expected
+    assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == expected
+
+
+@NEEDS_SERVER
+def test_a_table_of_postgres_has_all_types_and_nothing_that_is_staged(database: str) -> None:
+    import psycopg
+
+    columns = {
+        "n": pa.array([1, None], pa.int16()),
+        "x": pa.array([float("nan"), -1.5]),
+        "d": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        "ok": pa.array([True, None]),
+        "text": pa.array(["", 'a "quoted", line\nand more']),
+        "raw": pa.array([b"\x00\xff", None]),
+        "day": pa.array([date(2026, 1, 5), None]),
+        "local": pa.array([datetime(2026, 1, 5, 9), None], pa.timestamp("us")),
+        "at": pa.array([START, None], pa.timestamp("us", "UTC")),
+        "tags": pa.array([["a", None], []]),
+        "map": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+        "inner": pa.array(
+            [{"at": START, "x": float("inf"), "d": Decimal("2.5")}, None],
+            pa.struct([("at", pa.timestamp("us", "UTC")), ("x", pa.float64()), ("d", pa.decimal128(5, 1))]),
+        ),
+    }
+    rows = pa.RecordBatch.from_pydict(columns)
+    store, held = PostgresStore(database, 'odd "name"'), Description(rows.schema, "at", ("n", "inner.x"))
+    store.describe(held)
+    opened = store.open_stage(Origin("q", 0, "0"), held)
+    opened.add(rows)
+    staged = opened.close()
+    assert staged is not None
+    with psycopg.connect(database) as connection:
+        count_rows = 'SELECT count(*) FROM "odd ""name"""'
+        assert connection.execute(count_rows).fetchone() == (0,)
+        store.commit("q", 0, [staged])
+        connection.commit()
+        assert connection.execute(count_rows).fetchone() == (2,)
+    found = store.read().to_pylist()
+    expected = pa.Table.from_batches([rows]).to_pylist()
+    assert str(found) == str(expected)  # as texts, because NaN is not equal to itself
+    assert store.read(key={"inner.x": (1e9, None)}).num_rows == 1
+    assert "tests@" not in repr(store)

@@ -4,9 +4,11 @@ import json
 from dataclasses import asdict
 
 from thetastream.stores.base import Store
+from thetastream.stores.delta import DeltaStore
 from thetastream.stores.parquet import ParquetStore
+from thetastream.stores.postgres import PostgresStore
 
-REGISTRY: dict[str, type[Store]] = {store.kind: store for store in (ParquetStore,)}
+REGISTRY: dict[str, type[Store]] = {store.kind: store for store in (ParquetStore, DeltaStore, PostgresStore)}
 """All kinds of stores, by name."""
 
 
@@ -29,4 +31,4 @@ def read_store(text: str) -> Store:
     return REGISTRY[options.pop("kind")](**options)
 
 
-__all__ = ["REGISTRY", "ParquetStore", "Store", "read_store", "write_store"]
+__all__ = ["REGISTRY", "DeltaStore", "ParquetStore", "PostgresStore", "Store", "read_store", "write_store"]

@@ -4,13 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thetastream.errors import QueryError
 from thetastream.stores.description import Description
 from thetastream.stores.snapshots import Brought, Ledger, Snapshot
 from thetastream.stores.staged import Staged
-from thetastream.stores.version_log import VersionLog
+
+if TYPE_CHECKING:
+    from thetastream.stores.logged import Log
 
 PAIR = "punctuation"
 """The name under which the bounds of staged rows have the times of joined pairs of punctuations."""
@@ -90,7 +92,7 @@ class _Known:
     def __init__(self) -> None:
         self.lock, self.version, self.history = Lock(), 0, History()
 
-    def catch_up(self, log: VersionLog) -> History:
+    def catch_up(self, log: "Log") -> History:
         """Read the commits that are new, and return a copy that later commits do not change."""
         with self.lock:
             for entry in log.read_after(self.version):
@@ -102,7 +104,7 @@ class _Known:
 _KNOWN: dict[str, _Known] = {}
 
 
-def read_history(log: VersionLog, name: str) -> History:
+def read_history(log: "Log", name: str) -> History:
     """Read all commits of the store ``name``. What this process has read before is not read again.
 
     Raises

@@ -5,27 +5,25 @@ folder/_log/<version>.json
 """
 
 import os
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from thetastream.core.folder import Folder
-from thetastream.stores.base import Asked, Store
+from thetastream.stores.base import Asked
 from thetastream.stores.description import Description
-from thetastream.stores.history import History, make_entry, read_history, sum_up
+from thetastream.stores.logged import LoggedStore
 from thetastream.stores.parquet_stage import ParquetStage, read_name
 from thetastream.stores.recent import RECENT, split_recent
 from thetastream.stores.selection import Selection
-from thetastream.stores.snapshots import EACH_EPOCH, Ledger, Snapshot, Snapshots
 from thetastream.stores.staged import Origin, Stage, Staged
 from thetastream.stores.version_log import VersionLog
 
 
 @dataclass(frozen=True)
-class ParquetStore(Store):
+class ParquetStore(LoggedStore):
     """Results as Parquet files in a folder.
 
     Parameters
@@ -51,65 +49,28 @@ class ParquetStore(Store):
         path = str(self.path)
         object.__setattr__(self, "path", path if ":" in path else os.path.abspath(path))
 
-    def describe(self, description: Description) -> None:
-        if not self._log.append(0, {"id": uuid.uuid4().hex, "description": description.to_json()}):
-            self.description.refuse_changes(description, self.path)
+    @property
+    def name(self) -> str:
+        return self.path
 
     @property
-    def description(self) -> Description:
-        return Description.from_json(self._log.read_first()["description"])
+    def log(self) -> VersionLog:
+        return VersionLog(self.path)
 
     def open_stage(self, origin: Origin, description: Description) -> Stage:
         return ParquetStage(Folder(self.path, ""), origin, description)
 
-    def commit(
-        self,
-        query: str,
-        epoch: int,
-        staged: Sequence[Staged],
-        rule: Snapshots = EACH_EPOCH,
-        clock_us: int = 0,
-    ) -> bool:
-        log, brought = self._log, sum_up(self.description, epoch, staged, clock_us)
-        while True:
-            newest = log.find_newest()
-            ledger = self._read_ledger(newest)
-            if ledger.knows(query, epoch):
-                return False
-            ledger, snapshot = ledger.commit(query, brought, rule)
-            # Another query may have written this version meanwhile. Then its ledger is read first.
-            if log.append(newest + 1, make_entry(ledger, query, epoch, staged, snapshot)):
-                return True
-
     def sweep(self) -> int:
         # The epochs are read first. A file of a later epoch may be named while this runs, so it stays.
-        epochs = self._read_ledger(self._log.find_newest()).epochs
+        epochs = self.list_last_epochs()
         folder, swept = Folder(self.path, ""), 0
-        named = {one.name for one in self._read_history().list_staged()}
+        named = {one.name for one in self.read_history().list_staged()}
         for name in folder.list_files():
             origin = read_name(name)
             if origin is not None and name not in named and origin[1] <= epochs.get(origin[0], -1):
                 folder.remove(name)
                 swept += 1
         return swept
-
-    def snapshots(self, after: int = 0) -> list[Snapshot]:
-        return [one for one in self._read_history().snapshots if one.number > after]
-
-    def open(
-        self,
-        snapshot: Asked = None,
-        since: Any = None,
-        until: Any = None,
-        key: Mapping[str, Any] | None = None,
-    ) -> Any:
-        selection = Selection.read(self.description, since, until, key)
-        return self._open_files(self._select(snapshot, selection), selection)
-
-    def read_snapshot(self, snapshot: Asked) -> pa.Table:
-        history = self._read_history()
-        number = history.find_snapshot(0 if snapshot is None else snapshot).number
-        return self._open_files(history.list_staged(only=number), Selection()).to_table()
 
     def files(
         self,
@@ -127,14 +88,9 @@ class ParquetStore(Store):
         """
         selection = Selection.read(self.description, since, until, key)
         root = self.path.rstrip("/")
-        return [f"{root}/{one.name}" for one in self._select(snapshot, selection)]
+        return [f"{root}/{one.name}" for one in self.select(snapshot, selection)]
 
-    def _select(self, snapshot: Asked, selection: Selection) -> Iterator[Staged]:
-        history = self._read_history()
-        until = None if snapshot is None else history.find_snapshot(snapshot).number
-        return (one for one in history.list_staged(until) if selection.may_hold(one))
-
-    def _open_files(self, staged: Iterable[Staged], selection: Selection) -> Any:
+    def open_staged(self, staged: Iterable[Staged], selection: Selection) -> Any:
         import pyarrow.dataset as ds
 
         folder, schema = Folder(self.path, ""), self.description.schema
@@ -155,14 +111,3 @@ class ParquetStore(Store):
             return pq.read_table(folder.locate(name), filesystem=folder.filesystem, partitioning=None)
 
         return RECENT.get(f"{self.path}/{name}", read)
-
-    def _read_history(self) -> History:
-        return read_history(self._log, self.path)
-
-    @property
-    def _log(self) -> VersionLog:
-        return VersionLog(self.path)
-
-    def _read_ledger(self, version: int) -> Ledger:
-        """Read what a version of the store remembers of its queries."""
-        return Ledger() if version < 1 else Ledger.from_json(self._log.read(version)["ledger"])

@@ -1,0 +1,110 @@
+"""``th.DeltaStore``: a Parquet store whose files are also a Delta table, for Spark, DuckDB and others.
+
+The log of the store decides what is a result. Each of its commits becomes one commit of the Delta table. This
+one carries the number of the version as a transaction of Delta. The writer reads the number before it writes,
+because delta-rs itself does not refuse a transaction that comes twice. A crash between the two commits is
+made good by the next commit, or by the next start of a query.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from thetastream.core.folder import Folder
+from thetastream.errors import QueryError
+from thetastream.stores.description import Description
+from thetastream.stores.parquet import ParquetStore
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
+from thetastream.stores.staged import Staged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deltalake.transaction import AddAction
+
+INSTALL = "pip install 'thetastream[delta]'"
+
+
+@dataclass(frozen=True)
+class DeltaStore(ParquetStore):
+    """Results as a Delta table. It needs the package deltalake.
+
+    It is a ``ParquetStore`` in all that it does. In addition, any reader of Delta sees the committed results:
+    ``spark.read.format("delta").load(path)``, or ``delta_scan('path')`` in DuckDB.
+
+    Parameters
+    ----------
+    path : str
+        The folder of the table, as in ``ParquetStore``.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> store = th.DeltaStore("out/pairs")
+    >>> query = th.write(pairs, store, checkpoint="out/checkpoint")  # doctest: +SKIP
+    """
+
+    kind: ClassVar[str] = "delta"
+
+    def describe(self, description: Description) -> None:
+        deltalake = _import()
+        super().describe(description)
+        if not deltalake.DeltaTable.is_deltatable(self.path):
+            deltalake.DeltaTable.create(self.path, schema=description.schema, mode="ignore")
+        self._publish()
+
+    def commit(
+        self,
+        query: str,
+        epoch: int,
+        staged: "Sequence[Staged]",
+        rule: Snapshots = EACH_EPOCH,
+        clock_us: int = 0,
+    ) -> bool:
+        is_new = super().commit(query, epoch, staged, rule, clock_us)
+        self._publish()
+        return is_new
+
+    def _publish(self) -> None:
+        """Commit to the Delta table what the log of the store has, and the table has not."""
+        deltalake = _import()
+        name = f"thetastream-{self.log.read_first()['id']}"
+        while True:
+            table = deltalake.DeltaTable(self.path)
+            entry = next(self.log.read_after(table.transaction_version(name) or 0), None)
+            if entry is None:
+                return
+            properties = deltalake.CommitProperties(
+                app_transactions=[deltalake.Transaction(name, entry["version"])],
+                # Without retries, a commit fails if another writer has changed the table since it was read.
+                max_commit_retries=0,
+            )
+            files = [self._add(Staged.from_json(one)) for one in entry["staged"]]
+            try:
+                table.create_write_transaction(
+                    files, mode="append", schema=table.schema(), commit_properties=properties
+                )
+            except deltalake.exceptions.CommitFailedError:
+                continue
+
+    def _add(self, staged: Staged) -> "AddAction":
+        from deltalake.transaction import AddAction
+
+        info = Folder(self.path, "").filesystem.get_file_info(Folder(self.path, "").locate(staged.name))
+        changed_ms = (info.mtime_ns or 0) // 1_000_000
+        stats = json.dumps({"numRecords": staged.rows})
+        return AddAction(staged.name, staged.nbytes, {}, changed_ms, True, stats)
+
+    def open_table(self) -> Any:
+        """Open the table as deltalake does."""
+        return _import().DeltaTable(self.path)
+
+
+def _import() -> Any:
+    try:
+        import deltalake
+        import deltalake.exceptions
+    except ImportError as error:
+        what = f"a Delta store needs deltalake, and {error.name} is missing: {INSTALL}"
+        raise QueryError("MISSING_PACKAGE", what) from error
+    return deltalake

@@ -1,0 +1,251 @@
+"""``th.PostgresStore``: results in a table of PostgreSQL.
+
+    "pairs"           the results, with the version of the commit that brought them
+    "pairs_staged"    what tasks have copied and no commit has named yet
+    "pairs_commits"   the log of commits
+
+A task copies its rows into the second table. A commit moves the rows that it names into the first table and
+adds its entry to the log, in one transaction.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from thetastream.errors import QueryError, StoreError
+from thetastream.stores.description import Description
+from thetastream.stores.logged import LoggedStore
+from thetastream.stores.parquet_stage import make_name, read_name
+from thetastream.stores.postgres_rows import decode, encode, name_type
+from thetastream.stores.selection import Selection
+from thetastream.stores.staged import BoundsFinder, Origin, Stage, Staged, find_type, split_path
+
+if TYPE_CHECKING:
+    import psycopg
+
+INSTALL = "pip install 'thetastream[postgres]'"
+PART, VERSION = "thetastream_part", "thetastream_version"
+"""The columns that this store adds: what a row was staged as, and which commit has named it."""
+
+
+@dataclass(frozen=True)
+class PostgresStore(LoggedStore):
+    """Results in a table of PostgreSQL. It needs the package psycopg.
+
+    Struct columns and lists become columns of type JSONB. Columns of time become TIMESTAMPTZ or TIMESTAMP.
+    The table has two columns more, ``thetastream_part`` and ``thetastream_version``, which say what each row
+    was staged as and which commit has named it. It has an index for the time and for each key.
+
+    Parameters
+    ----------
+    url : str
+        How the driver and all workers connect, as in ``"postgresql://user@host/database"``. It travels in the
+        options of the query, so a password is better kept in ``~/.pgpass`` of all machines.
+    table : str
+        The name of the table. The store makes it, and two more whose names begin with it.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> store = th.PostgresStore("postgresql:///results", "pairs")
+    >>> query = th.write(pairs, store, checkpoint="out/checkpoint")  # doctest: +SKIP
+    """
+
+    url: str
+    table: str
+
+    kind: ClassVar[str] = "postgres"
+
+    @property
+    def name(self) -> str:
+        return f"table {self.table!r}"
+
+    def __repr__(self) -> str:
+        """Describe the store without its address, which may hold a password."""
+        return f"PostgresStore(..., {self.table!r})"
+
+    @property
+    def log(self) -> "PostgresLog":
+        return PostgresLog(self)
+
+    def describe(self, description: Description) -> None:
+        with self.connect() as connection:
+            # One of several queries that start together makes the tables.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.table])
+            connection.execute(self._write_tables(description))
+        super().describe(description)
+
+    def open_stage(self, origin: Origin, description: Description) -> Stage:
+        return PostgresStage(self, origin, description)
+
+    def sweep(self) -> int:
+        epochs, swept = self.list_last_epochs(), 0
+        staged = self.quote("staged")
+        with self.connect() as connection:
+            names = connection.execute(f'SELECT DISTINCT "{PART}" FROM {staged}').fetchall()
+            for (name,) in names:
+                origin = read_name(name)
+                if origin is not None and origin[1] <= epochs.get(origin[0], -1):
+                    connection.execute(f'DELETE FROM {staged} WHERE "{PART}" = %s', [name])
+                    swept += 1
+        return swept
+
+    def open_staged(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
+        schema, names = self.description.schema, [one.name for one in staged]
+        columns = ", ".join(write_name(field.name) for field in schema)
+        wheres, values = [f'"{PART}" = ANY(%s)'], [names]
+        for one in selection.ranges:
+            column = write_path(one.path, schema)
+            for sign, end in ((">=", one.low), ("<=" if one.has_high else "<", one.high)):
+                if end is not None:
+                    wheres.append(f"{column} {sign} %s")
+                    values.append(end.as_py())
+        with self.connect() as connection:
+            sql = f"SELECT {columns} FROM {self.quote()} WHERE {' AND '.join(wheres)}"
+            return decode(connection.execute(sql, values).fetchall(), schema)
+
+    # The database
+
+    def quote(self, suffix: str = "") -> str:
+        """Quote the name of the table, or of one of its companions."""
+        name = f"{self.table}_{suffix}" if suffix else self.table
+        return '"' + name.replace('"', '""') + '"'
+
+    def connect(self) -> "psycopg.Connection[Any]":
+        """Connect to the database."""
+        try:
+            import psycopg
+        except ImportError as error:
+            what = f"a store in PostgreSQL needs psycopg, and {error.name} is missing: {INSTALL}"
+            raise QueryError("MISSING_PACKAGE", what) from error
+        return psycopg.connect(self.url, options="-c TimeZone=UTC")
+
+    def _write_tables(self, description: Description) -> str:
+        named = ((write_name(field.name), name_type(field.type)) for field in description.schema)
+        columns = ", ".join(f"{name} {kind}" for name, kind in named)
+        statements = [
+            f'CREATE TABLE IF NOT EXISTS {self.quote()} ({columns}, "{PART}" TEXT, "{VERSION}" BIGINT)',
+            f'CREATE TABLE IF NOT EXISTS {self.quote("staged")} ({columns}, "{PART}" TEXT)',
+            f"CREATE TABLE IF NOT EXISTS {self.quote('commits')} (version BIGINT PRIMARY KEY, entry JSONB)",
+            f'CREATE INDEX IF NOT EXISTS {self.quote("part")} ON {self.quote()} ("{PART}")',
+            f'CREATE INDEX IF NOT EXISTS {self.quote("staged_part")} ON {self.quote("staged")} ("{PART}")',
+        ]
+        for number, column in enumerate(description.bounded):
+            path = split_path(description.schema, column)
+            if len(path) > 1 and not is_indexed(find_type(description.schema, column)):
+                continue
+            expression = write_path(path, description.schema)
+            index = self.quote(f"by_{number}")
+            statements.append(f"CREATE INDEX IF NOT EXISTS {index} ON {self.quote()} (({expression}))")
+        return "; ".join(statements)
+
+
+class PostgresLog:
+    """The log of a store in its table of commits."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._table = store.quote("commits")
+
+    def find_newest(self) -> int:
+        found = self._select(f"SELECT coalesce(max(version), -1) FROM {self._table}")
+        return int(found[0][0]) if found else -1
+
+    def read_first(self) -> dict[str, Any]:
+        found = self._select(f"SELECT entry FROM {self._table} WHERE version = 0")
+        if not found:
+            what = f"{self._store.name} must hold results of th.write, and it has no log of commits"
+            raise StoreError("NO_STORE", what)
+        return dict(found[0][0])
+
+    def read(self, version: int) -> dict[str, Any]:
+        found = self._select(f"SELECT entry FROM {self._table} WHERE version = {int(version)}")
+        if not found:
+            raise StoreError("STORE_DAMAGED", f"{self._store.name} must have commit {version}; it is gone")
+        return dict(found[0][0])
+
+    def read_after(self, version: int) -> Iterator[dict[str, Any]]:
+        sql = f"SELECT entry FROM {self._table} WHERE version > {int(version)} ORDER BY version"
+        yield from (dict(entry) for (entry,) in self._select(sql))
+
+    def append(self, version: int, entry: dict[str, Any]) -> bool:
+        import psycopg
+
+        store = self._store
+        names = [one["name"] for one in entry.get("staged", ())]
+        text = json.dumps({"version": version, **entry})
+        try:
+            with store.connect() as connection:
+                # The key of the table lets one writer pass. The others see its entry and begin anew.
+                connection.execute(f"INSERT INTO {self._table} VALUES (%s, %s)", [version, text])
+                moved = f'DELETE FROM {store.quote("staged")} WHERE "{PART}" = ANY(%s) RETURNING *'
+                inserting = f"INSERT INTO {store.quote()} SELECT *, %s FROM moved"
+                connection.execute(f"WITH moved AS ({moved}) {inserting}", [names, version])
+        except psycopg.errors.UniqueViolation:
+            return False
+        return True
+
+    def _select(self, sql: str) -> list[Any]:
+        import psycopg
+
+        try:
+            with self._store.connect() as connection:
+                return connection.execute(sql).fetchall()
+        except psycopg.errors.UndefinedTable:
+            return []
+
+
+class PostgresStage(Stage):
+    """Copies the rows of one attempt of a task into the table of staged rows."""
+
+    def __init__(self, store: PostgresStore, origin: Origin, description: Description) -> None:
+        self._store, self._schema = store, description.schema
+        self._name = make_name(origin)
+        self._bounds = BoundsFinder(description.bounded)
+        self._rows = self._nbytes = 0
+        self._connection: Any = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        if self._connection is None:
+            self._connection = self._store.connect()
+        self._bounds.add(batch)
+        part = pa.array([self._name] * batch.num_rows)
+        text = encode(batch.append_column(PART, part))
+        with self._connection.cursor() as cursor:
+            copying = f"COPY {self._store.quote('staged')} FROM STDIN (FORMAT csv)"
+            with cursor.copy(copying) as copy:
+                copy.write(text)
+        self._rows += batch.num_rows
+        self._nbytes += len(text)
+
+    def close(self) -> Staged | None:
+        if self._connection is None:
+            return None
+        self._connection.commit()
+        self._connection.close()
+        return Staged(self._name, self._rows, self._nbytes, self._bounds.bounds)
+
+
+def write_name(name: str) -> str:
+    """Quote the name of a column."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def write_path(path: tuple[str, ...], schema: pa.Schema) -> str:
+    """Write a column, or a field of a column of type JSONB with its own type."""
+    head, *rest = path
+    if not rest:
+        return write_name(head)
+    *inner, last = ("'" + name.replace("'", "''") + "'" for name in rest)
+    fields = "".join(f"->{name}" for name in inner)
+    return f"({write_name(head)}{fields}->>{last})::{name_type(find_type(schema, '.'.join(path)))}"
+
+
+def is_indexed(kind: pa.DataType) -> bool:
+    """Whether a field of this type may have an index. The text of a time depends on the session."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))
