@@ -2,6 +2,7 @@
 # make examples   two more: knocks in three microphones, aircraft too close to each other
 # make test   the test suite        make test-core   what needs no Spark        make sweep  the long tests
 # make test-kafka   jobs between the topics of a Kafka broker, which Maven fetches
+# make demo-kafka   two topics of a broker joined into a third
 # make lint   ruff, mypy, imports   make docs   the documentation as a site, in out/site
 # make bench  measurements (ARGS="equi --json out.json")
 # make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own;
@@ -9,7 +10,7 @@
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka lint docs bench machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka demo-kafka lint docs bench machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -55,6 +56,9 @@ sweep: machine $(VENV)/.dev
 # Maven fetches the broker and the connector into out/kafka, with the settings of the user.
 test-kafka: machine $(VENV)/.dev
 	@$(BIN)/python -m pytest -m kafka $(ARGS)
+
+demo-kafka: machine $(VENV)/.demo
+	@$(BIN)/python -m tests.kafka.demo
 
 lint: machine $(VENV)/.dev
 	@status=0; \

@@ -131,8 +131,9 @@ def test_refused_by_name(tmp_path: Path) -> None:
     refused("MAILBOX_DAMAGED")
     label.write_text(json.dumps({"format": 99, "query": encode_identity(QUERY)}))
     refused("MAILBOX_FORMAT")
-    label.write_text(json.dumps({"format": FORMAT, "query": encode_identity(OTHER)}))
-    refused("MAILBOX_FOREIGN")
+    for name, query in ((box.name, OTHER), ("another", QUERY)):
+        label.write_text(json.dumps({"format": FORMAT, "name": name, "query": encode_identity(query)}))
+        refused("MAILBOX_FOREIGN")
     label.unlink()
     refused("MAILBOX_MISSING")
 

@@ -4,7 +4,8 @@
     root/<mailbox>/<epoch>/<unit>    the messages that a unit sent in an epoch: an Arrow stream and a checksum
 
 A Spark task that runs again replaces its file by an equal one. So the files of an epoch are complete once the
-epoch is committed.
+epoch is committed. The checksum includes mailbox, epoch and unit, and the label has the name of the mailbox.
+A file that was moved to another place is therefore refused.
 
 Errors are imported only where they are raised, because the process in which Spark asks the source
 (``thetastream.spark.mailbox.source``) for offsets does not load this package.
@@ -21,7 +22,7 @@ import pyarrow as pa
 from thetastream.core.folder import Folder
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes
 
-FORMAT = 2
+FORMAT = 3
 _LABEL = "mailbox.json"
 _TRAILER = "<QI4s"
 """Layout of the trailer: number of the bytes before it, their CRC-32, and a magic number."""
@@ -68,7 +69,8 @@ class Mailbox(Folder):
         """
         try:
             self.make(is_private=True)
-            self.write(_LABEL, json.dumps({"format": FORMAT, "query": encode_identity(query)}).encode())
+            label = {"format": FORMAT, "name": self.name, "query": encode_identity(query)}
+            self.write(_LABEL, json.dumps(label).encode())
         except OSError as error:
             refuse("MAILBOX_UNUSABLE", f"mailbox {self._where} cannot be made: {error}")
 
@@ -78,21 +80,28 @@ class Mailbox(Folder):
         Raises
         ------
         StateError
-            MAILBOX_MISSING, MAILBOX_DAMAGED, MAILBOX_FORMAT, MAILBOX_FOREIGN.
+            MAILBOX_MISSING, MAILBOX_UNUSABLE, MAILBOX_DAMAGED, MAILBOX_FORMAT, MAILBOX_FOREIGN.
         """
         try:
             label = json.loads(self.read(_LABEL))
             version, owner = label["format"], decode_identity(label["query"])
+            name = label["name"] if version == FORMAT else self.name
         except FileNotFoundError:
             refuse(
                 "MAILBOX_MISSING",
                 f"the checkpoint's mailbox {self._where} is gone, and messages with it; put it back, "
                 "or begin with a new checkpointLocation",
             )
+        except OSError as error:
+            refuse("MAILBOX_UNUSABLE", f"{self._where}/{_LABEL} cannot be read: {error}")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             refuse("MAILBOX_DAMAGED", f"{self._where}/{_LABEL} cannot be read: {error}")
         if version != FORMAT:
             refuse("MAILBOX_FORMAT", f"mailbox format must be {FORMAT}; {self._where} has {version}")
+        if name != self.name:
+            refuse(
+                "MAILBOX_FOREIGN", f"{self._where}/{_LABEL} must be that of its mailbox; it is that of {name}"
+            )
         changes = find_changes(owner, query)
         if changes:
             refuse(
@@ -115,7 +124,8 @@ class Mailbox(Folder):
                 writer.write_batch(batch)
         data = sink.getvalue()
         self._fs.create_dir(f"{self._folder}/{epoch}", recursive=True)
-        self.write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, zlib.crc32(data), _MAGIC))
+        checksum = self._compute_checksum(epoch, unit, data)
+        self.write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, checksum, _MAGIC))
         return int(data.size)
 
     def find_newest(self) -> tuple[int, list[int]]:
@@ -137,20 +147,26 @@ class Mailbox(Folder):
         Raises
         ------
         StateError
-            MAILBOX_DAMAGED if the file is missing or has changed since it was written.
+            MAILBOX_DAMAGED if the file is missing or has changed since it was written; MAILBOX_UNUSABLE if it
+            cannot be read.
         """
         where = f"{self._where}/{epoch}/{unit}"
         try:
             data = self.read(f"{epoch}/{unit}")
         except FileNotFoundError:
             refuse("MAILBOX_DAMAGED", f"{where} must hold messages of the checkpoint; it is gone")
+        except OSError as error:
+            refuse("MAILBOX_UNUSABLE", f"{where} cannot be read: {error}")
         size = struct.calcsize(_TRAILER)
         body = data[:-size]
         trailer = struct.unpack(_TRAILER, data[-size:]) if len(data) >= size else None
-        if trailer != (len(body), zlib.crc32(body), _MAGIC):
+        if trailer != (len(body), self._compute_checksum(epoch, unit, body), _MAGIC):
             refuse("MAILBOX_DAMAGED", f"{where} is not as it was written: {len(data)} bytes, wrong checksum")
         with pa.ipc.open_stream(body) as reader:
             yield from reader
+
+    def _compute_checksum(self, epoch: int, unit: int, data: bytes | pa.Buffer) -> int:
+        return zlib.crc32(data, zlib.crc32(f"{self.name}/{epoch}/{unit}".encode()))
 
     def clear(self, epoch: int) -> None:
         """Remove the messages of all epochs up to and including ``epoch``."""

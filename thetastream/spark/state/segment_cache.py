@@ -1,7 +1,8 @@
 """The cached file of a segment: sorted payload, key rows and directory, as the join reads them.
 
 Small files are read, and kept in memory until newer ones have replaced them. Large files are mapped. A file
-has a header (JSON), the arrays, and the payload as Arrow IPC. Each part begins at a multiple of 64.
+has a header (JSON), the arrays, and the payload as Arrow IPC. The header names the segment, so that a file
+under a wrong name is not read. Each part begins at a multiple of 64.
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 import struct
 import uuid
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +38,8 @@ def save(path: Path, run: Run, plan: IndexPlan) -> None:
     layout = _describe_layout(plan)
     _keep(path, layout, run)
     shapes = [getattr(run, name).shape for name in _ARRAYS]
-    header = {"layout": layout, "widths": run.widths, "widest": run.row_bytes.widest, "shapes": shapes}
+    header: dict[str, Any] = {"segment": path.name, "layout": layout, "shapes": shapes}
+    header |= {"widths": run.widths, "widest": run.row_bytes.widest}
     text = json.dumps(header).encode()
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
@@ -71,8 +74,8 @@ def load(path: Path, plan: IndexPlan) -> Run:
     (length,) = _LENGTH.unpack(data[: _LENGTH.size])
     end = _LENGTH.size + int(length)
     header = json.loads(bytes(data[_LENGTH.size : end]))
-    if header["layout"] != layout:
-        raise ValueError(f"{path} is arranged for another index")
+    if header["layout"] != layout or header["segment"] != path.name:
+        raise ValueError(f"{path} holds another segment, or is arranged for another index")
     arrays = []
     for shape in header["shapes"]:
         start = end + -end % _ALIGNMENT
