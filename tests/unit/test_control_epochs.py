@@ -1,7 +1,10 @@
 """The control source, routers and units as Spark runs them, with a crash at every step of a change."""
 
+import json
 import random
+import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,10 @@ import pytest
 from tests.support import oracle
 from tests.support.controlled import COLUMNS, CONDITION, SCHEMA, UNIT
 from tests.support.spark_epochs import Crash, SparkEpochs, count_pairs
+from thetastream.cli import main
 from thetastream.control.change import Rules
 from thetastream.control.request import Request
+from thetastream.core.condition import TIME, Bound, Dimension
 from thetastream.core.sides import Side
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.errors import StateError
@@ -27,10 +32,6 @@ WINDOW_MS = 12
 
 def scaled_unit() -> Any:
     """Return the query of the random schedules, with event times in milliseconds."""
-    from dataclasses import replace
-
-    from thetastream.core.condition import TIME, Bound, Dimension
-
     window = Dimension(Side.LEFT, TIME, Bound(TIME, -WINDOW_MS * STEP_US), Bound(TIME, WINDOW_MS * STEP_US))
     condition = replace(CONDITION, window=window)
     return replace(UNIT, condition=condition, archive_period_us=2 * STEP_US)
@@ -140,8 +141,6 @@ def test_tuples_that_are_late_are_late_at_new_units(tmp_path: Path, monkeypatch:
 def test_a_lost_folder_is_refused_once_there_was_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import shutil
-
     run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
     run.run()
     run.spark.start()
@@ -164,3 +163,38 @@ def test_two_joins_of_one_meaning_in_a_query_are_refused(
     first.run()
     with pytest.raises(StateError, match=r"\[CONTROL_TWICE\]"):
         second.run()
+
+
+def test_the_command_line_scales_from_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(tmp_path, monkeypatch, Split(2))
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "offsets").mkdir(parents=True)
+
+    def run_epoch() -> None:
+        run.run()
+        lines = ["v1", "{}", json.dumps({"path": "a"}), json.dumps(run.spark.offsets[-1])]
+        (checkpoint / "offsets" / str(run.epoch - 1)).write_text("\n".join(lines))
+
+    run_epoch()
+    assert main(["scale", str(checkpoint), "--cores", "3"]) == 0
+    assert main(["scale", str(checkpoint), "--units", "3"]) == 1
+    assert "[CANNOT_SCALE] Split(cores=2) can change cores, not units" in capsys.readouterr().err
+    assert main(["scale", str(checkpoint)]) == 1
+    assert "[BAD_REQUEST]" in capsys.readouterr().err
+    run_epoch()
+    assert main(["scale", str(checkpoint), "--model", "matrix", "--rows", "2", "--columns", "1"]) == 0
+    assert main(["status", str(checkpoint)]) == 0
+    version, _, old, new, first, second = capsys.readouterr().out.splitlines()[1:]
+    assert version == "version       1"
+    assert old == "generation    Split(cores=2) on units 0, 1 since epoch 0; 0, 1 store no new tuples"
+    assert new == "generation    Split(cores=3) on units 2, 3, 4 since epoch 2"
+    assert first.endswith(": accepted")
+    assert second.endswith(": waiting")
+    for _ in range(8):
+        run_epoch()
+    assert main(["status", str(checkpoint), "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert [one["model"] for one in status["generations"]] == ["Matrix(rows=2, columns=1)"]
+    run.check()

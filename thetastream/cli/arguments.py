@@ -6,7 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from thetastream.cli import checkpoints, commands
+from thetastream.cli import checkpoints, commands, scaling
+from thetastream.models import REGISTRY
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -56,6 +57,27 @@ def build_parser() -> argparse.ArgumentParser:
     )
     inspect.add_argument("checkpoint", metavar="CHECKPOINT", help="a path, or a URI that Arrow opens")
     inspect.add_argument("--json", action="store_true", help="as one JSON object")
+
+    scale = command(
+        "scale",
+        scaling.scale,
+        "change the units of a running join that was started with max_units",
+        description="The change takes effect in the second epoch from now. Nothing restarts.",
+        epilog="examples:\n  thetastream scale checkpoint --units 4,2"
+        "\n  thetastream scale checkpoint --model split --cores 4",
+    )
+    _add_join(scale)
+    scale.add_argument("--model", choices=sorted(REGISTRY), help="another model; by default the present one")
+    for size in scaling.SIZES:
+        scale.add_argument(f"--{size}", type=scaling.read_size, metavar="N[,N]")
+
+    status = command(
+        "status",
+        scaling.status,
+        "show the units of a running join that was started with max_units",
+        epilog="example:\n  thetastream status checkpoint",
+    )
+    _add_join(status)
 
     clean = command(
         "clean",
@@ -142,6 +164,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="results go here (default %(default)s)",
     )
     return parser
+
+
+def _add_join(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a path, or a URI that Arrow opens")
+    parser.add_argument("--join", help="the name of the join, if the query has several")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
 
 
 def _add_job(parser: argparse.ArgumentParser) -> None:

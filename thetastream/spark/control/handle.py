@@ -79,6 +79,8 @@ class ControlHandle:
         >>> import thetastream as th
         >>> th.control(query).scale(units=(4, 2))  # doctest: +SKIP
         """
+        if model is None and not sizes:
+            raise QueryError("BAD_REQUEST", "scale must name a size or a model, as in scale(units=(4, 2))")
         return self.request(Request(sizes, model))
 
     def request(self, request: Request) -> str:
