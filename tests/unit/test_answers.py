@@ -24,8 +24,10 @@ from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
 from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
 from thetastream.engine.clock import BATCH, Clock
 from thetastream.engine.store.segment import MemoryStore
+from thetastream.engine.two_stream.content_routing import choose_placing
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.errors import QueryError
 from thetastream.index import Hash, IndexSpec
 from thetastream.local import LocalRun
 from thetastream.models import Matrix, Split
@@ -36,9 +38,24 @@ ANSWERING = {name: how for name, how in HOWS.items() if not how.is_inner}
 END = 10_000
 
 
-def models(how: How) -> st.SearchStrategy[Model]:
-    every = [Matrix(1, 1), Matrix(3, 1), Matrix(1, 3), Split(1)]
-    return st.sampled_from([model for model in every if all(map(model.sees_partners, how.preserved))])
+def models(how: How, condition: Condition) -> st.SearchStrategy[Model]:
+    every = [Matrix(1, 1), Matrix(3, 1), Matrix(1, 3), Split(1), Matrix(3, 1, 2), Matrix(1, 3, 3)]
+    every += [
+        Matrix(3, 1, 3, "hash"),
+        Matrix(1, 2, 2, "hash"),
+        Matrix(3, 3, 3, "hash"),
+        Matrix(4, 1, 3, "range"),
+    ]
+    fitting = [model for model in every if all(map(model.sees_partners, how.preserved))]
+    return st.sampled_from([model for model in fitting if is_routable(model, condition)])
+
+
+def is_routable(model: Model, condition: Condition) -> bool:
+    try:
+        choose_placing(model, condition)
+    except QueryError:
+        return False
+    return True
 
 
 def make_spec(case: Case, how: How, model: Model) -> AnswersSpec:
@@ -106,7 +123,7 @@ def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Ca
     if case.condition.window is None and name != "semi":
         return
     passes = drawn_passes(data, case)
-    model = data.draw(models(how))
+    model = data.draw(models(how, case.condition))
     found: Counter[Answer] = Counter()
     with pytest.MonkeyPatch.context() as patch:
         if is_tiny:
@@ -141,7 +158,9 @@ def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
         for side, rows in zip(Side, (left, right), strict=True)
         for row in rows
     }
-    for number, (found, _) in enumerate(run_epochs(case, how, data.draw(models(how)), all_pass)):
+    for number, (found, _) in enumerate(
+        run_epochs(case, how, data.draw(models(how, case.condition)), all_pass)
+    ):
         for left, right in found:
             if left is not None and right is not None:
                 continue
@@ -162,7 +181,7 @@ def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case:
     for left, right, _ in case.epochs:
         rows[0].extend(left)
         rows[1].extend(right)
-    spec = make_spec(case, how, data.draw(models(how)))
+    spec = make_spec(case, how, data.draw(models(how, case.condition)))
     run = LocalRun(spec)
     make_last(run)
     n_columns = len(case.condition.sides[0].columns)
@@ -216,7 +235,7 @@ def test_the_nearest_of_the_nested_loop(
         return {"difference": x - y, "flipped": y - x, "distance": abs(x - y)}[form]
 
     unit = UnitSpec(case.condition, case.indexes, case.archive_period_us)
-    spec = NearestSpec(TwoStreamSpec(unit, data.draw(models(how))), how, ranking)
+    spec = NearestSpec(TwoStreamSpec(unit, data.draw(models(how, case.condition))), how, ranking)
     run, n_columns = LocalRun(spec), len(case.condition.sides[0].columns)
     found: Counter[Answer] = Counter()
     with pytest.MonkeyPatch.context() as patch:

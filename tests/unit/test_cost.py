@@ -304,6 +304,25 @@ def test_only_models_that_can_run_are_compared():
     assert not any(model.needs_places for model in list_variants("biclique", 8, work()))
 
 
+@pytest.mark.parametrize(
+    ("given", "preserved", "wanted"),
+    [
+        (work(index="hash", content="hash"), [Side.LEFT], Matrix(8, 1, 8)),
+        (work(index="grid", content="range"), [Side.RIGHT], Matrix(1, 8, 8)),
+        (work(index="hash", content="hash"), [Side.LEFT, Side.RIGHT], Matrix(8, 1, 8, "hash")),
+        (work(), [Side.LEFT], Matrix(8, 1)),
+    ],
+)
+def test_joins_that_answer_tuples_route_by_content_if_it_costs_less(given, preserved, wanted):
+    given = replace(given, needs_partners=True)
+
+    def can_run(model):
+        is_routable = model.routing in ("auto", given.content)
+        return is_routable and all(map(model.sees_partners, preserved))
+
+    assert choose(given, 8, can_run)[0] == wanted
+
+
 def test_the_usual_model_is_what_it_was():
     for partitions in range(1, 64):
         per_side = max(1, min(partitions // 2, 16))

@@ -21,6 +21,9 @@ MODELS = [
     Biclique((5, 4), subgroups=(2, 4)),
     Matrix(),
     Matrix(2, 3),
+    Matrix(5, 1, subgroups=(3, 1)),
+    Matrix(1, 3, subgroups=(1, 3)),
+    Matrix(4, 3, subgroups=(2, 3)),
 ]
 
 
@@ -51,9 +54,17 @@ def test_every_pair_that_may_join_meets_where_one_is_stored_and_the_other_probes
                 assert stored[Side.LEFT][r] <= probed[Side.RIGHT][s]
                 assert stored[Side.RIGHT][s] <= probed[Side.LEFT][r]
     homes = {unit for side in Side for unit in range(model.n_units) if model.is_home(unit, side)}
-    assert homes == set(range(model.n_units)) or isinstance(model, Matrix)
+    assert homes == set(range(model.n_units))
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_one_unit_counts_each_row(model):
     for side in Side:
-        assert all(sum(model.is_home(unit, side) for unit in units) == 1 for units in stored[side])
+        counts = np.zeros(N, dtype=int)
+        for _, role, rows in model.route(side, N, HASHES[side]):
+            if role.is_counted:
+                counts[slice(None) if rows is None else rows] += 1
+        assert (counts == 1).all()
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
@@ -78,6 +89,11 @@ def test_units_are_filled_evenly(model):
         (lambda: Split((1, 2)), "BAD_UNITS"),
         (lambda: Matrix(2, 0), "BAD_UNITS"),
         (lambda: Matrix(True, 1), "BAD_UNITS"),
+        (lambda: Matrix(2, 1, 3), "BAD_SUBGROUPS"),
+        (lambda: Matrix(2, 1, (1, 2)), "BAD_SUBGROUPS"),
+        (lambda: Matrix(2, 1, 0), "BAD_SUBGROUPS"),
+        (lambda: Matrix(2, 1, 2, "random"), "BAD_ROUTING"),
+        (lambda: Matrix(2, 1, routing="hash"), "BAD_ROUTING"),
     ],
 )
 def test_bad_counts_are_refused_by_name(build, condition):

@@ -11,7 +11,7 @@ from thetastream.engine.two_stream.content_routing import ByRange, choose_placin
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.errors import QueryError
 from thetastream.index import Hash, IndexSpec, Sorted
-from thetastream.models import Biclique
+from thetastream.models import Biclique, Matrix
 
 N = 20_000
 
@@ -55,6 +55,11 @@ def test_handshake_by_range_sends_less_than_half():
     assert random_sends == 2 * N * 5
     assert random_sends > 2 * range_sends
     assert max(stored) < 1.25 * sum(stored) / len(stored)
+    found, sends, stored = run(condition, Matrix(8, 1, 8), batches)
+    assert found == pairs
+    # One in eight right tuples reaches into a second cell.
+    assert 2 * N < sends < 2.2 * N
+    assert max(stored) < 1.25 * sum(stored) / len(stored)
 
 
 @pytest.mark.parametrize("domain", [Domain.INT, Domain.FLOAT])
@@ -70,6 +75,7 @@ def test_probes_reach_every_cell_their_band_touches(domain):
         assert (
             run(condition, Biclique((3, 5), (2, 5) if subgroups == (2, 5) else (3, 1)), batches)[0] == wanted
         )
+        assert run(condition, Matrix(*subgroups, subgroups), batches)[0] == wanted
 
 
 def test_heavy_keys_are_spread_over_their_subgroup():

@@ -48,7 +48,7 @@ HEADER = "header"
 """Column of a row of the exchange: the header of a message, as JSON; NULL for new tuples."""
 BLOCK = "block"
 """Column of a row of the exchange: the packed block. It is empty if the row only announces an epoch."""
-# Kinds 0, 1 and 2 are new tuples; the kind is the number of their role (``thetastream.core.sides.Role``).
+# Kinds 0, 1, 2 and 6 are new tuples; the kind is the number of their role (``thetastream.core.sides.Role``).
 MESSAGE = 3
 """The kind of a message that a unit sent in the previous epoch."""
 ANNOUNCEMENT = 4

@@ -25,6 +25,9 @@ class Role(IntEnum):
     STORE = 0
     PROBE = 1
     BOTH = 2
+    COPY = 6
+    """Both, at a unit that does not count the tuples, because another unit counts them. The numbers between
+    stand for other kinds of rows of the exchange (``thetastream.core.columns``)."""
 
     @property
     def parts(self) -> tuple["Role", ...]:
@@ -33,4 +36,13 @@ class Role(IntEnum):
         >>> Role.BOTH.parts, Role.PROBE.parts
         ((<Role.STORE: 0>, <Role.PROBE: 1>), (<Role.PROBE: 1>,))
         """
-        return (Role.STORE, Role.PROBE) if self is Role.BOTH else (self,)
+        return (Role.STORE, Role.PROBE) if self in (Role.BOTH, Role.COPY) else (self,)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the unit counts the tuples, so that each tuple is counted once.
+
+        >>> Role.STORE.is_counted, Role.COPY.is_counted
+        (True, False)
+        """
+        return self in (Role.STORE, Role.BOTH)

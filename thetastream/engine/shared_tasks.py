@@ -150,7 +150,7 @@ class TasksUnit:
         batch = inbox.batch(side, role)
         if batch is None:
             return None
-        is_counted = role is not Role.PROBE and self._homes[side]
+        is_counted = role.is_counted and self._homes[side]
         spec = self._specs[0].unit.condition.sides[side]
         batch = drop_late(batch, side, spec, clock.late_us, self.counters if is_counted else None)
         return batch if batch.num_rows else None

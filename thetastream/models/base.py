@@ -111,6 +111,14 @@ class Model(ABC):
         """
         yield cls(n_units)  # type: ignore[call-arg]
 
+    @classmethod
+    def of_partners(cls, n_units: int) -> "Iterator[Model]":
+        """Yield every setting with ``n_units`` units that brings partners together by content.
+
+        The planner considers them for joins that answer each tuple. By default there are none.
+        """
+        yield from ()
+
     def planner(self, n_streams: int) -> str:
         """Name the planner of a join of ``n_streams`` streams, as in ``thetastream.planners.PLANNERS``."""
         return usual_planner(n_streams)

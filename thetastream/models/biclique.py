@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.models.base import Hashes, Model, Places, Route, read_positive_pair, split
+from thetastream.models.base import Hashes, Model, Route, read_positive_pair
 from thetastream.models.drawing import Drawing, columns
-
-ROUTINGS = ("auto", "random", "hash", "range")
+from thetastream.models.subgroups import (
+    check_routing,
+    count_units,
+    describe_routing,
+    find_touched,
+    get_places,
+    split_by_unit,
+)
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,7 @@ class Biclique(Model):
                 f"subgroups must be a positive integer or a pair of them, at most the units {units}, "
                 f"not {self.subgroups!r}",
             )
-        if self.routing not in ROUTINGS:
-            raise QueryError(
-                "BAD_ROUTING", f"routing must be one of {', '.join(ROUTINGS)}, not {self.routing!r}"
-            )
-        if self.routing != "auto" and (self.routing == "random") != (max(subgroups) == 1):
-            raise QueryError(
-                "BAD_ROUTING",
-                f"routing {self.routing!r} and {self.subgroups!r} subgroups contradict each other: "
-                "one subgroup is random routing, several are routing by content",
-            )
+        check_routing(self.routing, subgroups)
         object.__setattr__(self, "units", units)
         object.__setattr__(self, "subgroups", subgroups)
 
@@ -136,20 +130,13 @@ class Biclique(Model):
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         start = (0, self.per_side[0])
-        # 1. Store once on the own side. Unit g + d * k is the k-th unit of subgroup g, one of d subgroups.
-        units, d = self.per_side[side], self.groups[side]
-        if units == 1:
-            yield Route(start[side], Role.STORE, None)
-        else:
-            assert hashes.tuples is not None
-            group = 0 if d == 1 else _get_places(hashes).own % d
-            target = group + d * (hashes.tuples % _count_units(units, d)[group])
-            for unit, rows in split(target, units):
-                yield Route(start[side] + unit, Role.STORE, rows)
+        # 1. Store once on the own side.
+        for unit, rows in split_by_unit(self.per_side[side], self.groups[side], hashes):
+            yield Route(start[side] + unit, Role.STORE, rows)
         # 2. Probe every unit of the subgroups of the opposite side that partners can be in.
         units, e = self.per_side[side.other], self.groups[side.other]
-        found = [(0, None)] if e == 1 else _find_touched(_get_places(hashes), e)
-        sizes = _count_units(units, e)
+        found = [(0, None)] if e == 1 else find_touched(get_places(hashes), e)
+        sizes = count_units(units, e)
         for number, probing in found:
             for k in range(sizes[number]):
                 yield Route(start[side.other] + number + e * k, Role.PROBE, probing)
@@ -169,37 +156,5 @@ class Biclique(Model):
         d, e = self.groups
         routing = "random routing by tuple hash"
         if self.needs_places:
-            by = {"auto": "content", "hash": "hash of the equality keys", "range": "range of a band's keys"}
-            routing = f"{d} and {e} subgroups by {by[self.routing]}, spread inside"
+            routing = f"{d} and {e} subgroups by {describe_routing(self.routing)}, spread inside"
         return f"biclique: {m} unit(s) store left, {n} store right, {routing}"
-
-
-def _get_places(hashes: Hashes) -> Places:
-    assert hashes.places is not None
-    return hashes.places
-
-
-def _find_touched(places: Places, groups: int) -> Iterator[tuple[int, Int64s]]:
-    """Yield (subgroup, rows whose partners may be in it). Places are assigned to subgroups round robin.
-
-    >>> stretch = Places(np.array([5, 6]), np.array([4, 6]), np.array([5, 6]))
-    >>> [(group, rows.tolist()) for group, rows in _find_touched(stretch, 3)]
-    [(0, [1]), (1, [0]), (2, [0])]
-    """
-    if places.low is places.high:
-        yield from split(places.low % groups, groups)
-        return
-    n_touched = places.high - places.low + 1
-    for group in range(groups):
-        rows = np.flatnonzero((group - places.low) % groups < n_touched)
-        if len(rows):
-            yield group, rows
-
-
-def _count_units(units: int, groups: int) -> Int64s:
-    """Count the units of each subgroup.
-
-    >>> _count_units(5, 2).tolist()
-    [3, 2]
-    """
-    return (units - np.arange(groups) + groups - 1) // groups

@@ -3,6 +3,9 @@
 Units form a matrix. All units of one row store a tuple of R, and all units of one column store a tuple of S.
 Therefore every pair meets at exactly one unit, whatever the condition. The price is the number of copies: a
 tuple of R is stored once per column, and a tuple of S once per row.
+
+With subgroups, the values that the condition compares name the rows or columns that a tuple belongs to, and
+it goes only to those units of its line that its partners can be at (``thetastream.models.subgroups``).
 """
 
 from collections.abc import Callable, Iterator
@@ -12,8 +15,16 @@ from typing import ClassVar
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.models.base import Hashes, Model, Route, read_positive_pair, split
+from thetastream.models.base import Hashes, Model, Places, Route, read_positive_pair
 from thetastream.models.drawing import Drawing, grid
+from thetastream.models.subgroups import (
+    check_routing,
+    count_units,
+    describe_routing,
+    find_touched,
+    get_places,
+    split_by_unit,
+)
 
 
 @dataclass(frozen=True)
@@ -23,21 +34,34 @@ class Matrix(Model):
     Parameters
     ----------
     rows, columns : int
-        A left tuple is stored ``columns`` times, and a right tuple is stored ``rows`` times.
+        A left tuple is stored ``columns`` times, and a right tuple is stored ``rows`` times. With subgroups,
+        they are stored fewer times.
+    subgroups : (int, int) or int
+        Subgroups that the rows and the columns form; an integer means both, and at most as many as there are.
+        With more than one subgroup, the values that the condition compares name the subgroup of a tuple. It
+        is copied only to the subgroups that its partners can be in. As many subgroups as rows or columns is
+        pure routing by content, in which the heaviest key may fill one unit.
+    routing : {"auto", "random", "hash", "range"}
+        What names subgroups, as in ``Biclique``.
 
     Raises
     ------
     QueryError
-        BAD_UNITS if a count is not a positive integer.
+        BAD_UNITS or BAD_SUBGROUPS if a count is not a positive integer, or if there are more subgroups than
+        rows or columns. BAD_ROUTING if the routing is unknown or contradicts the number of subgroups.
 
     Examples
     --------
     >>> Matrix(rows=2, columns=3).n_units
     6
+    >>> Matrix(4, 1, subgroups=4)
+    Matrix(rows=4, columns=1, subgroups=(4, 1))
     """
 
     rows: int = 1
     columns: int = 1
+    subgroups: tuple[int, int] | int = (1, 1)
+    routing: str = "auto"
     name: ClassVar[str] = "matrix"
     sizes: ClassVar[tuple[str, ...]] = ("rows", "columns")
 
@@ -47,6 +71,17 @@ class Matrix(Model):
                 "BAD_UNITS",
                 f"rows and columns must be positive integers, not {self.rows!r}, {self.columns!r}",
             )
+        given, lines = read_positive_pair(self.subgroups), (self.rows, self.columns)
+        if given is not None and isinstance(self.subgroups, int) and given[0] <= max(lines):
+            given = min(given[0], lines[0]), min(given[1], lines[1])
+        if given is None or given[0] > lines[0] or given[1] > lines[1]:
+            raise QueryError(
+                "BAD_SUBGROUPS",
+                "subgroups must be a positive integer or a pair of them, at most the rows and the columns "
+                f"{lines}, not {self.subgroups!r}",
+            )
+        check_routing(self.routing, given)
+        object.__setattr__(self, "subgroups", given)
 
     @classmethod
     def of_units(cls, n_units: int, subgroups: Callable[[int], int]) -> "Iterator[Matrix]":
@@ -57,26 +92,57 @@ class Matrix(Model):
         """
         yield from (cls(rows, n_units // rows) for rows in range(1, n_units + 1) if n_units % rows == 0)
 
+    @classmethod
+    def of_partners(cls, n_units: int) -> "Iterator[Matrix]":
+        """Yield the matrices of one row or one column that bring partners together by content.
+
+        >>> [model.subgroups for model in Matrix.of_partners(3)]
+        [(3, 1), (1, 3), (3, 1)]
+        """
+        if n_units > 1:
+            yield cls(n_units, 1, (n_units, 1))
+            yield cls(1, n_units, (1, n_units))
+            yield cls(n_units, 1, (n_units, 1), "hash")
+
+    def __repr__(self) -> str:
+        subgroups = f", subgroups={self.subgroups}" if self.needs_places else ""
+        routing = f", routing={self.routing!r}" if self.routing != "auto" else ""
+        return f"Matrix(rows={self.rows}, columns={self.columns}{subgroups}{routing})"
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        """The numbers of subgroups of the rows and of the columns."""
+        assert isinstance(self.subgroups, tuple)
+        return self.subgroups
+
     @property
     def n_units(self) -> int:
         return self.rows * self.columns
 
     @property
     def needs_hash(self) -> bool:
-        return self.n_units > 1
+        return self.rows > self.groups[0] or self.columns > self.groups[1]
+
+    @property
+    def needs_places(self) -> bool:
+        return max(self.groups) > 1
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
-        n = (self.rows, self.columns)[side]
-        found: Iterator[tuple[int, Int64s | None]] = iter([(0, None)])
-        if n > 1:
-            assert hashes.tuples is not None
-            found = split(hashes.tuples % n, n)
-        for line, positions in found:
-            for unit in self._line(side, line):
-                yield Route(unit, Role.BOTH, positions)
+        lines = self.rows, self.columns
+        across, groups = lines[side.other], self.groups[side.other]
+        sizes = count_units(across, groups)
+        # 1. Find the row of a left tuple, or the column of a right one.
+        for line, rows in split_by_unit(lines[side], self.groups[side], hashes):
+            units = self._line(side, line)
+            # 2. Find the subgroups of this line that partners can be in. Only the first copy is counted.
+            for group, role, touching in _find_copies(hashes, groups, rows):
+                for k in range(sizes[group]):
+                    yield Route(units[group + groups * k], Role.COPY if k else role, touching)
 
     def sees_partners(self, side: Side) -> bool:
-        return (self.columns if side is Side.LEFT else self.rows) == 1
+        across = (self.rows, self.columns)[side.other]
+        # With hashes, a tuple and its partners have one place, and so one subgroup.
+        return across == 1 or (self.routing == "hash" and self.groups[side.other] == across)
 
     def _line(self, side: Side, number: int) -> range:
         """List the units of a row for the left side, or of a column for the right side."""
@@ -84,14 +150,32 @@ class Matrix(Model):
             return range(number * self.columns, (number + 1) * self.columns)
         return range(number, self.n_units, self.columns)
 
-    def is_home(self, unit: int, side: Side) -> bool:
-        return (unit % self.columns if side is Side.LEFT else unit // self.columns) == 0
-
     def draw(self) -> Drawing:
         return grid(self.rows, self.columns, "store and probe")
 
     def describe(self) -> str:
-        return (
-            f"matrix: {self.rows} row(s) of {self.columns} unit(s); left tuples are stored {self.columns} "
-            f"time(s), right ones {self.rows}"
-        )
+        shape = f"matrix: {self.rows} row(s) of {self.columns} unit(s)"
+        if self.needs_places:
+            d, e = self.groups
+            by = describe_routing(self.routing)
+            return f"{shape}; {d} and {e} subgroups by {by}, copies only where partners can be"
+        return f"{shape}; left tuples are stored {self.columns} time(s), right ones {self.rows}"
+
+
+def _find_copies(
+    hashes: Hashes, groups: int, rows: Int64s | None
+) -> Iterator[tuple[int, Role, Int64s | None]]:
+    """Yield (subgroup, role, which of ``rows`` go there). The first subgroup of a tuple counts it."""
+    if groups == 1:
+        yield 0, Role.BOTH, rows
+        return
+    places = get_places(hashes)
+    if rows is not None:
+        low = places.low[rows]
+        high = low if places.low is places.high else places.high[rows]
+        places = Places(places.own[rows], low, high)
+    for group, found in find_touched(places, groups):
+        is_first = places.low[found] % groups == group
+        for role, chosen in ((Role.BOTH, found[is_first]), (Role.COPY, found[~is_first])):
+            if len(chosen):
+                yield group, role, chosen if rows is None else rows[chosen]

@@ -99,7 +99,9 @@ def list_variants(name: str, units: int, work: Workload) -> Iterator[Model]:
     >>> list(list_variants("matrix", 4, Workload((flow, flow), Scan(), None, 0)))
     [Matrix(rows=1, columns=4), Matrix(rows=2, columns=2), Matrix(rows=4, columns=1)]
     """
-    return REGISTRY[name].of_units(units, lambda n: choose_subgroups(n, work))
+    yield from REGISTRY[name].of_units(units, lambda n: choose_subgroups(n, work))
+    if work.needs_partners and work.content is not None:
+        yield from REGISTRY[name].of_partners(units)
 
 
 def compare(

@@ -41,7 +41,10 @@ def find_partners_problem(model: Model, lowered: Lowered) -> QueryError | None:
     how = lowered.physical.how
     if all(map(model.sees_partners, how.preserved)):
         return None
-    fits = {"left": "th.Matrix(n, 1)", "right": "th.Matrix(1, n)", "full": "th.Matrix(1, 1)"}
+    both = "th.Matrix(1, 1)"
+    if lowered.physical.condition.equalities:
+        both = 'th.Matrix(n, 1, subgroups=n, routing="hash")'
+    fits = {"left": "th.Matrix(n, 1)", "right": "th.Matrix(1, n)", "full": both}
     return QueryError(
         "PARTNERS_APART",
         f"how={how.name!r} needs all partners of a tuple at one unit, and {model!r} finds them at several; "

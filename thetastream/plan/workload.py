@@ -89,6 +89,12 @@ class Workload:
     """How tuples can be routed: by ``hash`` of an equality's keys, by ``range`` of a band's, or None."""
     skew_is_known: bool = False
     """Whether the user gave the heaviest key's share."""
+    needs_partners: bool = False
+    """Whether all partners of a tuple must meet it at one unit.
+
+    Without routing by content, one stream is then copied to all units, so that no number of units is more
+    than twice as fast as one unit if both streams have the same rate. Therefore content routes such a join
+    even if the skew is not known."""
 
     def is_ranged(self, model: Model) -> bool:
         """Whether a model routes this workload by cells of a band."""
@@ -112,6 +118,7 @@ def build_workload(query: Query, lowered: Lowered, statistics: Statistics) -> Wo
         heaviest_key=0.0 if content is None else statistics.skew,
         content=content,
         skew_is_known=statistics.heaviest_key is not None,
+        needs_partners=not query.how.is_inner,
     )
 
 

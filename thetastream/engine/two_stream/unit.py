@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from thetastream.core.blocks import concat
 from thetastream.core.columns import ARRIVAL, PASSES, SEEN, SEQUENCE
 from thetastream.core.keys import Int64s
 from thetastream.core.row_bytes import RowBytes
@@ -162,7 +163,7 @@ class Unit:
         batch = inbox.batch(side, role)
         if batch is None:
             return None
-        is_counted = role is not Role.PROBE and self._model.is_home(self._slot, side)
+        is_counted = role.is_counted and self._model.is_home(self._slot, side)
         spec = self._spec.condition.sides[side]
         batch = drop_late(batch, side, spec, late_us, self.counters if is_counted else None)
         return batch if batch.num_rows else None
@@ -171,9 +172,15 @@ class Unit:
         """Give the tuples the roles in which they were sent."""
         arrivals = []
         for side in Side:
-            tuples = {role: self._add_keys(side, timely[side, role]) for role in Role}
-            both = tuples[Role.BOTH]
-            arrivals.append(Arrivals(both or tuples[Role.PROBE], both or tuples[Role.STORE]))
+            found = [batch for role in (Role.BOTH, Role.COPY) if (batch := timely[side, role]) is not None]
+            if found:
+                both = self._add_keys(side, concat(found))
+                arrivals.append(Arrivals(both, both))
+            else:
+                probing, storing = (
+                    self._add_keys(side, timely[side, role]) for role in (Role.PROBE, Role.STORE)
+                )
+                arrivals.append(Arrivals(probing, storing))
         return arrivals
 
     def _arrange_by_number(self, timely: dict[tuple[Side, Role], pa.RecordBatch | None]) -> list[Arrivals]:
