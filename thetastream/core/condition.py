@@ -82,6 +82,18 @@ class Dimension:
         """Whether both ends are bounded. Such a dimension is a band; the others are inequalities."""
         return self.low is not None and self.high is not None
 
+    def bounds_above(self, side: Side) -> bool:
+        """Whether the key of ``side`` has an upper bound. Of one side of an inequality this is true, and of
+        the other side it is false."""
+        return (self.high if self.point is side else self.low) is not None
+
+    def find_key(self, side: Side) -> int:
+        """Return the key of ``side`` that the dimension compares. If there are two, it is the lower bound."""
+        bound = self.low or self.high
+        if self.point is side or bound is None:
+            return self.key
+        return bound.key
+
 
 @dataclass(frozen=True)
 class Equality:

@@ -8,6 +8,7 @@ carries the shape by value, so a shape that a user registers in the driver works
 from thetastream.index.base import Access, Fit, Indexable, IndexSpec, Layout, Shape, Span
 from thetastream.index.grid import Grid
 from thetastream.index.hash import Hash, HashSorted
+from thetastream.index.intervals import Intervals
 from thetastream.index.scan import Scan
 from thetastream.index.sorted import Sorted
 
@@ -16,6 +17,7 @@ REGISTRY: dict[str, Shape] = {
     for shape in (
         Scan(),
         Sorted(),
+        Intervals(),
         Hash(),
         HashSorted(),
         Grid(),
@@ -31,6 +33,7 @@ __all__ = [
     "HashSorted",
     "IndexSpec",
     "Indexable",
+    "Intervals",
     "Layout",
     "Scan",
     "Shape",

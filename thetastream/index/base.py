@@ -6,7 +6,9 @@ the order of the rows, the first row of each bucket, and the buckets that a prob
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy.typing as npt
 
 from thetastream.core.condition import TIME, Condition
 from thetastream.core.keys import Int64s
+from thetastream.core.sides import Side
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,6 +72,9 @@ class Indexable(NamedTuple):
     """``(TIME,)`` if the condition has a window, else empty."""
     window_bands: tuple[int, ...]
     """``(TIME,)`` if the window is bounded on both ends, else empty."""
+    overlaps: tuple[tuple[int, int], ...] = ()
+    """Pairs of one-sided dimensions, of which one bounds stored tuples from above and the other one from
+    below, over different keys of one domain: the overlap of intervals."""
 
     @classmethod
     def of(cls, condition: Condition) -> "Indexable":
@@ -82,7 +88,23 @@ class Indexable(NamedTuple):
             comparisons=(*bands, *(n for n in every if n not in bands)),
             window=window,
             window_bands=window if condition.window is not None and condition.window.is_two_sided else (),
+            overlaps=tuple(_find_overlaps(condition)),
         )
+
+
+def _find_overlaps(condition: Condition) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of dimensions that overlap intervals."""
+    open_ended = [
+        (position, dimension)
+        for position, dimension in enumerate(condition.dimensions)
+        if not dimension.is_two_sided
+    ]
+    for (first, one), (second, other) in combinations(open_ended, 2):
+        keys = [(dimension.find_key(side), side) for dimension in (one, other) for side in Side]
+        domains = {condition.sides[side].key(key).domain for key, side in keys}
+        is_opposite = one.bounds_above(Side.LEFT) != other.bounds_above(Side.LEFT)
+        if is_opposite and len(set(keys)) == len(keys) and len(domains) == 1:
+            yield first, second
 
 
 class Fit(NamedTuple):
@@ -108,7 +130,7 @@ class Shape(ABC):
     strength: ClassVar[int]
     """The rank of the shape. Of all shapes that fit a condition, the planner chooses the one with the
     greatest strength, because it leaves the fewest candidates. The shapes of this package have 0 (scan), 10
-    (sorted), 20 (grid), 30 (hash) and 40 (hash_sorted)."""
+    (sorted), 15 (intervals), 20 (grid), 30 (hash) and 40 (hash_sorted)."""
     needs: ClassVar[str]
     """What a condition must have so that the shape fits, as in "an equality". Error messages print it."""
     probe_cost: ClassVar[str]
@@ -125,6 +147,10 @@ class Shape(ABC):
     has_exact_buckets: ClassVar[bool] = True
     """Whether all tuples of a bucket have equal keys in ``Access.group``. If they have not, the kernel
     compares these keys while it walks."""
+    orders_ends: ClassVar[bool] = False
+    """Whether ``Access.ranges`` are the end and the start of stored intervals, in this order, and the edge of
+    a bucket is its reach: the length of its longest interval. A probe then enters a bucket where an interval
+    of this length just touches it."""
     bucket_shape: "ClassVar[Shape | None]" = None
     """The shape with which a hop reads runs of this shape if its condition has the equalities of the index
     but not its ranges. None if such a hop must scan the runs."""

@@ -2,7 +2,8 @@
 
     equalities and a dimension    hash_sorted      equalities               hash
     two bands                     grid             one dimension            sorted
-    a window alone                sorted by time   nothing                  scan
+    overlap of intervals          intervals        nothing                  scan
+    a window alone                sorted by time
 
 Each shape defines when it fits and how strong it is (``thetastream.index.Shape``). So this table describes
 the shapes of this package, and a shape that a user registers needs no change here.

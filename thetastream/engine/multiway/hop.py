@@ -151,7 +151,9 @@ def adapt_index(stored: IndexPlan, condition: Condition) -> IndexSpec:
         for found, asked in ((equalities, stored.access.group), (ranges, stored.access.ranges))
     )
     if has_group and has_ranges:
-        return replace(stored.index, equalities=tuple(equalities), dimensions=tuple(ranges))
+        index = replace(stored.index, equalities=tuple(equalities), dimensions=tuple(ranges))
+        if IndexPlan(condition, Side.RIGHT, index).access == stored.access:
+            return index
     buckets = stored.index.shape.bucket_shape
     if has_group and stored.access.group and buckets is not None:
         return IndexSpec(

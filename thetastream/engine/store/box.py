@@ -53,6 +53,9 @@ class IndexPlan:
     def __post_init__(self) -> None:
         stored = self.stored
         dimensions = [self.dimension(position) for position in self.index.dimensions]
+        if self.index.shape.orders_ends:
+            # The end of a stored interval comes first, and is the column that the probe bounds from below.
+            dimensions.sort(key=lambda dimension: dimension.bounds_above(stored))
         widths = tuple(self._width(dimension) for dimension in dimensions)
         ranges = tuple(
             width.lower if width else self._range_column(dimension)

@@ -13,6 +13,7 @@ from thetastream.core.row_bytes import RowBytes
 from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows
 from thetastream.index.base import Span
 
+_NOTHING = np.zeros(0, dtype=np.int64)
 Pairs = tuple[Int64s, Int64s]
 """The positions of matching probes and of the stored rows that they match."""
 
@@ -114,7 +115,10 @@ def search(
         answered.add(suffix)
         slo, shi = np.ascontiguousarray(spans[-1].low), np.ascontiguousarray(spans[-1].high)
     else:
-        slo = shi = np.zeros(0, dtype=np.int64)
+        slo = shi = _NOTHING
+    entry, reach = _NOTHING, _NOTHING
+    if shape.orders_ends:
+        entry, reach = np.ascontiguousarray(spans[0].low), run.edges
     is_grouped = len(plan.access.group) == 1 and shape.has_exact_buckets
     if is_grouped and not box.shared.intersection(plan.access.group):
         answered.update(plan.access.group)
@@ -144,6 +148,8 @@ def search(
             cursor,
             out_probe,
             out_stored,
+            entry,
+            reach,
         )
         probes = out_probe[:n] if chosen is None else chosen[out_probe[:n]]
         yield probes, out_stored[:n], int(cursor[3])
