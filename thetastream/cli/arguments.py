@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from thetastream.cli import checkpoints, commands, scaling
+from thetastream.cli import checkpoints, commands, scaling, simulate
 from thetastream.models import REGISTRY
 
 
@@ -134,6 +134,15 @@ def build_parser() -> argparse.ArgumentParser:
         help="number of rows to print (default %(default)s)",
     )
     sql.add_argument("--json", action="store_true", help="one JSON object a line")
+
+    simulation = command(
+        "simulate",
+        simulate.simulate,
+        "replay a load curve under a scaling policy, or show what limits a join",
+        epilog="examples:\n  thetastream simulate --set agree=5 --plot scaling.svg"
+        "\n  thetastream simulate --limits --index hash_sorted",
+    )
+    simulate.add_arguments(simulation)
 
     models = command("models", commands.list_models, "list the models")
     models.add_argument("--json", action="store_true", help="as JSON")

@@ -21,6 +21,7 @@ from thetastream.job.checkpoint_lock import lock
 from thetastream.job.spec import is_local
 from thetastream.spark.idle.streams import REPORTS
 from thetastream.spark.running import is_marked
+from thetastream.spark.shed_loads import LOADS
 from thetastream.spark.state.cache_folder import choose_cache_root, list_stale
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
@@ -105,6 +106,9 @@ def list_leftovers(
     if for_good:
         for root in sorted(roots | {f"{tempfile.gettempdir()}/thetastream-mailboxes-{getuid()}"}):
             yield from _list_reports(root, found.query)
+            for name in Folder(root, "").list_files():
+                if name.startswith(f"{LOADS}{found.query}-"):
+                    yield _find("loads for a shedder", root, name)
     for path in list_stale(choose_cache_root(cache_folder)):
         yield Leftover("cached segment", str(path.parent), path.name, _measure(path))
     if for_good:

@@ -215,16 +215,13 @@ def estimate(model: Model, work: Workload, partitions: int) -> Estimate:
     partitions : int
         Number of shuffle partitions over which the units are spread.
     """
-    is_ranged = work.is_ranged(model)
-    even, one_key = compute_shares(model, False, is_ranged), compute_shares(model, True, is_ranged)
-    skew = work.heaviest_key
-    shares = (_mix(even[0], one_key[0], skew), _mix(even[1], one_key[1], skew))
+    shares = _compute_mixed_shares(model, work)
     left, right = work.inflows
     bounded, growing = (_estimate_memory(shares, work, is_bounded) for is_bounded in (True, False))
     held = bounded + growing * HISTORY_HOURS
     sends = shares[0].sends, shares[1].sends
     sent_bytes = sends[0] * left.rate * left.sent_bytes + sends[1] * right.rate * right.sent_bytes
-    searches = [_estimate_search(shares[1 - n], work.inflows[1 - n], work) for n in range(2)]
+    searches = _estimate_searches(shares, work)
     load = _estimate_load(shares, work, searches)
     partition_loads = np.array([load[partition::partitions].sum() for partition in range(partitions)])
     packing = sent_bytes * SEND_BYTE_S
@@ -245,6 +242,24 @@ def estimate(model: Model, work: Workload, partitions: int) -> Estimate:
         ),
         cost=partitions * float(partition_loads.max()) + packing + replicas / BYTES_PER_CORE,
     )
+
+
+def estimate_unit_work(model: Model, work: Workload) -> PerUnit:
+    """Estimate the seconds of work per second of each unit: receive, store, search, compare candidates."""
+    shares = _compute_mixed_shares(model, work)
+    return _estimate_load(shares, work, _estimate_searches(shares, work))
+
+
+def _compute_mixed_shares(model: Model, work: Workload) -> tuple[StreamShares, StreamShares]:
+    """Compute the shares of both streams, the heaviest key included."""
+    is_ranged = work.is_ranged(model)
+    even, one_key = compute_shares(model, False, is_ranged), compute_shares(model, True, is_ranged)
+    skew = work.heaviest_key
+    return _mix(even[0], one_key[0], skew), _mix(even[1], one_key[1], skew)
+
+
+def _estimate_searches(shares: tuple[StreamShares, StreamShares], work: Workload) -> list[PerUnit]:
+    return [_estimate_search(shares[1 - n], work.inflows[1 - n], work) for n in range(2)]
 
 
 def _mix(even: StreamShares, one_key: StreamShares, skew: float) -> StreamShares:

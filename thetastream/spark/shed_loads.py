@@ -16,6 +16,9 @@ from thetastream.engine.shedding import Shedding
 from thetastream.errors import StateError
 from thetastream.spark.task_properties import read_query, read_told_epoch
 
+LOADS = "loads-"
+"""Beginning of the name of a folder of loads. The identifier of the query and the join follow."""
+
 
 class _Entry(NamedTuple):
     unit: int
@@ -80,7 +83,7 @@ class ShedLoads:
     @property
     def loads(self) -> Loads:
         """The loads of the running query."""
-        return Loads(self.root, f"loads-{read_query()}-{self.join}")
+        return Loads(self.root, f"{LOADS}{read_query()}-{self.join}")
 
     @property
     def epoch(self) -> int:

@@ -1,0 +1,122 @@
+"""Replays a load curve over a biclique whose units a policy adds and removes.
+
+    MLV of a unit = its share of the unexpired tuples that arrived while it stored tuples of its side
+
+As in a running query, a change moves nothing: a new unit gets its share of new tuples only, and a unit that
+leaves keeps its tuples until they expire.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from thetastream.models import Biclique
+from thetastream.plan.cost import estimate_unit_work
+from thetastream.policies import GroupLoad, Load, Policy
+from thetastream.simulator.load_curve import LoadCurve
+from thetastream.simulator.setting import Setting
+
+MOST_UNITS = 500
+"""The largest number of units of a side. A policy that goes by work may never be content, because more units
+with random routing hardly reduce the work of each of them."""
+
+
+class Step(NamedTuple):
+    """What the simulated join looks like after an epoch."""
+
+    time_s: float
+    rate: float
+    """Tuples per second of both streams."""
+    units: tuple[int, int]
+    """Units that store left tuples, and units that store right tuples, from now on."""
+    mlv_bytes: tuple[float, float]
+    """MLV of both sides, units that leave included."""
+    fullest_bytes: float
+    """MLV of the fullest unit."""
+    busiest: float
+    """The share of the time for which the busiest unit works."""
+    is_change: bool
+    """Whether the policy has changed the units in this epoch."""
+
+
+class _Stored(NamedTuple):
+    """The tuples of one side that arrived in one epoch."""
+
+    expires_s: float
+    nbytes: float
+    n_units: int
+    """They are spread evenly over the units from 0 to ``n_units`` - 1."""
+
+
+@dataclass
+class _Side:
+    n_units: int
+    stored: list[_Stored]
+
+    def add(self, time_s: float, span_s: float, nbytes: float) -> None:
+        """Store the tuples of an epoch, and drop those that have expired."""
+        self.stored = [one for one in self.stored if one.expires_s > time_s]
+        self.stored.append(_Stored(time_s + span_s, nbytes, self.n_units))
+
+    @property
+    def nbytes(self) -> float:
+        return sum(one.nbytes for one in self.stored)
+
+    @property
+    def fullest(self) -> float:
+        most = max([self.n_units, *(one.n_units for one in self.stored)])
+        return max(
+            sum(one.nbytes / one.n_units for one in self.stored if one.n_units > unit) for unit in range(most)
+        )
+
+
+def replay(
+    policy: Policy, curve: LoadCurve, setting: Setting, units: tuple[int, int], epoch_s: float = 10.0
+) -> Iterator[Step]:
+    """Replay a load curve, epoch by epoch. The windows are full when the curve begins.
+
+    Parameters
+    ----------
+    policy : Policy
+    curve : LoadCurve
+    setting : Setting
+        The tuples, the window and the condition.
+    units : (int, int)
+        The units of both sides at the beginning.
+    epoch_s : float
+        Seconds of an epoch.
+    """
+    sides = [_Side(n, []) for n in units]
+    decider = policy.begin()
+    work = lru_cache(maxsize=256)(_estimate_work)
+    for number in range(-int(setting.span_s // epoch_s) - 1, int(curve.end_s // epoch_s) + 1):
+        time_s = number * epoch_s
+        rate = curve.rate(time_s)
+        for side in sides:
+            side.add(time_s, setting.span_s, rate / 2 * epoch_s * setting.stored_bytes)
+        if number < 0:
+            continue
+        sizes = sides[0].n_units, sides[1].n_units
+        per_unit = work(setting, float(f"{rate:.2g}"), sizes)
+        left, right = per_unit[: sizes[0]], per_unit[sizes[0] :]
+        groups = tuple(
+            GroupLoad(side.n_units, side.nbytes, sum(mine) * epoch_s)
+            for side, mine in zip(sides, (left, right), strict=True)
+        )
+        decided = decider.decide(Load(time_s, epoch_s, groups))
+        for side, n_units in zip(sides, decided or sizes, strict=True):
+            side.n_units = min(n_units, MOST_UNITS)
+        yield Step(
+            time_s,
+            rate,
+            (sides[0].n_units, sides[1].n_units),
+            (sides[0].nbytes, sides[1].nbytes),
+            max(side.fullest for side in sides),
+            max(per_unit),
+            decided is not None,
+        )
+
+
+def _estimate_work(setting: Setting, rate: float, units: tuple[int, int]) -> tuple[float, ...]:
+    return tuple(estimate_unit_work(Biclique(units), setting.build_workload(rate)).tolist())
