@@ -20,6 +20,7 @@ from thetastream.spark.idle.streams import REPORTS
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.source import MailboxReader, Row, rows
 from thetastream.spark.running import RunningMarks, is_marked
+from thetastream.spark.shed_loads import LOADS, Loads
 
 QUERY = {"the model": Part("Ring(nodes=2)", "Ring(nodes=2)")}
 MAIL: list[pa.RecordBatch] = [rows([Row(0, 0, None, b"", [(1, 1)])])]
@@ -41,6 +42,8 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     reports.mkdir()
     for query in ("eb16ab27", "another"):
         (reports / f"{query}-join-0.json").write_text("{}")
+    for query in ("eb16ab27", "another"):
+        Loads(str(tmp_path / "mail"), f"{LOADS}{query}-join").publish(0, 6, 1000)
     Mailbox(str(tmp_path / "mail"), "another").create(QUERY)
     checkpoint = write_checkpoint(tmp_path / "c", 6, 6, offset)
     age(checkpoint)
@@ -86,7 +89,9 @@ def test_for_good_removes_all_of_the_query_and_nothing_of_others(folders: Any, c
     log = Path(f"{folders['checkpoint']}.log")
     log.write_text("what Spark said")
     removed = dict(clean(capsys, folders["checkpoint"], "--for-good"))
-    assert set(removed) == {"mailbox", "report about an idle stream", "checkpoint", "log of the job"}
+    gone = {"mailbox", "report about an idle stream", "loads for a shedder", "checkpoint", "log of the job"}
+    assert set(removed) == gone
+    assert [path.name for path in folders["reports"].parent.glob(f"{LOADS}*")] == [f"{LOADS}another-join"]
     assert not any(path.exists() for path in (folders["checkpoint"], folders["box"], log))
     assert [path.name for path in folders["reports"].iterdir()] == ["another-join-0.json"]
     assert (folders["box"].parent / "another" / "mailbox.json").exists()
