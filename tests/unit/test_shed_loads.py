@@ -7,6 +7,7 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.unit.test_shedding import CONDITION, UNIT, make_batch
+from thetastream.core import columns
 from thetastream.core.columns import BLOCK, HEADER, KIND, ORIGIN, SHED, STREAM
 from thetastream.core.columns import UNIT as UNIT_KEY
 from thetastream.core.shed import Shed
@@ -103,6 +104,11 @@ def test_dropped_probes_are_stored(tmp_path, monkeypatch, loads):
 def test_a_shedder_needs_the_number_of_the_epoch(tmp_path, monkeypatch):
     with pytest.raises(StateError, match="EPOCH_UNKNOWN"):
         route(tmp_path, monkeypatch, None, Shed(1000, 2000))
+
+
+def test_kinds_of_rows_have_different_numbers():
+    kinds = [*Role, columns.MESSAGE, columns.ANNOUNCEMENT, columns.EMPTY, columns.NOTICE, columns.SHED]
+    assert len({int(kind) for kind in kinds}) == len(kinds)
 
 
 def test_a_report_travels_as_a_row():

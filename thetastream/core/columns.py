@@ -57,7 +57,7 @@ NOTICE = 7
 """The kind of a row that tells a unit of a change of the control plan (``thetastream.control.notices``)."""
 EMPTY = 5
 """The kind of a row without a block, which follows a large block (``thetastream.spark.wide_rows``)."""
-SHED = 6
+SHED = 8
 """The kind of a row that reports to the first unit what a router dropped. Its header is a JSON list with the
 values of a ``ShedReport``."""
 

@@ -144,7 +144,7 @@ def _stream(
     if control is not None and spec.scaling_obstacle is not None:
         raise QueryError(
             "CANNOT_SCALE",
-            "max_units must be left out, because the join cannot scale: {spec.scaling_obstacle}",
+            f"max_units must be left out, because the join cannot scale: {spec.scaling_obstacle}",
         )
     fitted = FittedSpec(spec, join.choice, 0 if control is None else control.rules.max_units)
     access = None if control is None else ControlAccess(control.root, digest(query))
