@@ -1,0 +1,290 @@
+"""The protocol of the control plane, explored: every order of tasks, crashes, and every request.
+
+A world has one tuple of each stream in each epoch, with the number of the epoch as its event time. Two tuples
+join if their epochs differ by at most one, and the watermark is one epoch behind. In an epoch, three tasks
+run in any order: the control source publishes the plan, and a router of each stream reads the plan and routes
+its tuple. Then the units run. A crash sets the units back and keeps the files. After each epoch, the pairs
+found must be those of the window, each once.
+
+Broken variants of the protocol show that the search finds what it looks for.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.support.controlled import UNIT
+from thetastream.control.change import Rules
+from thetastream.control.notices import ENDS, JOINS, Member, list_notices
+from thetastream.control.offset import ControlOffset, fold
+from thetastream.control.plan import ControlPlan
+from thetastream.control.request import Request
+from thetastream.control.routing import build_router
+from thetastream.core.columns import HASH
+from thetastream.core.sides import Role, Side
+from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.models import Biclique, Matrix
+from thetastream.models.base import Model
+
+RULES = Rules(8)
+REACH = 1
+"""Two tuples join if their event times differ by at most this."""
+START, REQUESTS = Biclique((1, 1)), (Biclique((2, 1)), Matrix(1, 2))
+PUBLISH = "publish"
+ORDERS: tuple[tuple[Any, ...], ...] = (
+    (PUBLISH, Side.LEFT, Side.RIGHT),
+    (Side.LEFT, PUBLISH, Side.RIGHT),
+    (Side.RIGHT, PUBLISH, Side.LEFT),
+    (Side.LEFT, Side.RIGHT, PUBLISH),
+)
+"""The orders of the tasks of an epoch. Routers change nothing, so the order of two routers alone does not
+matter.
+"""
+AFTER_PUBLISHING, BEFORE_COMMIT = 1, 3
+_PLANS: dict[str, ControlPlan] = {}
+
+
+@cache
+def route(plan: str, side: Side, number: int) -> tuple[tuple[int, Role], ...]:
+    """Route one tuple with a plan: the slots that get it, and what they do with it."""
+    router = build_router(TwoStreamSpec(UNIT, START), _PLANS[plan])
+    batch = pa.record_batch({"id": [number], HASH: pa.array([number], pa.int64())})
+    return tuple((slot, role) for slot, role, _ in router.route(side, batch))
+
+
+@dataclass
+class World:
+    """All that the protocol keeps: logs, files and units."""
+
+    epoch: int = 0
+    offset: ControlOffset = field(default_factory=lambda: ControlOffset(ControlPlan.begin(START)))
+    # Files, which survive a crash.
+    entries: dict[int, ControlPlan] = field(default_factory=lambda: {0: ControlPlan.begin(START)})
+    marks: set[tuple[int, int]] = field(default_factory=set)
+    # The state of units: slot -> tuples (side, event time), and what a unit remembers of its notices.
+    stored: dict[int, set[tuple[Side, int]]] = field(default_factory=dict)
+    members: dict[int, Member] = field(default_factory=dict)
+    pairs: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """The state, with epochs and versions counted from the present ones, for equality of states."""
+        now, version = self.epoch, self.offset.plan.version
+
+        def describe(plan: ControlPlan) -> list[Any]:
+            units = [(one.since - version, repr(one.model), one.slots) for one in plan.membership]
+            leaving = sorted((slot, since - version) for slot, since in plan.leaving.items())
+            return [plan.version - version, units, leaving]
+
+        entries = [(max(epoch - now, 0), describe(plan)) for epoch, plan in sorted(self.entries.items())]
+        stored = [
+            (slot, sorted((side, time - now) for side, time in tuples))
+            for slot, tuples in sorted(self.stored.items())
+            if tuples
+        ]
+        members = [
+            (slot, None if member.leaves is None else member.leaves - version, max(member.told - now, -2))
+            for slot, member in sorted(self.members.items())
+        ]
+        marks = sorted((slot, since - version) for slot, since in self.marks)
+        # Tuples are routed by the parity of their number.
+        return repr((now % 2, describe(self.offset.plan), entries[-2:], stored, members, marks))
+
+
+class Protocol:
+    """The protocol as it is. Variants override one step of it."""
+
+    def fold(self, world: World, request: Model | None) -> ControlOffset:
+        requests = {} if request is None else {f"{world.epoch}": Request(model=request).write()}
+        return fold(world.offset, requests, world.marks, RULES)
+
+    def publish(self, world: World, after: ControlPlan) -> None:
+        if after.version != world.offset.plan.version:
+            world.entries[world.epoch + 1] = after
+
+    def find_plan(self, world: World) -> ControlPlan:
+        return world.entries[max(epoch for epoch in world.entries if epoch <= world.epoch)]
+
+    def route(self, plan: ControlPlan, side: Side, number: int) -> tuple[tuple[int, Role], ...]:
+        name = repr([(one.model, one.slots) for one in plan.membership])
+        _PLANS[name] = plan
+        return route(name, side, number % 2)
+
+    def keeps(self, keeps: bool) -> bool:
+        return keeps
+
+    def run(
+        self, world: World, after: ControlOffset, order: tuple[Any, ...], crash: int | None
+    ) -> World | None:
+        """Run an attempt of an epoch; return the world after its commit, or None after a crash.
+
+        The files of ``world`` change even if the attempt crashes.
+        """
+        routes: dict[Side, tuple[tuple[int, Role], ...]] = {}
+        for step, task in enumerate(order):
+            if step == crash:
+                return None
+            if isinstance(task, Side):
+                routes[task] = self.route(self.find_plan(world), task, world.epoch)
+            else:
+                self.publish(world, after.plan)
+        units = replace(
+            world, stored=deepcopy(world.stored), members=dict(world.members), pairs=list(world.pairs)
+        )
+        self.run_units(units, after.plan, routes)
+        if crash == BEFORE_COMMIT:
+            return None
+        return replace(units, epoch=world.epoch + 1, offset=after)
+
+    def run_units(
+        self, world: World, after: ControlPlan, routes: dict[Side, tuple[tuple[int, Role], ...]]
+    ) -> None:
+        notices = list_notices(world.offset.plan, after)
+        for slot, notice in notices.items():
+            if notice.event == JOINS and not self.keeps(notice.keeps):
+                world.stored[slot] = set()
+            if notice.event != ENDS:
+                world.members[slot] = world.members.get(slot, Member()).hear(notice, world.epoch)
+        for side in Side:
+            for slot, role in routes[side]:
+                mine = world.stored.setdefault(slot, set())
+                if role is not Role.STORE:
+                    found = [
+                        other
+                        for kind, other in mine
+                        if kind is side.other and abs(other - world.epoch) <= REACH
+                    ]
+                    pairs = [
+                        (world.epoch, other) if side is Side.LEFT else (other, world.epoch) for other in found
+                    ]
+                    world.pairs += pairs
+                if role is not Role.PROBE:
+                    mine.add((side, world.epoch))
+        for slot, tuples in world.stored.items():
+            world.stored[slot] = {(side, time) for side, time in tuples if time + REACH > world.epoch - 1}
+            member = world.members.get(slot, Member())
+            if member.leaves is not None and member.has_drained(world.epoch, len(world.stored[slot])):
+                world.marks.add((slot, member.leaves))
+        for slot, notice in notices.items():
+            if notice.event == ENDS:
+                world.stored.pop(slot, None)
+                world.members.pop(slot, None)
+
+
+def explore(protocol: Protocol, epochs: int) -> Iterator[str]:
+    """Yield what goes wrong in any run of the protocol; nothing if it is right. Equal states run on once."""
+    frontier = [World()]
+    for _ in range(epochs):
+        reached: dict[str, World] = {}
+        for world in frontier:
+            for request in (None, *REQUESTS, START):
+                after = protocol.fold(world, request)
+                crashes = (None, AFTER_PUBLISHING, BEFORE_COMMIT)
+                for order, crash in itertools.product(ORDERS, crashes):
+                    files = replace(world, entries=dict(world.entries), marks=set(world.marks))
+                    if crash is not None:
+                        protocol.run(files, after, ORDERS[0], crash)
+                    done = protocol.run(files, after, order, None)
+                    assert done is not None
+                    wrong = find_wrong(done)
+                    if wrong:
+                        yield wrong
+                        continue
+                    done.pairs = [pair for pair in done.pairs if max(pair) >= done.epoch - 1]
+                    reached.setdefault(done.key, done)
+        frontier = list(reached.values())
+
+
+def find_wrong(world: World) -> str:
+    """Compare the pairs of the last epoch with the window."""
+    last = world.epoch - 1
+    found = sorted(pair for pair in world.pairs if max(pair) == last)
+    wanted = sorted(
+        (a, b)
+        for a in range(world.epoch)
+        for b in range(world.epoch)
+        if abs(a - b) <= REACH and max(a, b) == last
+    )
+    return "" if found == wanted else f"epoch {last} found {found} and not {wanted}"
+
+
+def test_the_protocol_is_right_in_every_order_and_after_every_crash() -> None:
+    assert list(explore(Protocol(), 7)) == []
+
+
+class AtOnce(Protocol):
+    """The plan holds from the epoch that publishes it."""
+
+    def publish(self, world: World, after: ControlPlan) -> None:
+        if after.version != world.offset.plan.version:
+            world.entries[world.epoch] = after
+
+
+class NewestPlan(Protocol):
+    """Routers follow the newest plan, whatever their epoch."""
+
+    def find_plan(self, world: World) -> ControlPlan:
+        return world.entries[max(world.entries)]
+
+
+class NewestGeneration(Protocol):
+    """Tuples probe the newest generation only."""
+
+    def route(self, plan: ControlPlan, side: Side, number: int) -> tuple[tuple[int, Role], ...]:
+        return super().route(replace(plan, membership=plan.membership[-1:]), side, number)
+
+
+class StoredByAll(Protocol):
+    """All generations store new tuples."""
+
+    def route(self, plan: ControlPlan, side: Side, number: int) -> tuple[tuple[int, Role], ...]:
+        found: list[tuple[int, Role]] = []
+        for one in plan.membership:
+            found += super().route(replace(plan, membership=(one,)), side, number)
+        return tuple(found)
+
+
+class EndedAtOnce(Protocol):
+    """A generation ends without waiting for its units."""
+
+    def fold(self, world: World, request: Model | None) -> ControlOffset:
+        after = super().fold(world, request)
+        return replace(after, plan=replace(after.plan, membership=after.plan.membership[-1:], leaving={}))
+
+
+class AnyMark(Protocol):
+    """A mark ends a unit also if it has joined and left again since."""
+
+    def fold(self, world: World, request: Model | None) -> ControlOffset:
+        leaving = world.offset.plan.leaving
+        marks = {(slot, leaving.get(slot, version)) for slot, version in world.marks}
+        return super().fold(replace(world, marks=marks), request)
+
+
+class Forgetful(Protocol):
+    """A unit that comes back forgets what it has stored."""
+
+    def keeps(self, keeps: bool) -> bool:
+        return False
+
+
+VARIANTS: tuple[Callable[[], Protocol], ...] = (
+    AtOnce,
+    NewestPlan,
+    NewestGeneration,
+    StoredByAll,
+    EndedAtOnce,
+    AnyMark,
+    Forgetful,
+)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_search_finds_what_is_wrong_in_broken_variants(variant: Callable[[], Protocol]) -> None:
+    assert next(explore(variant(), 8), None) is not None
