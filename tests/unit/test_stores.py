@@ -1,21 +1,27 @@
 """Stores: epochs are committed once, what failed is swept, and readers see what commits name."""
 
+import multiprocessing
+import signal
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support import store_writer
 from tests.support.postgres import find_server, run_server
 from thetastream.errors import QueryError, StoreError
-from thetastream.stores import REGISTRY, DeltaStore, ParquetStore, PostgresStore, Store
+from thetastream.stores import REGISTRY, DeltaStore, ParquetStore, PostgresStore, Store, history, write_store
 from thetastream.stores.description import Description
-from thetastream.stores.snapshots import Snapshots
+from thetastream.stores.snapshots import Brought, Ledger, Snapshots
 from thetastream.stores.staged import Origin, Staged
 
 SCHEMA = pa.schema(
@@ -64,12 +70,15 @@ KINDS = [pytest.param(kind, marks=() if kind in EMBEDDED else NEEDS_SERVER) for 
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    if request.param in EMBEDDED:
-        made: Store = EMBEDDED[request.param](str(tmp_path / "store"))
-    else:
-        made = PostgresStore(request.getfixturevalue("database"), f"results{next(NUMBERS)}")
+    made = make_store(request.param, request, tmp_path)
     made.describe(HELD)
     return made
+
+
+def make_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> Store:
+    if kind in EMBEDDED:
+        return EMBEDDED[kind](str(folder / "store"))
+    return PostgresStore(request.getfixturevalue("database"), f"results{next(NUMBERS)}")
 
 
 def test_an_epoch_that_runs_again_adds_nothing(store: Store) -> None:
@@ -266,3 +275,145 @@ def test_a_table_of_postgres_has_all_types_and_nothing_that_is_staged(database: 
     assert str(found) == str(expected)  # as texts, because NaN is not equal to itself
     assert store.read(key={"inner.x": (1e9, None)}).num_rows == 1
     assert "tests@" not in repr(store)
+
+
+def kill_often(store: Store, folder: Path, kills: int, seed: int) -> None:
+    """Kill a writer at random moments, and compare what the store holds with a run that nobody kills."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.store_writer"])
+    random, checkpoint = Random(seed), folder / "commits"
+    store.describe(store_writer.HELD)
+    n_killed = epochs = 0
+    while n_killed < kills:
+        # Each process has more to do than it has time.
+        epochs += 200
+        process = context.Process(
+            target=store_writer.write, args=(write_store(store), str(checkpoint), epochs)
+        )
+        before = checkpoint.read_text() if checkpoint.exists() else ""
+        process.start()
+        while not checkpoint.exists() or checkpoint.read_text() == before:
+            assert process.is_alive()
+            time.sleep(0.001)
+        time.sleep(random.uniform(0, 0.02))
+        process.kill()
+        process.join()
+        n_killed += process.exitcode == -signal.SIGKILL
+        epochs = int(checkpoint.read_text()) + 1
+    last = epochs + 5
+    process = context.Process(target=store_writer.write, args=(write_store(store), str(checkpoint), last))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    tasks = range(store_writer.TASKS)
+    expected = [one for epoch in range(last) for task in tasks for one in store_writer.list_ids(epoch, task)]
+    assert read_ids(store) == expected
+    plain, ledger = [], Ledger()
+    for epoch in range(last):
+        brought = Brought(epoch, store_writer.TASKS * store_writer.ROWS, 3 * epoch, 3 * epoch)
+        ledger, snapshot = ledger.commit("q", brought, store_writer.RULE)
+        plain += [] if snapshot is None else [snapshot]
+    assert store.snapshots() == plain
+    store.sweep()
+    assert store.sweep() == 0
+    assert read_ids(store) == expected
+
+
+@pytest.fixture
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return make_store(request.param, request, tmp_path)
+
+
+@pytest.mark.parametrize("empty", ["parquet"], indirect=True)
+def test_a_killed_writer_adds_nothing_and_loses_nothing(empty: Store, tmp_path: Path) -> None:
+    kill_often(empty, tmp_path, kills=4, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("empty", KINDS, indirect=True)
+def test_a_hundred_kills_change_nothing(empty: Store, tmp_path: Path) -> None:
+    kill_often(empty, tmp_path, kills=100, seed=2)
+
+
+def fill(store: Store, epochs: range, rule: Snapshots) -> None:
+    for epoch in epochs:
+        store.commit("q", epoch, stage(store, epoch, *(epoch % 60 for _ in range(1 + epoch % 3))), rule)
+
+
+def test_merged_files_hold_the_same_snapshots(store: Store) -> None:
+    rule = Snapshots(every="2 minutes")
+    fill(store, range(20), rule)
+    snapshots = store.snapshots()
+    each = [store.read_snapshot(one)["id"].to_pylist() for one in snapshots]
+    until = [read_ids(store, snapshot=one) for one in snapshots]
+    by_key, everything = read_ids(store, key={"a.symbol": "s1"}), read_ids(store)
+    if isinstance(store, ParquetStore):
+        before = store.files()
+        assert store.compact(target=7000) >= 10
+        assert len(store.files()) < len(before) / 2
+        assert store.compact(target=7000) == 0
+        # A reader that has listed the small files can still read them for an hour.
+        assert store.sweep() == 0
+        assert store.sweep(grace_s=0) == len(before) - sum(file in before for file in store.files())
+    assert [sorted(store.read_snapshot(one)["id"].to_pylist()) for one in snapshots] == list(
+        map(sorted, each)
+    )
+    assert [read_ids(store, snapshot=one) for one in snapshots] == until
+    assert (read_ids(store, key={"a.symbol": "s1"}), read_ids(store)) == (by_key, everything)
+    # The query goes on, and a process that has read nothing yet begins with the state of the log.
+    fill(store, range(15, 30), rule)
+    history._KNOWN.clear()
+    assert read_ids(store) == sorted(id for epoch in range(30) for id in [epoch] * (1 + epoch % 3))
+    assert store.snapshots()[: len(snapshots)] == snapshots
+    assert [one.number for one in store.snapshots()] == list(range(1, len(store.snapshots()) + 1))
+    if isinstance(store, DeltaStore):
+        table = store.open_table().to_pyarrow_table()
+        assert sorted(table["id"].to_pylist()) == read_ids(store)
+
+
+def test_forgotten_snapshots_are_gone_and_the_others_stay(store: Store) -> None:
+    rule = Snapshots(every="2 minutes")
+    fill(store, range(20), rule)
+    numbers = [one.number for one in store.snapshots()]
+    gone, everything = read_ids(store, snapshot=4), read_ids(store)
+    assert store.forget(before=5) == 4
+    assert store.forget(before=5) == 0
+    rest = list((Counter(everything) - Counter(gone)).elements())
+    assert read_ids(store) == rest
+    assert [one.number for one in store.snapshots()] == numbers[4:]
+    with pytest.raises(QueryError, match=r"UNKNOWN_SNAPSHOT.*5 to"):
+        store.read(snapshot=4)
+    fill(store, range(15, 24), rule)
+    history._KNOWN.clear()
+    assert store.snapshots()[-1].number == numbers[-1] + 2
+    if isinstance(store, ParquetStore):
+        store.compact(target=3000)
+        store.forget(before=store.snapshots()[-2])
+        assert sorted(
+            row for table in (pq.read_table(f) for f in store.files()) for row in table["id"].to_pylist()
+        ) == (read_ids(store))
+    if isinstance(store, DeltaStore):
+        assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == read_ids(store)
+
+
+def test_a_reader_follows_while_files_are_merged_and_the_log_is_shortened(tmp_path: Path) -> None:
+    store, rule = ParquetStore(str(tmp_path / "store")), Snapshots(every="1 minute")
+    store.describe(HELD)
+    expected: list[int] = []
+    sleeper = None
+    for round_ in range(5):
+        for epoch in range(10 * round_, 10 * round_ + 10):
+            store.commit("q", epoch, stage(store, epoch, epoch), rule)
+            expected.append(epoch)
+        if round_ == 0:
+            assert read_ids(store) == expected
+            # This process reads no commit for some rounds.
+            sleeper = dict(history._KNOWN)
+            history._KNOWN.clear()
+        assert store.compact(target=1 << 20) > 0
+        assert read_ids(store) == expected
+    assert not (tmp_path / "store" / "_log" / f"{5:020}.json").exists()
+    assert sleeper is not None
+    history._KNOWN.clear()
+    history._KNOWN.update(sleeper)
+    assert read_ids(store) == expected

@@ -7,20 +7,21 @@ made good by the next commit, or by the next start of a query.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from thetastream.core.folder import Folder
 from thetastream.errors import QueryError
+from thetastream.stores.base import Asked
 from thetastream.stores.description import Description
-from thetastream.stores.parquet import ParquetStore
+from thetastream.stores.parquet import TARGET, ParquetStore
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
 from thetastream.stores.staged import Staged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deltalake.transaction import AddAction
 
 INSTALL = "pip install 'thetastream[delta]'"
 
@@ -65,6 +66,17 @@ class DeltaStore(ParquetStore):
         self._publish()
         return is_new
 
+    def compact(self, target: int = TARGET) -> int:
+        self._publish()
+        merged = super().compact(target)
+        self._publish()
+        return merged
+
+    def forget(self, before: Asked) -> int:
+        forgotten = super().forget(before)
+        self._publish()
+        return forgotten
+
     def _publish(self) -> None:
         """Commit to the Delta table what the log of the store has, and the table has not."""
         deltalake = _import()
@@ -79,21 +91,30 @@ class DeltaStore(ParquetStore):
                 # Without retries, a commit fails if another writer has changed the table since it was read.
                 max_commit_retries=0,
             )
-            files = [self._add(Staged.from_json(one)) for one in entry["staged"]]
             try:
                 table.create_write_transaction(
-                    files, mode="append", schema=table.schema(), commit_properties=properties
+                    self._list_actions(entry), "append", table.schema(), commit_properties=properties
                 )
             except deltalake.exceptions.CommitFailedError:
                 continue
 
-    def _add(self, staged: Staged) -> "AddAction":
-        from deltalake.transaction import AddAction
+    def _list_actions(self, entry: Mapping[str, Any]) -> list[Any]:
+        """List the files that a version of the log adds to the table and takes from it."""
+        from deltalake.transaction import AddAction, RemoveAction
 
-        info = Folder(self.path, "").filesystem.get_file_info(Folder(self.path, "").locate(staged.name))
-        changed_ms = (info.mtime_ns or 0) // 1_000_000
-        stats = json.dumps({"numRecords": staged.rows})
-        return AddAction(staged.name, staged.nbytes, {}, changed_ms, True, stats)
+        folder, is_rewrite = Folder(self.path, ""), "dropped" in entry
+        rows: dict[str, int] = {}
+        for one in (each["staged"] for each in entry["added"]) if is_rewrite else entry["staged"]:
+            rows[one["name"]] = rows.get(one["name"], 0) + one["rows"]
+        # Rows that move to another file are no change of data for readers that follow the table.
+        is_change, actions = not is_rewrite or not rows, []
+        for name, n in rows.items():
+            info = folder.filesystem.get_file_info(folder.locate(name))
+            changed_ms, stats = (info.mtime_ns or 0) // 1_000_000, json.dumps({"numRecords": n})
+            actions.append(AddAction(name, info.size or 0, {}, changed_ms, is_change, stats))
+        gone = dict.fromkeys(one["name"] for one in entry.get("dropped", ()))
+        at_ms = entry.get("clock_us", 0) // 1000
+        return [*actions, *(RemoveAction(name, is_change, at_ms) for name in gone)]
 
     def open_table(self) -> Any:
         """Open the table as deltalake does."""

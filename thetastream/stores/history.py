@@ -27,6 +27,15 @@ class Held:
     snapshot: int | None = None
     """The number of the snapshot that has the rows; None while they are collected."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as plain values of JSON."""
+        return {"staged": self.staged.to_json(), "query": self.query, "snapshot": self.snapshot}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Held":
+        """Read what ``to_json`` returned."""
+        return cls(Staged.from_json(values["staged"]), values["query"], values["snapshot"])
+
 
 @dataclass
 class History:
@@ -36,9 +45,14 @@ class History:
     snapshots: list[Snapshot] = field(default_factory=list)
     waiting: dict[str, list[Held]] = field(default_factory=dict)
     """The rows of each query that no snapshot has yet."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """For each name that was dropped, the time at which it was, in microseconds since 1970 UTC."""
 
     def add(self, entry: Mapping[str, Any]) -> None:
-        """Add a commit, as ``make_entry`` wrote it."""
+        """Add a version of the log, as ``make_entry`` or ``make_rewrite`` wrote it."""
+        if "dropped" in entry:
+            self._rewrite(entry)
+            return
         waiting = self.waiting.setdefault(entry["query"], [])
         for values in entry["staged"]:
             held = Held(Staged.from_json(values), entry["query"])
@@ -51,10 +65,47 @@ class History:
                 held.snapshot = snapshot.number
             waiting.clear()
 
+    def _rewrite(self, entry: Mapping[str, Any]) -> None:
+        """Replace rows by the same rows at other places, or forget them with their snapshots."""
+        dropped = {Staged.from_json(one).place for one in entry["dropped"]}
+        kept, at = [], None
+        for held in self.held:
+            if held.staged.place not in dropped:
+                kept.append(held)
+            elif at is None:
+                at = len(kept)
+        added = [Held.from_json(one) for one in entry["added"]]
+        kept[at or 0 : at or 0] = added
+        self.held = kept
+        self.snapshots = [one for one in self.snapshots if one.number >= entry["first"]]
+        named = {held.staged.name for held in kept}
+        for name, _ in dropped:
+            if name not in named:
+                self.dropped[name] = entry["clock_us"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value as plain values of JSON."""
+        return {
+            "held": [one.to_json() for one in self.held],
+            "snapshots": [one.to_json() for one in self.snapshots],
+            "dropped": self.dropped,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "History":
+        """Read what ``to_json`` returned."""
+        held = [Held.from_json(one) for one in values["held"]]
+        waiting: dict[str, list[Held]] = {}
+        for one in held:
+            if one.snapshot is None:
+                waiting.setdefault(one.query, []).append(one)
+        snapshots = [Snapshot.from_json(one) for one in values["snapshots"]]
+        return cls(held, snapshots, waiting, dict(values["dropped"]))
+
     def copy(self) -> "History":
         """Copy the lists, so that later commits do not change the copy."""
         held = [replace(one) for one in self.held]
-        return History(held, list(self.snapshots))
+        return History(held, list(self.snapshots), {}, dict(self.dropped))
 
     def list_staged(self, until: int | None = None, only: int | None = None) -> Iterable[Staged]:
         """List staged rows: all, those of snapshots up to ``until``, or those of the snapshot ``only``."""
@@ -95,6 +146,9 @@ class _Known:
     def catch_up(self, log: "Log") -> History:
         """Read the commits that are new, and return a copy that later commits do not change."""
         with self.lock:
+            if self.version == 0 or not log.has(self.version):
+                self.version, state = log.read_state()
+                self.history = History() if state is None else History.from_json(state)
             for entry in log.read_after(self.version):
                 self.history.add(entry)
                 self.version = entry["version"]
@@ -125,6 +179,35 @@ def make_entry(
         "staged": [one.to_json() for one in staged],
         "snapshot": None if snapshot is None else snapshot.to_json(),
         "ledger": ledger.to_json(),
+    }
+
+
+def make_rewrite(
+    ledger: Mapping[str, Any],
+    dropped: Iterable[Held],
+    added: Iterable[Held] = (),
+    first: int = 0,
+    clock_us: int = 0,
+) -> dict[str, Any]:
+    """Make the record of a rewrite, which ``History.add`` reads.
+
+    Parameters
+    ----------
+    ledger : mapping
+        The ledger of the version before, which a rewrite does not change.
+    dropped, added : iterable of Held
+        The rows that are dropped, and those that stand for them.
+    first : int
+        The number of the first snapshot that is kept.
+    clock_us : int
+        The time of the clock. Files are removed some time later, because somebody may be reading them.
+    """
+    return {
+        "dropped": [one.staged.to_json() for one in dropped],
+        "added": [one.to_json() for one in added],
+        "first": first,
+        "clock_us": clock_us,
+        "ledger": ledger,
     }
 
 

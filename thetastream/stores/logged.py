@@ -7,6 +7,7 @@ A commit reads the newest version, lets the ledger decide, and appends the next 
 appended it meanwhile, the commit begins anew. So one atomic step of the log is all that a store must offer.
 """
 
+import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from thetastream.stores.base import Asked, Store
 from thetastream.stores.description import Description
-from thetastream.stores.history import History, make_entry, read_history, sum_up
+from thetastream.stores.history import Held, History, make_entry, make_rewrite, read_history, sum_up
 from thetastream.stores.selection import Selection
 from thetastream.stores.snapshots import EACH_EPOCH, Ledger, Snapshot, Snapshots
 from thetastream.stores.staged import Staged
@@ -39,6 +40,12 @@ class Log(Protocol):
 
     def append(self, version: int, entry: dict[str, Any]) -> bool:
         """Write a version in one atomic step unless there is one; return whether it was written."""
+
+    def has(self, version: int) -> bool:
+        """Whether a version is there. Old ones may be gone when a state stands for them."""
+
+    def read_state(self) -> tuple[int, dict[str, Any] | None]:
+        """Read the newest state, and the version after which it was written; (0, None) without one."""
 
 
 class LoggedStore(Store):
@@ -85,6 +92,37 @@ class LoggedStore(Store):
             if log.append(newest + 1, make_entry(ledger, query, epoch, staged, snapshot)):
                 return True
 
+    def forget(self, before: Asked) -> int:
+        """Forget the snapshots before one, and their results. What is collected for the next snapshot stays.
+
+        Rows that lie in one file with later ones stay too, so that a file is kept whole or not at all.
+
+        Parameters
+        ----------
+        before : int, Snapshot, datetime or str
+            The first snapshot to keep, by its number or as of a time.
+
+        Returns
+        -------
+        int
+            The number of snapshots that are forgotten.
+        """
+        while True:
+            newest, history = self.log.find_newest(), self.read_history()
+            first = find_first(history, history.find_snapshot(0 if before is None else before).number)
+            dropped = [one for one in history.held if one.snapshot is not None and one.snapshot < first]
+            n = sum(one.number < first for one in history.snapshots)
+            if not n or self.append_rewrite(newest, dropped, [], first):
+                return n
+
+    def append_rewrite(
+        self, newest: int, dropped: Sequence[Held], added: Sequence[Held], first: int = 0
+    ) -> bool:
+        """Append a rewrite behind the version ``newest``; return False if there is a newer one."""
+        ledger = self._read_ledger(newest).to_json()
+        entry = make_rewrite(ledger, dropped, added, first, time.time_ns() // 1000)
+        return self.log.append(newest + 1, entry)
+
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         return [one for one in self.read_history().snapshots if one.number > after]
 
@@ -121,3 +159,18 @@ class LoggedStore(Store):
     def _read_ledger(self, version: int) -> Ledger:
         """Read what a version of the store remembers of its queries."""
         return Ledger() if version < 1 else Ledger.from_json(self.log.read(version)["ledger"])
+
+
+def find_first(history: History, wanted: int) -> int:
+    """Find the first snapshot to keep, so that no file has kept rows and others."""
+    spans: dict[str, tuple[int, int]] = {}
+    for one in history.held:
+        if one.snapshot is not None:
+            low, high = spans.get(one.staged.name, (one.snapshot, one.snapshot))
+            spans[one.staged.name] = min(low, one.snapshot), max(high, one.snapshot)
+    first = wanted
+    while True:
+        split = [low for low, high in spans.values() if low < first <= high]
+        if not split:
+            return first
+        first = min(split)

@@ -5,6 +5,7 @@ folder/_log/<version>.json
 """
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,14 +13,18 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from thetastream.core.folder import Folder
-from thetastream.stores.base import Asked
 from thetastream.stores.description import Description
+from thetastream.stores.history import History
 from thetastream.stores.logged import LoggedStore
+from thetastream.stores.merging import PREFIX, merge, open_files, plan_merges, read_file
 from thetastream.stores.parquet_stage import ParquetStage, read_name
 from thetastream.stores.recent import RECENT, split_recent
 from thetastream.stores.selection import Selection
 from thetastream.stores.staged import Origin, Stage, Staged
 from thetastream.stores.version_log import VersionLog
+
+TARGET = 1 << 27
+"""Bytes that a merged file should have."""
 
 
 @dataclass(frozen=True)
@@ -60,54 +65,92 @@ class ParquetStore(LoggedStore):
     def open_stage(self, origin: Origin, description: Description) -> Stage:
         return ParquetStage(Folder(self.path, ""), origin, description)
 
-    def sweep(self) -> int:
+    def sweep(self, grace_s: float = 3600) -> int:
         # The epochs are read first. A file of a later epoch may be named while this runs, so it stays.
-        epochs = self.list_last_epochs()
-        folder, swept = Folder(self.path, ""), 0
-        named = {one.name for one in self.read_history().list_staged()}
-        for name in folder.list_files():
+        epochs, now = self.list_last_epochs(), time.time()
+        folder, history, swept = Folder(self.path, ""), self.read_history(), 0
+        named = {one.name for one in history.list_staged()}
+        for name, (changed_ns, _) in folder.list_files().items():
             origin = read_name(name)
-            if origin is not None and name not in named and origin[1] <= epochs.get(origin[0], -1):
+            if name in named:
+                continue
+            if name in history.dropped:
+                is_over = now - history.dropped[name] / 1e6 >= grace_s
+            elif name.startswith(PREFIX):
+                is_over = now - changed_ns / 1e9 >= grace_s
+            else:
+                is_over = origin is not None and origin[1] <= epochs.get(origin[0], -1)
+            if is_over:
                 folder.remove(name)
                 swept += 1
         return swept
 
-    def files(
-        self,
-        snapshot: Asked = None,
-        since: Any = None,
-        until: Any = None,
-        key: Mapping[str, Any] | None = None,
-    ) -> list[str]:
-        """List the files of results, for other programs: ``spark.read.parquet(*store.files())``.
+    def compact(self, target: int = TARGET) -> int:
+        """Merge small files into large ones, and shorten the log. Results and snapshots stay as they are.
+
+        It may run while a query writes and others read. ``sweep`` removes the small files an hour later.
 
         Parameters
         ----------
-        snapshot, since, until, key
+        target : int
+            The bytes that a merged file should have.
+
+        Returns
+        -------
+        int
+            The number of files that were merged.
+        """
+        folder, description, merged = Folder(self.path, ""), self.description, 0
+        for held in plan_merges(self.read_history().held, target):
+            added, places = merge(folder, held, description), {one.staged.place for one in held}
+            while True:
+                newest = self.log.find_newest()
+                present = {one.staged.place for one in self.read_history().held}
+                if not places <= present:
+                    break  # Somebody else has merged or forgotten some of them. The new file is swept.
+                if self.append_rewrite(newest, held, added):
+                    merged += len(held)
+                    break
+        if merged:
+            self._write_state()
+        return merged
+
+    def _write_state(self) -> None:
+        """Write what all versions of the log say together, so that readers need not read all of them."""
+        version, state = self.log.read_state()
+        history = History() if state is None else History.from_json(state)
+        for entry in self.log.read_after(version):
+            history.add(entry)
+            version = entry["version"]
+        present = Folder(self.path, "").list_files()
+        history.dropped = {name: at for name, at in history.dropped.items() if name in present}
+        self.log.write_state(version, history.to_json())
+
+    def files(self, since: Any = None, until: Any = None, key: Mapping[str, Any] | None = None) -> list[str]:
+        """List the files of all results, for other programs: ``spark.read.parquet(*store.files())``.
+
+        Parameters
+        ----------
+        since, until, key
             As in ``read``. Files that have no such row are left out; other rows of the files remain.
         """
         selection = Selection.read(self.description, since, until, key)
         root = self.path.rstrip("/")
-        return [f"{root}/{one.name}" for one in self.select(snapshot, selection)]
+        names = dict.fromkeys(one.name for one in self.select(None, selection))
+        return [f"{root}/{name}" for name in names]
 
     def open_staged(self, staged: Iterable[Staged], selection: Selection) -> Any:
         import pyarrow.dataset as ds
 
         folder, schema = Folder(self.path, ""), self.description.schema
         recent, older = split_recent(list(staged))
-        tables = [self._read_recent(folder, one.name) for one in recent]
+        tables = [self._read_recent(folder, one) for one in recent]
         parts = [ds.dataset(pa.concat_tables(tables))] if tables else []
         if older or not tables:
-            names = [folder.locate(one.name) for one in older]
-            parts.append(ds.dataset(names, schema=schema, format="parquet", filesystem=folder.filesystem))
+            parts.append(open_files(folder, older, schema))
         data = parts[0] if len(parts) == 1 else ds.dataset(parts)
         return data if selection.filter is None else data.filter(selection.filter)
 
-    def _read_recent(self, folder: Folder, name: str) -> pa.Table:
-        """Read a file, or take it from memory."""
-        import pyarrow.parquet as pq
-
-        def read() -> pa.Table:
-            return pq.read_table(folder.locate(name), filesystem=folder.filesystem, partitioning=None)
-
-        return RECENT.get(f"{self.path}/{name}", read)
+    def _read_recent(self, folder: Folder, staged: Staged) -> pa.Table:
+        """Read staged rows, or take them from memory."""
+        return RECENT.get(f"{self.path}/{staged.place}", lambda: read_file(folder, staged))

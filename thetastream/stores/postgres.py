@@ -176,6 +176,7 @@ class PostgresLog:
 
         store = self._store
         names = [one["name"] for one in entry.get("staged", ())]
+        dropped = [one["name"] for one in entry.get("dropped", ())]
         text = json.dumps({"version": version, **entry})
         try:
             with store.connect() as connection:
@@ -184,9 +185,16 @@ class PostgresLog:
                 moved = f'DELETE FROM {store.quote("staged")} WHERE "{PART}" = ANY(%s) RETURNING *'
                 inserting = f"INSERT INTO {store.quote()} SELECT *, %s FROM moved"
                 connection.execute(f"WITH moved AS ({moved}) {inserting}", [names, version])
+                connection.execute(f'DELETE FROM {store.quote()} WHERE "{PART}" = ANY(%s)', [dropped])
         except psycopg.errors.UniqueViolation:
             return False
         return True
+
+    def has(self, version: int) -> bool:
+        return True
+
+    def read_state(self) -> tuple[int, dict[str, Any] | None]:
+        return 0, None
 
     def _select(self, sql: str) -> list[Any]:
         import psycopg

@@ -35,6 +35,14 @@ class Staged:
     nbytes: int
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     """The bounds of the time and of each key, by the name of the column."""
+    groups: tuple[int, int] | None = None
+    """The row groups of the file that have the rows, from the first up to but not including the second. None
+    stands for the whole file."""
+
+    @property
+    def place(self) -> tuple[str, tuple[int, int] | None]:
+        """Where the rows lie. No other rows lie there."""
+        return self.name, self.groups
 
     def to_json(self) -> dict[str, Any]:
         """Return the value as plain values of JSON."""
@@ -44,7 +52,9 @@ class Staged:
     def from_json(cls, values: Mapping[str, Any]) -> "Staged":
         """Read what ``to_json`` returned."""
         bounds = {name: (low, high) for name, (low, high) in values["bounds"].items()}
-        return cls(values["name"], values["rows"], values["nbytes"], bounds)
+        groups = values.get("groups")
+        at = None if groups is None else (groups[0], groups[1])
+        return cls(values["name"], values["rows"], values["nbytes"], bounds, at)
 
 
 class Stage(ABC):

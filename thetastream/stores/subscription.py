@@ -33,7 +33,7 @@ class Delivery(NamedTuple):
 
 def subscribe(
     store: Store,
-    since: int | Snapshot = 0,
+    since: int | Snapshot | None = None,
     *,
     sql: str | None = None,
     poll: str | timedelta = "200 ms",
@@ -44,8 +44,8 @@ def subscribe(
     Parameters
     ----------
     store : Store
-    since : int or Snapshot
-        The last snapshot that the reader has seen. By default the first one comes first.
+    since : int or Snapshot, optional
+        The last snapshot that the reader has seen. By default the first one that is kept comes first.
     sql : str, optional
         One SELECT over the table ``results``, which is run over the rows of each snapshot: a filter and a
         projection of its own. By default, all rows with all columns come. It needs the package duckdb.
@@ -81,12 +81,12 @@ def subscribe(
 
 
 def _deliver(
-    store: Store, seen: int, sql: str | None, pause_s: float, patience_s: float | None
+    store: Store, seen: int | None, sql: str | None, pause_s: float, patience_s: float | None
 ) -> Iterator[Delivery]:
     waited_since = time.monotonic()
     while True:
-        for snapshot in store.snapshots(after=seen):
-            if snapshot.number != seen + 1:
+        for snapshot in store.snapshots(after=seen or 0):
+            if seen is not None and snapshot.number != seen + 1:
                 what = f"snapshot {seen + 1} is not kept any more; the first one is {snapshot.number}"
                 raise QueryError("SNAPSHOT_GONE", f"{what}; subscribe with since={snapshot.number - 1}")
             rows = store.read_snapshot(snapshot)

@@ -1,7 +1,8 @@
 """The log of a store in a folder: versions 0, 1, 2, ..., each a JSON file that appears whole and only once.
 
     folder/_log/00000000000000000000.json    the description of the store
-    folder/_log/00000000000000000007.json    the seventh commit
+    folder/_log/00000000000000000007.json    the seventh commit, or a rewrite
+    folder/_log/state-00000000000000000007.json    what the versions up to the seventh say together
 
 The names that commits list are the results. Whatever else lies in the folder is not.
 """
@@ -59,6 +60,35 @@ class VersionLog:
             raise StoreError("STORE_DAMAGED", f"{where} must have the format {FORMAT}; it has another one")
         return entry
 
+    def has(self, version: int) -> bool:
+        """Whether an entry is there. Old ones are removed when a state stands for them."""
+        return self._folder.exists(_name(version))
+
+    def read_state(self) -> tuple[int, dict[str, Any] | None]:
+        """Read the newest state, and the version after which it was written; (0, None) if there is none."""
+        versions = self._list_states()
+        if not versions:
+            return 0, None
+        state: dict[str, Any] = json.loads(self._folder.read(_name_state(versions[-1])))
+        return versions[-1], state
+
+    def write_state(self, version: int, state: dict[str, Any]) -> None:
+        """Keep the state after a version, and remove what lies before the state that was written before."""
+        before = [one for one in self._list_states() if one < version]
+        self._folder.write(_name_state(version), json.dumps(state).encode())
+        if not before:
+            return
+        for name in self._folder.list_files():
+            number = name.removesuffix(".json")
+            if number.isdigit() and 0 < int(number) < before[-1]:
+                self._folder.remove(name)
+        for one in before[:-1]:
+            self._folder.remove(_name_state(one))
+
+    def _list_states(self) -> list[int]:
+        names = (name for name in self._folder.list_files() if name.startswith("state-"))
+        return sorted(int(name.removeprefix("state-").removesuffix(".json")) for name in names)
+
     def read_after(self, version: int) -> Iterator[dict[str, Any]]:
         """Read all entries after ``version``. It asks for one after the other and lists no folder."""
         while self._folder.exists(_name(version + 1)):
@@ -70,6 +100,10 @@ class VersionLog:
         self._folder.make()
         text = json.dumps({"format": FORMAT, "version": version, **entry})
         return self._folder.write_new(_name(version), text.encode())
+
+
+def _name_state(version: int) -> str:
+    return f"state-{version:020}.json"
 
 
 def _name(version: int) -> str:

@@ -1,0 +1,88 @@
+"""Merges small files of a store into large ones, so that a reader opens few.
+
+The rows of each snapshot keep row groups of their own in the merged file, so that any snapshot can still be
+read. Rows that no snapshot has yet are not merged.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from thetastream.core.folder import Folder
+from thetastream.stores.description import Description
+from thetastream.stores.history import Held
+from thetastream.stores.parquet_stage import GROUP_ROWS, sort_by_keys
+from thetastream.stores.staged import BoundsFinder, Staged
+
+PREFIX = "merged-"
+"""The beginning of the names of merged files."""
+
+
+def plan_merges(held: Sequence[Held], target: int) -> Iterator[list[Held]]:
+    """Yield lists of at least two files that follow one another and have ``target`` bytes together.
+
+    Files of half the target and more stay as they are. The last list may have fewer bytes.
+    """
+    waiting: list[Held] = []
+    for one in held:
+        is_small = one.snapshot is not None and one.staged.groups is None and 2 * one.staged.nbytes < target
+        if is_small:
+            waiting.append(one)
+        if not is_small or sum(each.staged.nbytes for each in waiting) >= target:
+            if len(waiting) > 1:
+                yield waiting
+            waiting = []
+    if len(waiting) > 1:
+        yield waiting
+
+
+def merge(folder: Folder, held: Sequence[Held], description: Description) -> list[Held]:
+    """Write the rows of several files into one; return what it holds, snapshot by snapshot."""
+    import pyarrow.parquet as pq
+
+    name, merged, group = f"{PREFIX}{uuid.uuid4().hex}.parquet", [], 0
+    by_snapshot = sorted(held, key=lambda one: (one.snapshot or 0, one.query))
+    with folder.filesystem.open_output_stream(folder.locate(name)) as file:
+        writer = pq.ParquetWriter(file, description.schema, write_page_index=bool(description.keys))
+        for (snapshot, query), parts in groupby(by_snapshot, key=lambda one: (one.snapshot, one.query)):
+            table = pa.concat_tables(read_file(folder, one.staged) for one in parts)
+            if description.keys:
+                table = sort_by_keys(table, description.keys)
+            bounds, before, first = BoundsFinder(description.bounded), file.tell(), group
+            for start in range(0, len(table), GROUP_ROWS):
+                writer.write_table(table.slice(start, GROUP_ROWS), row_group_size=GROUP_ROWS)
+                group += 1
+            bounds.add(table)
+            place = first, group
+            staged = Staged(name, len(table), file.tell() - before, bounds.bounds, place)
+            merged.append(Held(staged, query, snapshot))
+        writer.close()
+    return merged
+
+
+def read_file(folder: Folder, staged: Staged) -> pa.Table:
+    """Read staged rows from their file."""
+    import pyarrow.parquet as pq
+
+    with folder.filesystem.open_input_file(folder.locate(staged.name)) as file:
+        reader = pq.ParquetFile(file)
+        return reader.read() if staged.groups is None else reader.read_row_groups(list(range(*staged.groups)))
+
+
+def open_files(folder: Folder, staged: Sequence[Staged], schema: pa.Schema) -> Any:
+    """Open staged rows as a data set without reading them."""
+    import pyarrow.dataset as ds
+
+    kind = ds.ParquetFileFormat()
+    fragments = [
+        kind.make_fragment(
+            folder.locate(one.name),
+            folder.filesystem,
+            row_groups=None if one.groups is None else list(range(*one.groups)),
+        )
+        for one in staged
+    ]
+    return ds.FileSystemDataset(fragments, schema, kind, folder.filesystem)
