@@ -22,6 +22,7 @@ from thetastream.control.plan import ControlPlan
 from thetastream.core.blocks import unpack
 from thetastream.core.identity import Identity, Part, digest
 from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.shedding import Shedding
 from thetastream.local.runner import add_hash
 from thetastream.models.base import Model
 from thetastream.spark.choice import FittedSpec
@@ -32,6 +33,7 @@ from thetastream.spark.control.source import ControlReader
 from thetastream.spark.emit import COUNTERS, BlockEmitter
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.exchange import COLUMNS, _make_routing_step
+from thetastream.spark.shed_loads import ShedLoads
 
 QUERY: Identity = {"the model": Part("m", "m")}
 
@@ -87,8 +89,8 @@ class _Parts:
 class _Timers:
     """The timers of a unit, and the times that Spark tells it."""
 
-    def __init__(self, timers: set[int], watermark_ms: int) -> None:
-        self._timers, self._watermark_ms = timers, watermark_ms
+    def __init__(self, timers: set[int], watermark_ms: int, began_ms: int) -> None:
+        self._timers, self._watermark_ms, self._began_ms = timers, watermark_ms, began_ms
 
     def registerTimer(self, time_ms: int) -> None:
         self._timers.add(time_ms)
@@ -100,7 +102,7 @@ class _Timers:
         return self._watermark_ms
 
     def getCurrentProcessingTimeInMs(self) -> int:
-        return -1
+        return self._began_ms
 
 
 class SparkEpochs:
@@ -113,12 +115,25 @@ class SparkEpochs:
     folder : Path
         An empty folder.
     patch : MonkeyPatch
+    shedding : Shedding, optional
+        The load shedder.
     """
 
     def __init__(
-        self, spec: EngineSpec, model: Model, rules: Rules, folder: Path, patch: pytest.MonkeyPatch
+        self,
+        spec: EngineSpec,
+        model: Model,
+        rules: Rules,
+        folder: Path,
+        patch: pytest.MonkeyPatch,
+        shedding: Shedding | None = None,
     ) -> None:
         self.spec, self.model, self.rules, self.folder, self._patch = spec, model, rules, folder, patch
+        self.shed = None
+        if shedding is not None:
+            self.shed = ShedLoads(shedding, str(folder / "box"), digest(QUERY))
+        self.began_ms = -1
+        """When the next epoch begins, in milliseconds since 1970."""
         patch.setattr(source, "LOOK_S", -1.0)
         self.offsets: list[dict[str, Any]] = []
         """The log of offsets of the control source."""
@@ -182,7 +197,7 @@ class SparkEpochs:
         # 1. The sources and the exchange.
         rows = list(self._read_notices(epoch))
         for stream, batch in enumerate(batches):
-            route = _make_routing_step(self.fitted, stream, True, None, self.access)
+            route = _make_routing_step(self.fitted, stream, True, self.shed, self.access)
             hashed = iter([add_hash(batch)] if batch.num_rows else [])
             rows += [row for piece in route(hashed) for row in piece.to_pylist()]
         by_key: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -215,8 +230,8 @@ class SparkEpochs:
         fields = [pa.field(f"c{n}", pa.int64()) for n in range(width)]
         emitter = BlockEmitter(pa.schema([*fields, pa.field(COUNTERS, pa.string())]))
         folder = str(self.folder / "cache")
-        unit = UnitEpoch(self.fitted, QUERY, emitter, "", folder, None, None, None, {}, self.access)
-        timers = _Timers(self.state["timers"][key], watermark_ms)
+        unit = UnitEpoch(self.fitted, QUERY, emitter, "", folder, None, None, self.shed, {}, self.access)
+        timers = _Timers(self.state["timers"][key], watermark_ms, self.began_ms)
         value, parts = _Value(self.state["value"], key), _Parts(self.state["parts"][key])
         frames = None if rows is None else iter([rows])
         for frame in unit.run(key, frames, timers, value, parts, timers):

@@ -18,7 +18,9 @@ from thetastream.cli import main
 from thetastream.control.change import Rules
 from thetastream.control.request import Request
 from thetastream.core.condition import TIME, Bound, Dimension
+from thetastream.core.shed import Shed
 from thetastream.core.sides import Side
+from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.errors import StateError
 from thetastream.models import Biclique, Matrix, Split
@@ -40,9 +42,14 @@ def scaled_unit() -> Any:
 class Run:
     """Epochs with some tuples each, the requests of a test, and the nested loop."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, model: Any, seed: int = 1) -> None:
+    def __init__(
+        self, folder: Path, patch: pytest.MonkeyPatch, model: Any, seed: int = 1, shed: Shed | None = None
+    ) -> None:
         self.unit = scaled_unit()
-        self.spark = SparkEpochs(TwoStreamSpec(self.unit, model), model, RULES, folder, patch)
+        shedding = None if shed is None else Shedding(shed, self.unit.condition.sides)
+        spec = TwoStreamSpec(self.unit, model)
+        self.spark = SparkEpochs(spec, model, RULES, folder, patch, shedding)
+        self.counters: list[dict[str, Any]] = []
         self.rng, self.found, self.kept = random.Random(seed), Counter(), ([], [])
         self.epoch, self.watermark, self.late = 0, None, None
 
@@ -70,6 +77,9 @@ class Run:
                 self.spark.run(batches, self.watermark, crash)
             self.spark.start()
         results = self.spark.run(batches, self.watermark)
+        self.counters = [
+            json.loads(text) for one in results for text in one.column(-1).to_pylist() if text is not None
+        ]
         self.found += count_pairs(results, len(COLUMNS))
         self.late = self.watermark
         self.epoch += 1
@@ -136,6 +146,43 @@ def test_tuples_that_are_late_are_late_at_new_units(tmp_path: Path, monkeypatch:
     run.spark.run([batch, batch.slice(0, 0)], run.watermark)
     held = [unit for unit in run.spark.state["value"].values() if f'"min_ts": {late}' in unit[0]]
     assert held == []
+
+
+@pytest.mark.parametrize("crash", range(6))
+@pytest.mark.parametrize(
+    "shed",
+    [
+        Shed("300 B", "1200 B", base=0.2),
+        Shed("1 ms", "30 ms", load="lag"),
+        Shed("1 ms", "30 ms", load="lag", what="probes"),
+    ],
+    ids=["state", "lag", "probes"],
+)
+def test_a_shedder_drops_the_same_tuples_after_a_crash_at_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shed: Shed, crash: int
+) -> None:
+    """A run with crashes and one without have the same results and counts, also while units change."""
+    outcomes = []
+    for name, crashes in (("calm", ()), ("crashing", (crash, crash + 1))):
+        run = Run(tmp_path / name, monkeypatch, Biclique((2, 1)), seed=crash, shed=shed)
+        shed_tuples = shed_probes = arrived = 0
+        for epoch in range(10):
+            run.spark.began_ms = 10 * epoch + 12 + epoch % 3
+            if epoch == 4:
+                run.spark.control.put_request(Request(sizes={"units": (1, 3)}).write())
+            most = len(run.spark.offsets and run.spark.plan.slots) + 1
+            run.run(n=20, crashes=tuple(min(step, most) for step in crashes))
+            shed_tuples += sum(unit["shed"] for unit in run.counters)
+            shed_probes += sum(unit["shed_probes"] for unit in run.counters)
+            arrived += sum(unit["left"] + unit["right"] + unit["late"] for unit in run.counters)
+        assert shed_tuples + arrived == 2 * 20 * 10
+        outcomes.append((run.found, shed_tuples, shed_probes))
+        assert run.spark.plan.newest.model == Biclique((1, 3))
+        assert run.found < oracle.join(run.spark.spec.unit.condition, *run.kept)
+    assert outcomes[0] == outcomes[1]
+    found, shed_tuples, shed_probes = outcomes[0]
+    assert found.total() > 50
+    assert (shed_tuples > 20, shed_probes > 20) == (not shed.sheds_probes, shed.sheds_probes)
 
 
 def test_a_lost_folder_is_refused_once_there_was_a_change(

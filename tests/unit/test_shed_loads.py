@@ -36,6 +36,12 @@ def test_routers_read_the_newest_load_of_each_unit_before_their_epoch(loads):
     assert [loads.find(epoch) for epoch in (2, 3, 4, 5, 6)] == [None, 300, 900, 300, 7000]
 
 
+def test_the_lag_is_that_of_the_newest_epoch(loads):
+    for unit, epoch, load in [(0, 3, 900), (1, 3, 200), (1, 4, 100)]:
+        loads.publish(unit, epoch, load)
+    assert [loads.find(epoch, of_one_epoch=True) for epoch in (3, 4, 5)] == [None, 900, 100]
+
+
 def test_pruning_changes_nothing_that_an_epoch_or_its_repetition_reads(loads, tmp_path):
     for epoch in range(6):
         for unit in range(3):

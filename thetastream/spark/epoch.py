@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from thetastream.control.model_json import decode_model
 from thetastream.control.notices import ENDS, JOINS, Member
 from thetastream.core.identity import Identity, digest, fix_choices
-from thetastream.core.shed import LAG
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
@@ -163,14 +162,9 @@ class UnitEpoch:
         for report in inbox.shed:
             alias = shed.shedding.sides[report.stream].alias
             counters.count_shed(alias, report.shed, report.shed_probes)
-        if slot and shed.shedding.shed.load == LAG:
-            return  # The first unit gets all reports.
         began_us = int(timers.getCurrentProcessingTimeInMs()) * 1000
-        shed.loads.publish(
-            slot, shed.epoch, shed.shedding.measure_load(counters.mlv_bytes, inbox.shed, began_us)
-        )
-        if not slot:
-            shed.loads.prune(shed.epoch)
+        load = shed.shedding.measure_load(counters.mlv_bytes, inbox.shed, began_us)
+        shed.loads.publish(slot, shed.epoch, load)
 
     def _open(self, member: Member, slot: int, state: Any, open_store: OpenStore) -> Engine:
         """Open the engine of the unit, in the generation of the control plan that it is a member of."""

@@ -164,9 +164,7 @@ def _make_routing_step(
         batches = map(drop_fillers, batches)
         if fitted.spec.router.model.needs_hash and not has_hash:
             batches = map(_add_hash, batches)
-        shedder = None
-        if shed is not None:
-            shedder = shed.shedding.open(stream, shed.epoch, shed.loads.find(shed.epoch))
+        shedder = None if shed is None else shed.open(stream, is_first=not task and not stream)
         for number, batch in enumerate(map(make_nullable, gather(batches))):
             tuples, probing = (batch, None) if shedder is None else shedder.drop(batch)
             if not tuples.num_rows:
@@ -189,7 +187,7 @@ def _make_routing_step(
                     )
         if shedder is not None and shedder.report is not None:
             nothing = pa.array([b""], pa.binary())
-            yield _make_rows(keys[:1], SHED, stream, origin, nothing, json.dumps(shedder.report))
+            yield _make_rows(called[:1], SHED, stream, origin, nothing, json.dumps(shedder.report))
 
     return to_rows
 

@@ -2,9 +2,11 @@
 
     folder/loads-<query>-<join>/<unit>.<epoch>.<load>        empty files; the name is all that there is
 
-A unit publishes its load after each epoch. The routers of epoch e take, for each unit, its newest load of an
-epoch before e, and the largest of these loads decides. A load follows from the input of its epoch and from
-the state before it. So an epoch that runs again publishes the same file, and its routers read the same files.
+Each unit publishes its load after each epoch in which it takes part, and the largest load decides. For the
+state, the routers of epoch e take the newest load of each unit from before e, because a unit that takes no
+part keeps its state. For the lag, they take the loads of the newest epoch before e. A load follows from the
+input of its epoch and from the state before it. So an epoch that runs again publishes the same file, and its
+routers read the same files.
 """
 
 from contextlib import suppress
@@ -12,7 +14,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from thetastream.core.folder import Folder
-from thetastream.engine.shedding import Shedding
+from thetastream.core.shed import LAG
+from thetastream.engine.shedding import Shedder, Shedding
 from thetastream.errors import StateError
 from thetastream.spark.task_properties import read_query, read_told_epoch
 
@@ -45,9 +48,15 @@ class Loads:
         self._folder.make(is_private=True)
         self._folder.write(f"{unit}.{epoch}.{load}")
 
-    def find(self, epoch: int) -> int | None:
-        """Find the largest of the newest loads of all units before ``epoch``; None if there is none."""
-        return max((entry.load for entry in self._find_newest(epoch).values()), default=None)
+    def find(self, epoch: int, of_one_epoch: bool = False) -> int | None:
+        """Find the largest of the newest loads of all units before ``epoch``; None if there is none.
+
+        With ``of_one_epoch``, only the loads of the newest epoch count.
+        """
+        newest = self._find_newest(epoch).values()
+        last = max((entry.epoch for entry in newest), default=None)
+        loads = (entry.load for entry in newest if not of_one_epoch or entry.epoch == last)
+        return max(loads, default=None)
 
     def prune(self, epoch: int) -> None:
         """Remove what no epoch from ``epoch`` on reads, that epoch itself included when it runs again."""
@@ -84,6 +93,17 @@ class ShedLoads:
     def loads(self) -> Loads:
         """The loads of the running query."""
         return Loads(self.root, f"{LOADS}{read_query()}-{self.join}")
+
+    def open(self, stream: int, is_first: bool) -> Shedder:
+        """Open the shedder of one stream for the epoch of the Spark task.
+
+        ``is_first`` is true in one task of the epoch, which removes the loads that no epoch reads any more.
+        """
+        loads, epoch = self.loads, self.epoch
+        load = loads.find(epoch, of_one_epoch=self.shedding.shed.load == LAG)
+        if is_first:
+            loads.prune(epoch)
+        return self.shedding.open(stream, epoch, load)
 
     @property
     def epoch(self) -> int:
