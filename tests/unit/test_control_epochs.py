@@ -224,6 +224,7 @@ def test_the_command_line_scales_from_a_checkpoint(
         lines = ["v1", "{}", json.dumps({"path": "a"}), json.dumps(run.spark.offsets[-1])]
         (checkpoint / "offsets" / str(run.epoch - 1)).write_text("\n".join(lines))
 
+    (checkpoint / "metadata").write_text('{"id": "query"}')
     run_epoch()
     assert main(["scale", str(checkpoint), "--cores", "3"]) == 0
     assert main(["scale", str(checkpoint), "--units", "3"]) == 1
@@ -245,3 +246,8 @@ def test_the_command_line_scales_from_a_checkpoint(
     status = json.loads(capsys.readouterr().out)
     assert [one["model"] for one in status["generations"]] == ["Matrix(rows=2, columns=1)"]
     run.check()
+    # What is left behind is cleaned with the rest.
+    assert main(["inspect", str(checkpoint)]) == 0
+    assert "change(s) of the units" in capsys.readouterr().out
+    assert main(["clean", str(checkpoint), "--for-good", "--min-age", "0s"]) == 0
+    assert [path for path in (tmp_path / "box").rglob("*") if path.is_file()] == []

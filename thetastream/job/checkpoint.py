@@ -35,6 +35,18 @@ class MailboxPlace:
 
 
 @dataclass(frozen=True)
+class ControlPlace:
+    """The control folder of a join whose units may change."""
+
+    root: str
+    name: str
+    join: str
+    """The digest of the join."""
+    version: int
+    """The number of changes so far."""
+
+
+@dataclass(frozen=True)
 class CheckpointedJoin:
     """One join of the query, as the last offsets describe it."""
 
@@ -43,6 +55,7 @@ class CheckpointedJoin:
     """The version of Thetastream; None if it is an earlier one, which did not say so."""
     state_format: int | None
     mailbox: MailboxPlace | None
+    control: ControlPlace | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,10 @@ def _read_join(offset: dict[str, Any]) -> CheckpointedJoin:
         # The name becomes a part of a path.
         name = PurePosixPath(offset["mailbox"]).name
         mailbox = MailboxPlace(offset.get("root"), name, int(offset["epoch"]), tuple(offset["units"]))
+    control, found = None, offset.get("control")
+    if found is not None:
+        name, join = PurePosixPath(found["name"]).name, PurePosixPath(found["join"]).name
+        control = ControlPlace(found["root"], name, join, int(found["plan"]["version"]))
     return CheckpointedJoin(
-        read_written(offset["query"]), writer.get("thetastream"), writer.get("state"), mailbox
+        read_written(offset["query"]), writer.get("thetastream"), writer.get("state"), mailbox, control
     )

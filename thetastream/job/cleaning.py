@@ -16,9 +16,10 @@ from pathlib import Path
 
 from thetastream.core.folder import Folder
 from thetastream.errors import ThetastreamError
-from thetastream.job.checkpoint import Checkpoint, MailboxPlace
+from thetastream.job.checkpoint import Checkpoint, ControlPlace, MailboxPlace
 from thetastream.job.checkpoint_lock import lock
 from thetastream.job.spec import is_local
+from thetastream.spark.control.files import LINKS, ControlFolder, ControlLinks, name_control
 from thetastream.spark.idle.streams import REPORTS
 from thetastream.spark.running import is_marked
 from thetastream.spark.shed_loads import LOADS
@@ -104,6 +105,9 @@ def list_leftovers(
         if root is not None:
             yield from _list_mailbox(root, place, for_good, found.committed == found.begun)
     if for_good:
+        for join in found.joins:
+            if join.control is not None:
+                yield from _list_control(join.control, found.query)
         for root in sorted(roots | {f"{tempfile.gettempdir()}/thetastream-mailboxes-{getuid()}"}):
             yield from _list_reports(root, found.query)
             for name in Folder(root, "").list_files():
@@ -137,6 +141,15 @@ def _list_mailbox(root: str, place: MailboxPlace, for_good: bool, is_committed: 
             for file, (_, size) in folder.list_files(name).items():
                 if _TEMPORARY.fullmatch(file):
                     yield Leftover("temporary file", root, f"{inside}/{file}", size)
+
+
+def _list_control(place: ControlPlace, query: str) -> Iterator[Leftover]:
+    """Yield the control folder of a join, and the link to it."""
+    if ControlFolder(place.root, place.name).is_made:
+        yield _find("control folder", place.root, name_control(place.name))
+    link = ControlLinks(place.root).find(query, place.join)
+    if link is not None:
+        yield Leftover("link to a control folder", place.root, f"{LINKS}/{query}-{place.join}", len(link))
 
 
 def _list_reports(root: str, query: str) -> Iterator[Leftover]:

@@ -31,6 +31,7 @@ def encode_checkpoint(found: Checkpoint) -> dict[str, Any]:
             "state_format": join.state_format,
             "parts": {name: part.words for name, part in join.identity.items()},
             "mailbox": None if join.mailbox is None else asdict(join.mailbox),
+            "control": None if join.control is None else asdict(join.control),
         }
         for join in found.joins
     ]
@@ -71,6 +72,9 @@ def _describe_join(join: CheckpointedJoin) -> Iterator[tuple[str, str]]:
         yield "setting", setting
     if join.mailbox is not None:
         yield "mailbox", _describe_mailbox(join.mailbox)
+    if join.control is not None:
+        changes = f"{join.control.version} change(s) of the units; `thetastream status` shows them"
+        yield "control", changes
 
 
 def _describe_mailbox(mailbox: MailboxPlace) -> str:

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from thetastream.core.folder import Folder
 
 REQUESTS, PLANS, DRAINED, LABEL = "requests", "plans", "drained", "label"
+LINKS = "control-queries"
 KEPT_PLANS = 64
 """The number of plans that are kept. An epoch that runs again needs the last two."""
 
@@ -28,6 +29,11 @@ def refuse(condition: str, message: str) -> NoReturn:
     from thetastream.errors import StateError
 
     raise StateError(condition, message)
+
+
+def name_control(name: str) -> str:
+    """Return the name of a control folder inside the folder of mailboxes."""
+    return f"control-{name}"
 
 
 class ControlFolder(Folder):
@@ -42,8 +48,8 @@ class ControlFolder(Folder):
     """
 
     def __init__(self, root: str, name: str) -> None:
-        super().__init__(root, f"control-{name}")
-        self.where = f"{root.rstrip('/')}/control-{name}"
+        super().__init__(root, name_control(name))
+        self.where = f"{root.rstrip('/')}/{name_control(name)}"
 
     def create(self) -> None:
         """Make the folder."""
@@ -142,7 +148,7 @@ class ControlLinks(Folder):
     """The names of the control folders of queries. Routers and units know their query, but not the name."""
 
     def __init__(self, root: str) -> None:
-        super().__init__(root, "control-queries")
+        super().__init__(root, LINKS)
 
     def write_link(self, query: str, join: str, name: str) -> None:
         """Write the name of the control folder of a join.

@@ -32,12 +32,7 @@ from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.spark.control import files
 from thetastream.spark.control.files import ControlFolder, ControlLinks, refuse
 from thetastream.spark.state import identity_source
-from thetastream.spark.state.identity_source import (
-    SCHEMA,
-    IdentityReader,
-    IdentitySource,
-    continue_query,
-)
+from thetastream.spark.state.identity_source import IdentityReader, IdentitySource, continue_query
 
 FORMAT = "thetastream_control"
 LOOK_S = 0.1
@@ -234,6 +229,5 @@ def read_control(
     return reader.load()
 
 
-__all__ = ["SCHEMA", "ControlReader", "ControlSource", "read_control"]
 for module in (folders, files, identity_source, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
