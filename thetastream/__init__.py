@@ -20,7 +20,7 @@ from thetastream.plan.query import CrossJoinWarning, UnboundedStateWarning
 from thetastream.plan.statistics import Statistics
 from thetastream.planners import JoinPlan, JoinTasks, MultiwayPlan, PipelinePlan, Plan
 from thetastream.policies import TwoPhaseScaling
-from thetastream.predicate import predicate
+from thetastream.predicate import predicate, within_metres
 from thetastream.results import read_results, write
 from thetastream.spark.by_arrival import by_arrival
 from thetastream.spark.control.handle import ControlHandle, control
@@ -92,5 +92,6 @@ __all__ = [
     "statistics",
     "subscribe",
     "with_watermark",
+    "within_metres",
     "write",
 ]

@@ -2,6 +2,7 @@
 
 from thetastream.predicate.function import NUMPY, Predicate, predicate
 from thetastream.predicate.prefix_form import write_candidates
+from thetastream.predicate.sphere import within_metres
 from thetastream.predicate.split import Comparison, split_comparisons, split_conjuncts
 from thetastream.predicate.tokens import Phrase, make_error_at, parse, tokenize
 
@@ -16,5 +17,6 @@ __all__ = [
     "split_comparisons",
     "split_conjuncts",
     "tokenize",
+    "within_metres",
     "write_candidates",
 ]
