@@ -2,7 +2,7 @@
 # make examples   two more: knocks in three microphones, aircraft too close to each other
 # make test   the test suite        make test-core   what needs no Spark        make sweep  the long tests
 # make test-kafka   jobs between the topics of a Kafka broker, which Maven fetches
-# make demo-kafka   two topics of a broker joined into a third
+# make test-s3   folders on an object store       make demo-kafka   two topics of a broker joined into a third
 # make lint   ruff, mypy, imports   make docs   the documentation as a site, in out/site
 # make bench  measurements (ARGS="equi --json out.json")
 # make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own;
@@ -10,7 +10,7 @@
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka demo-kafka lint docs bench machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 demo-kafka lint docs bench machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -38,11 +38,11 @@ examples: machine $(VENV)/.demo
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: machine $(VENV)/.dev
-	@echo "Leaving out the long tests (make sweep), and those with a Kafka broker, which need Maven (make test-kafka)."
-	@$(PYTEST) -m "not slow and not kafka" $(ARGS)
+	@echo "Leaving out the long tests (make sweep), and those that need Maven (make test-kafka, make test-s3)."
+	@$(PYTEST) -m "not slow and not kafka and not s3" $(ARGS)
 
 test-core: machine $(VENV)/.dev
-	@$(PYTEST) -m "not slow and not spark and not kafka" $(ARGS)
+	@$(PYTEST) -m "not slow and not spark and not kafka and not s3" $(ARGS)
 
 # What depends on the version of PySpark: operators, timers, sources, Connect, Columns, errors of Catalyst.
 SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
@@ -51,11 +51,16 @@ smoke: machine $(VENV)/.dev
 	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
 
 sweep: machine $(VENV)/.dev
-	@$(PYTEST) -m "slow and not kafka" $(ARGS)
+	@$(PYTEST) -m "slow and not kafka and not s3" $(ARGS)
 
 # Maven fetches the broker and the connector into out/kafka, with the settings of the user.
 test-kafka: machine $(VENV)/.dev
 	@$(BIN)/python -m pytest -m kafka $(ARGS)
+
+# The jars of hadoop-aws have 650 MB.
+test-s3: machine $(VENV)/.dev
+	@$(PIP) install -e ".[s3]"
+	@$(BIN)/python -m pytest -m s3 $(ARGS)
 
 demo-kafka: machine $(VENV)/.demo
 	@$(BIN)/python -m tests.kafka.demo

@@ -2,7 +2,7 @@
 
 - ``unit`` needs no Spark.
 - ``spark`` runs joins in a local Spark session, or in processes and clusters of their own.
-- ``kafka`` runs jobs against a broker, and needs Maven.
+- ``kafka`` runs jobs against a broker, and ``s3`` keeps files in an object store. They need Maven.
 - ``conformance`` runs one suite over every member of a registry.
 - ``docs`` runs what README, docs and examples show.
 - ``support`` holds oracles, generators of cases, streams and processes for the tests.
@@ -61,8 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path = path_of(item)
         if "spark" in getattr(item, "fixturenames", ()) or path.startswith("spark/"):
             item.add_marker(pytest.mark.spark)
-        if path.startswith("kafka/"):
-            item.add_marker(pytest.mark.kafka)
+        for folder in ("kafka", "s3"):
+            if path.startswith(f"{folder}/"):
+                item.add_marker(folder)
     items.sort(key=place)
 
 

@@ -14,7 +14,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.support.kafka import BROKER, Broker, fetch_connector, fetch_jars, run_broker
+from tests.support.kafka import BROKER, Broker, fetch_connector, run_broker
+from tests.support.maven import fetch_jars
 
 OUT = Path("out/kafka")
 ROUNDS, PER_ROUND = 6, 40

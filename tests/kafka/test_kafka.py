@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from tests.support.kafka import BROKER, Broker, fetch_connector, fetch_jars, run_broker
+from tests.support.kafka import BROKER, Broker, fetch_connector, run_broker
+from tests.support.maven import fetch_jars
 
 JARS = Path(__file__).parents[2] / "out" / "kafka"
 POISON: list[str | None] = ["{", "[1, 2]", '{"id": "x", "x": 1, "ts": "2026-01-05T09:30:00Z"}', None, ""]

@@ -11,12 +11,14 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
+
+from tests.support.maven import fetch_jars, find_free_port
 
 KAFKA = "4.1.0"
 NULL = "<null>"
@@ -26,40 +28,8 @@ CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 CONNECTOR_VERSIONS = (pyspark.__version__, "4.2.0")
 """The versions of Spark's connector, in the order in which they are tried. Maven may lack the one of this
 PySpark, and then the one of the version before works too."""
-_POM = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>thetastream</groupId><artifactId>jars</artifactId><version>1</version>
-  <dependencies>{dependencies}</dependencies>
-</project>
-"""
-_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 _IN_PYSPARK = ("hadoop-", "scala-", "slf4j-", "snappy-", "lz4-", "jsr305-", "spark-tags")
 """Beginnings of the names of jars that the connector asks for and PySpark has."""
-
-
-def fetch_jars(coordinates: Sequence[str], folder: Path) -> Path:
-    """Copy artifacts (``group:artifact:version``) and all that they need into ``folder``, once, by Maven.
-
-    Maven works with the user's own settings. Raises CalledProcessError with Maven's words in ``output`` if an
-    artifact is not to be had.
-    """
-    if not (folder / "complete").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        dependencies = "".join(_DEPENDENCY.format(*each.split(":")) for each in coordinates)
-        (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
-        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        subprocess.run(
-            [*command, f"-DoutputDirectory={folder}"],
-            cwd=folder,
-            check=True,
-            timeout=900,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        (folder / "complete").touch()
-    return folder
 
 
 def fetch_connector(folder: Path) -> str:
@@ -198,10 +168,3 @@ def run_broker(folder: Path, jars: Path) -> Iterator[Broker]:
         yield broker
     finally:
         broker.kill()
-
-
-def find_free_port() -> int:
-    """Find a port of the loopback interface that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

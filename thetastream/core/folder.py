@@ -5,6 +5,7 @@ no other user can have made or can change (``make_private``).
 """
 
 import os
+import re
 import stat
 import uuid
 from contextlib import suppress
@@ -33,7 +34,8 @@ class Folder:
 
     def __init__(self, root: str, name: str) -> None:
         if "://" in root or root.startswith("file:"):
-            self._fs, path = fs.FileSystem.from_uri(root)
+            # Spark's name for the same store is s3a.
+            self._fs, path = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", root))
         else:
             self._fs, path = fs.LocalFileSystem(), root
         self._folder = f"{path.rstrip('/')}/{name}".rstrip("/")
@@ -127,6 +129,26 @@ class Folder:
             for piece in pieces:
                 file.write(piece)
         return temporary
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """Split the path or URI of a folder into the folder around it, and its name.
+
+    >>> split_path("s3://bucket/job/checkpoint/?region=x"), split_path("checkpoint")
+    (('s3://bucket/job?region=x', 'checkpoint'), ('.', 'checkpoint'))
+    """
+    base, mark, options = path.partition("?") if "://" in path else (path, "", "")
+    head, slash, name = base.rstrip("/").rpartition("/")
+    return (head or slash or ".") + mark + options, name
+
+
+def hide_secrets(root: str) -> str:
+    """Return the URI of a folder without user, password and options; a path remains as it is.
+
+    >>> hide_secrets("s3://key:secret@bucket/mail?region=x"), hide_secrets("/mail?")
+    ('s3://bucket/mail', '/mail?')
+    """
+    return re.sub(r"//[^/@]*@", "//", root).partition("?")[0] if "://" in root else root
 
 
 def make_private(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from thetastream.core.folder import Folder
+from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.core.identity import Identity
 from thetastream.errors import ThetastreamError
 from thetastream.spark.state.identity_source import read_written
@@ -92,8 +92,7 @@ def read_checkpoint(path: str) -> Checkpoint:
         NO_CHECKPOINT if the folder is not the checkpoint of a streaming query, or cannot be read.
     """
     try:
-        head, slash, name = path.rstrip("/").rpartition("/")
-        folder = Folder(head or (slash or "."), name)
+        folder = Folder(*split_path(path))
         offsets, commits = folder.list_files("offsets"), folder.list_files("commits")
         begun, committed = _find_last(offsets), _find_last(commits)
         query = json.loads(folder.read("metadata"))["id"]
@@ -103,7 +102,7 @@ def read_checkpoint(path: str) -> Checkpoint:
         files, nbytes = folder.measure("state")
         joins = tuple(_read_join(line) for line in lines if "query" in line)
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
-        what = f"{path} must be the checkpoint of a streaming query"
+        what = f"{hide_secrets(path)} must be the checkpoint of a streaming query"
         raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading it failed: {error}") from None
     conf = log.get("conf", {})
     partitions = conf.get("spark.sql.shuffle.partitions")

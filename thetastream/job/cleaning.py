@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from os import getuid
 from pathlib import Path
 
-from thetastream.core.folder import Folder
+import pyarrow as pa
+
+from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.errors import ThetastreamError
 from thetastream.job.checkpoint import Checkpoint, ControlPlace, MailboxPlace
 from thetastream.job.checkpoint_lock import lock
@@ -41,7 +43,7 @@ class Leftover:
     @property
     def path(self) -> str:
         """The path or URI."""
-        return f"{self.root.rstrip('/')}/{self.name}"
+        return f"{hide_secrets(self.root).rstrip('/')}/{self.name}"
 
     def remove(self) -> None:
         """Remove it."""
@@ -75,19 +77,23 @@ def clean(
     Raises
     ------
     ThetastreamError
-        CHECKPOINT_IN_USE if the query runs, or may run.
+        CHECKPOINT_IN_USE if the query runs, or may run; MAILBOX_UNUSABLE if its mailboxes cannot be opened.
     """
     if is_marked(found.query):
-        what = f"{found.path} belongs to query {found.query}, which runs on this machine"
+        what = f"{hide_secrets(found.path)} belongs to query {found.query}, which runs on this machine"
         raise ThetastreamError("CHECKPOINT_IN_USE", f"{what}; stop it first")
-    age_s = time.time() - found.changed_ms / 1000
+    age_s, path = time.time() - found.changed_ms / 1000, hide_secrets(found.path)
     if found.begun >= 0 and age_s < min_age_s:
-        what = f"{found.path} must not have changed for {min_age_s:g} s; it changed {age_s:.0f} s ago"
+        what = f"{path} must not have changed for {min_age_s:g} s; it changed {age_s:.0f} s ago"
         raise ThetastreamError(
             "CHECKPOINT_IN_USE", f"{what}, so its query may be running; wait, or give --min-age 0s"
         )
     with lock(found.path) if is_local(found.path) else nullcontext():
-        leftovers = list(list_leftovers(found, for_good, mailbox, cache_folder))
+        try:
+            leftovers = list(list_leftovers(found, for_good, mailbox, cache_folder))
+        except (OSError, pa.ArrowException) as error:
+            what = f"the mailboxes of {path} must be in a folder that can be opened; name it with --mailbox"
+            raise ThetastreamError("MAILBOX_UNUSABLE", f"{what}: {error}") from None
         if not dry_run:
             for leftover in leftovers:
                 leftover.remove()
@@ -99,7 +105,8 @@ def list_leftovers(
 ) -> Iterator[Leftover]:
     """Yield what a query that does not run has left behind; the checkpoint itself comes last."""
     places = [join.mailbox for join in found.joins if join.mailbox is not None]
-    roots = {root for root in (mailbox, *(place.root for place in places)) if root is not None}
+    roots = {root for place in places if (root := mailbox or place.root) is not None}
+    roots |= {mailbox} if mailbox else set()
     for place in places:
         root = mailbox or place.root
         if root is not None:
@@ -116,8 +123,7 @@ def list_leftovers(
     for path in list_stale(choose_cache_root(cache_folder)):
         yield Leftover("cached segment", str(path.parent), path.name, _measure(path))
     if for_good:
-        head, slash, name = found.path.rstrip("/").rpartition("/")
-        yield _find("checkpoint", head or slash or ".", name)
+        yield _find("checkpoint", *split_path(found.path))
         log = Path(f"{found.path.rstrip('/')}.log")
         if is_local(found.path) and log.is_file():
             yield Leftover("log of the job", str(log.parent), log.name, log.stat().st_size)

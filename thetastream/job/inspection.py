@@ -5,6 +5,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import Identity
 from thetastream.job.checkpoint import Checkpoint, CheckpointedJoin, MailboxPlace
 
@@ -13,7 +14,7 @@ _STREAM, _TIME, _SETTING = "stream ", "the event time of ", "spark."
 
 def describe_checkpoint(found: Checkpoint) -> str:
     """Describe a checkpoint in lines of a name and a value."""
-    lines = [("checkpoint", found.path), ("query", found.query), *_describe_epochs(found)]
+    lines = [("checkpoint", hide_secrets(found.path)), ("query", found.query), *_describe_epochs(found)]
     n = len(found.joins)
     if not n:
         lines.append(("joins", "none of Thetastream"))
@@ -35,7 +36,7 @@ def encode_checkpoint(found: Checkpoint) -> dict[str, Any]:
         }
         for join in found.joins
     ]
-    return {**vars(found), "joins": joins}
+    return {**vars(found), "path": hide_secrets(found.path), "joins": joins}
 
 
 def _describe_epochs(found: Checkpoint) -> Iterator[tuple[str, str]]:

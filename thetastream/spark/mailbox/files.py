@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from thetastream.core.folder import Folder
+from thetastream.core.folder import Folder, hide_secrets
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes
 
 FORMAT = 3
@@ -49,11 +49,13 @@ class Mailbox(Folder):
 
     def __init__(self, root: str, name: str) -> None:
         self.name = name
-        self._where = f"{root.rstrip('/')}/{name}"
+        self._where = f"{hide_secrets(root).rstrip('/')}/{name}"
         try:
             super().__init__(root, name)
         except (pa.ArrowInvalid, OSError) as error:
-            refuse("MAILBOX_UNUSABLE", f"mailbox must be a folder that Arrow opens, not {root}: {error}")
+            refuse(
+                "MAILBOX_UNUSABLE", f"mailbox must be a folder that Arrow opens, not {self._where}: {error}"
+            )
 
     # Label
 

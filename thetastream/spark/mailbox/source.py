@@ -11,7 +11,6 @@ pickled by value, so that these processes do not load this package, which would 
 """
 
 import json
-import re
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from thetastream.core import folder
 from thetastream.core.columns import ANNOUNCEMENT, EMPTY
+from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
@@ -85,15 +85,6 @@ def address(filed: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
                     pa.array([value] * n, field.type) for value, field in zip(empty, _ADDRESSED, strict=True)
                 ]
                 yield pa.RecordBatch.from_arrays(columns, schema=_ADDRESSED)
-
-
-def hide_secrets(root: str) -> str:
-    """Return the URI of a folder without user, password and options; a path remains as it is.
-
-    >>> hide_secrets("s3://key:secret@bucket/mail?region=x"), hide_secrets("/mail?")
-    ('s3://bucket/mail', '/mail?')
-    """
-    return re.sub(r"//[^/@]*@", "//", root).partition("?")[0] if "://" in root else root
 
 
 class MailboxSource(DataSource):

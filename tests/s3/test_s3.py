@@ -1,0 +1,131 @@
+"""Folders on an object store: the mailbox, the checkpoint and the results of a chain.
+
+{ (a.id, b.id) : |a.x - b.x| <= 2, |a.ts - b.ts| <= 1 minute }
+"""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+from tests.support.checkpoints import write_checkpoint
+from tests.support.kept_checkpoint import FILES, find_pairs, write_file
+from tests.support.maven import fetch_jars
+from tests.support.object_store import BUCKET, HADOOP_AWS, ObjectStore, find_hadoop_version, run_object_store
+from thetastream import cli
+from thetastream.core.identity import Part
+from thetastream.errors import StateError
+from thetastream.spark.mailbox.files import Mailbox
+from thetastream.spark.mailbox.source import MailboxReader, Row, rows
+
+JARS = Path(__file__).parents[2] / "out" / "s3"
+QUERY = {"the model": Part("Chain(workers=2)", "Chain(workers=2)")}
+PROGRAM = """
+import json, sys
+import thetastream as th
+folder, mailbox, root, conf = json.loads(sys.argv[1])
+spark = th.local_session(2, **conf)
+streams = {}
+for alias in "ab":
+    reader = spark.readStream.schema("id LONG, x LONG, ts TIMESTAMP").option("maxFilesPerTrigger", 1)
+    streams[alias] = reader.parquet(f"{folder}/{alias}").withWatermark("ts", "10 seconds")
+model = th.Chain(2)
+pairs = th.join(streams, on="abs(a.x - b.x) <= 2", within="1 minute", model=model, mailbox=mailbox)
+writer = pairs.selectExpr("a.id AS a", "b.id AS b").writeStream.format("parquet")
+writer = writer.option("checkpointLocation", f"{root}/checkpoint").trigger(availableNow=True)
+writer.start(f"{root}/pairs").awaitTermination()
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[ObjectStore]:
+    with run_object_store() as one:
+        yield one
+
+
+def test_messages_lie_in_the_store(store: ObjectStore) -> None:
+    box = Mailbox(store.uri("mail"), "one")
+    box.create(QUERY)
+    box.check(QUERY)
+    sent = {
+        (epoch, unit): rows([Row(0, 0, f"{epoch} {unit}", b"x", [(1, 1)])])
+        for epoch in (0, 1)
+        for unit in (0, 1)
+    }
+    for (epoch, unit), batch in sent.items():
+        box.post(epoch, unit, [rows([Row(0, 0, "a first attempt", b"x", [(1, 1)])])])
+        box.post(epoch, unit, [batch])
+    assert box.find_newest() == (1, [0, 1])
+    assert all(list(box.fetch(epoch, unit)) == [batch] for (epoch, unit), batch in sent.items())
+    box.clear(0)
+    box.post(1, 1, [])
+    assert (box.find_newest(), box.size(1, 1)) == ((1, [0]), 0)
+    with pytest.raises(StateError, match="MAILBOX_DAMAGED"):
+        list(box.fetch(0, 0))
+    with pytest.raises(StateError, match="MAILBOX_MISSING"):
+        Mailbox(store.uri("mail"), "another").check(QUERY)
+
+
+def test_the_commands_read_and_remove_a_checkpoint(
+    store: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = MailboxReader(store.uri("kept"), QUERY, [1])
+    local = write_checkpoint(tmp_path / "c", 3, 3, reader.initialOffset())
+    fs.copy_files(str(local), f"{BUCKET}/jobs/c", destination_filesystem=store.open())
+    uri = store.uri("jobs/c")
+    assert cli.main(["inspect", uri]) == 0
+    shown = capsys.readouterr().out
+    assert "Chain(workers=2)" in shown
+    assert f"s3://{BUCKET}/kept" in shown
+    assert cli.main(["clean", uri, "--for-good"]) == 1
+    refused = capsys.readouterr().err
+    assert "CHECKPOINT_IN_USE" in refused
+    assert cli.main(["clean", uri, "--for-good", "--min-age", "0s"]) == 1
+    refused += capsys.readouterr().err
+    assert "MAILBOX_UNUSABLE" in refused, "the offset does not keep where the endpoint is"
+    assert cli.main(["clean", uri, "--for-good", "--min-age", "0s", "--mailbox", store.uri("kept")]) == 0
+    assert f"checkpoint: s3://{BUCKET}/jobs/c" in capsys.readouterr().out
+    assert cli.main(["inspect", uri]) == 1
+    refused += capsys.readouterr().err
+    assert "NO_CHECKPOINT" in refused
+    assert "secret" not in shown + refused
+
+
+def test_a_join_with_all_its_folders_in_the_store(
+    store: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A chain reads two files, stops, and continues with the other two."""
+    jars = fetch_jars([f"{HADOOP_AWS}:{find_hadoop_version()}"], JARS / "hadoop-aws")
+    conf = {**store.configure_spark(jars), "spark.sql.session.timeZone": "UTC"}
+    arguments = json.dumps([str(tmp_path), store.uri("mail"), f"s3a://{BUCKET}/job", conf])
+    for files in (range(2), range(2, FILES)):
+        for alias in "ab":
+            for number in files:
+                write_file(tmp_path, alias, number)
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, arguments], capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+    assert read_pairs(store) == find_pairs()
+    assert cli.main(["inspect", store.uri("job/checkpoint")]) == 0
+    assert "Chain(workers=2)" in capsys.readouterr().out
+
+
+def read_pairs(store: ObjectStore) -> Counter[tuple[int, int]]:
+    """Read the pairs that Spark's sink has committed."""
+    opened = store.open()
+    found: Counter[tuple[int, int]] = Counter()
+    for log in opened.get_file_info(fs.FileSelector(f"{BUCKET}/job/pairs/_spark_metadata")):
+        with opened.open_input_stream(log.path) as file:
+            lines = file.read().decode().splitlines()[1:]
+        for line in lines:
+            table = pq.read_table(json.loads(line)["path"].removeprefix("s3a://"), filesystem=opened)
+            found.update(zip(table["a"].to_pylist(), table["b"].to_pylist(), strict=True))
+    return found
