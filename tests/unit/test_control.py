@@ -1,6 +1,7 @@
 """Changes of the control plan: generations, refusals, and random schedules against the nested loop."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -142,6 +143,26 @@ def test_a_change_takes_two_epochs_and_ends_by_itself() -> None:
     # Asked in epoch 2, active in 3. The tuples of epoch 2 have left the window two epochs later.
     assert shapes == [[2], [2], [2], [2, 2], [2, 2], [2, 2], [2], [2], [2]]
     assert run.states[0] == run.states[1] == TwoStreamSpec(UNIT, Split(2)).state_type()
+
+
+def test_a_biclique_grows_with_the_full_history() -> None:
+    """Tuples never expire, so older units stay, and every new tuple finds all older ones."""
+    condition = replace(CONDITION, window=None)
+    unit, first = replace(UNIT, condition=condition, archive_period_us=None), Biclique((1, 1))
+    run = ControlledRun(TwoStreamSpec(unit, first), first, Rules(8, (), (True, True)))
+    rows: list[list[dict[str, int]]] = [[], []]
+    found: Counter = Counter()
+    for epoch in range(8):
+        if epoch in (1, 4):
+            run.put(Request(sizes={"units": (epoch, 2)}))
+        new = [[{"id": 10 * epoch + i, "t": epoch, "k": i % 2, "v": i} for i in range(6)] for _ in "lr"]
+        for side in (0, 1):
+            rows[side] += new[side]
+        for columns in run.epoch([pa.RecordBatch.from_pylist(one, schema=SCHEMA) for one in new]):
+            found.update(zip(columns[0].to_pylist(), columns[len(COLUMNS)].to_pylist(), strict=True))
+    assert found == oracle.join(condition, *rows)
+    assert [one.slots for one in run.plan.membership] == [(0, 3, 4, 5, 1, 2)]
+    assert sum(counters.held > 0 for counters in run.counters) == 6
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -159,7 +159,8 @@ class ControlReader(IdentityReader):
             )
         if is_first:
             _check_partitions(control)
-            ControlLinks(control["root"]).write_link(query, control["join"], control["name"])
+        # Routers find the plan by the link, so it is there before the first plan.
+        ControlLinks(control["root"]).write_link(query, control["join"], control["name"])
         if control["plan"]["version"] == before["version"]:
             return
         from thetastream.control.notices import list_notices
