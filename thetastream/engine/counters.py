@@ -69,6 +69,8 @@ class Counters:
     """Memory load volume: bytes of the stored tuples and their index."""
     state_bytes: int = 0
     """Bytes of the stored tuples in the durable store."""
+    busy_ms: int = 0
+    """Milliseconds in which the unit joined, stored and expired tuples."""
     emitted_bytes: int = 0
     """Bytes of the rows that leave the unit, in Arrow format."""
     streams: dict[str, Arrived] = field(default_factory=dict)

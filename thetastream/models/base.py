@@ -7,7 +7,7 @@ no tuples, clocks or Spark. All routers of two streams run the same unit
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -236,6 +236,18 @@ class Model(ABC):
     def stores(self, unit: int) -> Sequence[Side]:
         """List the sides whose tuples a unit stores."""
         return tuple(Side)
+
+    def list_groups(self) -> tuple[tuple[int, ...], ...]:
+        """List groups of units that share tuples evenly. A policy scales each group by its own load."""
+        return (tuple(range(self.n_units)),)
+
+    def spell_sizes(self, sizes: Sequence[int]) -> dict[str, Any]:
+        """Return the fields with which each group has the number of units in ``sizes``, or more.
+
+        It is called only for models that can scale.
+        """
+        (name,) = self.sizes
+        return {name: sizes[0]}
 
     def shared_kind(self, unit: int) -> str | None:
         """Name what a unit does, if it may do it for several generations of units at once.

@@ -8,7 +8,7 @@ spread by their hash, so a Spark task that is run again routes in the same way.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
@@ -143,6 +143,26 @@ class Biclique(Model):
 
     def stores(self, unit: int) -> Sequence[Side]:
         return (Side.LEFT if unit < self.per_side[0] else Side.RIGHT,)
+
+    def list_groups(self) -> tuple[tuple[int, ...], ...]:
+        """List the subgroups of the left side, and then those of the right side.
+
+        >>> Biclique((3, 1), subgroups=(2, 1)).list_groups()
+        ((0, 2), (1,), (3,))
+        """
+        (m, n), (d, e) = self.per_side, self.groups
+        left = [tuple(range(number, m, d)) for number in range(d)]
+        right = [tuple(range(m + number, m + n, e)) for number in range(e)]
+        return (*left, *right)
+
+    def spell_sizes(self, sizes: Sequence[int]) -> dict[str, Any]:
+        """Return the units with which every subgroup of a side is as large as its largest one must be.
+
+        >>> Biclique((3, 1), subgroups=(2, 1)).spell_sizes((2, 3, 4))
+        {'units': (6, 4)}
+        """
+        d, e = self.groups
+        return {"units": (d * max(sizes[:d]), e * max(sizes[d:]))}
 
     def shared_kind(self, unit: int) -> str | None:
         return None if self.needs_places else f"store {self.stores(unit)[0].name.lower()}, probed by all"

@@ -8,9 +8,10 @@ With subgroups, the values that the condition compares name the rows or columns 
 it goes only to those units of its line that its partners can be at (``thetastream.models.subgroups``).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from math import isqrt
+from typing import Any, ClassVar
 
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
@@ -143,6 +144,15 @@ class Matrix(Model):
         across = (self.rows, self.columns)[side.other]
         # With hashes, a tuple and its partners have one place, and so one subgroup.
         return across == 1 or (self.routing == "hash" and self.groups[side.other] == across)
+
+    def spell_sizes(self, sizes: Sequence[int]) -> dict[str, Any]:
+        """Return the smallest matrix of nearly equal sides with that number of units.
+
+        >>> Matrix().spell_sizes((5,))
+        {'rows': 2, 'columns': 3}
+        """
+        rows = max(isqrt(sizes[0]), self.groups[0])
+        return {"rows": rows, "columns": max(-(-sizes[0] // rows), self.groups[1])}
 
     def _line(self, side: Side, number: int) -> range:
         """List the units of a row for the left side, or of a column for the right side."""

@@ -10,6 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -38,6 +39,19 @@ def count_emitted(pieces: Iterable[list[pa.Array]], counters: Counters) -> Itera
     for columns in pieces:
         counters.emitted_bytes += sum(column.nbytes for column in columns)
         yield columns
+
+
+def time_work(pieces: Iterable[list[pa.Array]], counters: Counters) -> Iterator[list[pa.Array]]:
+    """Count the time until each piece is found, and hand the pieces on unchanged."""
+    source, busy_s = iter(pieces), 0.0
+    while True:
+        began_s = perf_counter()
+        piece = next(source, None)
+        busy_s += perf_counter() - began_s
+        counters.busy_ms = round(1000 * busy_s)
+        if piece is None:
+            return
+        yield piece
 
 
 def write_counters(unit: int, counters: Counters) -> str:

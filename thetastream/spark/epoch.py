@@ -19,7 +19,7 @@ from thetastream.errors import StateError
 from thetastream.plan.identity import MODEL
 from thetastream.spark.choice import FittedSpec
 from thetastream.spark.control.access import ControlAccess
-from thetastream.spark.emit import Emitter, count_emitted
+from thetastream.spark.emit import Emitter, count_emitted, time_work
 from thetastream.spark.exchange import list_rows, take_in
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateFiles
@@ -124,7 +124,8 @@ class UnitEpoch:
         engine = self._open(member, slot, state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
             engine.counters.keep_late()
-        yield from self.emitter.gather_results(count_emitted(engine.epoch(inbox, clock), engine.counters))
+        pieces = time_work(engine.epoch(inbox, clock), engine.counters)
+        yield from self.emitter.gather_results(count_emitted(pieces, engine.counters))
         if self.late is not None:
             self.late.write(read_query(), clock.epoch, slot, engine.counters.late_tuples or ())
         if self.idle is not None:

@@ -19,7 +19,9 @@ from thetastream.control.request import Request
 from thetastream.core.folder import Folder
 from thetastream.errors import QueryError, StateError, ThetastreamError
 from thetastream.models.base import Model
+from thetastream.policies import Policy
 from thetastream.spark.control.files import ControlFolder
+from thetastream.spark.control.follower import Follower
 from thetastream.spark.metrics import metrics
 
 WAIT_S = 60.0
@@ -82,6 +84,46 @@ class ControlHandle:
         if model is None and not sizes:
             raise QueryError("BAD_REQUEST", "scale must name a size or a model, as in scale(units=(4, 2))")
         return self.request(Request(sizes, model))
+
+    def follow(self, policy: Policy) -> Follower:
+        """Follow a policy: after each epoch, ask for the units that it decides on, until the query ends.
+
+        The policy runs in a thread of this process.
+
+        Parameters
+        ----------
+        policy : Policy
+            For example ``th.TwoPhaseScaling(capacity="1.5 GB")``.
+
+        Returns
+        -------
+        Follower
+            It has ``stop()``, ``is_following``, ``requests`` (what the policy has asked for) and ``refused``
+            (the errors of requests that were refused).
+
+        Raises
+        ------
+        QueryError
+            POLICY if this is no policy, or if the handle was made from a checkpoint: a policy needs the
+            progress of a query that runs in this process.
+
+        Examples
+        --------
+        >>> import thetastream as th
+        >>> th.control(query).follow(th.TwoPhaseScaling(capacity="1.5 GB"))  # doctest: +SKIP
+        """
+        if not hasattr(policy, "begin"):
+            raise QueryError("POLICY", f"follow needs a policy such as th.TwoPhaseScaling(), not {policy!r}")
+        if isinstance(self._target, str | Path):
+            raise QueryError(
+                "POLICY", "follow needs the running query, as in th.control(query), not its checkpoint"
+            )
+        return Follower(self, self._target, str(self._find().control["join"]), policy)
+
+    @property
+    def plan(self) -> ControlPlan:
+        """The newest plan."""
+        return self._find().plan
 
     def request(self, request: Request) -> str:
         """Put a request, after checking it against the newest plan; return its name."""
