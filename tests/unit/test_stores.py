@@ -102,12 +102,29 @@ def test_what_failed_is_swept_and_a_running_epoch_is_not(store: Store) -> None:
     assert read_ids(store) == [1, 2]
 
 
-def test_two_queries_write_to_one_store(store: Store) -> None:
-    for epoch in range(3):
-        for query, first in (("q", 0), ("p", 10)):
-            assert store.commit(query, epoch, stage(store, epoch, first + epoch, query=query))
-    assert not store.commit("q", 2, stage(store, 2, 2))
-    assert read_ids(store) == [0, 1, 2, 10, 11, 12]
+def test_two_queries_write_to_one_store_at_the_same_time(store: Store) -> None:
+    rule = Snapshots(size=3)
+
+    def write(query: str, first: int) -> None:
+        for epoch in range(8):
+            assert store.commit(query, epoch, stage(store, epoch, first + epoch, query=query), rule)
+
+    writers = [threading.Thread(target=write, args=(query, first)) for query, first in (("q", 0), ("p", 20))]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert not store.commit("q", 7, stage(store, 7, 7), rule)
+    assert read_ids(store) == [*range(8), *range(20, 28)]
+    snapshots = store.snapshots()
+    assert [one.number for one in snapshots] == [1, 2, 3, 4]
+    for query, first in (("q", 0), ("p", 20)):
+        found = [
+            sorted(store.read_snapshot(one)["id"].to_pylist()) for one in snapshots if one.query == query
+        ]
+        assert found == [[first, first + 1, first + 2], [first + 3, first + 4, first + 5]]
+    if isinstance(store, DeltaStore):
+        assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == read_ids(store)
 
 
 def test_results_are_read_by_time_and_by_key(store: Store) -> None:
@@ -216,24 +233,6 @@ def test_a_delta_table_has_each_commit_once(tmp_path: Path) -> None:
     assert store.open_table().version() == version
     table = store.open_table().to_pyarrow_table()
     assert sorted(row["a"]["symbol"] for row in table.to_pylist()) == ["s0", "s1", "s2"]
-
-
-def test_two_writers_of_a_delta_table_add_each_commit_once(tmp_path: Path) -> None:
-    store = DeltaStore(str(tmp_path))
-    store.describe(HELD)
-
-    def write(query: str, first: int) -> None:
-        for epoch in range(8):
-            store.commit(query, epoch, stage(store, epoch, first + epoch, query=query))
-
-    writers = [threading.Thread(target=write, args=(query, first)) for query, first in (("q", 0), ("p", 20))]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    expected = [*range(8), *range(20, 28)]
-    assert read_ids(store) == expected
-    assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == expected
 
 
 @NEEDS_SERVER
