@@ -51,9 +51,13 @@ def test_the_session_is_a_connect_session(said: dict[str, Any]) -> None:
     assert said["session"].startswith("pyspark.sql.connect")
 
 
-@pytest.mark.parametrize("sink", ["batch", "memory", "chain", "columns"])
+@pytest.mark.parametrize("sink", ["batch", "memory", "chain", "store", "columns"])
 def test_same_bag_as_the_oracle(said: dict[str, Any], folder: Path, sink: str) -> None:
     assert bag(said[sink]) == faults.oracle(folder)
+
+
+def test_units_write_into_a_store(said: dict[str, Any]) -> None:
+    assert said["way"].startswith("units")
 
 
 def test_file_sink_with_a_python_predicate(said: dict[str, Any], folder: Path) -> None:

@@ -57,12 +57,20 @@ def main(folder: Path) -> dict[str, Any]:
         said[name] = sorted([row.a, row.b] for row in spark.table(name).collect())
     said["metrics"] = th.metrics(query)
 
-    # 3. Streaming, to files, with a Python predicate and in a second start on the checkpoint.
+    # 3. Streaming, to a store, by units.
+    store = th.ParquetStore(str(folder / "store"))
+    select = ["a.id AS a", "b.id AS b"]
+    query = th.write(plan, store, select=select, checkpoint=str(folder / "store-c"), trigger="available now")
+    query.awaitTermination()
+    said["store"] = sorted([row["a"], row["b"]] for row in store.read().to_pylist())
+    said["way"] = plan.explain_write(select)
+
+    # 4. Streaming, to files, with a Python predicate and in a second start on the checkpoint.
     job = faults.Job(str(folder))
     for _ in range(2):
         job.write(job.pairs(spark)).awaitTermination()
 
-    # 4. Collect the errors of queries that cannot run.
+    # 5. Collect the errors of queries that cannot run.
     def refusal(**changes: Any) -> str:
         try:
             th.join(**{"streams": streams, "on": CONDITION, "within": WITHIN, **changes})
@@ -81,7 +89,7 @@ def main(folder: Path) -> dict[str, Any]:
     said["state store"] = refusal()
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
 
-    # 5. Conditions as Columns, a table of pandas, and the example.
+    # 6. Conditions as Columns, a table of pandas, and the example.
     near = F.abs(th.col("a.x") - th.col("b.x")) <= faults.BAND
     found = th.join(tables, on=[near, th.col("a.y") > th.col("b.y")], within=WITHIN)
     said["columns"] = sorted([row.a, row.b] for row in found.selectExpr("a.id AS a", "b.id AS b").collect())
