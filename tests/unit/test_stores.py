@@ -19,7 +19,16 @@ import pytest
 from tests.support import store_writer
 from tests.support.postgres import find_server, run_server
 from thetastream.errors import QueryError, StoreError
-from thetastream.stores import REGISTRY, DeltaStore, ParquetStore, PostgresStore, Store, history, write_store
+from thetastream.stores import (
+    REGISTRY,
+    DeltaStore,
+    ParquetStore,
+    PostgresStore,
+    Store,
+    history,
+    parquet_stage,
+    write_store,
+)
 from thetastream.stores.description import Description
 from thetastream.stores.snapshots import Brought, Ledger, Snapshots
 from thetastream.stores.staged import Origin, Staged
@@ -416,3 +425,45 @@ def test_a_reader_follows_while_files_are_merged_and_the_log_is_shortened(tmp_pa
     history._KNOWN.clear()
     history._KNOWN.update(sleeper)
     assert read_ids(store) == expected
+
+
+def test_an_attempt_that_stops_in_the_middle_leaves_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_stage, "GROUP_ROWS", 1000)
+    torn = store.open_stage(Origin("q", 0, "0"), HELD)
+    rows = pa.concat_batches([make_rows(*range(60))] * 50)
+    torn.add(rows)
+    del torn
+    store.commit("q", 0, stage(store, 0, 1))
+    assert read_ids(store) == [1]
+    store.sweep()
+    assert read_ids(store) == [1]
+    if isinstance(store, ParquetStore):
+        assert [str(path) for path in Path(store.path).glob("*.parquet")] == store.files()
+
+
+def test_snapshots_follow_the_time_of_results_and_no_clock(tmp_path: Path) -> None:
+    found = []
+    for name, clocks in (("live", range(8)), ("lagging", range(10**15, 10**15 + 8))):
+        store = ParquetStore(str(tmp_path / name))
+        store.describe(HELD)
+        for epoch, clock_us in enumerate(clocks):
+            store.commit("q", epoch, stage(store, epoch, epoch), Snapshots(every="3 minutes"), clock_us)
+        found.append(store.snapshots())
+    assert found[0] == found[1]
+    assert [(one.at.minute, one.rows) for one in found[0]] == [(3, 4), (6, 3)]
+
+
+def test_results_without_a_time_follow_the_clock(tmp_path: Path) -> None:
+    store, held = ParquetStore(str(tmp_path)), Description(SCHEMA)
+    store.describe(held)
+    for epoch in range(8):
+        opened = store.open_stage(Origin("q", epoch, "0"), held)
+        opened.add(make_rows(9))
+        staged = opened.close()
+        assert staged is not None
+        store.commit("q", epoch, [staged], Snapshots(every="3 us"), clock_us=epoch)
+    assert [(one.at_us, one.rows) for one in store.snapshots()] == [(3, 4), (6, 3)]
+    with pytest.raises(QueryError, match="NO_TIME_COLUMN"):
+        store.read(since="2026-01-05")
