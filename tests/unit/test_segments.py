@@ -20,6 +20,7 @@ from thetastream.spark.state import cache_folder, durable_store, kept_runs, segm
 from thetastream.spark.state.cache_folder import sweep
 from thetastream.spark.state.durable_store import DurableStore
 from thetastream.spark.state.kept_runs import KeptRuns
+from thetastream.spark.state.seal import CheckedFiles
 from thetastream.spark.state.segment_cache import load
 
 
@@ -113,6 +114,26 @@ def test_a_cached_file_may_end_at_any_byte(
         torn.unlink()
         torn.write_bytes(whole[:end])
         assert_same(rebuild(parts, tmp_path, meta), run)
+
+
+@pytest.mark.parametrize("mapped_bytes", [0, 1 << 18])
+def test_each_flipped_bit_of_a_cached_file_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapped_bytes: int
+) -> None:
+    monkeypatch.setattr(segment_cache, "MAPPED_BYTES", mapped_bytes)
+    parts, meta, run = write_one(tmp_path)
+    path = tmp_path / meta.id
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << at % 8
+        path.unlink()
+        path.write_bytes(flipped)
+        monkeypatch.setattr(segment_cache, "_CHECKED", CheckedFiles())  # another process reads the file
+        with pytest.raises(ValueError, match="seal"):
+            load(path, PLANS[Side.LEFT])
+    assert_same(rebuild(parts, tmp_path, meta), run)
+    assert_same(load(path, PLANS[Side.LEFT]), run)
 
 
 def test_a_stored_segment_that_ends_at_any_byte_is_whole_or_damaged(tmp_path: Path) -> None:

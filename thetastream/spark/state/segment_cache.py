@@ -2,7 +2,7 @@
 
 Small files are read, and kept in memory until newer ones have replaced them. Large files are mapped. A file
 has a header (JSON), the arrays, and the payload as Arrow IPC. The header names the segment, so that a file
-under a wrong name is not read. Each part begins at a multiple of 64.
+under a wrong name is not read. Each part begins at a multiple of 64. A seal at the end finds flipped bits.
 """
 
 import json
@@ -21,6 +21,7 @@ from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run
 from thetastream.spark.state.cache_folder import remove
 from thetastream.spark.state.kept_runs import KeptRuns
+from thetastream.spark.state.seal import WORD, CheckedFiles, seal_file
 
 MAPPED_BYTES = 1 << 18
 """Files of at least this size are mapped. Mapping a smaller file takes longer than reading it."""
@@ -28,6 +29,7 @@ _ARRAYS = ("rows", "edges", "offsets")
 _ALIGNMENT = 64
 _LENGTH = struct.Struct("<Q")
 _KEPT = KeptRuns()
+_CHECKED = CheckedFiles()
 
 
 def save(path: Path, run: Run, plan: IndexPlan) -> None:
@@ -52,6 +54,8 @@ def save(path: Path, run: Run, plan: IndexPlan) -> None:
             file.write(bytes(-file.tell() % _ALIGNMENT))
             with pa.ipc.new_stream(file, run.payload.schema) as writer:
                 writer.write_batch(run.payload)
+            file.write(bytes(-file.tell() % WORD))
+        seal_file(temporary)
         temporary.rename(path)
     except OSError:
         remove(temporary)
@@ -63,14 +67,14 @@ def load(path: Path, plan: IndexPlan) -> Run:
     Raises
     ------
     OSError, EOFError, ValueError, KeyError, TypeError, struct.error, pyarrow.ArrowException
-        If the file is missing, incomplete, or arranged for another index.
+        If the file is missing, damaged, or arranged for another index.
     """
     layout = _describe_layout(plan)
     kept = _KEPT.get(path, layout)
     if kept is not None:
         return kept
     os.utime(path)
-    data = _read(path)
+    data = _CHECKED.check(path, _read(path))
     (length,) = _LENGTH.unpack(data[: _LENGTH.size])
     end = _LENGTH.size + int(length)
     header = json.loads(bytes(data[_LENGTH.size : end]))
@@ -96,6 +100,7 @@ def load(path: Path, plan: IndexPlan) -> Run:
 def discard(path: Path) -> None:
     """Remove the cached file of a segment."""
     _KEPT.pop(path)
+    _CHECKED.forget(path)
     remove(path)
 
 
