@@ -5,6 +5,8 @@ of its predicate that fail. It runs in a separate process, so that a test can ki
 the answer from the files that the sink has committed:
 
     { (a.id, b.id) : |a.x - b.x| <= 3, a.y > b.y, |a.ts - b.ts| <= 20 s }
+
+A left or anti join also has (a.id, NULL) for each tuple without partners that the last watermark decides.
 """
 
 import contextlib
@@ -70,26 +72,35 @@ def write_streams(folder: Path, files: int, rows: int, seed: int = 1) -> None:
             os.utime(path, (1_700_000_000 + number,) * 2)  # Spark's file source reads the oldest first
 
 
-def oracle(folder: Path, within_s: int = WITHIN_S) -> Counter[tuple[int, int]]:
+Row = tuple[int, int | None]
+"""The ids of a and b. None stands for the partner of a tuple without one."""
+
+
+def oracle(folder: Path, within_s: int = WITHIN_S, how: str = "inner") -> Counter[Row]:
     """Compute the bag of (a.id, b.id) by a nested loop over all tuples of both streams."""
     a, b = (pq.read_table(folder / alias).sort_by("id") for alias in "ab")
     ax, ay, at, bx, by, bt = (
         table[name].cast(pa.int64()).to_numpy() for table in (a, b) for name in ("x", "y", "ts")
     )
-    found: Counter[tuple[int, int]] = Counter()
+    found: Counter[Row] = Counter()
+    delay_us = int(DELAY.split()[0]) * 1_000_000
+    watermark_us = min(at.max(), bt.max()) // 1000 * 1000 - delay_us
     for row in range(len(ax)):
         within = np.abs(at[row] - bt) <= within_s * 1_000_000
         partners = np.flatnonzero((np.abs(ax[row] - bx) <= BAND) & (ay[row] > by) & within)
-        found.update((row, int(partner)) for partner in partners)
+        if how != "anti":
+            found.update((row, int(partner)) for partner in partners)
+        if how != "inner" and not len(partners) and at[row] + within_s * 1_000_000 <= watermark_us:
+            found[row, None] += 1
     return found
 
 
-def read_committed(sink: Path) -> Counter[tuple[int, int]]:
+def read_committed(sink: Path) -> Counter[Row]:
     """Read the bag of results from the files that the log of a Parquet file sink lists as committed."""
     paths = set()
     for log in (sink / "_spark_metadata").glob("[0-9]*"):
         paths |= {json.loads(line)["path"] for line in log.read_text().splitlines()[1:]}
-    found: Counter[tuple[int, int]] = Counter()
+    found: Counter[Row] = Counter()
     for path in sorted(paths):
         table = pq.read_table(path.removeprefix("file://"), columns=["a", "b"], partitioning=None)
         found.update((row["a"], row["b"]) for row in table.to_pylist())
@@ -153,6 +164,7 @@ class Job:
     """The fault (``raise``, ``die`` or ``stall``) by the number of the call of the predicate."""
     cache_folder: str | None = None
     within_s: int = WITHIN_S
+    how: str = "inner"
 
     @property
     def sink(self) -> Path:
@@ -247,10 +259,12 @@ class Job:
             streams,
             on=[f"abs(a.x - b.x) <= {band}", make_failing(self.calls, faults)],
             within=f"{self.within_s} seconds",
-            model=th.Biclique(units=(2, 2)),
+            model=th.Biclique(units=(2, 2)) if self.how == "inner" else None,
+            how=self.how,
             cache_folder=self.cache_folder,
         )
-        return pairs.selectExpr("a.id AS a", "b.id AS b")
+        partner = "CAST(NULL AS BIGINT)" if self.how == "anti" else "b.id"
+        return pairs.selectExpr("a.id AS a", f"{partner} AS b")
 
     def write(self, pairs: "DataFrame") -> "StreamingQuery":
         """Start the query. It ends when the streams are read."""
