@@ -2,26 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import TimestampType
 
 from thetastream.errors import QueryError
-from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan
 from thetastream.planners.plan import find_plan
 from thetastream.planners.staging import NotStaged
-from thetastream.spark.event_time import MARK
+from thetastream.spark.session import is_local
 from thetastream.spark.staging import Target
+from thetastream.spark.store_schema import describe
 from thetastream.spark.store_sink import write_into
 from thetastream.stores import Store
-from thetastream.stores.description import Description
 from thetastream.stores.history import PAIR
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
-from thetastream.stores.staged import find_type
 
 
 def write(
@@ -73,7 +69,7 @@ def write(
     Raises
     ------
     QueryError
-        NOT_STREAMING, STORE_COLUMN or BAD_VALUE. It is raised before anything starts.
+        NOT_STREAMING, STORE_COLUMN, STORE_FOLDER or BAD_VALUE. It is raised before anything starts.
     StoreError
         STORE_SCHEMA if the store holds other columns.
 
@@ -91,8 +87,11 @@ def write(
     if not df.isStreaming:
         what = "th.write keeps the results of a streaming DataFrame, and this one is a batch"
         raise QueryError("NOT_STREAMING", f"{what}; write it with df.write")
+    if not store.is_shared and not is_local(df.sparkSession):
+        what = f"results are written by all executors, and {store} is on one machine"
+        raise QueryError("STORE_FOLDER", f'{what}; name a URI, as in "hdfs://..." or "file:/shared/..."')
     rows, rule = df if select is None else df.selectExpr(*select), snapshots or EACH_EPOCH
-    target = Target(store, describe(rows, time, (key,) if isinstance(key, str) else tuple(key)), rule)
+    target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)
     staged = None if plan is None else _stage(plan, target, select)
     if rule.punctuations is not None:
         rows = mark_pairs(df, select, target.description.time, rule.punctuations)
@@ -138,62 +137,3 @@ def mark_pairs(
     if time is None or not isinstance(marked.schema[time].dataType, TimestampType):
         raise QueryError("BAD_VALUE", "punctuations need time=, a column of type TIMESTAMP")
     return marked.withColumn(PAIR, F.when(F.col(PAIR), F.unix_micros(F.col(f"`{time}`"))))
-
-
-def describe(df: DataFrame, time: str | None, keys: tuple[str, ...]) -> Description:
-    """Describe the rows of a DataFrame for a store.
-
-    Raises
-    ------
-    QueryError
-        STORE_COLUMN.
-    """
-    doubled = sorted({name for name in df.columns if df.columns.count(name) > 1})
-    if doubled:
-        what = f"columns of a store must have different names, and {', '.join(doubled)} comes twice"
-        raise QueryError("STORE_COLUMN", f"{what}; rename it, as in .selectExpr('a.id AS a_id')")
-    schema = make_all_nullable(to_arrow_schema(df.schema, timezone="UTC"))
-    for field in schema:
-        if _holds(field.type, pa.types.is_duration) or _holds(field.type, pa.types.is_interval):
-            what = f"column {field.name!r} has a type that Parquet does not keep ({field.type})"
-            raise QueryError("STORE_COLUMN", f"{what}; cast it, as in CAST({field.name} AS STRING)")
-    if time is None:
-        marked = [field.name for field in df.schema if MARK in (field.metadata or {})]
-        time = RESULT_TIME if RESULT_TIME in df.columns else next(iter(marked), None)
-    if time is not None and time in schema.names and not pa.types.is_timestamp(schema.field(time).type):
-        what = f"time ({time!r}) must be a column of times, and its type is {schema.field(time).type}"
-        raise QueryError("STORE_COLUMN", f"{what}; cast it to TIMESTAMP")
-    for what, column in (("time", time), *(("key", key) for key in keys)):
-        if column is not None and not _has_column(schema, column):
-            known = ", ".join(schema.names)
-            raise QueryError("STORE_COLUMN", f"{what} ({column!r}) must be a column of the results ({known})")
-    return Description(schema, time, keys)
-
-
-def make_all_nullable(schema: pa.Schema) -> pa.Schema:
-    """Declare every column and field nullable, because Spark may decide anew in each run which are."""
-    return pa.schema([pa.field(field.name, _make_nullable(field.type)) for field in schema])
-
-
-def _make_nullable(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _make_nullable(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_make_nullable(kind.key_type), _make_nullable(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(_make_nullable(kind.value_type))
-    return kind
-
-
-def _holds(kind: pa.DataType, test: "object") -> bool:
-    """Whether a type, or a type inside it, passes a test."""
-    inner = [kind.field(number).type for number in range(kind.num_fields)]
-    return bool(test(kind)) or any(_holds(one, test) for one in inner)  # type: ignore[operator]
-
-
-def _has_column(schema: pa.Schema, column: str) -> bool:
-    try:
-        find_type(schema, column)
-    except KeyError:
-        return False
-    return True

@@ -56,6 +56,7 @@ from thetastream.spark.shed_loads import ShedLoads
 from thetastream.spark.staging import COLUMNS as STAGED_COLUMNS
 from thetastream.spark.staging import Staging, StagingEmitter
 from thetastream.spark.state.identity_source import read_identity
+from thetastream.spark.store_sink import ParquetSink
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ def _stream(
     fitted = FittedSpec(spec, join.choice, 0 if control is None else control.rules.max_units)
     access = None if control is None else ControlAccess(control.root, digest(query))
     watch_queries(spark)
+    spark.dataSource.register(ParquetSink)
     # Spark asks this source for offsets before each epoch. It refuses a checkpoint of another query.
     if spec.has_messages:
         source = read_mailbox(spark, mailboxes, query, list_announced(fitted))

@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
+from thetastream.errors import QueryError
 from thetastream.spark.staging import Target
+from thetastream.spark.store_schema import describe
 from thetastream.spark.task_properties import read_query
-from thetastream.stores import read_store, write_store
+from thetastream.stores import ParquetStore, read_store, write_store
 from thetastream.stores.description import Description
 from thetastream.stores.history import PAIR
 from thetastream.stores.snapshots import Snapshots
@@ -101,9 +104,35 @@ class StoreSink(DataSource):
         return StoreWriter(target, is_staged=self.options["staged"] == "true")
 
 
+class ParquetSink(DataSource):
+    """Spark's data source ``thetastream_parquet``, for ``df.writeStream.format("thetastream_parquet")``.
+
+    It has the options ``path``, ``time`` and ``key``; several keys have commas between them.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "thetastream_parquet"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StoreWriter:
+        if not self.options.get("path"):
+            raise QueryError("STORE_FOLDER", "a sink thetastream_parquet needs a folder; call start(folder)")
+        keys = [key.strip() for key in self.options.get("key", "").split(",")]
+        description = describe(schema, self.options.get("time"), tuple(key for key in keys if key))
+        store = ParquetStore(self.options["path"])
+        store.describe(description)
+        return StoreWriter(Target(store, description), is_staged=False)
+
+
+def register_sinks(spark: SparkSession) -> None:
+    """Make the sinks known to a session."""
+    for sink in (StoreSink, ParquetSink):
+        spark.dataSource.register(sink)
+
+
 def write_into(rows: DataFrame, target: Target, is_staged: bool) -> "DataStreamWriter":
     """Describe the query that puts ``rows`` into a store. They are results, or what units have staged."""
-    rows.sparkSession.dataSource.register(StoreSink)
+    register_sinks(rows.sparkSession)
     options = {
         "store": write_store(target.store),
         "description": json.dumps(target.description.to_json()),

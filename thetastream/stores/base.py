@@ -28,6 +28,11 @@ class Store(ABC):
     kind: ClassVar[str]
     """The name of the kind of store in the registry."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether all machines of a cluster can reach the store."""
+        return True
+
     # Writing
 
     @abstractmethod

@@ -59,6 +59,10 @@ class ParquetStore(LoggedStore):
         return self.path
 
     @property
+    def is_shared(self) -> bool:
+        return ":" in self.path
+
+    @property
     def log(self) -> VersionLog:
         return VersionLog(self.path)
 

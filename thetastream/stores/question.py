@@ -1,10 +1,12 @@
 """``th.query`` asks a store in SQL, over results that do not change while the statement runs.
 
-DuckDB runs the statement in memory of its own. It sees one table, ``results``. It cannot open files or
+DuckDB runs the statement in memory. It sees one table, ``results``. It cannot open files or
 connections, load extensions or change settings.
 """
 
+import os
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -47,7 +49,7 @@ def query(
         Which results ``results`` has, as in ``ParquetStore.read``. The store finds them by its bounds, so
         they are faster than the same conditions in ``sql``.
     memory : str
-        How much memory the statement may use.
+        How much memory all statements of this process that give the same value may use together.
 
     Returns
     -------
@@ -76,26 +78,31 @@ def ask(rows: Any, sql: str, memory: str = "1GB") -> pa.Table:
         what = f"questions in SQL need DuckDB, and {error.name} is missing: {INSTALL}"
         raise QueryError("MISSING_PACKAGE", what) from error
 
-    with duckdb.connect(":memory:") as connection:
-        try:
-            _lock(connection, rows, memory)
+    try:
+        # A cursor has tables of its own. To open a database takes ten times as long.
+        with _open_database(memory, os.getpid()).cursor() as connection:
+            connection.register(RESULTS, rows)
             statements = connection.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 kinds = ", ".join(str(one.type).rpartition(".")[2] for one in statements) or "nothing"
                 raise QueryError("STORE_QUERY", f"a question must be one SELECT statement, not {kinds}")
             found = connection.sql(statements[0].query).to_arrow_table()
-        except duckdb.Error as error:
-            text = str(error).partition("\n")[0]
-            raise QueryError("STORE_QUERY", f"DuckDB cannot answer the question: {text}") from error
+    except duckdb.Error as error:
+        text = str(error).partition("\n")[0]
+        raise QueryError("STORE_QUERY", f"DuckDB cannot answer the question: {text}") from error
     return found
 
 
-def _lock(connection: "duckdb.DuckDBPyConnection", rows: Any, memory: str) -> None:
-    """Show a connection the rows, and take everything else away from it."""
-    connection.register(RESULTS, rows)
-    connection.execute("SET python_enable_replacements = false")
-    connection.execute("SET memory_limit = ?", [memory])
-    connection.execute("SET temp_directory = ''")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
+@cache
+def _open_database(memory: str, process: int) -> "duckdb.DuckDBPyConnection":
+    """Open an empty database that can read nothing but what is given to it. Each process has its own."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET GLOBAL python_enable_replacements = false")
+    connection.execute("SET GLOBAL memory_limit = ?", [memory])
+    connection.execute("SET GLOBAL temp_directory = ''")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL enable_external_access = false")
+    connection.execute("SET GLOBAL lock_configuration = true")
+    return connection
