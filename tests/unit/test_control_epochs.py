@@ -185,6 +185,38 @@ def test_a_shedder_drops_the_same_tuples_after_a_crash_at_every_step(
     assert (shed_tuples > 20, shed_probes > 20) == (not shed.sheds_probes, shed.sheds_probes)
 
 
+def test_a_request_drops_a_share_whatever_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path, monkeypatch, Split(2), shed=Shed("1 GB", "2 GB"))
+    run.spark.rules = replace(RULES, can_shed=True)
+    run.spark.start()
+    counts = []
+    for epoch in range(9):
+        if epoch in (1, 5):
+            factor = {1: 0.5, 5: 0.0}[epoch]
+            run.spark.control.put_request(Request(shed_factor=factor).write())
+        run.run(n=100, crashes=(1, 2))
+        counts.append(sum(unit["shed"] for unit in run.counters))
+    # A request holds from the epoch after the one that reads it.
+    assert [n > 0 for n in counts] == [False, False, True, True, True, True, False, False, False]
+    assert sum(counts) / 800 == pytest.approx(0.5, abs=0.08)
+    name = run.spark.control.put_request(Request(shed_factor=2).write())
+    run.run()
+    assert "must be from 0 to 1" in run.spark.offsets[-1]["control"]["outcomes"][name]
+
+
+def test_a_join_without_a_shedder_drops_nothing_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path, monkeypatch, Split(2))
+    run.run()
+    name = run.spark.control.put_request(Request(shed_factor=0.5).write())
+    run.run()
+    assert (
+        "[BAD_REQUEST] only a join that was started with shed"
+        in (run.spark.offsets[-1]["control"]["outcomes"][name])
+    )
+
+
 def test_a_lost_folder_is_refused_once_there_was_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

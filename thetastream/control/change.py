@@ -27,6 +27,8 @@ class Rules:
     """The routings by content that the condition supports: "hash", "range"."""
     never_expires: tuple[bool, bool] = (False, False)
     """For each stream, whether its stored tuples stay joinable for ever."""
+    can_shed: bool = False
+    """Whether the join has a load shedder."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the rules to plain values."""
@@ -36,7 +38,8 @@ class Rules:
     def from_json(cls, values: Mapping[str, Any]) -> "Rules":
         """Read what ``as_json`` returned."""
         left, right = values["never_expires"]
-        return cls(int(values["max_units"]), tuple(values["routings"]), (bool(left), bool(right)))
+        can_shed = bool(values.get("can_shed", False))
+        return cls(int(values["max_units"]), tuple(values["routings"]), (bool(left), bool(right)), can_shed)
 
 
 def change_plan(plan: ControlPlan, request: Request, rules: Rules) -> ControlPlan:
@@ -51,6 +54,9 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules) -> ControlPla
     factor = plan.shed_factor if request.shed_factor is None else request.shed_factor
     if not 0 <= factor <= 1:
         raise QueryError("BAD_REQUEST", f"shed_factor must be from 0 to 1, not {factor}")
+    if factor and not rules.can_shed:
+        what = "only a join that was started with shed=th.Shed(...) can drop tuples"
+        raise QueryError("BAD_REQUEST", f"{what}, and this one was started without it")
     if model == plan.newest.model:
         return plan if factor == plan.shed_factor else plan.advance(shed_factor=factor)
     _check_model(model, rules)

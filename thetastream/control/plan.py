@@ -47,7 +47,7 @@ class ControlPlan:
     membership: tuple[Generation, ...]
     """The generations that hold tuples, oldest first. The last one stores new tuples."""
     shed_factor: float = 0.0
-    """The share of arriving tuples that is dropped on purpose, from 0 to 1."""
+    """The least share of arriving tuples that the load shedder drops, from 0 to 1."""
     leaving: Mapping[int, int] = field(default_factory=dict)
     """The slots that store no new tuples: slot -> the version of the plan with which it stopped."""
 

@@ -31,12 +31,14 @@ class Shedding:
     sides: tuple[SideSpec, ...]
     """The streams."""
 
-    def open(self, stream: int, epoch: int, load: int | None) -> "Shedder":
+    def open(self, stream: int, epoch: int, load: int | None, least: float = 0.0) -> "Shedder":
         """Open the shedder of one stream for one epoch.
 
-        ``load`` is the load of the last epochs; None if there is none yet.
+        ``load`` is the load of the last epochs; None if there is none yet. At least the share ``least`` is
+        dropped, whatever the load.
         """
-        return Shedder(self, stream, epoch, 0.0 if load is None else self.shed.compute_factor(load))
+        factor = 0.0 if load is None else self.shed.compute_factor(load)
+        return Shedder(self, stream, epoch, max(factor, least))
 
     def measure_load(self, mlv_bytes: int, reports: Sequence[ShedReport], began_us: int) -> int:
         """Measure the load after an epoch at one unit: bytes of state, or microseconds of lag.

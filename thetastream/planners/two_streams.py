@@ -198,7 +198,9 @@ class JoinPlan(Plan):
         routings = ["hash"] * bool(condition.equalities)
         routings += ["range"] * (find_routable_band(condition) is not None)
         left, right = (lifetime is None for lifetime in self.physical.lifetimes_us)
-        return Control(given.mailbox, Rules(given.max_units, tuple(routings), (left, right)))
+        return Control(
+            given.mailbox, Rules(given.max_units, tuple(routings), (left, right), given.shed is not None)
+        )
 
     @property
     def staging_obstacle(self) -> str | None:

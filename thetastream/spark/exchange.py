@@ -164,7 +164,10 @@ def _make_routing_step(
         batches = map(drop_fillers, batches)
         if fitted.spec.router.model.needs_hash and not has_hash:
             batches = map(_add_hash, batches)
-        shedder = None if shed is None else shed.open(stream, is_first=not task and not stream)
+        shedder = None
+        if shed is not None:
+            least = 0.0 if plan is None else plan.shed_factor
+            shedder = shed.open(stream, is_first=not task and not stream, least=least)
         for number, batch in enumerate(map(make_nullable, gather(batches))):
             tuples, probing = (batch, None) if shedder is None else shedder.drop(batch)
             if not tuples.num_rows:

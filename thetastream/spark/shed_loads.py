@@ -94,16 +94,17 @@ class ShedLoads:
         """The loads of the running query."""
         return Loads(self.root, f"{LOADS}{read_query()}-{self.join}")
 
-    def open(self, stream: int, is_first: bool) -> Shedder:
+    def open(self, stream: int, is_first: bool, least: float = 0.0) -> Shedder:
         """Open the shedder of one stream for the epoch of the Spark task.
 
         ``is_first`` is true in one task of the epoch, which removes the loads that no epoch reads any more.
+        At least the share ``least`` is dropped.
         """
         loads, epoch = self.loads, self.epoch
         load = loads.find(epoch, of_one_epoch=self.shedding.shed.load == LAG)
         if is_first:
             loads.prune(epoch)
-        return self.shedding.open(stream, epoch, load)
+        return self.shedding.open(stream, epoch, load, least)
 
     @property
     def epoch(self) -> int:

@@ -85,6 +85,31 @@ class ControlHandle:
             raise QueryError("BAD_REQUEST", "scale must name a size or a model, as in scale(units=(4, 2))")
         return self.request(Request(sizes, model))
 
+    def shed(self, factor: float) -> str:
+        """Ask the load shedder to drop at least this share of the tuples, until another request.
+
+        Parameters
+        ----------
+        factor : float
+            A share from 0 to 1. 0 leaves it to the load.
+
+        Returns
+        -------
+        str
+            The name of the request, as ``scale`` returns it.
+
+        Raises
+        ------
+        QueryError
+            BAD_REQUEST if the join has no load shedder (``shed=``), or the share is not from 0 to 1.
+
+        Examples
+        --------
+        >>> import thetastream as th
+        >>> th.control(query).shed(0.5)  # doctest: +SKIP
+        """
+        return self.request(Request(shed_factor=factor))
+
     def follow(self, policy: Policy) -> Follower:
         """Follow a policy: after each epoch, ask for the units that it decides on, until the query ends.
 
