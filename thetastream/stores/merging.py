@@ -14,7 +14,7 @@ import pyarrow as pa
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
 from thetastream.stores.history import Held
-from thetastream.stores.parquet_stage import GROUP_ROWS, sort_by_keys
+from thetastream.stores.parquet_stage import GROUP_ROWS, open_writer, sort_by_keys
 from thetastream.stores.staged import BoundsFinder, Staged
 
 PREFIX = "merged-"
@@ -41,12 +41,10 @@ def plan_merges(held: Sequence[Held], target: int) -> Iterator[list[Held]]:
 
 def merge(folder: Folder, held: Sequence[Held], description: Description) -> list[Held]:
     """Write the rows of several files into one; return what it holds, snapshot by snapshot."""
-    import pyarrow.parquet as pq
-
     name, merged, group = f"{PREFIX}{uuid.uuid4().hex}.parquet", [], 0
     by_snapshot = sorted(held, key=lambda one: (one.snapshot or 0, one.query))
     with folder.filesystem.open_output_stream(folder.locate(name)) as file:
-        writer = pq.ParquetWriter(file, description.schema, write_page_index=bool(description.keys))
+        writer = open_writer(file, description)
         for (snapshot, query), parts in groupby(by_snapshot, key=lambda one: (one.snapshot, one.query)):
             table = pa.concat_tables(read_file(folder, one.staged) for one in parts)
             if description.keys:

@@ -6,6 +6,7 @@ the statistics of its pages tell which of them a query by key needs.
 
 import re
 import uuid
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -52,19 +53,47 @@ class ParquetStage(Stage):
         return Staged(self._name, self._rows, nbytes, self._bounds.bounds)
 
     def _write_group(self) -> None:
-        import pyarrow.parquet as pq
-
-        schema = self._description.schema
         if self._writer is None:
             self._folder.make()
             self._file = self._folder.filesystem.open_output_stream(self._folder.locate(self._name))
-            self._writer = pq.ParquetWriter(self._file, schema, write_page_index=bool(self._description.keys))
+            self._writer = open_writer(self._file, self._description)
         table = pa.Table.from_batches(self._waiting)
         if self._description.keys:
             table = sort_by_keys(table, self._description.keys)
         self._writer.write_table(table, row_group_size=len(table))
         self._rows += self._waiting_rows
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+
+def open_writer(file: Any, description: Description) -> Any:
+    """Open a writer of Parquet for rows of a store."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(
+        file,
+        description.schema,
+        use_dictionary=list_texts(description.schema),
+        write_page_index=bool(description.keys),
+    )
+
+
+@cache
+def list_texts(schema: pa.Schema) -> list[str]:
+    """List the columns of text and bytes, also those inside others, by their paths in Parquet.
+
+    Only they have dictionaries. Numbers of results seldom repeat. Dictionaries of them take three quarters of
+    the time, and files are no smaller.
+
+    >>> list_texts(pa.schema([("n", pa.int64()), ("a", pa.struct([("x", pa.int8()), ("s", pa.string())]))]))
+    ['a.s']
+    """
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    found = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    columns = (found.column(number) for number in range(len(found.names)))
+    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
 
 
 def sort_by_keys(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
