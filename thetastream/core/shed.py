@@ -122,6 +122,28 @@ class Shed:
             return 1.0
         return self.base + (1 - self.base) * CURVES[self.curve]((load - threshold) / (capacity - threshold))
 
+    def settle(self, load: float) -> float:
+        """Estimate the share of tuples that is kept in a steady state, for ``load="state"``.
+
+        Without a shedder, the load would be ``load``. With one, it settles at L = p load with p = 1 -
+        factor(L). If ``base`` is so large that no such L is above the threshold, it settles at the threshold.
+
+        >>> shed = Shed("1 GB", "2 GB", base=0)
+        >>> [round(shed.settle(load), 3) for load in (0.5e9, 4e9)]
+        [1.0, 0.4]
+        >>> Shed("1 GB", "2 GB", base=0.9).settle(4e9)
+        0.25
+        """
+        threshold, capacity = self.limits
+        if load < threshold:
+            return 1.0
+        low, high = float(threshold), float(capacity)
+        for _ in range(60):
+            middle = (low + high) / 2
+            is_above = (1 - self.compute_factor(middle)) * load > middle
+            low, high = (middle, high) if is_above else (low, middle)
+        return min(1.0, low / load)
+
     def estimate_kept(self, factor: float, n_streams: int = 2) -> float:
         """Estimate the share of the combinations that is kept if all their tuples meet the same factor.
 

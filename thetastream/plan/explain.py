@@ -36,7 +36,7 @@ def explain(
         ("Rewritten", explain_rewritten(lowered.notes, names, lowered.physical.sides)),
         ("Shaped", _explain_shaped(lowered)),
         ("Physical", _explain_physical(lowered, model, model_reason, order, shed)),
-        ("Cost", explain_cost(query, lowered, model, model_reason, order, partitions, statistics)),
+        ("Cost", explain_cost(query, lowered, model, model_reason, order, partitions, statistics, shed)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 from typing import Any
 
+from thetastream.core.shed import STATE, Shed
 from thetastream.core.windows import spell
 from thetastream.models.base import Model
 from thetastream.order import Order
@@ -26,6 +27,7 @@ def explain_cost(
     order: Order | None,
     partitions: int,
     statistics: Statistics | None,
+    shed: Shed | None = None,
 ) -> Iterator[str]:
     """Yield the cost, one fact per line, then a table of models and the choice."""
     known = statistics or Statistics()
@@ -57,6 +59,8 @@ def explain_cost(
         work, partitions, lambda other: find_refusal(other, lowered, order is not None) is None
     )
     yield from _build_table(work, compared, model, partitions)
+    if shed is not None and shed.load == STATE and work.is_bounded:
+        yield _explain_shedding(shed, estimate(model, work, partitions).mlv_bytes)
     if not work.is_bounded:
         yield "Full history: state grows for as long as the query runs."
     yield f"choice: {model!r}, {reason.removeprefix('chosen: ')}"
@@ -92,6 +96,14 @@ def _explain_inflow(flow: Inflow) -> str:
         else f"kept {format_seconds(flow.span_s)}: {flow.estimate_held():,.0f} tuples"
     )
     return f"  {flow.alias}: {flow.rate:,.0f} tuples/s, {sizes}, {kept}"
+
+
+def _explain_shedding(shed: Shed, mlv_bytes: float) -> str:
+    kept = shed.settle(mlv_bytes)
+    return (
+        f"shedding: the fullest unit would hold {format_nbytes(mlv_bytes)}; about {kept:.0%} of the tuples "
+        f"and {shed.estimate_kept(1 - kept):.0%} of the pairs are kept"
+    )
 
 
 ESTIMATES: dict[str, Callable[[Any, Query, Workload, Statistics], Iterator[str]] | None] = {
