@@ -1,7 +1,7 @@
 """What the commits of a store say: staged rows in the order of their commits, and snapshots of them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -103,9 +103,11 @@ class History:
         return cls(held, snapshots, waiting, dict(values["dropped"]))
 
     def copy(self) -> "History":
-        """Copy the lists, so that later commits do not change the copy."""
-        held = [replace(one) for one in self.held]
-        return History(held, list(self.snapshots), {}, dict(self.dropped))
+        """Copy the lists, so that later commits add nothing to the copy.
+
+        Rows that were collected may get the number of a later snapshot. No reader of an earlier one sees it.
+        """
+        return History(list(self.held), list(self.snapshots), {}, dict(self.dropped))
 
     def list_staged(self, until: int | None = None, only: int | None = None) -> Iterable[Staged]:
         """List staged rows: all, those of snapshots up to ``until``, or those of the snapshot ``only``."""

@@ -17,6 +17,9 @@ from thetastream.errors import StoreError
 FORMAT = 1
 """The version of the format of entries."""
 
+_NEWEST: dict[str, int] = {}
+"""The newest version of each log as far as this process knows it."""
+
 
 class VersionLog:
     """The log of the store in the folder ``root``, a path or URI."""
@@ -39,9 +42,18 @@ class VersionLog:
         return self.read(0)
 
     def find_newest(self) -> int:
-        """Find the newest version; -1 if there is none."""
-        numbers = (name.removesuffix(".json") for name in self._folder.list_files())
-        return max((int(number) for number in numbers if number.isdigit()), default=-1)
+        """Find the newest version; -1 if there is none.
+
+        The folder is listed once. Afterwards it is enough to ask for the next version.
+        """
+        newest = _NEWEST.get(self._root, -1)
+        if newest < 0 or not self.has(newest):
+            numbers = (name.removesuffix(".json") for name in self._folder.list_files())
+            newest = max((int(number) for number in numbers if number.isdigit()), default=-1)
+        while self.has(newest + 1):
+            newest += 1
+        _NEWEST[self._root] = newest
+        return newest
 
     def read(self, version: int) -> dict[str, Any]:
         """Read an entry.
