@@ -21,6 +21,13 @@ from thetastream.core.how import HOWS as HOWS_OF_ENGINE
 from thetastream.errors import QueryError
 
 HOWS = ["left", "right", "full", "semi", "anti"]
+
+
+def first_fast(*hows: Any) -> list[Any]:
+    """Kinds of joins for a test, of which all but the first are slow."""
+    return [hows[0], *(pytest.param(how, marks=pytest.mark.slow) for how in hows[1:])]
+
+
 START = datetime(2024, 3, 10)
 WITHIN_S, DELAY_S, EPOCH_S, EPOCHS, ROWS = 20, 3, 15, 6, 12
 """Seconds of the window, of the watermark delay and of an epoch; epochs, and rows of an epoch and stream."""
@@ -111,7 +118,9 @@ def test_batch(spark: SparkSession, how: str) -> None:
     assert own.count() == rows.total()
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize(
+    "how", [*("left", "full", "semi", "anti"), pytest.param("right", marks=pytest.mark.slow)]
+)
 def test_stream(spark: SparkSession, how: str, tmp_path: Path) -> None:
     joined = th.join(streams(spark, tmp_path), on=ON, within=f"{WITHIN_S} seconds", how=how)
     found = outcome(joined, columns(how), tmp_path)
@@ -157,7 +166,7 @@ def test_stream(spark: SparkSession, how: str, tmp_path: Path) -> None:
     assert sum(entry["late"] for entry in found.metrics) == len(counted)
 
 
-@pytest.mark.parametrize("how", ["left", "full", "semi"])
+@pytest.mark.parametrize("how", first_fast("left", "full", "semi"))
 def test_the_same_rows_as_sparks_own_join_and_no_later(spark: SparkSession, how: str, tmp_path: Path) -> None:
     # In 4.3, Spark's own full join matches NULL keys with each other, its left join takes the number of a
     # conjunct like ``a.y > 1`` for a watermark, and neither ever answers a row without an event time.
@@ -193,6 +202,7 @@ def test_the_same_rows_as_sparks_own_join_and_no_later(spark: SparkSession, how:
         assert all(mine <= theirs for mine, theirs in zip(both[1][row], epochs, strict=True))
 
 
+@pytest.mark.slow
 def test_a_window_behind_the_join_loses_no_row(spark: SparkSession, tmp_path: Path) -> None:
     joined = th.join(streams(spark, tmp_path), on=ON, within=f"{WITHIN_S} seconds", how="left")
     counted = joined.groupBy(F.window("result_time", "10 seconds")).count()
@@ -207,7 +217,7 @@ def test_a_window_behind_the_join_loses_no_row(spark: SparkSession, tmp_path: Pa
     assert found.rows == Counter(dict.fromkeys(closed.items(), 1))
 
 
-@pytest.mark.parametrize("how", ["left", "full", "semi", "anti"])
+@pytest.mark.parametrize("how", first_fast("left", "full", "semi", "anti"))
 def test_a_window_behind_a_join_with_earlier_partners_loses_no_row(
     spark: SparkSession, how: str, tmp_path: Path
 ) -> None:
@@ -251,7 +261,9 @@ def test_units_compare_values_exactly(spark: SparkSession, condition: str) -> No
     assert found == expected
 
 
-@pytest.mark.parametrize("how", ["full", th.Nearest(1, by="abs(a.y - b.y)", keep_unmatched=True)], ids=repr)
+@pytest.mark.parametrize(
+    "how", first_fast("full", th.Nearest(1, by="abs(a.y - b.y)", keep_unmatched=True)), ids=repr
+)
 def test_a_restart_changes_nothing(spark: SparkSession, how: Any, tmp_path: Path) -> None:
     """Half of the files arrive before the query stops, and the others before it starts again."""
     given = streams(spark, tmp_path)

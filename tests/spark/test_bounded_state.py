@@ -43,8 +43,8 @@ def run(spark: SparkSession, folder: Path, windows: int) -> None:
     print(f"epoch: median {median(halves[0]):.0f} ms -> {median(halves[1]):.0f} ms")
 
 
-def test_fourteen_windows(spark: SparkSession, tmp_path: Path) -> None:
-    run(spark, tmp_path, 14)
+def test_eleven_windows(spark: SparkSession, tmp_path: Path) -> None:
+    run(spark, tmp_path, 11)
 
 
 @pytest.mark.slow

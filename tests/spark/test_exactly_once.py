@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support import faults
 from tests.support.faults import Job, find_segments
+from tests.support.truth import configured
 
 FILES, ROWS = 8, 150
-FEW = 6
+FEW = 5
 """Epochs of the tests that are not slow: a window is four files long."""
 
 
@@ -45,19 +46,25 @@ def kill_again_and_again(job: Job, kills: int, seed: int, files: int = FILES) ->
     for epoch in sorted(rng.sample(range(1, files - 1), kills)):
         interrupted += job.interrupt(epoch, after_s=rng.uniform(0, 0.4))
     assert interrupted, "no kill has interrupted a running epoch"
-    job.finish()
+
+
+def test_driver_killed_in_the_middle_of_an_epoch(spark: SparkSession, short: Path) -> None:
+    """The session of this process continues what another driver began."""
+    job = Job(str(short))
+    kill_again_and_again(job, kills=1, seed=1, files=FEW)
+    with configured(spark, {"spark.sql.session.timeZone": "UTC"}):
+        job.write(job.pairs(spark)).awaitTermination()
     assert_exact(job)
-
-
-def test_driver_killed_in_the_middle_of_epochs(short: Path) -> None:
-    kill_again_and_again(Job(str(short)), kills=1, seed=1, files=FEW)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_driver_killed_many_times(folder: Path, seed: int) -> None:
     """The cache outlives the driver, so that it contains files of killed drivers."""
-    kill_again_and_again(Job(str(folder), cache_folder=str(folder / "cache")), kills=6, seed=seed)
+    job = Job(str(folder), cache_folder=str(folder / "cache"))
+    kill_again_and_again(job, kills=6, seed=seed)
+    job.finish()
+    assert_exact(job)
 
 
 @pytest.mark.slow

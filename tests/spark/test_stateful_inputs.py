@@ -166,15 +166,14 @@ def parts(rows: Counter[tuple[Any, ...]], n: int) -> list[Counter[tuple[Any, ...
     return found
 
 
-@pytest.mark.parametrize("upstream", ["window", "inner", "stateful processor", "joined", "aggregated"])
-def test_behind_a_stateful_operator(frame: DataFrame, tmp_path: Path, upstream: str) -> None:
-    check(frame, tmp_path, upstream, ["biclique"])
-
-
-def test_models_that_send_messages_or_see_all_tuples_behind_an_aggregation(
-    frame: DataFrame, tmp_path: Path
+@pytest.mark.parametrize(
+    ("upstream", "models"),
+    [("window", ["biclique", "ring"]), ("inner", ["biclique"]), ("joined", ["biclique"])],
+)
+def test_behind_a_stateful_operator(
+    frame: DataFrame, tmp_path: Path, upstream: str, models: list[str]
 ) -> None:
-    check(frame, tmp_path, "window", ["ring", "chain"])
+    check(frame, tmp_path, upstream, models)
 
 
 @pytest.mark.slow
