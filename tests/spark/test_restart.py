@@ -1,7 +1,10 @@
 """What may change when a query starts again from its checkpoint, and how everything else is refused."""
 
 import itertools
+import shutil
 from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +49,29 @@ class Restarts:
         for source in self.sources:
             (source / f"epoch-{number:04}.csv").write_text("".join(f"{row}\n" for row in ids))
 
-    def run(self, change: Any = lambda frame: frame, **query: Any) -> Pairs:
-        """Join what is new and return it."""
+    def run(
+        self,
+        change: Any = lambda frame: frame,
+        checkpoint: str = "checkpoint",
+        aliases: str | None = None,
+        delay: str = "1 hour",
+        **query: Any,
+    ) -> Pairs:
+        """Join what is new and return it. The streams may get other ``aliases``."""
         found: Pairs = Counter()
-        marked = {name: change(frame.withWatermark("ts", "1 hour")) for name, frame in self.streams.items()}
-        ids = [f"{alias}.id" for alias in self.aliases]
+        names = aliases or self.aliases
+        marked = {
+            name: change(frame.withWatermark("ts", delay))
+            for name, frame in zip(names, self.streams.values(), strict=True)
+        }
+        ids = [f"{alias}.id" for alias in names]
         pairs: DataFrame = th.join(marked, **query).select(*ids)
 
         def collect(batch: DataFrame, epoch: int) -> None:
             found.update(tuple(row) for row in batch.collect())
 
         writer = pairs.writeStream.foreachBatch(collect).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(self.folder / "checkpoint")).start().awaitTermination()
+        writer.option("checkpointLocation", str(self.folder / checkpoint)).start().awaitTermination()
         return found
 
 
@@ -125,3 +139,124 @@ def test_a_ring_continues_with_its_number_of_nodes(spark: SparkSession, tmp_path
     query.add(range(60, 64))
     with pytest.raises(StreamingQueryException, match="the window was "):
         query.run(on=on, within="50 seconds", model=th.Ring())
+
+
+# Every row of the table in docs/guide/operations.md that is about one join of two streams
+
+
+@dataclass(frozen=True)
+class Change:
+    """What differs when the query starts again."""
+
+    query: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of ``Restarts.run`` that differ. None means that an argument is left out."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the session that differ."""
+
+
+def change_streams(change: Callable[[DataFrame], DataFrame]) -> Change:
+    return Change({"change": change})
+
+
+WHOLE = f"{ON} AND a.id <> b.id"
+BEFORE = {"on": WHOLE, "within": "150 seconds"}
+OTHER_NAMES = WHOLE.replace("a.", "c.").replace("b.", "d.")
+ALLOWED = {
+    "another spelling": Change(
+        {"on": "a.id<>B.id AND (2*b.ID)%11>=(a.ID+1)%5 AND abs((a.x)-b.x)<=0.50 /* near */"}
+    ),
+    "a narrower window": Change({"within": "60 seconds"}),
+    "a bound inside the window": Change(
+        {"on": f"{WHOLE} AND a.ts BETWEEN b.ts - INTERVAL 60 SECONDS AND b.ts + INTERVAL 60 SECONDS"}
+    ),
+    "the chosen model named": Change({"model": th.Biclique(1)}),
+    "another index": Change({"index": "sorted"}),
+    "no index": Change({"index": "scan"}),
+    "another archive period": Change({"archive_period": "40 seconds"}),
+    "statistics with a named model": Change(
+        {"statistics": th.Statistics(tuples_per_second=9.0), "model": th.Biclique(1)}
+    ),
+    "another delay of the watermark": Change({"delay": "3 hours"}),
+    "one partition": Change(settings={PARTITIONS: "1"}),
+    "eight partitions": Change(settings={PARTITIONS: "8"}),
+    "no result time": Change({"result_time": False}),
+}
+REFUSED = {
+    "a wider window": (Change({"within": "151 seconds"}), "the window was .*not inside the old one"),
+    "no window": (Change({"within": None}), "the window was .*it is the full history"),
+    "another constant": (Change({"on": WHOLE.replace("0.5", "0.6")}), "the condition was "),
+    "one more conjunct": (Change({"on": f"{WHOLE} AND a.k = b.k"}), "the condition was "),
+    "one more predicate": (Change({"on": [WHOLE, make_predicate("one")]}), "the condition was "),
+    "one conjunct less": (Change({"on": ON}), "the condition was "),
+    "another model": (Change({"model": th.Split(2)}), r"the model was Biclique.* it is Split\("),
+    "more units": (Change({"model": th.Biclique(2)}), r"the model was .* it is Biclique\(units=\(2, 2\)\)"),
+    "an order of results": (
+        Change({"order": "outer", "model": th.Split(2)}),
+        "the order of results was not set",
+    ),
+    "another kind of join": (Change({"how": "left", "on": ON}), "the kind of join was not set, it is left"),
+    "a column less": (change_streams(lambda s: s.drop("k")), "stream 'a' had k bigint"),
+    "a column more": (change_streams(lambda s: s.withColumn("z", s.k)), "stream 'a' has z bigint"),
+    "another type": (change_streams(lambda s: s.withColumn("k", s.k.cast("int"))), "now has k int"),
+    "another order of columns": (
+        change_streams(lambda s: s.select("k", "id", "ts", "x")),
+        "stream 'a' has the same columns in another order",
+    ),
+    "another alias": (Change({"aliases": "cd", "on": OTHER_NAMES}), "stream 'a' was .* it is not set"),
+    "another time zone": (Change(settings={"spark.sql.session.timeZone": "Asia/Tokyo"}), "timeZone was "),
+    "another parser policy": (
+        Change(settings={"spark.sql.legacy.timeParserPolicy": "EXCEPTION"}),
+        "timeParserPolicy was CORRECTED, it is EXCEPTION",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Restarts:
+    """A query with twenty tuples in its state, and twenty more in its input."""
+    query = Restarts(spark, tmp_path_factory.mktemp("begun"), "ab")
+    query.add(range(20))
+    with configured(spark, {PARTITIONS: "2"}):
+        assert query.run(**BEFORE) == expect(range(20), 150)
+    query.add(range(20, 40))
+    return query
+
+
+def restart(spark: SparkSession, begun: Restarts, change: Change) -> Pairs:
+    """Start the query again on a copy of its checkpoint."""
+    checkpoint = f"checkpoint-{next(begun.runs)}"
+    shutil.copytree(begun.folder / "checkpoint", begun.folder / checkpoint)
+    query = {name: value for name, value in {**BEFORE, **change.query}.items() if value is not None}
+    with configured(spark, {PARTITIONS: "2", **change.settings}):
+        return begun.run(checkpoint=checkpoint, **query)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ALLOWED.values(), ids=ALLOWED)
+def test_a_change_that_continues(spark: SparkSession, begun: Restarts, change: Change) -> None:
+    is_narrower = "60 seconds" in (text := str(change.query).lower()) or "interval 60" in text
+    assert restart(spark, begun, change) == expect(range(20, 40), 60 if is_narrower else 150)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::thetastream.UnboundedStateWarning")
+@pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED)
+def test_a_change_that_is_refused(spark: SparkSession, begun: Restarts, change: Change, words: str) -> None:
+    with pytest.raises(StreamingQueryException, match=rf"STATE_OF_ANOTHER_QUERY\].*{words}") as refused:
+        restart(spark, begun, change)
+    assert "Traceback" not in str(refused.value)
+
+
+@pytest.mark.slow
+def test_a_cache_folder_that_moves(spark: SparkSession, begun: Restarts, tmp_path: Path) -> None:
+    found = restart(spark, begun, Change({"cache_folder": str(tmp_path / "cache")}))
+    assert found == expect(range(20, 40), 150)
+
+
+@pytest.mark.slow
+def test_another_order_of_results(spark: SparkSession, tmp_path: Path) -> None:
+    query = Restarts(spark, tmp_path, "ab")
+    for number, order in enumerate(("outer", "strict", 7)):
+        new = range(20 * number, 20 * number + 20)
+        query.add(new)
+        assert query.run(**BEFORE, order=order, model=th.Split(2)) == expect(new, 150)
