@@ -47,9 +47,9 @@ class Controlled:
     def add(self, n: int = 20) -> None:
         """Write the next file of each stream, and wait until it has been read."""
         for source in self.sources:
-            path = source / f"epoch-{self.n + 1:05}.tmp"
+            path = source / f".epoch-{self.n + 1:05}.csv"  # Spark does not read names that begin with a dot.
             path.write_text("".join(f"{row}\n" for row in range(self.n, self.n + n)))
-            path.rename(path.with_suffix(".csv"))
+            path.rename(source / path.name[1:])
         self.n += n
         self.query.processAllAvailable()
 

@@ -42,8 +42,11 @@ class Rules:
         return cls(int(values["max_units"]), tuple(values["routings"]), (bool(left), bool(right)), can_shed)
 
 
-def change_plan(plan: ControlPlan, request: Request, rules: Rules) -> ControlPlan:
+def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collection[int] = ()) -> ControlPlan:
     """Return the plan that a request asks for; the same plan if nothing changes.
+
+    ``busy`` are the slots of the plan that routers follow until this one holds. A slot whose generation has
+    just ended still gets tuples of that generation until then, so no unit of another model may join on it.
 
     Raises
     ------
@@ -61,12 +64,12 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules) -> ControlPla
         return plan if factor == plan.shed_factor else plan.advance(shed_factor=factor)
     _check_model(model, rules)
     version = plan.version + 1
-    newest = Generation(version, model, _assign_slots(plan, model, rules))
+    newest = Generation(version, model, _assign_slots(plan, model, rules, busy))
     left = {slot: version for slot in plan.newest.slots if slot not in newest.slots}
     leaving = {slot: since for slot, since in {**plan.leaving, **left}.items() if slot not in newest.slots}
     _check_expiry(plan, leaving, rules)
     membership = (*plan.membership, newest)
-    return _drop_ended(plan.advance(membership=membership, leaving=leaving, shed_factor=factor), ())
+    return plan.advance(membership=membership, leaving=leaving, shed_factor=factor)
 
 
 def end_generations(plan: ControlPlan, drained: Collection[tuple[int, int]]) -> ControlPlan:
@@ -76,6 +79,17 @@ def end_generations(plan: ControlPlan, drained: Collection[tuple[int, int]]) -> 
     """
     ended = _drop_ended(plan, drained)
     return plan if ended is plan else ended.advance()
+
+
+def settle(plan: ControlPlan, version: int) -> ControlPlan:
+    """Return a plan that follows ``version``, the plan of the units, without needless generations.
+
+    A generation that began and left since ``version`` never stores a tuple, because one epoch reads all
+    requests that led to the plan. A generation is covered if the newest one has all its slots.
+    """
+    *older, newest = plan.membership
+    begun = replace(plan, membership=(*(one for one in older if one.since <= version), newest))
+    return _keep_leaving(_drop_ended(begun, ()))
 
 
 def find_target(model: Model, request: Request) -> Model:
@@ -121,7 +135,7 @@ def _check_expiry(plan: ControlPlan, leaving: Collection[int], rules: Rules) -> 
                 )
 
 
-def _assign_slots(plan: ControlPlan, model: Model, rules: Rules) -> tuple[int, ...]:
+def _assign_slots(plan: ControlPlan, model: Model, rules: Rules, busy: Collection[int]) -> tuple[int, ...]:
     """Assign a slot to each unit of a new generation."""
     reusable: dict[str, list[int]] = {}
     for generation in reversed(plan.membership):
@@ -133,7 +147,8 @@ def _assign_slots(plan: ControlPlan, model: Model, rules: Rules) -> tuple[int, .
     for unit in range(model.n_units):
         slots = reusable.get(model.shared_kind(unit) or "", [])
         assigned.append(slots.pop(0) if slots else None)
-    free = [slot for slot in range(rules.max_units) if slot not in plan.slots]
+    taken = {*plan.slots, *busy}
+    free = [slot for slot in range(rules.max_units) if slot not in taken]
     n_new = assigned.count(None)
     if n_new > len(free):
         raise QueryError(
@@ -153,5 +168,14 @@ def _drop_ended(plan: ControlPlan, drained: Collection[tuple[int, int]]) -> Cont
     alive = [one for one in older if not set(one.slots) <= empty | set(newest.slots)]
     if len(alive) == len(older):
         return plan
-    kept = replace(plan, membership=(*alive, newest), leaving={})
-    return replace(kept, leaving={slot: since for slot, since in plan.leaving.items() if slot in kept.slots})
+    return _keep_leaving(replace(plan, membership=(*alive, newest)))
+
+
+def _keep_leaving(plan: ControlPlan) -> ControlPlan:
+    """Forget the slots that have left with their generation."""
+    leaving = {
+        slot: since
+        for slot, since in plan.leaving.items()
+        if slot in {slot for one in plan.membership for slot in one.slots}
+    }
+    return replace(plan, leaving=leaving)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from thetastream.control.change import Rules, change_plan, end_generations
+from thetastream.control.change import Rules, change_plan, end_generations, settle
 from thetastream.control.plan import ControlPlan
 from thetastream.control.request import Request
 from thetastream.errors import ThetastreamError
@@ -63,10 +63,11 @@ def fold(
         if name in offset.outcomes:
             continue
         try:
-            plan = change_plan(plan, Request.read(requests[name]), rules)
+            plan = change_plan(plan, Request.read(requests[name]), rules, offset.plan.slots)
             outcomes[name] = ACCEPTED
         except ThetastreamError as refused:
             outcomes[name] = str(refused)
+    plan = plan if plan is offset.plan else settle(plan, offset.plan.version)
     if plan is offset.plan and len(outcomes) == len(offset.outcomes):
         return offset
     recent = list(outcomes)[-LAST_OUTCOMES:]
