@@ -105,6 +105,7 @@ def draw_model(rng: random.Random) -> Model:
             Biclique((m, n)),
             Biclique((m + 1, n), (2, 1)),
             Biclique((m, n + 1), (m, 2), "range"),
+            Biclique(((m, n + 1), (n, m + 1))),
             Split(m),
             Matrix(m, n),
             Ring(m),

@@ -185,6 +185,19 @@ def test_a_shedder_drops_the_same_tuples_after_a_crash_at_every_step(
     assert (shed_tuples > 20, shed_probes > 20) == (not shed.sheds_probes, shed.sheds_probes)
 
 
+def test_subgroups_grow_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path, monkeypatch, Biclique((2, 1), (2, 1), "hash"))
+    run.run()
+    for units in (((1, 2), 1), ((1, 2), 2), ((2, 1), 1)):
+        run.spark.control.put_request(Request(sizes={"units": units}).write())
+        for _ in range(4):
+            run.run(crashes=(2,))
+    assert run.spark.plan.newest.model == Biclique((3, 1), (2, 1), "hash")
+    for _ in range(4):
+        run.run()
+    run.check()
+
+
 def test_a_request_drops_a_share_whatever_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(tmp_path, monkeypatch, Split(2), shed=Shed("1 GB", "2 GB"))
     run.spark.rules = replace(RULES, can_shed=True)

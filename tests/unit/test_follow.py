@@ -60,6 +60,18 @@ def test_units_that_leave_count_for_the_side_that_they_store() -> None:
     assert reader.read(make_entry(1, 1), ended).groups == (GroupLoad(2, 1001), GroupLoad(1, 10))
 
 
+def test_a_full_subgroup_gets_units_and_the_others_do_not() -> None:
+    plan = ControlPlan.begin(Biclique((2, 2), (2, 2), "hash"))
+    reader, decider = LoadReader(), TwoPhaseScaling(capacity="1 kB", every="1 s", agree=1).begin()
+    loads = [
+        reader.read(make_entry(second, 1, u0=(1800, 0), u1=(500, 0), u2=(400, 0), u3=(600, 0)), plan)
+        for second in (0, 2)
+    ]
+    _, sizes = map(decider.decide, loads)
+    assert sizes == (3, 1, 1, 1)
+    assert plan.newest.model.spell_sizes(sizes) == {"units": ((3, 1), (1, 1))}
+
+
 @pytest.mark.parametrize(
     "model",
     [Biclique((3, 2)), Biclique((5, 4), subgroups=(2, 4)), Split(3), Matrix(2, 3), Ring(4)],

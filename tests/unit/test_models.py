@@ -12,6 +12,7 @@ from thetastream.models import Biclique, Hashes, Matrix, Places, Split
 N = 4000
 CHANCE = np.random.default_rng(1)
 KEYS = CHANCE.integers(0, 2**62, N)
+UNEVEN = [Biclique(((1, 4), (2, 1, 2))), Biclique((3, (1, 3)), subgroups=(3, 2))]
 HASHES = {side: Hashes(CHANCE.integers(0, 2**62, N), Places(KEYS, KEYS, KEYS)) for side in Side}
 """Tuples of both sides with equal keys and different hashes."""
 MODELS = [
@@ -38,7 +39,7 @@ def destinations(model, side, part):
     return found
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("model", [*MODELS, *UNEVEN], ids=repr)
 def test_every_pair_that_may_join_meets_where_one_is_stored_and_the_other_probes(model):
     stored = {side: destinations(model, side, Role.STORE) for side in Side}
     probed = {side: destinations(model, side, Role.PROBE) for side in Side}
@@ -76,10 +77,30 @@ def test_units_are_filled_evenly(model):
         assert len(counts) == expected
 
 
+@pytest.mark.parametrize("model", UNEVEN, ids=repr)
+def test_the_units_of_an_uneven_subgroup_share_its_tuples_evenly(model):
+    for side in Side:
+        counts = Counter(unit for units in destinations(model, side, Role.STORE) for unit in units)
+        for units in model.list_groups():
+            filled = [counts[unit] for unit in units if unit in counts]
+            assert all(n == pytest.approx(sum(filled) / len(filled), rel=0.15) for n in filled)
+    assert sorted(unit for units in model.list_groups() for unit in units) == list(range(model.n_units))
+
+
+def test_subgroups_that_are_even_are_those_of_a_number():
+    assert Biclique(((2, 2), (2, 1))) == Biclique((4, 3), subgroups=2)
+    assert Biclique([[3, 1], 2]).units == ((3, 1), 2)
+    assert eval(repr(UNEVEN[0])) == UNEVEN[0]
+
+
 @pytest.mark.parametrize(
     ("build", "condition"),
     [
         (lambda: Biclique(0), "BAD_UNITS"),
+        (lambda: Biclique(((2, 0), 1)), "BAD_UNITS"),
+        (lambda: Biclique(((), 1)), "BAD_UNITS"),
+        (lambda: Biclique((((1,), 2), 1)), "BAD_UNITS"),
+        (lambda: Biclique(((3, 1), 2), subgroups=(3, 1)), "BAD_SUBGROUPS"),
         (lambda: Biclique(2, subgroups=3), "BAD_SUBGROUPS"),
         (lambda: Biclique((3, 2), subgroups=(3, 0)), "BAD_SUBGROUPS"),
         (lambda: Biclique(2, subgroups=2, routing="random"), "BAD_ROUTING"),

@@ -8,11 +8,14 @@ spread by their hash, so a Spark task that is run again routes in the same way.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+
+from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.models.base import Hashes, Model, Route, read_positive_pair
+from thetastream.models.base import Hashes, Model, Route, read_positive_pair, split
 from thetastream.models.drawing import Drawing, columns
 from thetastream.models.subgroups import (
     check_routing,
@@ -23,6 +26,33 @@ from thetastream.models.subgroups import (
     split_by_unit,
 )
 
+Units: TypeAlias = int | tuple[int, ...]
+"""The units of one side: their number, or the number of units of each subgroup."""
+
+
+def _read_units(given: object) -> tuple[Units, Units] | None:
+    """Read the units of both sides; None if they are something else."""
+    pair = tuple(given) if isinstance(given, tuple | list) else (given, given)
+    if len(pair) != 2:
+        return None
+    left, right = (tuple(each) if isinstance(each, list) else each for each in pair)
+    for each in (left, right):
+        numbers = each if isinstance(each, tuple) else (each,)
+        if not numbers or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in numbers):
+            return None
+    return left, right
+
+
+def _count(units: Units) -> int:
+    return sum(units) if isinstance(units, tuple) else units
+
+
+def _even_out(units: Units, n_subgroups: int) -> Units:
+    """Return the number of units if their subgroups are those that an even division forms."""
+    if isinstance(units, tuple) and units == tuple(count_units(sum(units), n_subgroups).tolist()):
+        return sum(units)
+    return units
+
 
 @dataclass(frozen=True)
 class Biclique(Model):
@@ -32,7 +62,8 @@ class Biclique(Model):
     ----------
     units : (int, int) or int
         Units of each side. One integer means both sides. Units are logical: any number of them is spread
-        evenly over Spark's shuffle partitions.
+        evenly over Spark's shuffle partitions. The units of a side form its subgroups evenly. In place of a
+        number, a side may have a tuple with the number of units of each subgroup, as in ``((3, 1), 2)``.
     subgroups : (int, int) or int
         Subgroups that the units of each side form. 1 is random routing. With more than one subgroup, the
         values that the condition compares name the subgroup that stores a tuple and the subgroups that it
@@ -55,26 +86,40 @@ class Biclique(Model):
     Biclique(units=(2, 2))
     >>> Biclique((1, 3)).n_units
     4
+    >>> Biclique(((3, 1), 2))
+    Biclique(units=((3, 1), 2), subgroups=(2, 1))
     """
 
-    units: tuple[int, int] | int = (1, 1)
+    units: tuple[Units, Units] | int = (1, 1)
     subgroups: tuple[int, int] | int = (1, 1)
     routing: str = "auto"
     name: ClassVar[str] = "biclique"
     sizes: ClassVar[tuple[str, ...]] = ("units", "subgroups")
 
     def __post_init__(self) -> None:
-        units, subgroups = read_positive_pair(self.units), read_positive_pair(self.subgroups)
+        units, subgroups = _read_units(self.units), read_positive_pair(self.subgroups)
         if units is None:
             raise QueryError(
-                "BAD_UNITS", f"units must be a positive integer or a pair of them, not {self.units!r}"
+                "BAD_UNITS",
+                "units must be a positive integer or a pair of them, where a tuple has those of each "
+                f"subgroup, not {self.units!r}",
             )
-        if subgroups is None or subgroups[0] > units[0] or subgroups[1] > units[1]:
+        given = [len(each) if isinstance(each, tuple) else None for each in units]
+        if subgroups == (1, 1):
+            subgroups = given[0] or 1, given[1] or 1
+        totals = [_count(each) for each in units]
+        if (
+            subgroups is None
+            or any(n > total for n, total in zip(subgroups, totals, strict=True))
+            or any(n not in (None, chosen) for n, chosen in zip(given, subgroups, strict=True))
+        ):
             raise QueryError(
                 "BAD_SUBGROUPS",
                 f"subgroups must be a positive integer or a pair of them, at most the units {units}, "
                 f"not {self.subgroups!r}",
             )
+        left, right = (_even_out(each, n) for each, n in zip(units, subgroups, strict=True))
+        units = left, right
         check_routing(self.routing, subgroups)
         object.__setattr__(self, "units", units)
         object.__setattr__(self, "subgroups", subgroups)
@@ -104,7 +149,8 @@ class Biclique(Model):
     def per_side(self) -> tuple[int, int]:
         """The numbers of units of the left and of the right side."""
         assert isinstance(self.units, tuple)
-        return self.units
+        left, right = self.units
+        return _count(left), _count(right)
 
     @property
     def groups(self) -> tuple[int, int]:
@@ -129,17 +175,43 @@ class Biclique(Model):
         return max(self.groups) > 1
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
-        start = (0, self.per_side[0])
         # 1. Store once on the own side.
-        for unit, rows in split_by_unit(self.per_side[side], self.groups[side], hashes):
-            yield Route(start[side] + unit, Role.STORE, rows)
+        start = self.per_side[0] if side is Side.RIGHT else 0
+        for unit, rows in self._split(side, hashes):
+            yield Route(start + unit, Role.STORE, rows)
         # 2. Probe every unit of the subgroups of the opposite side that partners can be in.
-        units, e = self.per_side[side.other], self.groups[side.other]
+        e = self.groups[side.other]
         found = [(0, None)] if e == 1 else find_touched(get_places(hashes), e)
-        sizes = count_units(units, e)
+        groups = self._list_side(side.other)
         for number, probing in found:
-            for k in range(sizes[number]):
-                yield Route(start[side.other] + number + e * k, Role.PROBE, probing)
+            for unit in groups[number]:
+                yield Route(unit, Role.PROBE, probing)
+
+    def _split(self, side: Side, hashes: Hashes) -> Iterator[tuple[int, Int64s | None]]:
+        """Yield (number of a unit among those of its side, rows that it stores)."""
+        assert isinstance(self.units, tuple)
+        units = self.units[side]
+        if not isinstance(units, tuple):
+            yield from split_by_unit(units, self.groups[side], hashes)
+            return
+        assert hashes.tuples is not None
+        sizes = np.array(units)
+        group = get_places(hashes).own % len(sizes)
+        first = np.cumsum(sizes) - sizes
+        yield from split(first[group] + hashes.tuples % sizes[group], int(sizes.sum()))
+
+    def _list_side(self, side: Side) -> tuple[tuple[int, ...], ...]:
+        """List the units of each subgroup of a side.
+
+        Of d even subgroups, unit g + d k is the k-th unit of subgroup g. Units of uneven subgroups are
+        numbered subgroup by subgroup.
+        """
+        assert isinstance(self.units, tuple)
+        start, units, d = (self.per_side[0] if side is Side.RIGHT else 0), self.units[side], self.groups[side]
+        if not isinstance(units, tuple):
+            return tuple(tuple(range(start + number, start + units, d)) for number in range(d))
+        ends = [start + sum(units[: number + 1]) for number in range(d)]
+        return tuple(tuple(range(end - n, end)) for end, n in zip(ends, units, strict=True))
 
     def stores(self, unit: int) -> Sequence[Side]:
         return (Side.LEFT if unit < self.per_side[0] else Side.RIGHT,)
@@ -147,22 +219,20 @@ class Biclique(Model):
     def list_groups(self) -> tuple[tuple[int, ...], ...]:
         """List the subgroups of the left side, and then those of the right side.
 
-        >>> Biclique((3, 1), subgroups=(2, 1)).list_groups()
-        ((0, 2), (1,), (3,))
+        >>> Biclique((3, 1), subgroups=(2, 1)).list_groups(), Biclique(((1, 2), 1)).list_groups()
+        (((0, 2), (1,), (3,)), ((0,), (1, 2), (3,)))
         """
-        (m, n), (d, e) = self.per_side, self.groups
-        left = [tuple(range(number, m, d)) for number in range(d)]
-        right = [tuple(range(m + number, m + n, e)) for number in range(e)]
-        return (*left, *right)
+        return (*self._list_side(Side.LEFT), *self._list_side(Side.RIGHT))
 
     def spell_sizes(self, sizes: Sequence[int]) -> dict[str, Any]:
-        """Return the units with which every subgroup of a side is as large as its largest one must be.
+        """Return the units of each side; those of several subgroups one by one.
 
         >>> Biclique((3, 1), subgroups=(2, 1)).spell_sizes((2, 3, 4))
-        {'units': (6, 4)}
+        {'units': ((2, 3), 4)}
         """
-        d, e = self.groups
-        return {"units": (d * max(sizes[:d]), e * max(sizes[d:]))}
+        d = self.groups[0]
+        left, right = tuple(sizes[:d]), tuple(sizes[d:])
+        return {"units": tuple(one[0] if len(one) == 1 else one for one in (left, right))}
 
     def shared_kind(self, unit: int) -> str | None:
         return None if self.needs_places else f"store {self.stores(unit)[0].name.lower()}, probed by all"
