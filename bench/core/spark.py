@@ -43,7 +43,8 @@ class Query:
     join: Callable[[dict[str, DataFrame]], DataFrame]
     form: str
     counters: Callable[[StreamingQuery], dict[int, dict[str, int]]] | None = None
-    """It reads ``state_bytes`` and ``emitted_bytes`` of each epoch if Spark's progress lacks them."""
+    """It reads ``state_bytes``, ``emitted_bytes`` and ``results`` of each epoch if Spark's progress lacks
+    them."""
     mode: str = "append"
     results: str = "count(1)"
     """The SQL that counts the results, over the rows that reach the sink."""
@@ -101,6 +102,7 @@ def epochs(running: StreamingQuery, query: Query | None = None) -> list[Epoch]:
         observed = (fields.get("observedMetrics") or {}).get(OBSERVED)
         rows = 0 if observed is None else observed.asDict().get("rows", 0)
         ours = None if counters is None else counters.get(number, {})
+        rows = rows if ours is None else ours.get("results", rows)
         found.append(
             Epoch(
                 number,

@@ -33,6 +33,7 @@ BACKFILL = tuple(workload.name for workload in backfill.WORKLOADS)
 SUITES = {name: Suite((name,)) for name in WORKLOADS if name not in BACKFILL} | {
     "aggregate": Suite(("handshake",), *[("thetastream", "aggregate")] * 2),
     "outer": Suite(("handshake",), ("thetastream", *KINDS), ("thetastream", *KINDS), (131_072,)),
+    "files": Suite(("handshake",), ("units", "rows", "parquet"), ("units", "parquet")),
     "backfill": Suite((*BACKFILL, "handshake"), ("thetastream",), epochs=backfill.EPOCHS, base="handshake"),
 }
 
@@ -76,7 +77,8 @@ def _choose_shape(name: str, epoch: int | None, asked: argparse.Namespace) -> tu
 def list_pairs(suite: Suite, tasks: dict[str, Task]) -> list[tuple[str, str]]:
     """List the rows whose throughput is divided by that of another row."""
     if not suite.base:
-        return [("thetastream", row) for row in tasks if "thetastream" in tasks and row != "thetastream"]
+        first = suite.engines[0]
+        return [(first, row) for row in tasks if first in tasks and row != first]
     return [
         (row, other)
         for row, task in tasks.items()

@@ -31,6 +31,12 @@ def test_every_engine_is_a_row() -> None:
     assert list_pairs(suite, tasks) == [("thetastream", "spark"), ("thetastream", "duckdb")]
 
 
+def test_files_by_units_stand_beside_the_other_ways() -> None:
+    suite = SUITES["files"]
+    tasks = list_tasks(suite, parse(["files"]))
+    assert list_pairs(suite, tasks) == [("units", "rows"), ("units", "parquet")]
+
+
 @pytest.mark.parametrize(("name", "engines"), [("equi", 1), ("aggregate", 2), ("backfill", 1)])
 def test_a_quick_run_has_the_engines_of_its_suite(name: str, engines: int) -> None:
     asked = parse([name, "--quick"])

@@ -13,6 +13,9 @@ ENGINES = {
     "semi": "bench.core.engines.answers",
     "anti": "bench.core.engines.answers",
     "nearest": "bench.core.engines.answers",
+    "units": "bench.core.engines.files",
+    "rows": "bench.core.engines.files",
+    "parquet": "bench.core.engines.files",
 }
 STREAMING = tuple(name for name in ENGINES if name != "duckdb")
 COMPARED = ("thetastream", "spark", "duckdb")
