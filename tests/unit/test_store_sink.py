@@ -1,0 +1,173 @@
+"""The sink and the emitter that put results into a store, called as Spark calls them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DayTimeIntervalType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    YearMonthIntervalType,
+)
+
+from thetastream.core.result_columns import BlockColumn, LatestTime
+from thetastream.engine.counters import Counters
+from thetastream.errors import QueryError
+from thetastream.spark import task_properties
+from thetastream.spark.emit import COUNTERS
+from thetastream.spark.staging import STAGED, Staging, StagingEmitter, Target
+from thetastream.spark.store_schema import describe
+from thetastream.spark.store_sink import ParquetSink, StagedRows, StoreSink, StoreWriter
+from thetastream.stores import ParquetStore, write_store
+from thetastream.stores.history import PAIR
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
+
+COLUMNS = StructType(
+    [
+        StructField("id", IntegerType(), False),
+        StructField("tags", ArrayType(StringType(), False)),
+        StructField("result_time", TimestampType(), metadata={"spark.watermarkDelayMs": 0}),
+    ]
+)
+
+
+@pytest.fixture
+def epoch(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The properties that Spark gives to tasks."""
+    told = {"sql.streaming.queryId": "q-1", "streaming.sql.batchId": "0"}
+    monkeypatch.setattr(task_properties, "_read_property", told.get)
+    return told
+
+
+def make_batch(*ids: int, zone: str = "Europe/Berlin") -> pa.RecordBatch:
+    """Make a batch as Spark hands it to the sink: other marks of NULL, and the time zone of the session."""
+    times = pa.array([one * 60_000_000 for one in ids]).cast(pa.timestamp("us", zone))
+    tags = pa.array([[str(one)] for one in ids], pa.list_(pa.field("element", pa.string(), nullable=False)))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(ids, pa.int32()), tags, times], names=["id", "tags", "result_time"]
+    )
+
+
+def open_sink(store: ParquetStore, rule: Snapshots = EACH_EPOCH, is_staged: bool = False) -> StoreWriter:
+    description = describe(COLUMNS, None, ("id",))
+    store.describe(description)
+    options = {
+        "store": write_store(store),
+        "description": json.dumps(description.to_json()),
+        "snapshots": json.dumps(rule.to_json()),
+        "staged": str(is_staged).lower(),
+    }
+    return StoreSink(CaseInsensitiveDict(options)).streamWriter(COLUMNS, False)
+
+
+def test_an_epoch_of_rows_is_committed_once(tmp_path: Path, epoch: dict[str, str]) -> None:
+    store = ParquetStore(str(tmp_path))
+    writer = open_sink(store, Snapshots(every="1 minute"))
+    for number, ids in enumerate([(1, 2), (3,), (3,), (5,)]):
+        epoch["streaming.sql.batchId"] = str(min(number, 2))  # the third epoch runs twice
+        tasks = [iter([make_batch(one)]) for one in ids] + [iter(())]
+        messages = [writer.write(task) for task in tasks]
+        writer.commit(messages, min(number, 2))
+    assert sorted(store.read()["id"].to_pylist()) == [1, 2, 3, 3]
+    assert store.read()["tags"].to_pylist()[0] == ["1"]
+    assert [(one.at.minute, one.rows) for one in store.snapshots()] == [(3, 3)]
+    writer.commit([], 9)  # Spark had no tasks.
+    writer.abort([None], 9)
+    assert store.read().num_rows == 4
+
+
+def test_pairs_of_punctuations_are_told_and_not_kept(tmp_path: Path, epoch: dict[str, str]) -> None:
+    store = ParquetStore(str(tmp_path))
+    writer = open_sink(store, Snapshots(punctuations={"a": "a.last", "b": "b.last"}))
+    for number, pairs in enumerate([[None, None], [None, 240_000_000], [None, None]]):
+        epoch["streaming.sql.batchId"] = str(number)
+        batch = make_batch(3, 4).append_column(PAIR, pa.array(pairs, pa.int64()))
+        writer.commit([writer.write(iter([batch]))], number)
+    assert [(one.at.minute, one.rows, one.reason) for one in store.snapshots()] == [(4, 4, "punctuations")]
+    assert store.read().num_rows == 6
+
+
+def test_units_stage_and_the_sink_commits_their_names(tmp_path: Path, epoch: dict[str, str]) -> None:
+    store = ParquetStore(str(tmp_path))
+    writer = open_sink(store, is_staged=True)
+    block = pa.schema(
+        [("c0", pa.int32()), ("c1", pa.list_(pa.string())), ("c2", pa.int64()), ("c3", pa.int64())]
+    )
+    sources = BlockColumn("c0"), BlockColumn("c1"), LatestTime((BlockColumn("c2"), BlockColumn("c3")))
+    staging = Staging(Target(store, store.description), tuple(block.names), sources)
+    emitted = pa.schema([(STAGED, pa.string()), (COUNTERS, pa.string())])
+    emitter = StagingEmitter(emitted, block, staging)
+    pieces: list[list[pa.Array]] = [
+        [
+            pa.array([one], pa.int32()),
+            pa.array([[str(one)]]),
+            pa.array([one * 60_000_000]),
+            pa.array([5]),
+        ]
+        for one in (1, 2, 3)
+    ]
+    frames = list(emitter.gather_results(pieces))
+    assert [list(frame.columns) for frame in frames] == [[STAGED, COUNTERS]]
+    assert list(emitter.gather_results([])) == []
+    assert isinstance(emitter.frame_counters(0, Counters()), pd.DataFrame)
+    rows: Iterator[Any] = iter([pa.RecordBatch.from_pandas(frame[[STAGED]]) for frame in frames])
+    message = writer.write(rows)
+    assert isinstance(message, StagedRows)
+    assert (message.query, [one.rows for one in message.staged]) == ("q-1", [3])
+    assert store.read().num_rows == 0
+    writer.commit([message, writer.write(iter(()))], 0)
+    expected = pa.Table.from_batches([make_batch(1, 2, 3)]).cast(store.description.schema)
+    assert store.read().equals(expected)
+
+
+def test_the_sink_for_other_programs_is_a_store(tmp_path: Path, epoch: dict[str, str]) -> None:
+    options = {"path": str(tmp_path / "store"), "key": "id, result_time"}
+    writer = ParquetSink(CaseInsensitiveDict(options)).streamWriter(COLUMNS, False)
+    writer.commit([writer.write(iter([make_batch(1, 2)]))], 0)
+    assert ParquetStore(options["path"]).read(key={"id": 2})["tags"].to_pylist() == [["2"]]
+    with pytest.raises(QueryError, match="STORE_FOLDER"):
+        ParquetSink(CaseInsensitiveDict({})).streamWriter(COLUMNS, False)
+
+
+def test_the_time_of_results_is_found() -> None:
+    marked = StructField("ts", TimestampType(), metadata={"spark.watermarkDelayMs": 0})
+    other = StructField("at", TimestampNTZType())
+    assert describe(COLUMNS, None, ()).time == "result_time"
+    assert describe(StructType([other, marked]), None, ()).time == "ts"
+    assert describe(StructType([other, marked]), "at", ()).time == "at"
+    assert describe(StructType([other]), None, ()).time is None
+    assert (
+        str(describe(StructType([other, marked]), None, ()).schema.field("ts").type)
+        == "timestamp[us, tz=UTC]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "time", "keys"),
+    [
+        (StructField("x", DayTimeIntervalType()), None, ()),
+        (StructField("x", YearMonthIntervalType()), None, ()),
+        (StructField("x", CalendarIntervalType()), None, ()),
+        (StructField("x", ArrayType(DayTimeIntervalType())), None, ()),
+        (StructField("result_time", IntegerType()), None, ()),
+        (StructField("x", IntegerType()), "y", ()),
+        (StructField("x", IntegerType()), None, ("x.y",)),
+    ],
+)
+def test_what_a_store_cannot_hold_is_refused(
+    field: StructField, time: str | None, keys: tuple[str, ...]
+) -> None:
+    with pytest.raises(QueryError, match="STORE_COLUMN"):
+        describe(StructType([field]), time, keys)
