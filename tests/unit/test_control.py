@@ -91,6 +91,7 @@ def test_notices_tell_units_what_changed() -> None:
         (Request(sizes={"cores": 2}), RULES, "CANNOT_SCALE"),
         (Request(sizes={"units": 0}), RULES, "BAD_UNITS"),
         (Request(sizes={"units": (9, 9)}), RULES, "MAX_UNITS"),
+        (Request(sizes={"units": (10**18, 1)}), RULES, "MAX_UNITS"),
         (Request(sizes={"units": (2, 2), "subgroups": 2}), Rules(16), "CANNOT_SCALE"),
         (Request(model=Biclique((2, 2), 2, "hash")), Rules(16, ("range",)), "CANNOT_SCALE"),
         (Request(model=Chain(3)), RULES, "CANNOT_SCALE"),
@@ -118,7 +119,18 @@ def test_growing_keeps_the_full_history() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"format": 1, "units": 3}', '{"format": 2}', '{"format": 1, "model": {"name": "x"}}'],
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"format": 1, "units": 3}',
+        '{"format": 2}',
+        '{"format": 1, "model": {"name": "x"}}',
+        '{"format": 1, "model": {"name": "ring", "slice": {"microseconds": "x"}}}',
+        '{"format": 1, "model": {"name": "ring", "slice": {"microseconds": 1e30}}}',
+    ],
+    ids=lambda text: text[:60],
 )
 def test_texts_that_are_no_requests_are_refused(text: str) -> None:
     with pytest.raises(QueryError, match=r"\[BAD_REQUEST\]"):

@@ -137,6 +137,8 @@ def _check_expiry(plan: ControlPlan, leaving: Collection[int], rules: Rules) -> 
 
 def _assign_slots(plan: ControlPlan, model: Model, rules: Rules, busy: Collection[int]) -> tuple[int, ...]:
     """Assign a slot to each unit of a new generation."""
+    if model.n_units > rules.max_units:
+        raise QueryError("MAX_UNITS", f"{model!r} has more units than max_units={rules.max_units} allows")
     reusable: dict[str, list[int]] = {}
     for generation in reversed(plan.membership):
         for unit, slot in enumerate(generation.slots):

@@ -39,12 +39,15 @@ def decode_model(values: Mapping[str, Any]) -> Model:
     kind = REGISTRY.get(str(values.get(_NAME)))
     if kind is None:
         raise QueryError("BAD_REQUEST", f"a model must be one of {', '.join(REGISTRY)}, not {dict(values)}")
-    given = {name: _decode(value) for name, value in values.items() if name != _NAME}
     known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
-    unknown = [name for name in given if name not in known]
+    unknown = [name for name in values if name not in known and name != _NAME]
     if unknown:
         raise QueryError("BAD_REQUEST", f"{kind.__name__} has no {', '.join(unknown)}, only {sorted(known)}")
-    return kind(**given)
+    try:
+        return kind(**{name: _decode(value) for name, value in values.items() if name != _NAME})
+    except (TypeError, ValueError, OverflowError) as error:
+        what = f"a request must give {kind.__name__} values of the right types, not {dict(values)!r:.200}"
+        raise QueryError("BAD_REQUEST", f"{what}: {error}") from error
 
 
 def _encode(value: Any) -> Any:

@@ -59,7 +59,7 @@ class Request:
         """
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise QueryError("BAD_REQUEST", f"a request must be JSON: {error}") from error
         if not isinstance(values, dict) or values.get("format") != FORMAT or not set(values) <= _FIELDS:
             raise QueryError(
