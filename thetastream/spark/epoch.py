@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from thetastream.control.model_json import decode_model
 from thetastream.control.notices import ENDS, JOINS, Member
 from thetastream.core.identity import Identity, digest, fix_choices
+from thetastream.core.shed import LAG
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
@@ -163,8 +164,11 @@ class UnitEpoch:
         for report in inbox.shed:
             alias = shed.shedding.sides[report.stream].alias
             counters.count_shed(alias, report.shed, report.shed_probes)
-        began_us = int(timers.getCurrentProcessingTimeInMs()) * 1000
-        load = shed.shedding.measure_load(counters.mlv_bytes, inbox.shed, began_us)
+        began_ms = timers.getCurrentProcessingTimeInMs()
+        if shed.shedding.shed.load == LAG and (began_ms is None or began_ms < 0):
+            what = 'Spark does not tell when the epoch began, and a shedder with load="lag" needs it'
+            raise StateError("EPOCH_UNKNOWN", f'{what}; use load="state"')
+        load = shed.shedding.measure_load(counters.mlv_bytes, inbox.shed, (began_ms or 0) * 1000)
         shed.loads.publish(slot, shed.epoch, load)
 
     def _open(self, member: Member, slot: int, state: Any, open_store: OpenStore) -> Engine:
