@@ -29,6 +29,7 @@ def test_what_is_not_understood_exits_with_2(arguments):
     done = thetastream(*arguments)
     assert done.returncode == 2
     assert "usage: thetastream" in done.stderr
+    assert ("list everything that is wrong with a job" in done.stderr) == (not arguments)
 
 
 def test_sql_refuses_without_spark_what_needs_no_spark(tmp_path, capsys):

@@ -13,8 +13,12 @@ from thetastream.errors import ThetastreamError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    arguments = build_parser().parse_args(argv)
+    """Run one command and return its exit code. Without arguments, print what commands there are."""
+    parser = build_parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help(sys.stderr)
+        return 2
+    arguments = parser.parse_args(argv)
     try:
         return int(arguments.run(arguments))
     except ThetastreamError as error:

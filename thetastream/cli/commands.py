@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,8 +99,13 @@ def run_sql(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
-    """Start a Spark session for one command; errors of Spark become errors of one line."""
+    """Start a Spark session for one command; errors of Spark become errors of one line.
+
+    At a terminal, the command says that it waits for Spark, because this takes some seconds.
+    """
     spark = None
+    if sys.stderr.isatty():
+        print("Spark is starting", file=sys.stderr)
     try:
         spark = start_session(conf, log)
         yield spark
