@@ -27,6 +27,7 @@ from thetastream.stores import (
     Store,
     history,
     parquet_stage,
+    read_store,
     write_store,
 )
 from thetastream.stores.description import Description
@@ -467,3 +468,28 @@ def test_results_without_a_time_follow_the_clock(tmp_path: Path) -> None:
     assert [(one.at_us, one.rows) for one in store.snapshots()] == [(3, 4), (6, 3)]
     with pytest.raises(QueryError, match="NO_TIME_COLUMN"):
         store.read(since="2026-01-05")
+
+
+@pytest.mark.parametrize("kind", [ParquetStore, DeltaStore])
+def test_a_store_may_be_a_uri(kind: type[ParquetStore], tmp_path: Path) -> None:
+    store = kind(f"file://{tmp_path}/store")
+    assert store.is_shared
+    assert not kind(str(tmp_path)).is_shared
+    store.describe(HELD)
+    fill(store, range(4), Snapshots(size=1))
+    expected = read_ids(store)
+    assert len(expected) == 7
+    assert store.compact() == 4
+    assert read_ids(store) == expected
+    assert read_store(write_store(store)) == store
+    assert store.sweep(grace_s=0) == 4
+    assert read_ids(store) == expected
+
+
+def test_a_relative_folder_is_made_absolute_where_the_store_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = ParquetStore("store")
+    monkeypatch.chdir("/")
+    assert store.path == str(tmp_path / "store")
