@@ -45,6 +45,13 @@ def test_sensors(spark, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_trades(spark, tmp_path, monkeypatch, capsys):
+    code, printed = run("trades", tmp_path, monkeypatch, capsys)
+    assert code == 0
+    assert printed.strip() in PAGE.read_text()
+
+
+@pytest.mark.slow
 def test_separation_of_some_minutes(collection, tmp_path, monkeypatch, capsys):
     code, printed = run("separation", tmp_path, monkeypatch, capsys, "--minutes", "16")
     assert code == 0
