@@ -1,8 +1,8 @@
 """``python -m bench NAME`` measures a workload or figures of papers. The exit code is 1 if a count is wrong.
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
-DuckDB; aggregate; outer; backfill; floor; predicate-cost; a paper (bistream, splitjoin, psp, esj); figures,
-for those of all papers; or the name of a figure. Figures have options of their own:
+DuckDB; aggregate; outer; outer-equi; backfill; floor; predicate-cost; a paper (bistream, splitjoin, psp,
+esj); figures, for those of all papers; or the name of a figure. Figures have options of their own:
 python -m bench figures --help.
 """
 

@@ -1,5 +1,7 @@
 """The results that ``python -m bench outer`` expects of left, semi, anti and nearest joins in every epoch.
 
+``outer-equi`` expects those of left joins with an equality.
+
 inner and left form the pairs of ``bench.core.check``. In epoch k, a tuple of the left stream
 
     is an answer of the semi join     if its first partner or itself is in file k
@@ -18,12 +20,15 @@ from bench.core.engines.duckdb_batch import connect, select
 
 KINDS = ("left", "semi", "anti", "nearest")
 """The joins that answer each tuple of the left stream; their names are those of engines."""
+SPARK_LEFT = "spark-left"
+"""The engine of Spark's own left join."""
 NEAREST_BY = "abs(r.x - s.a)"
 Times = npt.NDArray[np.int64]
 
 
 def count_answers(shape: Shape, kind: str, pairs: list[int]) -> list[int]:
-    """Count the results of each epoch, given the numbers of its pairs."""
+    """Count the results of each epoch, given the numbers of its pairs. ``kind`` is the name of an engine."""
+    kind = kind.removeprefix("spark-")
     connection = connect()
     if kind == "semi":
         return [_count_first(shape, connection, epoch) for epoch in range(len(pairs))]
@@ -57,6 +62,10 @@ def _list_decided(shape: Shape, times: Times, epoch: int) -> range:
     return range(count(epoch - 1), count(epoch))
 
 
+def _name_time(shape: Shape) -> str:
+    return f"{shape.spec.aliases[0]}.ts AS ts"
+
+
 def _pairs(shape: Shape, columns: str, left: range, right: range) -> str:
     files = (
         [shape.file(0, number) for number in left if number >= 0],
@@ -80,7 +89,7 @@ def _count_first(shape: Shape, connection: duckdb.DuckDBPyConnection, epoch: int
         left, right = range(first, until + 1), range(max(0, first - _reach(shape)), until + 1)
         if not len(left):
             return 0
-        text = f"SELECT count(DISTINCT ts) FROM ({_pairs(shape, 'r.ts AS ts', left, right)})"
+        text = f"SELECT count(DISTINCT ts) FROM ({_pairs(shape, _name_time(shape), left, right)})"
         return int(connection.execute(text).fetchall()[0][0])
 
     return count(epoch) - count(epoch - 1)
@@ -99,7 +108,7 @@ def _count_matched(
 ) -> int:
     if not decided:
         return 0
-    pairs = _decided_pairs(shape, times, decided, epoch, "r.ts AS ts")
+    pairs = _decided_pairs(shape, times, decided, epoch, _name_time(shape))
     return int(connection.execute(f"SELECT count(DISTINCT ts) FROM {pairs}").fetchall()[0][0])
 
 
@@ -108,7 +117,7 @@ def _count_nearest(
 ) -> int:
     if not decided:
         return 0
-    pairs = _decided_pairs(shape, times, decided, epoch, f"r.ts AS ts, {NEAREST_BY} AS d")
+    pairs = _decided_pairs(shape, times, decided, epoch, f"{_name_time(shape)}, {NEAREST_BY} AS d")
     ranks = f"SELECT rank() OVER (PARTITION BY ts ORDER BY d) AS n FROM {pairs}"
     text = f"SELECT count(*) FROM ({ranks}) WHERE n = 1"
     return int(connection.execute(text).fetchall()[0][0])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.core import backfill
-from bench.core.answers import KINDS
+from bench.core.answers import KINDS, SPARK_LEFT
 from bench.core.data import Shape, Task
 from bench.core.engines import COMPARED
 from bench.core.workloads import WORKLOADS
@@ -34,6 +34,7 @@ SUITES = {name: Suite((name,)) for name in WORKLOADS if name not in BACKFILL} | 
     "aggregate": Suite(("handshake",), *[("thetastream", "aggregate")] * 2),
     "outer": Suite(("handshake",), ("thetastream", *KINDS), ("thetastream", *KINDS), (131_072,)),
     "files": Suite(("handshake",), ("units", "rows", "parquet"), ("units", "parquet")),
+    "outer-equi": Suite(("equi",), *[("left", SPARK_LEFT)] * 2),
     "backfill": Suite((*BACKFILL, "handshake"), ("thetastream",), epochs=backfill.EPOCHS, base="handshake"),
 }
 

@@ -9,6 +9,7 @@ ENGINES = {
     "spark": "bench.core.engines.spark_native",
     "duckdb": "bench.core.engines.duckdb_batch",
     "aggregate": "bench.core.engines.aggregated",
+    "spark-left": "bench.core.engines.spark_native",
     "left": "bench.core.engines.answers",
     "semi": "bench.core.engines.answers",
     "anti": "bench.core.engines.answers",

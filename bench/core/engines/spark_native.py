@@ -6,6 +6,8 @@ equi        the plain join.
 stock       equality on the symbol, the inequality behind it.
 inequality  Spark refuses; the error is the result.
 
+The engine ``spark-left`` is the left outer join.
+
 Every form bounds both event times, so that its state is bounded. The options below can be set with
 ``--option spark.cell=40`` and so on; the defaults are the fastest found (bench/README.md).
 """
@@ -16,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.core import spark
+from bench.core.answers import SPARK_LEFT
 from bench.core.data import Shape, Task
 
 PROVIDERS = {
@@ -60,7 +63,7 @@ def cells(side: DataFrame, x: str, y: str, cell: int, reach: int) -> DataFrame:
     return exploded.withColumn("cell", F.col("_x") * 1_000_000 + F.col("_y")).drop("_x", "_y")
 
 
-def join(shape: Shape, cell: int | None, streams: dict[str, DataFrame]) -> DataFrame:
+def join(shape: Shape, cell: int | None, streams: dict[str, DataFrame], how: str) -> DataFrame:
     (left, left_stream), (right, right_stream) = streams.items()
     columns = [
         F.col(f"{alias}.{name}").alias(f"{alias}_{name}")
@@ -73,13 +76,14 @@ def join(shape: Shape, cell: int | None, streams: dict[str, DataFrame]) -> DataF
         left_stream = cells(left_stream, "x", "y", cell, reach=0)
         right_stream = cells(right_stream, "a", "b", cell, reach=10)
         condition = f"{left}.cell = {right}.cell AND {condition}"
-    joined = left_stream.alias(left).join(right_stream.alias(right), F.expr(condition), "inner")
+    joined = left_stream.alias(left).join(right_stream.alias(right), F.expr(condition), how)
     return joined.select(*columns)
 
 
 def prepare(task: Task) -> spark.Query:
     options = {**DEFAULTS, **CELLS.get(task.shape.workload, {}), **task.options}
     form = ", ".join(f"{key} {value}" for key, value in options.items())
+    how = "left" if task.engine == SPARK_LEFT else "inner"
     return spark.Query(
-        session(task, options), lambda streams: join(task.shape, options.get("cell"), streams), form
+        session(task, options), lambda streams: join(task.shape, options.get("cell"), streams, how), form
     )
