@@ -76,6 +76,7 @@ def window(plan):
         ("a.price > b.bid", "5 minutes", ("sorted", (), (0,))),
         ("a.qty > b.qty AND a.price BETWEEN b.bid AND b.ask", "5 minutes", ("sorted", (), (0,))),
         ("abs(a.qty - b.qty) <= 5 AND a.price BETWEEN b.bid AND b.ask", "5 minutes", ("grid", (), (0, 1))),
+        ("a.id <= b.qty AND b.id <= a.qty", "5 minutes", ("intervals", (), (0, 1))),
         ("a.name = b.name", "5 minutes", ("hash", (0,), ())),
         ("a.id = b.id AND a.name = b.name", "5 minutes", ("hash", (0, 1), ())),
         ("a.id = b.id AND a.price > b.bid", "5 minutes", ("hash_sorted", (0,), (0,))),
