@@ -3,6 +3,8 @@
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from tests.support import oracle
 from tests.support.controlled import COLUMNS, CONDITION, SCHEMA, UNIT
@@ -24,6 +27,7 @@ from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.errors import StateError
 from thetastream.models import Biclique, Matrix, Split
+from thetastream.spark.control.source import ControlSource
 
 RULES = Rules(9, ("hash", "range"))
 STEP_US = 1000
@@ -296,3 +300,44 @@ def test_the_command_line_scales_from_a_checkpoint(
     assert "change(s) of the units" in capsys.readouterr().out
     assert main(["clean", str(checkpoint), "--for-good", "--min-age", "0s"]) == 0
     assert [path for path in (tmp_path / "box").rglob("*") if path.is_file()] == []
+
+
+def test_the_process_of_the_source_loads_the_package_for_a_request_only(tmp_path: Path) -> None:
+    """It loads it in the background: the offset stays the same until the package is there."""
+    packed = cloudpickle.dumps(ControlSource)
+    (tmp_path / "source").write_bytes(packed)
+    done = subprocess.run(
+        [sys.executable, "-c", SOURCE_PROCESS, str(tmp_path)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["[]", "0", "1"]
+
+
+SOURCE_PROCESS = """
+import json, pathlib, pickle, sys, time
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+folder = pathlib.Path(sys.argv[1])
+source = pickle.loads((folder / "source").read_bytes())
+rules = {"max_units": 4, "routings": [], "never_expires": [False, False]}
+model = {"name": "split", "cores": 1}
+first = [{"since": 0, "model": model, "slots": [0]}]
+plan = {"version": 0, "membership": first, "shed_factor": 0, "leaving": {}}
+settings = {"root": str(folder), "join": "j", "rules": rules}
+options = {"query": {}, "settings": settings, "plan": plan, "partitions": None}
+reader = source({name: json.dumps(value) for name, value in options.items()}).streamReader(None)
+look = lambda offset: reader.latestOffset(offset, ReadAllAvailable())
+offset = look(reader.initialOffset())
+reader.partitions(offset, offset)
+assert look(offset) == offset
+print([name for name in sys.modules if name.startswith("thetastream")])
+requests = folder / f"control-{offset['control']['name']}" / "requests"
+requests.mkdir()
+(requests / "1").write_text('{"format": 1, "sizes": {"cores": 2}}')
+time.sleep(0.2)
+print(look(offset)["control"]["plan"]["version"])
+until, found = time.monotonic() + 100, offset
+while found == offset and time.monotonic() < until:
+    time.sleep(0.2)
+    found = look(offset)
+print(found["control"]["plan"]["version"])
+"""

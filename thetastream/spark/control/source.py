@@ -10,14 +10,17 @@ the source publishes the plan as "holds from epoch e + 1" and sends notices to u
 publishes and sends the same. If nothing changes, the offset stays the same, and Spark runs no task and no
 epoch for the source.
 
-Spark runs the source in a Python process that does not load this package. Only a new request makes it do so.
+Spark runs the source in a Python process that does not load this package. Only a new request makes it do so,
+in the background, because this takes seconds and epochs must not wait for it.
 """
 
+import importlib
 import json
 import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +38,8 @@ from thetastream.spark.state import identity_source
 from thetastream.spark.state.identity_source import IdentityReader, IdentitySource, continue_query
 
 FORMAT = "thetastream_control"
+FOLDING = "thetastream.control.offset"
+"""The module that folds requests."""
 LOOK_S = 0.1
 """Requests are looked for at most this often, in seconds."""
 _QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -92,6 +97,12 @@ class ControlReader(IdentityReader):
         }
         self._looked_s = float("-inf")
         self._is_checked = False
+        self._loading: Thread | None = None
+        self._waits = False
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        # The run ends soon, so it waits for requests that are there.
+        self._waits = True
 
     def initialOffset(self) -> dict[str, Any]:
         return {**super().initialOffset(), "control": self._first}
@@ -122,12 +133,25 @@ class ControlReader(IdentityReader):
         is_new = any(plan["leaving"].get(str(slot)) == version for slot, version in drained)
         if not is_new and all(name in control["outcomes"] for name in requests):
             return control
+        if not self._load():
+            return control
         from thetastream.control.change import Rules
         from thetastream.control.offset import ControlOffset, fold
 
         rules = Rules.from_json(control["rules"])
         after = fold(ControlOffset.from_json(control), folder.read_requests(requests), drained, rules)
         return {**control, **after.as_json()}
+
+    def _load(self) -> bool:
+        """Load what folds requests, in the background; return whether it is loaded."""
+        if self._loading is None:
+            if hasattr(sys.modules.get(FOLDING), "fold"):
+                return True
+            self._loading = Thread(target=importlib.import_module, args=(FOLDING,), daemon=True)
+            self._loading.start()
+        if self._waits:
+            self._loading.join()
+        return not self._loading.is_alive()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         continue_query(end, self._query)
