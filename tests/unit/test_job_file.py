@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from thetastream.core.shed import Shed
 from thetastream.errors import InvalidQuery, QueryError
 from thetastream.job.document import parse_job, read_job
 from thetastream.job.progress import describe_epoch
@@ -30,6 +31,12 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
     assert job.checkpoint == str(tmp_path / "checkpoint")
     assert job.sources[1].select[0] == "CAST(value:id AS INT) AS id"
     assert repr(job.model) == "Biclique(units=(2, 2))"
+
+
+def test_a_job_may_have_a_shedder(tmp_path):
+    job = parse_job(GOOD | {"shed": {"threshold": "1 s", "capacity": "9 s", "load": "lag"}}, tmp_path)
+    assert job.shed == Shed("1 s", "9 s", load="lag")
+    assert parse_job(GOOD, tmp_path).shed is None
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,9 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
         ({"sources": {"a": {"format": "replay", "path": ".", "event_time": "t", "rate": 0},
                       "b": RATE}}, "BAD_VALUE", "at least 1"),
         ({"model": {"units": 0}}, "BAD_UNITS", "0"),
+        ({"shed": {"threshold": "1 GB"}}, "MISSING_KEY", "'capacity'"),
+        ({"shed": {"treshold": "1 GB", "capacity": "2 GB"}}, "UNKNOWN_KEY", "did you mean 'threshold'"),
+        ({"shed": {"threshold": "2 GB", "capacity": "1 GB"}}, "SHED", "below capacity"),
         ({"model": {"units": [1, 2, 3]}}, "BAD_UNITS", "(1, 2, 3)"),
     ],
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Reads ``job.toml``, and lists all errors of the file at once, without Spark.
 
 sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"
-[sources.NAME]  [sink]  [sinks.NAME]  [model]  [spark]
+[sources.NAME]  [sink]  [sinks.NAME]  [model]  [shed]  [spark]
 """
 
 import re
@@ -29,6 +29,7 @@ from thetastream.job.tables import (
     find_time_problems,
     get_table,
     parse_model,
+    parse_shed,
     parse_sink,
     parse_source,
     resolve,
@@ -45,6 +46,7 @@ _JOB = {
     "sink": dict,
     "sinks": dict,
     "model": dict,
+    "shed": dict,
     "spark": dict,
 }
 
@@ -136,6 +138,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     sink = parse_sink(found.get("sink", {}), folder, "the sink", document.section("sink"))
     check_scalars(get_table(found, "spark"), "spark", document.section("spark"))
     model = parse_model(get_table(found, "model"), document.section("model"))
+    shed = parse_shed(get_table(found, "shed"), document.section("shed"))
     # 2. The statements, against the sources and sinks.
     text = found.get("sql")
     if isinstance(text, str):
@@ -150,6 +153,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             sink=sink,
             trigger=found.get("trigger"),
             model=model,
+            shed=shed,
             spark=dict(get_table(found, "spark")),
         )
     return document

@@ -77,12 +77,12 @@ def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
 
 def join_streams(spark: SparkSession, job: Job) -> DataFrame:
     """Build the streaming DataFrame of a job's results."""
-    return run_script(spark, parse_script(job.sql), _read_streams(spark, job), job.model, {})
+    return run_script(spark, parse_script(job.sql), _read_streams(spark, job), job.model, {"shed": job.shed})
 
 
 def explain_job(spark: SparkSession, job: Job) -> str:
     """Explain the plan of a job; raise all errors of the job, also those that Spark finds."""
-    return explain(spark, job.sql, _read_streams(spark, job), job.model)
+    return explain(spark, job.sql, _read_streams(spark, job), job.model, {"shed": job.shed})
 
 
 def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tuple[str, ThetastreamError]]:
@@ -107,9 +107,10 @@ def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tup
             return
         streams[name] = frame
     last = replace(document.script[-1], is_explain=True)
-    model = None if document.job is None else document.job.model
+    job = document.job
+    model, shed = (None, None) if job is None else (job.model, job.shed)
     try:
-        run_script(spark, [*document.script[:-1], last], streams, model, {})
+        run_script(spark, [*document.script[:-1], last], streams, model, {"shed": shed})
     except ThetastreamError as error:
         for problem in list_problems(error):
             # The file says already which event times are missing or wrong.

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from thetastream.core.shed import Shed
 from thetastream.models import Model
 
 REPLAY = "replay"
@@ -52,6 +53,7 @@ class Job:
     sink: SinkSpec
     trigger: str | None = None
     model: Model | None = None
+    shed: Shed | None = None
     spark: dict[str, Any] = field(default_factory=dict)
 
 

@@ -4,6 +4,7 @@
 [sink]          format, path, mode, options
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
+[shed]          the parameters of th.Shed
 [spark]         session settings
 """
 
@@ -12,6 +13,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from thetastream.core.shed import Shed
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.job.schemas import Columns
 from thetastream.job.spans import find_span_problem
@@ -206,6 +208,26 @@ def parse_model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> M
             **{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
         )
         return model
+    except ThetastreamError as problem:
+        problems.append(problem)
+        return None
+
+
+def parse_shed(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Shed | None:
+    """Read the load shedder, and add its errors to ``problems``; return None without one."""
+    if not table:
+        return None
+    before = len(problems)
+    check_keys(table, dict.fromkeys(signature(Shed).parameters, object), "the shedder", problems)
+    problems += [
+        QueryError("MISSING_KEY", f"the shedder must have {key!r}")
+        for key in ("threshold", "capacity")
+        if key not in table
+    ]
+    if len(problems) > before:
+        return None
+    try:
+        return Shed(**table)
     except ThetastreamError as problem:
         problems.append(problem)
         return None

@@ -110,11 +110,12 @@ def explain(
     text: str,
     streams: Mapping[str, DataFrame] | None = None,
     model: Model | str | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> str:
     """Explain the plan of the last statement; parameters and errors are those of ``sql``."""
     *before, last = parse_script(text)
     explained = Statement(last.select, last.head, is_explain=True)
-    plan = run_script(spark, [*before, explained], streams, model, {})
+    plan = run_script(spark, [*before, explained], streams, model, settings or {})
     return str(plan.collect()[0][0])
 
 
