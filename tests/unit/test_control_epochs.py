@@ -145,11 +145,13 @@ def test_tuples_that_are_late_are_late_at_new_units(tmp_path: Path, monkeypatch:
     run.run(n=0)
     late = run.late
     assert late is not None
-    batch = pa.RecordBatch.from_pylist([{"id": 1, "t": late, "k": 0, "v": 0}], schema=SCHEMA)
+    keys, values = run.spark.fitted.keys, run.spark.state["value"]
+    assert [json.loads(values[keys[slot]][0])["heard"] for slot in (1, 2)] == [[5, late]] * 2
+    rows = [{"id": n, "t": late, "k": 0, "v": 0} for n in range(4)]
+    batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
     run.spark.log_offset()
     run.spark.run([batch, batch.slice(0, 0)], run.watermark)
-    held = [unit for unit in run.spark.state["value"].values() if f'"min_ts": {late}' in unit[0]]
-    assert held == []
+    assert [json.loads(values[keys[slot]][0])["state"]["segments"] for slot in (1, 2)] == [[], []]
 
 
 @pytest.mark.parametrize("crash", range(6))
