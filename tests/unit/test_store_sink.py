@@ -164,6 +164,9 @@ def test_the_time_of_results_is_found() -> None:
         (StructField("result_time", IntegerType()), None, ()),
         (StructField("x", IntegerType()), "y", ()),
         (StructField("x", IntegerType()), None, ("x.y",)),
+        (StructField("x", StructType([StructField("y", IntegerType())])), "x.y", ()),
+        (StructField("x", StructType([StructField("y", IntegerType())])), None, ("x",)),
+        (StructField("x", ArrayType(IntegerType())), None, ("x",)),
     ],
 )
 def test_what_a_store_cannot_hold_is_refused(

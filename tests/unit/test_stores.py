@@ -91,6 +91,11 @@ def make_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> Store
     return PostgresStore(request.getfixturevalue("database"), f"results{next(NUMBERS)}")
 
 
+@pytest.fixture
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return make_store(request.param, request, tmp_path)
+
+
 def test_an_epoch_that_runs_again_adds_nothing(store: Store) -> None:
     assert read_ids(store) == []
     assert store.commit("q", 0, [*stage(store, 0, 1, 2), *stage(store, 0, 3, task="1")])
@@ -157,6 +162,11 @@ def test_results_are_read_by_time_and_by_key(store: Store) -> None:
         ({"key": {"ts": 1}}, "STORE_KEY"),
         ({"since": "soon"}, "BAD_VALUE"),
         ({"key": {"id": "x"}}, "BAD_VALUE"),
+        ({"key": {"id": None}}, "BAD_VALUE"),
+        ({"key": {"id": 1.5}}, "BAD_VALUE"),
+        ({"key": {"id": 1 << 70}}, "BAD_VALUE"),
+        ({"key": {"a.symbol": "\ud800"}}, "BAD_VALUE"),
+        ({"key": ["id"]}, "BAD_VALUE"),
     ],
 )
 def test_a_question_that_has_no_answer_is_refused(
@@ -165,6 +175,30 @@ def test_a_question_that_has_no_answer_is_refused(
     with pytest.raises(QueryError) as error:
         store.read(**asked)  # type: ignore[arg-type]
     assert error.value.condition == condition
+
+
+@pytest.mark.parametrize("per_epoch", [1, 8])
+@pytest.mark.parametrize("empty", KINDS, indirect=True)
+def test_keys_are_compared_as_in_spark(empty: Store, per_epoch: int) -> None:
+    """NaN is equal to itself and greater than all numbers, -0.0 is 0.0, and NULL lies in no range."""
+    nan, inf = float("nan"), float("inf")
+    columns = {
+        "id": pa.array(range(8), pa.int64()),
+        "x": pa.array([1.0, nan, -0.0, 0.0, None, inf, -inf, 7.5]),
+        "n": pa.array([2**53 + 1, 2**63 - 1, -(2**63), None, 2**53, 0, 1, 2], pa.int64()),
+    }
+    rows = pa.RecordBatch.from_pydict(columns)
+    held = Description(rows.schema, None, ("x", "n"))
+    empty.describe(held)
+    for epoch in range(8 // per_epoch):
+        opened = empty.open_stage(Origin("q", epoch, "0"), held)
+        opened.add(rows.slice(epoch * per_epoch, per_epoch))
+        empty.commit("q", epoch, [opened.close()], clock_us=epoch)
+    asked = {(5.0, None): [1, 5, 7], (None, 0.0): [2, 3, 6], (nan, None): [1], (2.0, nan): [1, 5, 7]}
+    for key, wanted in {**asked, (None, nan): [0, 1, 2, 3, 5, 6, 7], nan: [1], 0.0: [2, 3]}.items():
+        assert read_ids(empty, key={"x": key}) == wanted, key
+    for key, wanted in {2**53 + 1: [0], (2**53, None): [0, 1, 4], (None, 0): [2, 5]}.items():
+        assert read_ids(empty, key={"n": key}) == wanted, key
 
 
 def test_other_columns_are_refused_by_name(store: Store) -> None:
@@ -212,6 +246,40 @@ def test_a_torn_entry_of_the_log_is_named(tmp_path: Path) -> None:
     entry.write_text(entry.read_text()[:-9])
     with pytest.raises(StoreError, match=r"STORE_DAMAGED.*1\.json"):
         store.read()
+
+
+def test_a_torn_state_of_the_log_is_named_and_other_files_are_left_alone(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    for epoch in range(3):
+        store.commit("q", epoch, stage(store, epoch, epoch))
+    store.compact()
+    (tmp_path / "_log" / "state-of-mind.json").write_text("{}")
+    history._KNOWN.clear()
+    assert read_ids(store) == [0, 1, 2]
+    (state,) = (tmp_path / "_log").glob("state-0*.json")
+    state.write_text(state.read_text()[:-9])
+    history._KNOWN.clear()
+    with pytest.raises(StoreError, match=r"STORE_DAMAGED.*state-0"):
+        store.read()
+
+
+def test_a_table_of_postgres_has_a_name_that_its_companions_extend() -> None:
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*1 to 51 bytes"):
+        PostgresStore("postgresql:///results", "p" * 52)
+
+
+def test_snapshots_are_found_by_their_time_in_any_century(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    for epoch, year in enumerate((1, 1969, 2026, 2300, 9999)):
+        time = datetime(year, 12, 31, 23, 59, 59, 999_999, UTC)
+        opened = store.open_stage(Origin("q", epoch, "0"), HELD)
+        opened.add(pa.RecordBatch.from_pylist([{"id": epoch, "result_time": time}], schema=SCHEMA))
+        store.commit("q", epoch, [opened.close()])
+        snapshot = store.snapshots()[-1]
+        assert snapshot.at == time
+        assert store.read(snapshot=time).num_rows == epoch + 1
 
 
 def test_files_are_plain_parquet_with_bounds_and_sorted_by_key(tmp_path: Path) -> None:
@@ -326,11 +394,6 @@ def kill_often(store: Store, folder: Path, kills: int, seed: int) -> None:
     store.sweep()
     assert store.sweep() == 0
     assert read_ids(store) == expected
-
-
-@pytest.fixture
-def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return make_store(request.param, request, tmp_path)
 
 
 @pytest.mark.parametrize("empty", ["parquet"], indirect=True)

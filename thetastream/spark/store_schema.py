@@ -45,13 +45,18 @@ def describe(columns: StructType, time: str | None, keys: tuple[str, ...]) -> De
     if time is None:
         marked = [field.name for field in columns if MARK in (field.metadata or {})]
         time = RESULT_TIME if RESULT_TIME in names else next(iter(marked), None)
-    if time is not None and time in schema.names and not pa.types.is_timestamp(schema.field(time).type):
-        what = f"time ({time!r}) must be a column of times, and its type is {schema.field(time).type}"
-        raise QueryError("STORE_COLUMN", f"{what}; cast it to TIMESTAMP")
     for what, column in (("time", time), *(("key", key) for key in keys)):
         if column is not None and not _has_column(schema, column):
             known = ", ".join(schema.names)
             raise QueryError("STORE_COLUMN", f"{what} ({column!r}) must be a column of the results ({known})")
+    if time is not None and not pa.types.is_timestamp(find_type(schema, time)):
+        what = f"time ({time!r}) must be a column of times, and its type is {find_type(schema, time)}"
+        raise QueryError("STORE_COLUMN", f"{what}; cast it to TIMESTAMP")
+    for key in keys:
+        kind = find_type(schema, key)
+        if pa.types.is_nested(kind):
+            what = f"key ({key!r}) must be a column of single values, and its type is {kind}"
+            raise QueryError("STORE_COLUMN", f"{what}; name a field of it, or another column")
     return Description(schema, time, keys)
 
 

@@ -127,6 +127,7 @@ class Store(ABC):
             The time range: ``since`` <= time < ``until``. A time without a zone is UTC.
         key : mapping of column to value, optional
             For each named key column a value, or a pair of the least and the greatest value, both inclusive.
+            Values are compared as in Spark SQL: NaN is the greatest number, and NULL lies in no range.
 
         Returns
         -------

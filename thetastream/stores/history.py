@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from thetastream.errors import QueryError
 from thetastream.stores.description import Description
-from thetastream.stores.snapshots import Brought, Ledger, Snapshot
+from thetastream.stores.snapshots import EPOCH, Brought, Ledger, Snapshot
 from thetastream.stores.staged import Staged
 
 if TYPE_CHECKING:
     from thetastream.stores.logged import Log
 
-PAIR = "punctuation"
+PAIR = "thetastream_pair"
 """The name under which the bounds of staged rows have the times of joined pairs of punctuations."""
 
 
@@ -235,4 +235,4 @@ def _read_time(value: "str | datetime") -> int:
         except ValueError as error:
             raise QueryError("BAD_VALUE", f"snapshot must be a number or a time, not {value!r}") from error
     value = value if value.tzinfo else value.replace(tzinfo=UTC)
-    return round(value.timestamp() * 1e6)
+    return (value - EPOCH) // timedelta(microseconds=1)

@@ -30,6 +30,9 @@ INSTALL = "pip install 'thetastream[postgres]'"
 PART, VERSION = "thetastream_part", "thetastream_version"
 """The columns that this store adds: what a row was staged as, and which commit has named it."""
 
+LONGEST_NAME = 63 - len("_staged_part")
+"""Bytes of the longest name of a table. PostgreSQL has names of 63 bytes, and the store makes longer ones."""
+
 
 @dataclass(frozen=True)
 class PostgresStore(LoggedStore):
@@ -58,6 +61,13 @@ class PostgresStore(LoggedStore):
     table: str
 
     kind: ClassVar[str] = "postgres"
+
+    def __post_init__(self) -> None:
+        nbytes = len(self.table.encode())
+        if not 0 < nbytes <= LONGEST_NAME:
+            # PostgreSQL cuts longer names, and the three tables would be one.
+            what = f"table must be a name of 1 to {LONGEST_NAME} bytes"
+            raise QueryError("BAD_VALUE", f"{what}, and {self.table!r} has {nbytes}")
 
     @property
     def name(self) -> str:

@@ -1,6 +1,6 @@
 """Which results a reader asks for: a range of time, and values or ranges of keys."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import reduce
@@ -60,12 +60,15 @@ class Selection:
                     has_high=False,
                 )
             )
+        if not isinstance(key, Mapping | None):
+            what = "key must map key columns to values"
+            raise QueryError("BAD_VALUE", f'{what}, as in {{"a.symbol": "x"}}, not {key!r}')
         for column, value in (key or {}).items():
             if column not in description.keys:
                 known = ", ".join(description.keys) or "none"
                 raise QueryError("STORE_KEY", f"key {column!r} must be a key of the store ({known})")
             ends = value if isinstance(value, tuple) else (value, value)
-            if len(ends) != 2:
+            if len(ends) != 2 or value is None:
                 raise QueryError("BAD_VALUE", f"key {column!r} must be a value or a pair, not {value!r}")
             low, high = (_make_scalar(description, column, end) for end in ends)
             ranges.append(Range(column, split_path(description.schema, column), low, high))
@@ -78,16 +81,30 @@ class Selection:
     @property
     def filter(self) -> Any:
         """The selection as an expression of Arrow; None if it selects all rows."""
-        import pyarrow.compute as pc
-
-        parts = []
-        for one in self.ranges:
-            column = pc.field(*one.path) if len(one.path) > 1 else pc.field(one.path[0])
-            if one.low is not None:
-                parts.append(column >= one.low)
-            if one.high is not None:
-                parts.append(column <= one.high if one.has_high else column < one.high)
+        parts = [part for one in self.ranges for part in _write_filters(one)]
         return reduce(and_, parts) if parts else None
+
+
+def _write_filters(wanted: Range) -> Iterator[Any]:
+    """Yield the conditions of a range. NaN is equal to itself and greater than all numbers, as in Spark."""
+    import pyarrow.compute as pc
+
+    column = pc.field(*wanted.path) if len(wanted.path) > 1 else pc.field(wanted.path[0])
+    low, high = wanted.low, wanted.high
+    if low is not None and pa.types.is_floating(low.type):
+        yield column.is_nan() if _is_nan(low) else (column >= low) | column.is_nan()
+    elif low is not None:
+        yield column >= low
+    if high is not None:
+        if _is_nan(high):
+            yield column.is_valid()
+        else:
+            yield column <= high if wanted.has_high else column < high
+
+
+def _is_nan(scalar: pa.Scalar) -> bool:
+    value = scalar.as_py()
+    return bool(value != value)
 
 
 def _overlaps(wanted: Range, staged: Staged) -> bool:
@@ -112,9 +129,13 @@ def _make_scalar(description: Description, column: str, value: Any) -> pa.Scalar
     if pa.types.is_timestamp(kind) and isinstance(value, str | date):
         value = _read_instant(value, column, has_zone=kind.tz is not None)
     try:
-        return pa.scalar(value, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        scalar = pa.scalar(value, kind)
+        is_exact = not pa.types.is_integer(kind) or scalar.as_py() == value
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
         raise QueryError("BAD_VALUE", f"{column!r} must be a value of type {kind}, not {value!r}") from error
+    if not is_exact:
+        raise QueryError("BAD_VALUE", f"{column!r} must be a value of type {kind}, not {value!r}")
+    return scalar
 
 
 def _read_instant(value: "str | date", column: str, has_zone: bool) -> datetime:

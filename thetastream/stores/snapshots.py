@@ -11,13 +11,14 @@ keeps the state of the rule with every commit, so an epoch that runs again canno
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from thetastream.core.durations import parse_duration
 from thetastream.core.windows import Duration, to_micros
 from thetastream.errors import QueryError
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EVERY, SIZE, PAIR = "every", "size", "punctuations"
 """Why a snapshot was made."""
 
@@ -135,7 +136,7 @@ class Snapshot:
     @property
     def at(self) -> datetime:
         """The identifier as a time."""
-        return datetime.fromtimestamp(self.at_us / 1e6, UTC)
+        return EPOCH + timedelta(microseconds=self.at_us)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value as plain values of JSON."""

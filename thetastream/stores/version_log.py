@@ -63,14 +63,21 @@ class VersionLog:
         StoreError
             STORE_DAMAGED.
         """
-        where = f"{self._root}/_log/{_name(version)}"
-        try:
-            entry = json.loads(self._folder.read(_name(version)))
-        except (OSError, ValueError) as error:
-            raise StoreError("STORE_DAMAGED", f"{where} must be an entry of the log: {error}") from error
-        if not isinstance(entry, dict) or entry.get("format") != FORMAT:
+        entry = self._read_json(_name(version))
+        if entry.get("format") != FORMAT:
+            where = f"{self._root}/_log/{_name(version)}"
             raise StoreError("STORE_DAMAGED", f"{where} must have the format {FORMAT}; it has another one")
         return entry
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        where = f"{self._root}/_log/{name}"
+        try:
+            found = json.loads(self._folder.read(name))
+        except (OSError, ValueError) as error:
+            raise StoreError("STORE_DAMAGED", f"{where} must be an entry of the log: {error}") from error
+        if not isinstance(found, dict):
+            raise StoreError("STORE_DAMAGED", f"{where} must be an entry of the log, and it is no object")
+        return found
 
     def has(self, version: int) -> bool:
         """Whether an entry is there. Old ones are removed when a state stands for them."""
@@ -81,8 +88,7 @@ class VersionLog:
         versions = self._list_states()
         if not versions:
             return 0, None
-        state: dict[str, Any] = json.loads(self._folder.read(_name_state(versions[-1])))
-        return versions[-1], state
+        return versions[-1], self._read_json(_name_state(versions[-1]))
 
     def write_state(self, version: int, state: dict[str, Any]) -> None:
         """Keep the state after a version, and remove what lies before the state that was written before."""
@@ -99,7 +105,8 @@ class VersionLog:
 
     def _list_states(self) -> list[int]:
         names = (name for name in self._folder.list_files() if name.startswith("state-"))
-        return sorted(int(name.removeprefix("state-").removesuffix(".json")) for name in names)
+        numbers = (name.removeprefix("state-").removesuffix(".json") for name in names)
+        return sorted(int(number) for number in numbers if number.isdigit())
 
     def read_after(self, version: int) -> Iterator[dict[str, Any]]:
         """Read all entries after ``version``. It asks for one after the other and lists no folder."""
