@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,35 @@ def test_a_lost_folder_is_refused_once_there_was_a_change(
     run.spark.start()
     with pytest.raises(StateError, match=r"\[CONTROL_MISSING\]"):
         run.spark.log_offset()
+
+
+def test_an_older_copy_of_the_checkpoint_goes_another_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans and marks of the way that was given up are not followed."""
+    run = Run(tmp_path, monkeypatch, Split(2))
+    run.run()
+    run.spark.control.put_request(Request(model=Biclique((2, 1))).write())
+    for _ in range(2):
+        run.run()
+    # 1. Copy the checkpoint, go on until the old units have drained, and change again.
+    copied = deepcopy((run.spark.offsets, run.spark.state, run.found, run.kept, run.epoch))
+    times = run.watermark, run.late
+    for number in range(7):
+        if number == 4:
+            run.spark.control.put_request(Request(model=Matrix(2, 1)).write())
+        run.run()
+    assert run.spark.plan.version > 2
+    # 2. Continue from the copy, with another change.
+    run.spark.offsets, run.spark.state, run.found, run.kept, run.epoch = copied
+    run.watermark, run.late = times
+    run.spark.start()
+    run.run()
+    run.spark.control.put_request(Request(sizes={"units": (1, 3)}).write())
+    for _ in range(9):
+        run.run()
+    assert run.spark.plan.newest.model == Biclique((1, 3))
+    run.check()
 
 
 def test_two_joins_of_one_meaning_in_a_query_are_refused(

@@ -131,6 +131,16 @@ class ControlFolder(Folder):
         """List the marks: (slot, version)."""
         return self._list_pairs(DRAINED)
 
+    def forget_later(self, version: int) -> None:
+        """Remove what was written after this version, because an older copy of the checkpoint may be in use.
+
+        These are the plans of later versions, and all marks: a unit that has drained marks itself again.
+        """
+        later = [f"{PLANS}/{epoch}-{found}" for epoch, found in self.list_plans() if found > version]
+        marks = [f"{DRAINED}/{slot}-{since}" for slot, since in self.list_drained()]
+        for name in later + marks:
+            self._fs.delete_file(f"{self._folder}/{name}")
+
     def clean(self, leaving: Iterable[tuple[int, int]]) -> None:
         """Remove the marks of units that are not leaving any more, and all but the last plans."""
         old = [f"{DRAINED}/{slot}-{version}" for slot, version in self.list_drained() - set(leaving)]

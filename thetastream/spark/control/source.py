@@ -96,7 +96,7 @@ class ControlReader(IdentityReader):
             "outcomes": {},
         }
         self._looked_s = float("-inf")
-        self._is_checked = False
+        self._is_made = self._is_checked = False
         self._loading: Thread | None = None
         self._waits = False
 
@@ -111,7 +111,7 @@ class ControlReader(IdentityReader):
         offset = continue_query(start, self._query)
         if "control" not in offset:
             return {**offset, "control": self._first}
-        if offset["control"]["name"] == self._first["name"] and not self._is_checked:
+        if offset["control"]["name"] == self._first["name"] and not self._is_made:
             return offset  # The first epoch makes the folder.
         control = {**offset["control"], **self._settings}
         now_s = time.monotonic()
@@ -127,6 +127,7 @@ class ControlReader(IdentityReader):
             if not plan["version"] and not folder.is_made:
                 return {**control, "begun": control["begun"] + 1}
             folder.check(plan["version"])
+            folder.forget_later(plan["version"])
             self._is_checked = True
         requests = folder.list_requests()
         drained = folder.list_drained() if plan["leaving"] else set()
@@ -161,9 +162,9 @@ class ControlReader(IdentityReader):
         folder = _open(control)
         if is_first:
             folder.create()
+            self._is_made = True
         plan = control["plan"] if is_first else before["plan"]
         folder.check(plan["version"])
-        self._is_checked = True
         if not is_first and plan["version"] == control["plan"]["version"]:
             return []
         return [InputPartition((control, plan, is_first))]
