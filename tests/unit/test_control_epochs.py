@@ -284,6 +284,37 @@ def test_an_older_copy_of_the_checkpoint_goes_another_way(
     run.check()
 
 
+def test_other_files_in_the_control_folder_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
+    run.run()
+    name = run.spark.control.put_request(Request(model=Split(2)).write())
+    run.spark.control.put_request("[" * 100_000)
+    (folder,) = (tmp_path / "box").glob("control-*/requests")
+    for inside in ("plans", "drained"):
+        (folder.parent / inside).mkdir()
+        for foreign in ("README", "1-2.crc", "3", "1-2-3", ".4-5", "-6-7", "²-1"):
+            (folder.parent / inside / foreign).write_bytes(b"\xff")
+    for _ in range(8):
+        run.run()
+    assert [one.model for one in run.spark.plan.membership] == [Split(2)]
+    assert run.spark.offsets[-1]["control"]["outcomes"][name] == ""
+    run.check()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "membership": [{}]}', '"plan"'])
+def test_a_damaged_plan_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
+    run.run()
+    run.spark.control.put_request(Request(model=Split(2)).write())
+    run.run()
+    (plan,) = (tmp_path / "box").glob("control-*/plans/2-1")
+    plan.write_text(text)
+    with pytest.raises(StateError, match=r"\[CONTROL_MISSING\].*version 1|2-1 is damaged"):
+        run.run()
+
+
 def test_two_joins_of_one_meaning_in_a_query_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

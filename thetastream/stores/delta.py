@@ -48,6 +48,12 @@ class DeltaStore(ParquetStore):
 
     kind: ClassVar[str] = "delta"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "%" in self.path and not self.is_shared:
+            what = "the path of a Delta table must have no percent sign, which deltalake takes for an escape"
+            raise QueryError("BAD_VALUE", f"{what}; it is {self.path!r}")
+
     def describe(self, description: Description) -> None:
         deltalake = _import()
         super().describe(description)

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from thetastream.control.change import Rules
 from thetastream.control.plan import ControlPlan
+from thetastream.errors import StateError, ThetastreamError
 from thetastream.spark.control.files import ControlFolder, ControlLinks
 from thetastream.spark.task_properties import read_query, read_told_epoch
 
@@ -52,4 +53,9 @@ class ControlAccess:
 @lru_cache(maxsize=64)
 def _read_plan(root: str, where: str, epoch: int, version: int) -> ControlPlan:
     name = where.rpartition("/control-")[2]
-    return ControlPlan.from_json(ControlFolder(root, name).read_plan(epoch, version))
+    found = ControlFolder(root, name).read_plan(epoch, version)
+    try:
+        return ControlPlan.from_json(found)
+    except (ThetastreamError, LookupError, TypeError, ValueError, AttributeError) as error:
+        what = f"the plan of epoch {epoch} (version {version}) in {where} must be a plan"
+        raise StateError("CONTROL_MISSING", f"{what}: {error!r}") from error

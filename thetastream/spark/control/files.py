@@ -150,8 +150,13 @@ class ControlFolder(Folder):
                 self._fs.delete_file(f"{self._folder}/{name}")
 
     def _list_pairs(self, inside: str) -> set[tuple[int, int]]:
-        pairs = (name.split("-") for name in self.list_files(inside) if not name.startswith("."))
-        return {(int(first), int(second)) for first, second in pairs}
+        """List the names that are two numbers. Other files were put there by somebody else."""
+        pairs = (name.split("-") for name in self.list_files(inside))
+        return {
+            (int(pair[0]), int(pair[1]))
+            for pair in pairs
+            if len(pair) == 2 and all(part.isdecimal() for part in pair)
+        }
 
 
 class ControlLinks(Folder):
