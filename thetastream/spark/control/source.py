@@ -115,7 +115,7 @@ class ControlReader(IdentityReader):
             return offset  # The first epoch makes the folder.
         control = {**offset["control"], **self._settings}
         now_s = time.monotonic()
-        if now_s - self._looked_s >= LOOK_S:
+        if self._waits or now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
             control = self._fold(control)
         return {**offset, "control": control}
