@@ -1,14 +1,25 @@
 """A stream with ``idle=`` that brings nothing does not hold the watermark, also after a restart."""
 
 import json
+import os
+import random
+import subprocess
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
+from tests.support import faults
+from tests.support.idle_job import KEYS, WITHIN_S
 from thetastream.spark.running import is_marked
 
 MOMENT = "timestamp '2026-01-05 09:30:00' + make_dt_interval(0, 0, 0, second)"
@@ -33,8 +44,8 @@ class Input:
         return raw.selectExpr("id", f"{MOMENT} AS ts")
 
 
-def wait(is_done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+def wait(is_done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
     while not is_done():
         assert time.monotonic() < deadline
         time.sleep(0.2)
@@ -101,3 +112,121 @@ def test_idle_is_refused(spark: SparkSession) -> None:
 def test_a_batch_has_no_idle(spark: SparkSession) -> None:
     rows = spark.range(3).selectExpr("id", "timestamp_seconds(id) AS ts")
     assert th.with_watermark(rows, "ts", "1s", idle="5m").collect() == rows.collect()
+
+
+# Kills
+
+START_S, ROUNDS = 1_700_000_000, 4
+
+
+class KilledJob:
+    """``tests.support.idle_job`` on files that the test writes, with the tuples that it has written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.times: dict[str, dict[int, int]] = {"a": {}, "b": {}}
+        self._files = 0
+        for alias in "ab":
+            (folder / alias).mkdir()
+
+    def put(self, alias: str, *seconds: int) -> None:
+        """Write a file of tuples with these event times, in seconds after the start."""
+        known = self.times[alias]
+        new = {len(known) + n: second for n, second in enumerate(seconds)}
+        known.update(new)
+        stamps = pa.array([(START_S + second) * 10**6 for second in new.values()], pa.int64())
+        path = self.folder / alias / f"{self._files:04}.parquet"
+        hidden = path.with_name(f"_{path.name}")
+        times = stamps.cast(pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({"id": pa.array(new, pa.int64()), "ts": times}), hidden)
+        os.utime(hidden, (1_600_000_000 + self._files,) * 2)
+        hidden.rename(path)
+        self._files += 1
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "tests.support.idle_job", str(self.folder)]
+        with (self.folder / "log").open("ab") as log:
+            environment = faults.environment_of_processes()
+            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+
+    def read_offsets(self) -> list[Any]:
+        """The lines of the newest epoch: the watermark, and what each source has read."""
+        offsets = self.folder / "checkpoint" / "offsets"
+        newest = max((int(path.name) for path in offsets.glob("[0-9]*")), default=None)
+        if newest is None:
+            return []
+        return [json.loads(line) for line in (offsets / str(newest)).read_text().splitlines()[1:]]
+
+    def watermark_s(self) -> float:
+        """The watermark of the newest epoch, in seconds after the start."""
+        lines = self.read_offsets()
+        return lines[0]["batchWatermarkMs"] / 1000 - START_S if lines else -1.0
+
+    def has_read_all(self) -> bool:
+        """Whether an epoch has begun that reads the last file of stream a."""
+        lines = self.read_offsets()
+        return len(lines) > 1 and lines[1]["logOffset"] == len(list((self.folder / "a").glob("[0-9]*"))) - 1
+
+    def late(self) -> dict[str, list[int]]:
+        """The ids of the late tuples that were kept."""
+        found: dict[str, list[int]] = {"a": [], "b": []}
+        if (self.folder / "late").exists():
+            for row in ds.dataset(self.folder / "late", partitioning="hive").to_table().to_pylist():
+                found[row["alias"]].append(row[row["alias"]]["id"])
+        return found
+
+    def expected(self) -> Counter[tuple[int, int]]:
+        """The pairs of all tuples that were not late."""
+        late = self.late()
+        a, b = (
+            {id_: second for id_, second in self.times[alias].items() if id_ not in late[alias]}
+            for alias in "ab"
+        )
+        return Counter(
+            (i, j)
+            for i, one in a.items()
+            for j, other in b.items()
+            if i % KEYS == j % KEYS and abs(one - other) <= WITHIN_S
+        )
+
+
+@pytest.mark.slow
+def test_a_job_with_an_idle_stream_is_killed_again_and_again(tmp_path: Path) -> None:
+    """What is late follows from the offsets of an epoch, so an epoch that runs again has the same answer."""
+    rng, job, second = random.Random(1), KilledJob(tmp_path), 0
+    job.put("b", 0, 1, 2, 3)
+    interrupted = 0
+    for number in range(ROUNDS):
+        with faults.killed_at_the_end(job.start()) as process:
+            goal = second + 60
+            # 1. Stream b is silent until the watermark has followed a, at least a minute on.
+            while job.watermark_s() < goal:
+                assert process.poll() is None, (tmp_path / "log").read_text()[-4000:]
+                if not job.times["a"] or job.has_read_all():
+                    second += 10
+                    job.put("a", *(second - rng.randrange(2) for _ in range(6)))
+                time.sleep(0.1)
+            # 2. Some tuples of b are late, some are not. The driver is killed in the epoch that reads them.
+            job.put("b", second - 300, second + 40, *(second + rng.randrange(40, 50) for _ in range(6)))
+            job.put("a", *(second + rng.randrange(40, 50) for _ in range(6)))
+            second += 50
+            wait(job.has_read_all, 120)
+            time.sleep(rng.uniform(0, 0.3) * (number > 0))
+        checkpoint = job.folder / "checkpoint"
+        interrupted += faults.epochs(checkpoint, "offsets") > faults.epochs(checkpoint, "commits")
+    assert interrupted, "no kill has interrupted a running epoch"
+    with faults.killed_at_the_end(job.start()):
+        wait(
+            lambda: (
+                len(job.late()["b"]) >= ROUNDS and faults.read_committed(tmp_path / "sink") == job.expected()
+            ),
+            120,
+        )
+        time.sleep(2)
+    late = job.late()
+    assert all(len(set(ids)) == len(ids) for ids in late.values())
+    found = faults.read_committed(tmp_path / "sink")
+    assert found == job.expected()
+    assert found.total() > 100
+    # The first tuple of each later file of b was 300 seconds behind.
+    assert set(late["b"]) >= {4 + 8 * number for number in range(ROUNDS)}
