@@ -287,6 +287,27 @@ def test_an_older_copy_of_the_checkpoint_goes_another_way(
     run.check()
 
 
+def test_workers_read_the_plan_of_an_older_copy_and_not_the_one_that_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways change in the same epoch and to the same version, and workers live on."""
+    run = Run(tmp_path, monkeypatch, Split(2))
+    run.run()
+    copied = deepcopy((run.spark.offsets, run.spark.state, run.found, run.kept, run.epoch))
+    times = run.watermark, run.late
+    run.spark.control.put_request(Request(model=Biclique((2, 1))).write())
+    for _ in range(3):
+        run.run()
+    run.spark.offsets, run.spark.state, run.found, run.kept, run.epoch = copied
+    run.watermark, run.late = times
+    run.spark.start()
+    run.spark.control.put_request(Request(model=Matrix(1, 3)).write())
+    for _ in range(9):
+        run.run()
+    assert run.spark.plan.newest.model == Matrix(1, 3)
+    run.check()
+
+
 def test_other_files_in_the_control_folder_are_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ epoch before k, which is committed, so all routers of epoch k find the same plan
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from thetastream.control.change import Rules
 from thetastream.control.plan import ControlPlan
@@ -37,7 +36,7 @@ class ControlAccess:
         if folder is None or epoch is None:
             return None
         plans = [entry for entry in folder.list_plans() if entry[0] <= epoch]
-        return _read_plan(self.root, folder.where, *plans[-1]) if plans else None
+        return _read_plan(folder, *plans[-1]) if plans else None
 
     def mark_drained(self, slot: int, version: int) -> None:
         """Mark a unit that left with ``version`` of the plan and holds no tuples."""
@@ -50,12 +49,11 @@ class ControlAccess:
         return None if name is None else ControlFolder(self.root, name)
 
 
-@lru_cache(maxsize=64)
-def _read_plan(root: str, where: str, epoch: int, version: int) -> ControlPlan:
-    name = where.rpartition("/control-")[2]
-    found = ControlFolder(root, name).read_plan(epoch, version)
+def _read_plan(folder: ControlFolder, epoch: int, version: int) -> ControlPlan:
+    # Each task reads the file: if an older copy of the checkpoint is continued, it may have another content.
+    found = folder.read_plan(epoch, version)
     try:
         return ControlPlan.from_json(found)
     except (ThetastreamError, LookupError, TypeError, ValueError, AttributeError) as error:
-        what = f"the plan of epoch {epoch} (version {version}) in {where} must be a plan"
+        what = f"the plan of epoch {epoch} (version {version}) in {folder.where} must be a plan"
         raise StateError("CONTROL_MISSING", f"{what}: {error!r}") from error
