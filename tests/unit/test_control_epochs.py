@@ -339,6 +339,19 @@ def test_a_damaged_plan_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         run.run()
 
 
+def test_fewer_slots_than_in_use_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(tmp_path, monkeypatch, Split(2))
+    run.run()
+    run.spark.control.put_request(Request(sizes={"cores": 4}).write())
+    run.run()
+    run.spark.rules = replace(RULES, max_units=5)
+    run.spark.start()
+    with pytest.raises(StateError, match=r"\[MAX_UNITS\] max_units must be at least 6"):
+        run.spark.log_offset()
+    with pytest.raises(StateError, match=r"\[MAX_UNITS\]"):
+        run.spark.reader.partitions(run.spark.offsets[-2], run.spark.offsets[-1])
+
+
 def test_two_joins_of_one_meaning_in_a_query_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

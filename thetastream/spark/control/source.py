@@ -127,6 +127,7 @@ class ControlReader(IdentityReader):
             if not plan["version"] and not folder.is_made:
                 return {**control, "begun": control["begun"] + 1}
             folder.check(plan["version"])
+            self._check_slots(plan)
             folder.forget_later(plan["version"])
             self._is_checked = True
         requests = folder.list_requests()
@@ -142,6 +143,17 @@ class ControlReader(IdentityReader):
         rules = Rules.from_json(control["rules"])
         after = fold(ControlOffset.from_json(control), folder.read_requests(requests), drained, rules)
         return {**control, **after.as_json()}
+
+    def _check_slots(self, plan: dict[str, Any]) -> None:
+        """Refuse fewer slots than the plan uses."""
+        n_slots = 1 + max(slot for one in plan["membership"] for slot in one["slots"])
+        max_units = self._settings["rules"]["max_units"]
+        if n_slots > max_units:
+            refuse(
+                "MAX_UNITS",
+                f"max_units must be at least {n_slots}, the slots that units of the checkpoint use; "
+                f"it is {max_units}",
+            )
 
     def _load(self) -> bool:
         """Load what folds requests, in the background; return whether it is loaded."""
@@ -164,6 +176,7 @@ class ControlReader(IdentityReader):
             folder.create()
             self._is_made = True
         plan = control["plan"] if is_first else before["plan"]
+        self._check_slots(control["plan"])
         folder.check(plan["version"])
         if not is_first and plan["version"] == control["plan"]["version"]:
             return []
