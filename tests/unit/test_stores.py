@@ -11,6 +11,7 @@ from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ import pytest
 
 from tests.support import store_writer
 from tests.support.postgres import find_server, run_server
+from thetastream.core.folder import Folder
 from thetastream.errors import QueryError, StoreError
 from thetastream.stores import (
     REGISTRY,
@@ -28,10 +30,11 @@ from thetastream.stores import (
     history,
     parquet_stage,
     read_store,
+    version_log,
     write_store,
 )
 from thetastream.stores.description import Description
-from thetastream.stores.snapshots import Brought, Ledger, Snapshots
+from thetastream.stores.snapshots import EACH_EPOCH, Brought, Ledger, Snapshots
 from thetastream.stores.staged import Origin, Staged
 
 SCHEMA = pa.schema(
@@ -470,7 +473,10 @@ def test_forgotten_snapshots_are_gone_and_the_others_stay(store: Store) -> None:
         assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == read_ids(store)
 
 
-def test_a_reader_follows_while_files_are_merged_and_the_log_is_shortened(tmp_path: Path) -> None:
+def test_a_reader_follows_while_files_are_merged_and_the_log_is_shortened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version_log, "GRACE_S", -60)
     store, rule = ParquetStore(str(tmp_path / "store")), Snapshots(every="1 minute")
     store.describe(HELD)
     expected: list[int] = []
@@ -558,3 +564,46 @@ def test_a_relative_folder_is_made_absolute_where_the_store_is_named(
     store = ParquetStore("store")
     monkeypatch.chdir("/")
     assert store.path == str(tmp_path / "store")
+
+
+def test_a_writer_that_was_stopped_in_a_commit_writes_no_version_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, append = ParquetStore(str(tmp_path)), version_log.VersionLog.append
+    store.describe(HELD)
+    fill(store, range(3), EACH_EPOCH)
+
+    def wait(log: version_log.VersionLog, version: int, entry: dict[str, Any]) -> bool:
+        """Let other processes commit and merge before the version is written."""
+        monkeypatch.setattr(version_log.VersionLog, "append", append)
+        for first in (3, 8, 13):
+            fill(store, range(first, first + 5), EACH_EPOCH)
+            assert store.compact() > 0
+        return append(log, version, entry)
+
+    monkeypatch.setattr(version_log.VersionLog, "append", wait)
+    assert store.commit("p", 0, stage(store, 0, 59, query="p"))
+    expected = sorted([*(id for epoch in range(18) for id in [epoch] * (1 + epoch % 3)), 59])
+    assert read_ids(store) == expected
+    history._KNOWN.clear()
+    version_log._NEWEST.clear()
+    assert read_ids(store) == expected
+
+
+def test_processes_that_merge_and_sweep_at_once_do_not_stop_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, remove = ParquetStore(str(tmp_path)), Folder.remove
+
+    def remove_after_another(folder: Folder, name: str = "") -> None:
+        remove(folder, name)
+        remove(folder, name)
+
+    monkeypatch.setattr(Folder, "remove", remove_after_another)
+    monkeypatch.setattr(version_log, "GRACE_S", -60)
+    store.describe(HELD)
+    for first in (0, 5, 10):
+        fill(store, range(first, first + 5), EACH_EPOCH)
+        assert store.compact() > 0
+        store.sweep(grace_s=0)
+    assert read_ids(store) == sorted(id for epoch in range(15) for id in [epoch] * (1 + epoch % 3))

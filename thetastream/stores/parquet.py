@@ -7,6 +7,7 @@ folder/_log/<version>.json
 import os
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -82,8 +83,9 @@ class ParquetStore(LoggedStore):
             else:
                 is_over = origin is not None and origin[1] <= epochs.get(origin[0], -1)
             if is_over:
-                folder.remove(name)
-                swept += 1
+                with suppress(FileNotFoundError):  # Another process has removed it.
+                    folder.remove(name)
+                    swept += 1
         return swept
 
     def compact(self, target: int = TARGET) -> int:

@@ -8,7 +8,9 @@ The names that commits list are the results. Whatever else lies in the folder is
 """
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from thetastream.core.folder import Folder
@@ -16,6 +18,9 @@ from thetastream.errors import StoreError
 
 FORMAT = 1
 """The version of the format of entries."""
+
+GRACE_S = 3600
+"""How long an entry is kept at least, in seconds, although a state stands for it."""
 
 _NEWEST: dict[str, int] = {}
 """The newest version of each log as far as this process knows it."""
@@ -91,17 +96,20 @@ class VersionLog:
         return versions[-1], self._read_json(_name_state(versions[-1]))
 
     def write_state(self, version: int, state: dict[str, Any]) -> None:
-        """Keep the state after a version, and remove what lies before the state that was written before."""
+        """Keep the state after a version, and remove what lies long before it.
+
+        These are the states and entries before the state that was written before, if they are older than
+        ``GRACE_S``. A writer that was stopped for a while would write an entry that is gone a second time.
+        """
         before = [one for one in self._list_states() if one < version]
         self._folder.write(_name_state(version), json.dumps(state).encode())
-        if not before:
-            return
-        for name in self._folder.list_files():
-            number = name.removesuffix(".json")
-            if number.isdigit() and 0 < int(number) < before[-1]:
-                self._folder.remove(name)
-        for one in before[:-1]:
-            self._folder.remove(_name_state(one))
+        now = time.time()
+        for name, (changed_ns, _) in self._folder.list_files().items():
+            number = name.removeprefix("state-").removesuffix(".json")
+            is_old = number.isdigit() and before and 0 < int(number) < before[-1]
+            if is_old and now - changed_ns / 1e9 >= GRACE_S:
+                with suppress(FileNotFoundError):  # Another process has removed it.
+                    self._folder.remove(name)
 
     def _list_states(self) -> list[int]:
         names = (name for name in self._folder.list_files() if name.startswith("state-"))
