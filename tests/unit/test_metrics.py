@@ -26,6 +26,14 @@ def test_rho_is_matches_per_candidate() -> None:
     assert (second["stored"], second["rho"], second["units"][0]["rho"]) == (1, None, None)
 
 
+def test_an_epoch_that_runs_twice_counts_once() -> None:
+    twice = progress(3, Counters(matched=6), Counters(matched=1))
+    twice["observedMetrics"]["thetastream_ab_1"]["units"] *= 2
+    (epoch,) = th.metrics(SimpleNamespace(recentProgress=[twice]))
+    assert epoch["matched"] == 7
+    assert [unit["unit"] for unit in epoch["units"]] == [0, 1]
+
+
 def test_each_stream_has_its_lag_and_its_watermark() -> None:
     def unit(**streams: int) -> Counters:
         counters = Counters()

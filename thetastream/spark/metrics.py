@@ -78,7 +78,9 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         values = row if isinstance(row, dict) else row.asDict()
         # Spark Connect hands out the row as {"values": [units], "schema": ...}.
         texts = (values["units"] if "units" in values else values["values"][0]) or []
-        units = sorted((json.loads(text) for text in texts), key=lambda unit: unit["unit"])
+        # Each action on a batch of foreachBatch runs the epoch again, and PySpark 4.2 reports all these runs.
+        by_unit = {unit["unit"]: unit for unit in map(json.loads, texts)}
+        units = [by_unit[number] for number in sorted(by_unit)]
         total, tasks = _sum_units(units), _sum_tasks(units)
         began = report.get("timestamp")
         streams = _sum_streams(units, began)
