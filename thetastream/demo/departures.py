@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 COLUMNS = ["departed", "carrier", "flight", "origin", "dest", "distance", "dep_delay"]
-PER_FILE = 12_288
-"""Departures per file, which is about two weeks of the year; Spark reads one file per epoch."""
+PER_FILE = 33_000
+"""Departures per file, which is about five weeks of the year; Spark reads one file per epoch."""
 SCHEMA = (
     "departed timestamp, carrier string, flight int, origin string, dest string, "
     "distance int, dep_delay double"

@@ -15,14 +15,16 @@ CARRIERS = {
 }  # fmt: skip
 FEWEST_DEPARTURES = 1000
 """A carrier with fewer departures in the year is left out, because its rate would be noise."""
+COLUMNS = ("a_departed", "a_carrier", "b_carrier")
+"""The columns of pairs that the picture needs."""
 ROLES = (("late", "a_carrier"), ("other", "b_carrier"))
 
 
 def draw(pairs: pd.DataFrame, departures: pa.Table, path: Path) -> Path:
     """Draw the pairs over the year and by carrier, and return ``path``.
 
-    ``pairs`` has one row per pair: ``a_departed`` (UTC) and ``a_carrier`` of the late plane, and
-    ``b_carrier`` of the other plane.
+    ``pairs`` has one row per pair with these columns: ``a_departed`` (UTC) and ``a_carrier`` of the late
+    plane, and ``b_carrier`` of the other plane.
     """
     # A Figure that is made without pyplot draws into a file and needs no window system.
     figure = Figure(figsize=(13, 6), layout="constrained")
