@@ -270,6 +270,22 @@ def test_a_torn_state_of_the_log_is_named_and_other_files_are_left_alone(tmp_pat
 def test_a_table_of_postgres_has_a_name_that_its_companions_extend() -> None:
     with pytest.raises(QueryError, match=r"BAD_VALUE.*1 to 51 bytes"):
         PostgresStore("postgresql:///results", "p" * 52)
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*percent sign"):
+        PostgresStore("postgresql:///results", "growth%s")
+
+
+@pytest.mark.parametrize("empty", KINDS, indirect=True)
+def test_columns_may_have_any_name(empty: Store) -> None:
+    names = ['say "x" %s', "growth%", "a.b", "it's", "Ä"]
+    rows = pa.RecordBatch.from_arrays([pa.array([n, n + 1]) for n in range(5)], names=names)
+    held = Description(rows.schema, None, tuple(names))
+    empty.describe(held)
+    opened = empty.open_stage(Origin("q", 0, "0"), held)
+    opened.add(rows)
+    empty.commit("q", 0, [opened.close()], clock_us=1)
+    assert empty.read().to_pydict() == rows.to_pydict()
+    for n, name in enumerate(names):
+        assert empty.read(key={name: (n + 1, None)}).column(0).to_pylist() == [1]
 
 
 def test_snapshots_are_found_by_their_time_in_any_century(tmp_path: Path) -> None:

@@ -134,6 +134,10 @@ def mark_pairs(
         raise QueryError("BAD_VALUE", f"{what}, and {unknown[0]!r} is none of them")
     pair = " AND ".join(f"({text})" for text in punctuations.values())
     marked = df.selectExpr(*(["*"] if select is None else select), f"{pair} AS `{PAIR}`")
-    if time is None or not isinstance(marked.schema[time].dataType, TimestampType):
+    if (
+        time is None
+        or time not in marked.columns
+        or not isinstance(marked.schema[time].dataType, TimestampType)
+    ):
         raise QueryError("BAD_VALUE", "punctuations need time=, a column of type TIMESTAMP")
     return marked.withColumn(PAIR, F.when(F.col(PAIR), F.unix_micros(F.col(f"`{time}`"))))

@@ -68,6 +68,8 @@ class PostgresStore(LoggedStore):
             # PostgreSQL cuts longer names, and the three tables would be one.
             what = f"table must be a name of 1 to {LONGEST_NAME} bytes"
             raise QueryError("BAD_VALUE", f"{what}, and {self.table!r} has {nbytes}")
+        if "%" in self.table:
+            raise QueryError("BAD_VALUE", f"table must have no percent sign, not {self.table!r}")
 
     @property
     def name(self) -> str:
@@ -105,10 +107,11 @@ class PostgresStore(LoggedStore):
 
     def open_staged(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
         schema, names = self.description.schema, [one.name for one in staged]
-        columns = ", ".join(write_name(field.name) for field in schema)
+        # psycopg reads a percent sign as the beginning of a value, unless it comes twice.
+        columns = ", ".join(write_name(field.name) for field in schema).replace("%", "%%")
         wheres, values = [f'"{PART}" = ANY(%s)'], [names]
         for one in selection.ranges:
-            column = write_path(one.path, schema)
+            column = write_path(one.path, schema).replace("%", "%%")
             for sign, end in ((">=", one.low), ("<=" if one.has_high else "<", one.high)):
                 if end is not None:
                     wheres.append(f"{column} {sign} %s")
