@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from thetastream.cli import checkpoints, commands, scaling, simulate
+from thetastream.cli import checkpoints, commands, scaling, serving, simulate
 from thetastream.models import REGISTRY
 
 
@@ -134,6 +134,30 @@ def build_parser() -> argparse.ArgumentParser:
         help="number of rows to print (default %(default)s)",
     )
     sql.add_argument("--json", action="store_true", help="one JSON object a line")
+
+    service = command(
+        "serve",
+        serving.serve,
+        "answer questions to stores of results over HTTP, and send each new snapshot to subscribers",
+        description="A service without a token answers requests from this machine only.",
+        epilog="examples:\n  thetastream serve out/pairs"
+        "\n  THETASTREAM_TOKEN=... thetastream serve pairs=s3://bucket/pairs --host 0.0.0.0",
+    )
+    service.add_argument("store", nargs="+", metavar="[NAME=]PATH", help="a Parquet store, or delta:PATH")
+    service.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
+    service.add_argument("--port", type=int, default=8080, help="the port (default %(default)s)")
+    service.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="clients must know what the file holds"
+    )
+    service.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate, for HTTPS")
+    service.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
+    service.add_argument(
+        "--max-rows",
+        type=_read_positive,
+        default=100_000,
+        metavar="N",
+        help="the largest number of rows of an answer (default %(default)s)",
+    )
 
     simulation = command(
         "simulate",

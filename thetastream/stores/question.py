@@ -5,8 +5,10 @@ connections, load extensions or change settings.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -70,8 +72,17 @@ def query(
     return ask(rows, sql, memory)
 
 
-def ask(rows: Any, sql: str, memory: str = "1GB") -> pa.Table:
-    """Run one SELECT over ``rows``, a table or data set of Arrow."""
+def ask(
+    rows: Any, sql: str, memory: str = "1GB", *, max_rows: int | None = None, max_s: float | None = None
+) -> pa.Table:
+    """Run one SELECT over ``rows``, a table or data set of Arrow.
+
+    Raises
+    ------
+    QueryError
+        STORE_QUERY, MISSING_PACKAGE, TOO_MANY_ROWS if the answer has more than ``max_rows`` rows, or
+        TOO_SLOW if it takes longer than ``max_s`` seconds.
+    """
     try:
         import duckdb
     except ImportError as error:
@@ -86,11 +97,37 @@ def ask(rows: Any, sql: str, memory: str = "1GB") -> pa.Table:
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 kinds = ", ".join(str(one.type).rpartition(".")[2] for one in statements) or "nothing"
                 raise QueryError("STORE_QUERY", f"a question must be one SELECT statement, not {kinds}")
-            found = connection.sql(statements[0].query).to_arrow_table()
+            answer = connection.sql(statements[0].query)
+            if max_rows is not None:
+                answer = answer.limit(max_rows + 1)
+            with _interrupting(connection, max_s):
+                found = answer.to_arrow_table()
+    except duckdb.InterruptException as error:
+        what = f"the question was stopped after {max_s:g} s: ask for less, by since, until or key"
+        raise QueryError("TOO_SLOW", what) from error
     except duckdb.Error as error:
         text = str(error).partition("\n")[0]
         raise QueryError("STORE_QUERY", f"DuckDB cannot answer the question: {text}") from error
+    if max_rows is not None and found.num_rows > max_rows:
+        raise QueryError(
+            "TOO_MANY_ROWS",
+            f"an answer may have {max_rows:,} rows, and this one has more: add LIMIT, or ask for less",
+        )
     return found
+
+
+@contextmanager
+def _interrupting(connection: "duckdb.DuckDBPyConnection", max_s: float | None) -> Iterator[None]:
+    """Interrupt what the connection does if it takes longer than ``max_s`` seconds."""
+    if max_s is None:
+        yield
+        return
+    alarm = Timer(max_s, connection.interrupt)
+    alarm.start()
+    try:
+        yield
+    finally:
+        alarm.cancel()
 
 
 @cache

@@ -1,0 +1,244 @@
+"""The service: what clients read is what the store holds, and what they may not ask is refused."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+import uvicorn
+
+from thetastream.cli.serving import read_token, serve
+from thetastream.errors import QueryError
+from thetastream.service import Limits, build_app, events
+from thetastream.service.encoding import ARROW
+from thetastream.stores import ParquetStore, Store
+from thetastream.stores.description import Description
+from thetastream.stores.staged import Origin
+
+SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("result_time", pa.timestamp("us", "UTC"))])
+HELD = Description(SCHEMA, "result_time", ("id",))
+BIG = 2**53 + 1
+SUBSCRIBE = "/stores/pairs/subscribe"
+
+
+def add_epoch(store: Store, epoch: int, *ids: int) -> None:
+    stage = store.open_stage(Origin("q", epoch, "0"), HELD)
+    rows = [{"id": one, "x": float("nan"), "result_time": epoch * 60_000_000} for one in ids]
+    stage.add(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+    staged = stage.close()
+    assert staged is not None
+    assert store.commit("q", epoch, [staged])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ParquetStore:
+    store = ParquetStore(str(tmp_path / "pairs"))
+    store.describe(HELD)
+    add_epoch(store, 0, 1, 2)
+    add_epoch(store, 1, BIG)
+    return store
+
+
+@contextmanager
+def connect(store: Store, **options: Any) -> Iterator[httpx.Client]:
+    """Run a service and open a client."""
+    app = build_app({"pairs": store}, **options)
+    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1, lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        yield client
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture
+def client(store: ParquetStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
+    """A client of a service that shows after 0.1 s that a connection is alive."""
+    monkeypatch.setattr(events, "SILENCE_S", 0.1)
+    with connect(store, limits=Limits(rows=10, seconds=0.2, subscribers_per_client=40)) as client:
+        yield client
+
+
+def ask(client: httpx.Client, **question: Any) -> Any:
+    answer = client.post("/stores/pairs/query", json=question)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_questions_are_answered_over_a_pinned_snapshot(client: httpx.Client) -> None:
+    assert [row["id"] for row in ask(client)] == [1, 2, BIG]
+    assert ask(client, sql="SELECT count(*) AS n FROM results", snapshot=1) == [{"n": 2}]
+    assert ask(client, sql="SELECT id FROM results", key={"id": [2, BIG]}) == [{"id": 2}, {"id": BIG}]
+    assert ask(client, sql="SELECT 1 AS a, 2 AS a") == [{"a": 1, "a_1": 2}]
+    assert ask(client, sql="SELECT x FROM results", since="1970-01-01T00:01:00") == [{"x": "NaN"}]
+
+
+def test_rows_come_as_arrow_if_the_client_accepts_it(client: httpx.Client) -> None:
+    answer = client.get("/stores/pairs/snapshots/2", headers={"Accept": ARROW})
+    assert pa.ipc.open_stream(answer.content).read_all()["id"].to_pylist() == [BIG]
+
+
+def test_stores_and_snapshots_are_listed(client: httpx.Client) -> None:
+    assert client.get("/").json()["stores"]["pairs"]["keys"] == ["id"]
+    (last,) = client.get("/stores/pairs/snapshots", params={"after": 1}).json()
+    assert (last["number"], last["rows"], last["at"]) == (2, 1, "1970-01-01T00:01:00+00:00")
+
+
+@pytest.mark.parametrize(
+    ("question", "status", "condition"),
+    [
+        ({"sql": "DROP TABLE results"}, 400, "STORE_QUERY"),
+        ({"sql": "SELECT * FROM read_csv('/etc/passwd')"}, 400, "STORE_QUERY"),
+        ({"sql": "SELECT range FROM range(11)"}, 413, "TOO_MANY_ROWS"),
+        ({"sql": "SELECT sum(a.range * b.range) FROM range(9000000) a, range(9000000) b"}, 408, "TOO_SLOW"),
+        ({"key": {"x": 1}}, 400, "STORE_KEY"),
+        ({"snapshot": 9}, 404, "UNKNOWN_SNAPSHOT"),
+    ],
+)
+def test_questions_beyond_the_limits_are_refused(
+    client: httpx.Client, question: dict[str, Any], status: int, condition: str
+) -> None:
+    answer = client.post("/stores/pairs/query", json=question)
+    assert (answer.status_code, answer.json()["condition"]) == (status, condition)
+
+
+def test_an_unknown_store_and_unknown_fields_are_refused(client: httpx.Client) -> None:
+    assert client.get("/stores/other/snapshots").json()["condition"] == "UNKNOWN_STORE"
+    assert client.post("/stores/pairs/query", json={"statement": "SELECT 1"}).status_code == 422
+
+
+def test_without_a_token_only_this_machine_is_answered(client: httpx.Client) -> None:
+    assert client.get("/", headers={"Host": "127.0.0.1:8080"}).status_code == 200
+    assert client.get("/", headers={"Host": "[::1]:8080"}).status_code == 200
+    assert client.get("/", headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_with_a_token_only_those_who_know_it_are_answered(store: ParquetStore) -> None:
+    wrong = {"Authorization": "Bearer a long secret tokem"}
+    right = {"Authorization": "Bearer a long secret token", "Host": "results.example"}
+    with connect(store, token="a long secret token") as client:
+        assert client.get("/").status_code == 401
+        assert client.get("/", headers=wrong).status_code == 401
+        assert client.get("/openapi.json").status_code == 401
+        assert client.get("/health").status_code == 200
+        assert client.get("/", headers=right).status_code == 200
+
+
+def test_another_address_needs_a_token_before_the_service_starts(tmp_path: Path) -> None:
+    from thetastream.cli.arguments import build_parser
+
+    arguments = build_parser().parse_args(["serve", str(tmp_path), "--host", "0.0.0.0"])
+    with pytest.raises(QueryError, match="TOKEN"):
+        serve(arguments)
+    (tmp_path / "token").write_text("short\n")
+    with pytest.raises(QueryError, match="at least 16"):
+        read_token(tmp_path / "token")
+
+
+def read_events(lines: Iterator[str]) -> Iterator[tuple[str, str | None, Any]]:
+    """Read server-sent events: kind, id and data."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        else:
+            yield fields["event"], fields.get("id"), json.loads(fields["data"])
+            fields = {}
+
+
+def subscribe(
+    client: httpx.Client, n: int, headers: dict[str, str] | None = None, **params: Any
+) -> list[Any]:
+    """Read the next n snapshots."""
+    with client.stream("GET", SUBSCRIBE, params=params, headers=headers) as answer:
+        assert answer.status_code == 200, answer.read()
+        found = read_events(answer.iter_lines())
+        return [next(one for one in found if one[0] == "snapshot") for _ in range(n)]
+
+
+def test_a_subscriber_gets_each_snapshot_once_and_resumes(client: httpx.Client, store: ParquetStore) -> None:
+    first = subscribe(client, 2)
+    assert [(number, len(data["results"])) for _, number, data in first] == [("1", 2), ("2", 1)]
+    later = threading.Timer(0.3, add_epoch, (store, 2, 7))
+    later.start()
+    resumed = subscribe(client, 1, headers={"Last-Event-ID": "2"}, since=0)
+    later.join()
+    assert [(number, data["results"][0]["id"]) for _, number, data in resumed] == [("3", 7)]
+    filtered = subscribe(client, 3, sql="SELECT id FROM results WHERE id > 5")
+    assert [data["results"] for *_, data in filtered] == [[], [{"id": BIG}], [{"id": 7}]]
+
+
+def test_silence_is_filled_and_a_statement_that_cannot_run_is_refused(client: httpx.Client) -> None:
+    with client.stream("GET", SUBSCRIBE, params={"since": 2}) as answer:
+        found = read_events(answer.iter_lines())
+        assert [next(found)[0] for _ in range(2)] == ["progress", "progress"]
+    assert client.get(SUBSCRIBE, params={"sql": "SELECT nothing FROM results"}).status_code == 400
+    assert client.get(SUBSCRIBE, headers={"Last-Event-ID": "x"}).status_code == 400
+
+
+def test_a_snapshot_that_is_not_kept_any_more_is_gone(
+    client: httpx.Client, store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = store.snapshots()[1:]
+    monkeypatch.setattr(ParquetStore, "snapshots", lambda self, after=0: kept)
+    answer = client.get(SUBSCRIBE, params={"since": 0})
+    assert (answer.status_code, answer.json()["condition"]) == (410, "SNAPSHOT_GONE")
+
+
+def test_many_subscribers_share_one_read_and_give_their_seats_back(
+    client: httpx.Client, store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read = ParquetStore.read_snapshot
+
+    def count_reads(self: ParquetStore, snapshot: Any) -> pa.Table:
+        reads.append(snapshot.number)
+        return read(self, snapshot)
+
+    monkeypatch.setattr(ParquetStore, "read_snapshot", count_reads)
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: found.extend(number for _, number, _ in subscribe(client, 3)))
+        for _ in range(40)
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    add_epoch(store, 2, 7)
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == ["1"] * 40 + ["2"] * 40 + ["3"] * 40
+    assert len(reads) == 3
+    assert len(subscribe(client, 3)) == 3
+
+
+def test_a_client_has_as_many_subscriptions_as_it_may() -> None:
+    seats = events.Seats(total=3, per_client=2)
+    first = [seats.take("a") for _ in range(2)]
+    with pytest.raises(QueryError, match="a has 2"):
+        seats.take("a")
+    seats.take("b")
+    with pytest.raises(QueryError, match="3 subscribers"):
+        seats.take("c")
+    first[0]()
+    seats.take("c")
+
+
+def test_snapshots_of_an_answer_are_consecutive(store: ParquetStore, client: httpx.Client) -> None:
+    for epoch in range(2, 30):
+        add_epoch(store, epoch, epoch)
+    numbers = [int(number) for _, number, _ in subscribe(client, 30)]
+    assert all(later == earlier + 1 for earlier, later in pairwise(numbers))

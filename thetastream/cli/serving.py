@@ -1,0 +1,76 @@
+"""The command that serves stores of results over HTTP; it starts no Spark."""
+
+import argparse
+import os
+from pathlib import Path
+
+from thetastream.errors import QueryError
+from thetastream.stores import DeltaStore, ParquetStore, Store
+
+TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (a name, and no secret)
+SHORTEST_TOKEN = 16
+DELTA = "delta:"
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Serve stores until the process is stopped."""
+    try:
+        import uvicorn
+
+        from thetastream.service import Limits, build_app
+        from thetastream.service.guard import is_loopback
+    except ImportError as error:
+        what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
+        raise QueryError("MISSING_PACKAGE", f"{what}: pip install 'thetastream[serve]'") from error
+
+    stores = dict(map(read_named_store, arguments.store))
+    if len(stores) < len(arguments.store):
+        raise QueryError("BAD_VALUE", "two stores have the same name: write NAME=PATH")
+    token = read_token(arguments.token_file)
+    if token is None and not is_loopback(arguments.host):
+        what = f"host {arguments.host} can be reached from other machines, so the service needs a token"
+        raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file")
+    for store in stores.values():
+        # A store that does not exist is refused before the service starts.
+        store.description  # noqa: B018
+    app = build_app(stores, token=token, limits=Limits(rows=arguments.max_rows))
+    uvicorn.run(
+        app,
+        host=arguments.host,
+        port=arguments.port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=2,
+        ssl_certfile=arguments.tls_cert,
+        ssl_keyfile=arguments.tls_key,
+    )
+    return 0
+
+
+def read_named_store(text: str) -> tuple[str, Store]:
+    """Read ``NAME=PATH`` or ``PATH``, whose name is its last part. A Delta table is ``delta:PATH``.
+
+    >>> read_named_store("out/pairs")
+    ('pairs', ParquetStore(path='out/pairs'))
+    >>> read_named_store("p=delta:out/pairs")
+    ('p', DeltaStore(path='out/pairs'))
+    """
+    before, equals, after = text.partition("=")
+    name, path = (before, after) if equals and "/" not in before else ("", text)
+    kind = DeltaStore if path.startswith(DELTA) else ParquetStore
+    path = path.removeprefix(DELTA)
+    name = name or path.rstrip("/").rpartition("/")[2]
+    if not name or not path:
+        raise QueryError("BAD_VALUE", f"a store must be PATH or NAME=PATH, not {text!r}")
+    return name, kind(path)
+
+
+def read_token(file: Path | None) -> str | None:
+    """Read the token from a file, or from the environment; None if there is none."""
+    try:
+        token = os.environ.get(TOKEN) if file is None else file.read_text().strip()
+    except OSError as error:
+        raise QueryError("TOKEN", f"the token cannot be read: {error}") from error
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise QueryError("TOKEN", f"a token must have at least {SHORTEST_TOKEN} characters")
+    return token

@@ -1,0 +1,131 @@
+"""Subscriptions: each snapshot once, in order, as server-sent events.
+
+The event id is the number of the snapshot. A browser that reconnects sends it back as ``Last-Event-ID``, and
+the next event is the next snapshot, at this service or at another one. A slow reader holds back its own
+events only: the next one is not read before the last one was sent.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from starlette.responses import StreamingResponse
+
+from thetastream.errors import QueryError, ThetastreamError
+from thetastream.service.encoding import encode_json
+from thetastream.service.feed import Feed
+from thetastream.service.limits import Limits
+from thetastream.stores.base import Store
+from thetastream.stores.question import RESULTS, ask
+from thetastream.stores.snapshots import Snapshot
+
+SILENCE_S = 10.0
+"""After so long without a snapshot an event ``progress`` shows that the connection is alive."""
+
+
+class Seats:
+    """Counts subscribers, in all and from each client."""
+
+    def __init__(self, total: int, per_client: int) -> None:
+        self._total = total
+        self._per_client = per_client
+        self._taken: Counter[str] = Counter()
+
+    def take(self, client: str) -> Callable[[], None]:
+        """Take a seat and return the function that gives it back.
+
+        Raises
+        ------
+        QueryError
+            TOO_MANY_SUBSCRIBERS.
+        """
+        if self._taken.total() >= self._total:
+            raise QueryError("TOO_MANY_SUBSCRIBERS", f"the service has {self._total} subscribers: try later")
+        if self._taken[client] >= self._per_client:
+            what = f"{client} has {self._per_client} subscriptions, and may have no more"
+            raise QueryError("TOO_MANY_SUBSCRIBERS", what)
+        self._taken[client] += 1
+
+        def give_back() -> None:
+            self._taken[client] -= 1
+            self._taken += Counter()
+
+        return give_back
+
+
+class Subscription(StreamingResponse):
+    """The answer to one subscriber. It gives its seat back when the connection ends, however it ends."""
+
+    def __init__(
+        self,
+        store: Store,
+        feed: Feed,
+        seen: int | None,
+        sql: str | None,
+        limits: Limits,
+        give_back: Callable[[], None],
+    ) -> None:
+        self._give_back = give_back
+        events = _produce(store, feed, seen, sql, limits)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send events until the client leaves."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._give_back()
+
+
+def describe_snapshot(snapshot: Snapshot) -> dict[str, Any]:
+    """Describe a snapshot by plain values of JSON."""
+    return {
+        "number": snapshot.number,
+        "at": snapshot.at.isoformat(),
+        "rows": snapshot.rows,
+        "reason": snapshot.reason,
+    }
+
+
+async def _produce(
+    store: Store, feed: Feed, seen: int | None, sql: str | None, limits: Limits
+) -> AsyncIterator[bytes]:
+    try:
+        while True:
+            found = await feed.wait(seen, SILENCE_S)
+            if not found:
+                yield _write_event("progress", {"seen": seen})
+            for snapshot in found:
+                if seen is not None and snapshot.number != seen + 1:
+                    raise QueryError("SNAPSHOT_GONE", f"snapshot {seen + 1} is not kept any more")
+
+                def encode(snapshot: Snapshot = snapshot) -> bytes:
+                    return _encode_snapshot(store, snapshot, sql, limits)
+
+                if sql is None:
+                    yield await feed.encode(snapshot, encode)
+                else:
+                    yield await asyncio.to_thread(encode)
+                seen = snapshot.number
+    except ThetastreamError as error:
+        yield _write_event("error", {"condition": error.condition, "message": error.message})
+
+
+def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, limits: Limits) -> bytes:
+    known = describe_snapshot(snapshot)
+    rows = store.read_snapshot(snapshot)
+    try:
+        statement = sql or f"SELECT * FROM {RESULTS}"
+        found = ask(rows, statement, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
+        known["results"] = found.to_pylist()
+    except QueryError as error:
+        # The subscriber learns of the snapshot, and may ask for a part of it.
+        known["error"] = {"condition": error.condition, "message": error.message}
+    return _write_event("snapshot", known, snapshot.number)
+
+
+def _write_event(event: str, data: dict[str, Any], number: int | None = None) -> bytes:
+    named = f"id: {number}\n" if number is not None else ""
+    return f"{named}event: {event}\ndata: ".encode() + encode_json(data) + b"\n\n"
