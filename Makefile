@@ -5,12 +5,13 @@
 # make test-s3   folders on an object store       make demo-kafka   two topics of a broker joined into a third
 # make lint   ruff, mypy, imports   make docs   the documentation as a site, in out/site
 # make bench  measurements (ARGS="equi --json out.json")
+# make soak   days in an hour, with restarts (ARGS="--minutes 3 --restart-seconds 60" for a short one)
 # make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own;
 #                           make smoke runs those that depend on the version
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 demo-kafka lint docs bench machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 demo-kafka lint docs bench soak machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -77,6 +78,9 @@ docs: machine $(VENV)/.docs
 
 bench: machine $(VENV)/.dev
 	@$(BIN)/python -m bench $(or $(ARGS),handshake)
+
+soak: machine $(VENV)/.dev
+	@$(BIN)/python -m bench soak $(or $(ARGS),--minutes 60)
 
 machine:
 	@.ci/machine >/dev/null

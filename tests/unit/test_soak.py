@@ -1,0 +1,30 @@
+"""The streams of the soak: which tuples are late is known before any query runs."""
+
+import numpy as np
+
+from bench.core.soak import DAY_US, SPEED, Growth, draw, find_growth
+
+DELAY_US = 120_000_000
+
+
+def test_only_tuples_that_are_meant_to_be_late_are_late() -> None:
+    rng = np.random.default_rng(3)
+    for stream in "abc":
+        newest_us = 0
+        for tick in range(250):
+            table = draw(stream, tick, tick > 20, rng)
+            if table is None:
+                continue
+            ts, late = table["ts"].cast("int64").to_numpy(), table["late"].to_numpy()
+            assert late.sum() == (tick > 20)
+            assert (ts[~late] > newest_us - DELAY_US).all()
+            assert (ts[late] < newest_us - DELAY_US).all()
+            newest_us = max(newest_us, int(ts.max()))
+        assert newest_us < 1_767_600_000_000_000 + 251 * SPEED * 1_000_000 < newest_us + DAY_US
+
+
+def test_a_figure_that_grows() -> None:
+    seconds = [2.0 * n for n in range(100)]
+    assert find_growth("x", seconds, [7.0] * 100) == Growth("x", 7.0, 0.0)
+    assert find_growth("x", seconds, [100.0 + n for n in range(100)]).share > 0.25
+    assert find_growth("x", seconds, [0.0] * 100).share == 0.0
