@@ -86,7 +86,9 @@ def test_a_registered_shape_is_planned_explained_and_run(
     assert "probe: a stripe of n per unit" in text
     with pytest.raises(th.QueryError, match="index 'striped' needs an equality that can be cut"):
         th.plan({"a": a, "b": b}, on="a.v < b.v", within=WITHIN, index="striped")
-    with pytest.raises(th.QueryError, match="one of scan, sorted, hash, hash_sorted, grid, striped"):
+    with pytest.raises(
+        th.QueryError, match="one of scan, sorted, intervals, hash, hash_sorted, grid, striped"
+    ):
         th.plan({"a": a, "b": b}, on=ON, within=WITHIN, index="spotted")
     # 2. Batch and stream run in workers that have not seen the registry.
     wanted = pairs_of(table)
@@ -125,7 +127,7 @@ def test_hops_use_a_registered_shape(striped: Shape, table: DataFrame, tmp_path:
 def test_the_nested_loop_tries_a_registered_shape(striped: Shape) -> None:
     tried = set()
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
     @given(cases())
     def agree(case: Case) -> None:
         tried.update(index.shape.name for index in case.indexes)

@@ -74,7 +74,8 @@ class Case:
 
 @st.composite
 def conditions(draw: st.DrawFn, keys: tuple[Key, ...] | None = None) -> Condition:
-    """Draw up to two equalities and three dimensions over keys of both domains, with or without a window."""
+    """Draw a condition over keys of both domains: up to two equalities, three dimensions and an overlap of
+    intervals, with or without a window."""
     if keys is None:
         drawn = draw(st.lists(st.sampled_from([Domain.INT, Domain.FLOAT]), min_size=1, max_size=4))
         keys = tuple(Key(f"k{i}", domain, draw(OFFSETS[domain])) for i, domain in enumerate(drawn))
@@ -97,6 +98,13 @@ def conditions(draw: st.DrawFn, keys: tuple[Key, ...] | None = None) -> Conditio
         low, high = draw(st.one_of(st.none(), bound)), draw(st.one_of(st.none(), bound))
         if low is not None or high is not None:
             dimensions.append(Dimension(draw(st.sampled_from(Side)), key, low, high))
+    start = draw(position)
+    ends = [end for end in range(len(keys)) if end != start and domains[end] is domains[start]]
+    has_overlap = draw(st.booleans())
+    if ends and has_overlap:
+        # The overlap of intervals.
+        end = Bound(draw(st.sampled_from(ends)), 0, draw(st.booleans()))
+        dimensions += [Dimension(side, start, None, end) for side in Side]
     window = None
     if draw(st.booleans()):
         window = Dimension(
