@@ -261,6 +261,15 @@ def test_units_compare_values_exactly(spark: SparkSession, condition: str) -> No
     assert found == expected
 
 
+@pytest.mark.parametrize("condition", ["a.s = b.s", "a.w = b.w"])
+def test_equal_values_are_compared_where_no_payload_is_sent(spark: SparkSession, condition: str) -> None:
+    a, b = truth.frames(spark)
+    ours = th.join({"a": a, "b": b}, on=condition, how="anti", event_time={"a": "ts", "b": "ts"})
+    own = a.alias("a").join(b.alias("b"), F.expr(condition), "anti")
+    found, expected = (Counter(joined.select("a.id").collect()) for joined in (ours, own))
+    assert found == expected
+
+
 @pytest.mark.parametrize(
     "how", first_fast("full", th.Nearest(1, by="abs(a.y - b.y)", keep_unmatched=True)), ids=repr
 )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 VALUE = "value"
 """The name under which a comparison gets the values of each side."""
-_COMPARE = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+_COMPARE = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 @dataclass(frozen=True)

@@ -182,6 +182,11 @@ class _Rewriter:
             self._add_note("key", f"equal by hash of {typed.common}, then byte by byte")
             return None
         self._add_note("key", f"equal by hash of {typed.common}")
+        if domain is not None and not self.query.how.is_inner:
+            # Semi and anti joins send no payload of the other stream, so the values travel as keys.
+            left, right = self._add_keys(typed, domain)
+            if self._add_check(left, right, ExactOrder("=")):
+                return None
         return "equal hashes are not yet equal values"
 
     def _find_byte_columns(self, typed: "_TypedPair") -> tuple[str, str] | None:
