@@ -27,6 +27,7 @@ from thetastream.service.guard import Guard
 from thetastream.service.limits import Limits
 from thetastream.stores.base import Store
 from thetastream.stores.question import RESULTS, ask
+from thetastream.stores.subscription import refuse_gap
 
 STATUS = {
     "NO_STORE": 404,
@@ -68,7 +69,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Question(BaseModel):
+class QueryBody(BaseModel):
     """One question to a store."""
 
     model_config = ConfigDict(extra="forbid")
@@ -156,10 +157,10 @@ def build_app(
         return await answer(lambda: store.read_snapshot(number), ALL, accept)
 
     @app.post("/stores/{name}/query", response_class=Response, responses={**PROBLEMS, **ROWS})
-    async def query(name: str, question: Question, accept: Annotated[str, Header()] = JSON) -> Response:
-        store, asked = find(name), question
+    async def query(name: str, body: QueryBody, accept: Annotated[str, Header()] = JSON) -> Response:
+        store = find(name)
         return await answer(
-            lambda: store.open(asked.snapshot, asked.since, asked.until, asked.key), asked.sql, accept
+            lambda: store.open(body.snapshot, body.since, body.until, body.key), body.sql, accept
         )
 
     @app.get("/stores/{name}/subscribe", response_class=Response, responses={**PROBLEMS, **EVENTS})
@@ -173,9 +174,8 @@ def build_app(
         store = find(name)
         seen = _read_event_id(last_event_id) if last_event_id else since
         first = await asyncio.to_thread(store.snapshots, seen or 0)
-        if seen is not None and first and first[0].number != seen + 1:
-            what = f"snapshot {seen + 1} is not kept any more; the first one is {first[0].number}"
-            raise QueryError("SNAPSHOT_GONE", f"{what}; subscribe with since={first[0].number - 1}")
+        if first:
+            refuse_gap(seen, first[0])
         if sql is not None:
             # A statement that cannot run is refused before the first event.
             await asyncio.to_thread(ask, store.description.schema.empty_table(), sql, limits.memory)

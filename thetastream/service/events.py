@@ -19,6 +19,7 @@ from thetastream.service.limits import Limits
 from thetastream.stores.base import Store
 from thetastream.stores.question import RESULTS, ask
 from thetastream.stores.snapshots import Snapshot
+from thetastream.stores.subscription import refuse_gap
 
 SILENCE_S = 10.0
 """After so long without a snapshot an event ``progress`` shows that the connection is alive."""
@@ -98,8 +99,7 @@ async def _produce(
             if not found:
                 yield _write_event("progress", {"seen": seen})
             for snapshot in found:
-                if seen is not None and snapshot.number != seen + 1:
-                    raise QueryError("SNAPSHOT_GONE", f"snapshot {seen + 1} is not kept any more")
+                refuse_gap(seen, snapshot)
 
                 def encode(snapshot: Snapshot = snapshot) -> bytes:
                     return _encode_snapshot(store, snapshot, sql, limits)

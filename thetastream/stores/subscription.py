@@ -86,15 +86,26 @@ def _deliver(
     waited_since = time.monotonic()
     while True:
         for snapshot in store.snapshots(after=seen or 0):
-            if seen is not None and snapshot.number != seen + 1:
-                what = f"snapshot {seen + 1} is not kept any more; the first one is {snapshot.number}"
-                raise QueryError("SNAPSHOT_GONE", f"{what}; subscribe with since={snapshot.number - 1}")
+            refuse_gap(seen, snapshot)
             rows = store.read_snapshot(snapshot)
             yield Delivery(snapshot, rows if sql is None else ask(rows, sql))
             seen, waited_since = snapshot.number, time.monotonic()
         if patience_s is not None and time.monotonic() - waited_since >= patience_s:
             return
         time.sleep(pause_s)
+
+
+def refuse_gap(seen: int | None, found: Snapshot) -> None:
+    """Raise unless ``found`` is the next snapshot of a reader that has seen snapshot number ``seen``.
+
+    Raises
+    ------
+    QueryError
+        SNAPSHOT_GONE.
+    """
+    if seen is not None and found.number != seen + 1:
+        what = f"snapshot {seen + 1} is not kept any more; the first one is {found.number}"
+        raise QueryError("SNAPSHOT_GONE", f"{what}; subscribe with since={found.number - 1}")
 
 
 def _read_span(name: str, value: str | timedelta) -> float:
