@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parents[2]
@@ -13,6 +15,14 @@ def test_imports_point_downward(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     status = lint_imports(config_filename=str(ROOT / ".importlinter"), no_cache=True)
     assert status == 0, capsys.readouterr().out
+
+
+def test_no_files_import_each_other_in_a_circle():
+    """Imports for type checkers count too: who reads one file of a circle has to read all of them."""
+    graph = grimp.build_graph("thetastream", cache_dir=None)
+    files = sorted(graph.modules)
+    sorter = TopologicalSorter({name: graph.find_modules_directly_imported_by(name) for name in files})
+    sorter.prepare()  # It raises CycleError, which names the circle.
 
 
 def test_the_package_loads_neither_pandas_nor_numba():

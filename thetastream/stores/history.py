@@ -4,15 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from thetastream.errors import QueryError
 from thetastream.stores.description import Description
+from thetastream.stores.log import Log
 from thetastream.stores.snapshots import EPOCH, Brought, Ledger, Snapshot
 from thetastream.stores.staged import Staged
-
-if TYPE_CHECKING:
-    from thetastream.stores.logged import Log
 
 PAIR = "thetastream_pair"
 """The name under which the bounds of staged rows have the times of joined pairs of punctuations."""
@@ -145,7 +143,7 @@ class _Known:
     def __init__(self) -> None:
         self.lock, self.version, self.history = Lock(), 0, History()
 
-    def catch_up(self, log: "Log") -> History:
+    def catch_up(self, log: Log) -> History:
         """Read the commits that are new, and return a copy that later commits do not change."""
         with self.lock:
             if self.version == 0 or not log.has(self.version):
@@ -160,7 +158,7 @@ class _Known:
 _KNOWN: dict[str, _Known] = {}
 
 
-def read_history(log: "Log", name: str) -> History:
+def read_history(log: Log, name: str) -> History:
     """Read all commits of the store ``name``. What this process has read before is not read again.
 
     Raises

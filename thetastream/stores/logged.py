@@ -11,44 +11,20 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from thetastream.stores.base import Asked, Store
 from thetastream.stores.description import Description
 from thetastream.stores.history import Held, History, make_entry, make_rewrite, read_history, sum_up
+from thetastream.stores.log import Log
 from thetastream.stores.selection import Selection
 from thetastream.stores.snapshots import EACH_EPOCH, Ledger, Snapshot, Snapshots
 from thetastream.stores.staged import Staged
 
 TARGET = 1 << 27
 """Bytes that a merged file should have."""
-
-
-class Log(Protocol):
-    """Versions 0, 1, 2, ... of a store. Each is written once and never changes."""
-
-    def find_newest(self) -> int:
-        """Find the newest version; -1 if there is none."""
-
-    def read_first(self) -> dict[str, Any]:
-        """Read version 0. It raises StoreError NO_STORE if there is none."""
-
-    def read(self, version: int) -> dict[str, Any]:
-        """Read a version."""
-
-    def read_after(self, version: int) -> Iterator[dict[str, Any]]:
-        """Read all newer versions, in order."""
-
-    def append(self, version: int, entry: dict[str, Any]) -> bool:
-        """Write a version in one atomic step unless there is one; return whether it was written."""
-
-    def has(self, version: int) -> bool:
-        """Whether a version is there. Old ones may be gone when a state stands for them."""
-
-    def read_state(self) -> tuple[int, dict[str, Any] | None]:
-        """Read the newest state, and the version after which it was written; (0, None) without one."""
 
 
 class LoggedStore(Store):

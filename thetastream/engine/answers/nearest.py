@@ -8,12 +8,13 @@ tuple is decided.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from thetastream.core.columns import RANKED, TUPLE
+from thetastream.core.how import How
 from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
 from thetastream.engine.answers.best_partners import KEY, BestPartners, BestState
@@ -22,9 +23,7 @@ from thetastream.engine.clock import Clock
 from thetastream.engine.matching import Matches, match
 from thetastream.engine.store.chained_index import Candidates
 from thetastream.engine.store.segment import SegmentStore
-
-if TYPE_CHECKING:
-    from thetastream.engine.answers.spec import NearestSpec
+from thetastream.engine.two_stream.spec import TwoStreamSpec
 
 
 @dataclass
@@ -47,10 +46,18 @@ class NearestState:
 class NearestUnit(AnsweringUnit):
     """One unit of a join that finds the nearest partners of each left tuple."""
 
-    def __init__(self, spec: "NearestSpec", slot: int, state: NearestState, store: SegmentStore) -> None:
-        super().__init__(spec, slot, state.answers, store)
-        self._ranking: Ranking = spec.ranking
-        self._best = BestPartners(spec.ranking.k, state.best, store)
+    def __init__(
+        self,
+        join: TwoStreamSpec,
+        how: How,
+        ranking: Ranking,
+        slot: int,
+        state: NearestState,
+        store: SegmentStore,
+    ) -> None:
+        super().__init__(join, how, slot, state.answers, store)
+        self._ranking = ranking
+        self._best = BestPartners(ranking.k, state.best, store)
 
     @property
     def state(self) -> Any:

@@ -27,13 +27,12 @@ class AnswersSpec(ExtendedSpec):
         """Why the units cannot change while the query runs."""
         return (
             f"how={self.how.name!r} answers each tuple at the unit that stores it, and partners that came "
-            "earlier "
-            "lie at units of older generations"
+            "earlier lie at units of older generations"
         )
 
     def open(self, slot: int, state: AnswersState, open_store: OpenStore) -> AnsweringUnit:
         """Open the unit ``slot``."""
-        return AnsweringUnit(self, slot, state, open_store(self.join.unit.plans))
+        return AnsweringUnit(self.join, self.how, slot, state, open_store(self.join.unit.plans))
 
 
 @dataclass(frozen=True)
@@ -46,4 +45,5 @@ class NearestSpec(AnswersSpec):
 
     def open(self, slot: int, state: NearestState, open_store: OpenStore) -> NearestUnit:  # type: ignore[override]
         """Open the unit ``slot``."""
-        return NearestUnit(self, slot, state, open_store(self.join.unit.plans))
+        store = open_store(self.join.unit.plans)
+        return NearestUnit(self.join, self.how, self.ranking, slot, state, store)

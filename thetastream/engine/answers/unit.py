@@ -16,12 +16,13 @@ answered in the epoch in which it arrives, and it is not stored.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from thetastream.core.columns import PASSES, TUPLE
+from thetastream.core.how import How
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.engine.answers.open_tuples import Mask, OpenState, OpenTuples
@@ -32,10 +33,8 @@ from thetastream.engine.matching import Matches
 from thetastream.engine.store.chained_index import Candidates
 from thetastream.engine.store.segment import SegmentStore
 from thetastream.engine.two_stream.query import UnitState
+from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.unit import Tuples, Unit
-
-if TYPE_CHECKING:
-    from thetastream.engine.answers.spec import AnswersSpec
 
 FORGET_ROWS = 1 << 12
 """Semi and anti joins drop answered tuples when these outnumber the open ones by more than this number."""
@@ -83,12 +82,12 @@ class AnsweringUnit(Unit):
     counters: AnswersCounters
     _nothing: ClassVar[pa.RecordBatch] = pa.RecordBatch.from_arrays([], names=[])
 
-    def __init__(self, spec: "AnswersSpec", slot: int, state: AnswersState, store: SegmentStore) -> None:
-        super().__init__(spec.join.unit, spec.join.model, slot, state.join, store)
-        self._how = spec.how
-        self._open = {
-            side: OpenTuples(state.open.get(side) or OpenState(), store) for side in spec.how.preserved
-        }
+    def __init__(
+        self, join: TwoStreamSpec, how: How, slot: int, state: AnswersState, store: SegmentStore
+    ) -> None:
+        super().__init__(join.unit, join.model, slot, state.join, store)
+        self._how = how
+        self._open = {side: OpenTuples(state.open.get(side) or OpenState(), store) for side in how.preserved}
         self._without_partners: list[tuple[Side, pa.RecordBatch]] = []
 
     @property

@@ -3,19 +3,28 @@
 import json
 import logging
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from thetastream.control.load import LoadReader
+from thetastream.control.plan import ControlPlan
 from thetastream.errors import ThetastreamError
 from thetastream.policies import Policy
 from thetastream.spark.metrics import list_epochs
 
-if TYPE_CHECKING:
-    from thetastream.spark.control.handle import ControlHandle
-
 POLL_S = 0.2
 """How often the progress of the query is read, in seconds. Epochs take longer."""
 _LOG = logging.getLogger("thetastream")
+
+
+class Scalable(Protocol):
+    """What a follower needs of a handle."""
+
+    @property
+    def plan(self) -> ControlPlan:
+        """The newest plan."""
+
+    def scale(self, **sizes: Any) -> str:
+        """Ask for other sizes."""
 
 
 class Follower:
@@ -24,7 +33,7 @@ class Follower:
     A change needs this process only while it is asked for. If the process ends, the query keeps its units.
     """
 
-    def __init__(self, handle: "ControlHandle", query: Any, join: str, policy: Policy) -> None:
+    def __init__(self, handle: Scalable, query: Any, join: str, policy: Policy) -> None:
         self._handle, self._query, self._join = handle, query, join
         self._decider, self._reader = policy.begin(), LoadReader()
         self._epoch = -1

@@ -1,0 +1,29 @@
+"""The log of commits of a store: one atomic step, which appends a version, is all that a store must offer."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+
+class Log(Protocol):
+    """Versions 0, 1, 2, ... of a store. Each is written once and never changes."""
+
+    def find_newest(self) -> int:
+        """Find the newest version; -1 if there is none."""
+
+    def read_first(self) -> dict[str, Any]:
+        """Read version 0. It raises StoreError NO_STORE if there is none."""
+
+    def read(self, version: int) -> dict[str, Any]:
+        """Read a version."""
+
+    def read_after(self, version: int) -> Iterator[dict[str, Any]]:
+        """Read all newer versions, in order."""
+
+    def append(self, version: int, entry: dict[str, Any]) -> bool:
+        """Write a version in one atomic step unless there is one; return whether it was written."""
+
+    def has(self, version: int) -> bool:
+        """Whether a version is there. Old ones may be gone when a state stands for them."""
+
+    def read_state(self) -> tuple[int, dict[str, Any] | None]:
+        """Read the newest state, and the version after which it was written; (0, None) without one."""
