@@ -11,21 +11,21 @@ from thetastream.engine.counters import Arrived
 from thetastream.plan.query import Stream
 from thetastream.spark.idle import source
 from thetastream.spark.idle.reports import IdleReports, list_idle_reports
-from thetastream.spark.idle.rule import Brought, IdleRule, Report
+from thetastream.spark.idle.rule import IdleRule, Report, StreamReport
 from thetastream.spark.idle.source import IdleReader
 
 SECOND = 1_000_000
 ALL = ReadAllAvailable()
 
 
-def other(newest_s: int, name: str = "a", delay_s: int = 1) -> Brought:
-    return Brought(name, False, 1, newest_s * SECOND, delay_s * SECOND)
+def other(newest_s: int, name: str = "a", delay_s: int = 1) -> StreamReport:
+    return StreamReport(name, False, 1, newest_s * SECOND, delay_s * SECOND)
 
 
-OWN = Brought("b", True, 1, 5 * SECOND, 0)
+OWN = StreamReport("b", True, 1, 5 * SECOND, 0)
 
 
-def run(idle_s: float, *steps: tuple[float, int | None, tuple[Brought, ...]]) -> list[int | None]:
+def run(idle_s: float, *steps: tuple[float, int | None, tuple[StreamReport, ...]]) -> list[int | None]:
     """Run the rule over (second, watermark, what streams brought); return what it finds after each."""
     rule = IdleRule(idle_s)
     found = []

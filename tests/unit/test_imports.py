@@ -1,7 +1,9 @@
-"""Import directions as docs/internals/house.md describes them, and what an import of the package loads."""
+"""Import directions and names as docs/internals/house.md describes them, and what an import loads."""
 
+import ast
 import subprocess
 import sys
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -30,3 +32,13 @@ def test_the_package_loads_neither_pandas_nor_numba():
     code = f"import sys, thetastream; print([name for name in {heavy} if name in sys.modules])"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"
+
+
+def test_no_two_classes_have_the_same_name():
+    found = Counter(
+        node.name
+        for file in (ROOT / "thetastream").rglob("*.py")
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, n in found.items() if n > 1] == []

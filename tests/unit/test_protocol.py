@@ -18,7 +18,7 @@ from thetastream.engine.handshake.instructions import (
     Send,
     Silence,
     SizeChg,
-    Store,
+    StoreTuples,
     TupleBlk,
 )
 from thetastream.engine.handshake.protocol import Phase, Protocol, ProtocolState
@@ -72,7 +72,7 @@ class Chain:
                 case Join(_, first):
                     self.meet((r, s) for s in event for r in here.groups[Group.FRESH])
                     self.meet((r, s) for s in event for r in here.groups[Group.PROBED] if s >= first)
-                case Store(group):
+                case StoreTuples(group):
                     here.groups[group] += event
                 case Send(to, header, has_event, group, taken, is_copied):
                     sent = event if has_event else [] if group is None else here.groups[group]

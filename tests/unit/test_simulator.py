@@ -10,7 +10,7 @@ from thetastream.index import Sorted
 from thetastream.models import Biclique
 from thetastream.plan.cost import estimate, estimate_unit_work
 from thetastream.policies import TwoPhaseScaling
-from thetastream.simulator.limits import CORES, DRIVER, MEMORY, PARTS, Cluster, compute_uses, find_limit
+from thetastream.simulator.limits import CORES, DRIVER, MEMORY, RESOURCES, Cluster, compute_uses, find_limit
 from thetastream.simulator.load_curve import BISTREAM, LoadCurve, read_curve
 from thetastream.simulator.scaling import replay
 from thetastream.simulator.setting import Setting
@@ -77,18 +77,18 @@ def test_a_capacity_in_time_scales_by_work():
 # Limits
 
 
-def test_the_part_that_binds_first_is_fully_used_and_no_other_is():
+def test_the_resource_that_binds_first_is_fully_used_and_no_other_is():
     for n_units in (2, 8, 64):
         limit = find_limit("biclique", n_units, SETTING, Cluster())
         uses = compute_uses(limit.model, SETTING, Cluster(), limit.rate)
-        assert uses[limit.part] == pytest.approx(1, abs=2e-3)
-        assert max(uses.values()) == uses[limit.part]
-        assert set(uses) == set(PARTS)
+        assert uses[limit.resource] == pytest.approx(1, abs=2e-3)
+        assert max(uses.values()) == uses[limit.resource]
+        assert set(uses) == set(RESOURCES)
 
 
 def test_memory_binds_few_units_cores_bind_random_routing_and_the_driver_binds_a_thousand():
-    parts = {n: find_limit("biclique", n, SETTING, Cluster()).part for n in (2, 64, 1000)}
-    assert parts == {2: MEMORY, 64: CORES, 1000: DRIVER}
+    binding = {n: find_limit("biclique", n, SETTING, Cluster()).resource for n in (2, 64, 1000)}
+    assert binding == {2: MEMORY, 64: CORES, 1000: DRIVER}
 
 
 def test_routing_by_content_scales_on():

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limits",
         action="store_true",
-        help="show which part of a cluster limits a join of 1 to 1,000 units, in place of a policy",
+        help="show which resource of a cluster limits a join of 1 to 1,000 units, in place of a policy",
     )
     parser.add_argument(
         "--curve",
@@ -104,9 +104,9 @@ def _show_limits(arguments: argparse.Namespace, setting: Setting) -> int:
     limits = [limit for limit in found if limit is not None]
     if arguments.json:
         for limit in limits:
-            uses = {part.name: round(use, 4) for part, use in limit.uses.items()}
+            uses = {resource.name: round(use, 4) for resource, use in limit.uses.items()}
             one = {"units": limit.n_units, "model": repr(limit.model), "tuples_per_s": round(limit.rate)}
-            print(json.dumps({**one, "binds_first": limit.part.name, "uses": uses}))
+            print(json.dumps({**one, "binds_first": limit.resource.name, "uses": uses}))
         return 0
     print(*draw_limits(limits), sep="\n")
     return 0

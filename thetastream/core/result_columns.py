@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-class Source(ABC):
+class ColumnSource(ABC):
     """How one selected column follows from a block."""
 
     @abstractmethod
@@ -28,7 +28,7 @@ class Source(ABC):
 
 
 @dataclass(frozen=True)
-class BlockColumn(Source):
+class BlockColumn(ColumnSource):
     """A column of a stream."""
 
     name: str
@@ -43,7 +43,7 @@ class BlockColumn(Source):
 
 
 @dataclass(frozen=True)
-class TupleColumn(Source):
+class TupleColumn(ColumnSource):
     """All columns of a stream, as one struct."""
 
     fields: tuple[BlockColumn, ...]
@@ -58,7 +58,7 @@ class TupleColumn(Source):
 
 
 @dataclass(frozen=True)
-class LatestTime(Source):
+class LatestTime(ColumnSource):
     """The latest of several event times of one type; NULL if one of them is NULL."""
 
     times: tuple[BlockColumn, ...]
@@ -73,7 +73,7 @@ class LatestTime(Source):
         return tuple(time.name for time in self.times)
 
 
-def project(block: pa.RecordBatch, sources: Sequence[Source], schema: pa.Schema) -> pa.RecordBatch:
+def project(block: pa.RecordBatch, sources: Sequence[ColumnSource], schema: pa.Schema) -> pa.RecordBatch:
     """Compute the selected columns of a block.
 
     Examples

@@ -12,7 +12,7 @@ from thetastream.frontend.condition import read_condition
 from thetastream.frontend.how import refuse_how
 from thetastream.frontend.late_folder import read_late_folder
 from thetastream.frontend.model import read_model
-from thetastream.frontend.request import Request
+from thetastream.frontend.request import JoinRequest
 from thetastream.frontend.result_time import read_result_time
 from thetastream.frontend.shed import read_shed
 from thetastream.frontend.statistics import read_statistics
@@ -30,7 +30,7 @@ from thetastream.spark.session import count_partitions
 class CheckedRequest:
     """A request that is read. Planners add to ``problems`` what they refuse, and then call ``query``."""
 
-    request: Request
+    request: JoinRequest
     catalyst: Catalyst
     schemas: Mapping[str, StructType]
     streams: tuple[Stream, ...]
@@ -88,7 +88,7 @@ class CheckedRequest:
         )
 
 
-def check(request: Request) -> CheckedRequest:
+def check(request: JoinRequest) -> CheckedRequest:
     """Read streams, condition, window, model and settings, and collect all errors in ``problems``."""
     problems: list[ThetastreamError] = []
     settings, spark = request.settings, request.spark

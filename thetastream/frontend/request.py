@@ -35,8 +35,8 @@ SETTINGS: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Request:
-    """A join request of the user. Only its streams are checked."""
+class JoinRequest:
+    """A join as the user asked for it. Only its streams are checked."""
 
     streams: Mapping[str, DataFrame]
     on: On
@@ -63,7 +63,7 @@ def complete_request(
     settings: Mapping[str, Any],
     columns: Mapping[str, Collection[str] | None] | None = None,
     how: GivenHow = INNER.name,
-) -> Request:
+) -> JoinRequest:
     """Check the streams, complete the settings and return the request.
 
     It raises what ``check_streams`` and ``read_how`` raise.
@@ -75,7 +75,7 @@ def complete_request(
         if side not in kind.shown and side < len(streams):
             alias = list(streams)[side]
             needed[alias] = _list_read(on, alias)
-    return Request(streams, on, within, model, values, kind, needed)
+    return JoinRequest(streams, on, within, model, values, kind, needed)
 
 
 def _list_read(on: On, alias: str) -> set[str]:

@@ -51,7 +51,7 @@ def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterato
         yield make_error_at(last.select.text, last.head.start, what)
     for statement in script:
         for select in list_selects(statement.select):
-            yield from find_endless(select.selection)
+            yield from find_endless(select.clauses)
     yield from find_mode_problems(last.select, sink.mode)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from thetastream.errors import QueryError
 from thetastream.frontend.checked import CheckedRequest, check
-from thetastream.frontend.request import Request
+from thetastream.frontend.request import JoinRequest
 from thetastream.models.base import MULTIWAY, PIPELINE, TWO_STREAMS, usual_planner
 from thetastream.planners.multiway import MultiwayPlan, plan_multiway
 from thetastream.planners.pipeline import plan_pipeline
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-def plan_join(request: Request) -> Plan:
+def plan_join(request: JoinRequest) -> Plan:
     """Check a request, and plan it with the planner that its model names.
 
     Raises

@@ -13,7 +13,7 @@ from typing import cast
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.result_columns import Source
+from thetastream.core.result_columns import ColumnSource
 from thetastream.core.shed import Shed
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.shedding import Shedding
@@ -116,7 +116,7 @@ class MultiwayPlan(Plan):
     def emitted(self) -> Emitted:
         return Emitted(self.lowered.sides, self.event_times if self.has_result_time else {})
 
-    def stage_results(self, target: Target, sources: tuple[Source, ...]) -> DataFrame:
+    def stage_results(self, target: Target, sources: tuple[ColumnSource, ...]) -> DataFrame:
         columns = tuple(carried.block_column for side in self.lowered.sides for carried in side.carried)
         return self._build(Staging(target, columns, sources))
 

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import Column, DataFrame
 
 from thetastream.aggregate import NotFoldable
-from thetastream.core.result_columns import Source
+from thetastream.core.result_columns import ColumnSource
 from thetastream.models.base import Model
 from thetastream.plan.explain import format_one_line
 from thetastream.plan.explain_html import render_html
@@ -134,11 +134,11 @@ class Plan(ABC):
         """What the units emit, if there is no ``staging_obstacle``."""
         raise NotStaged(str(self.staging_obstacle))
 
-    def stage_results(self, target: Target, sources: tuple[Source, ...]) -> DataFrame:
+    def stage_results(self, target: Target, sources: tuple[ColumnSource, ...]) -> DataFrame:
         """Build the stream of what units have staged in a store, if there is no ``staging_obstacle``."""
         raise NotStaged(str(self.staging_obstacle))
 
-    def find_sources(self, select: Sequence[str] | None) -> tuple[Source, ...]:
+    def find_sources(self, select: Sequence[str] | None) -> tuple[ColumnSource, ...]:
         """Find how units compute the columns that a user selected.
 
         Raises

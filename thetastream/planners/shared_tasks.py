@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.frontend.checked import check
 from thetastream.frontend.model import read_named_model
-from thetastream.frontend.request import Request, read_settings
+from thetastream.frontend.request import JoinRequest, read_settings
 from thetastream.frontend.streams import check_streams, refuse_tables
 from thetastream.frontend.tables import read_tables
 from thetastream.frontend.window import is_counted
@@ -151,7 +151,7 @@ def plan_tasks(
     wrong: dict[str, list[ThetastreamError]] = {}
     for name, task in tasks.items():
         own = {key: task[key] for key in TASK_SETTINGS[2:] if key in task}
-        request = Request(streams, task["on"], task.get("within"), named, {**complete, **own})
+        request = JoinRequest(streams, task["on"], task.get("within"), named, {**complete, **own})
         try:
             plan = plan_two_streams(check(request))
         except ThetastreamError as error:

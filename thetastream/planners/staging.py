@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
-from thetastream.core.result_columns import BlockColumn, LatestTime, Source, TupleColumn
+from thetastream.core.result_columns import BlockColumn, ColumnSource, LatestTime, TupleColumn
 from thetastream.plan.domains import quote
 from thetastream.plan.physical import Carried, SidePlan
 from thetastream.plan.query import RESULT_TIME
@@ -29,7 +29,7 @@ class Emitted(NamedTuple):
     """The event-time column of each alias, if results have a result time; otherwise it is empty."""
 
 
-def find_sources(emitted: Emitted, select: Sequence[str] | None) -> tuple[Source, ...]:
+def find_sources(emitted: Emitted, select: Sequence[str] | None) -> tuple[ColumnSource, ...]:
     """Find how each selected column follows from the blocks of the units.
 
     Parameters
@@ -44,12 +44,12 @@ def find_sources(emitted: Emitted, select: Sequence[str] | None) -> tuple[Source
         If Spark must compute one of them.
     """
     if select is None:
-        whole: list[Source] = [_find_tuple(side) for side in emitted.sides]
+        whole: list[ColumnSource] = [_find_tuple(side) for side in emitted.sides]
         return (*whole, _find_time(emitted)) if emitted.times else tuple(whole)
     return tuple(source for item in select for source in _read_item(emitted, item))
 
 
-def _read_item(emitted: Emitted, item: str) -> list[Source]:
+def _read_item(emitted: Emitted, item: str) -> list[ColumnSource]:
     found = _ITEM.fullmatch(item)
     if found is None:
         _refuse(f"{item!r} is no name of a column, so Spark computes it")

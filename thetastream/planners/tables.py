@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import read_condition
 from thetastream.frontend.how import refuse_how
-from thetastream.frontend.request import Request
+from thetastream.frontend.request import JoinRequest
 from thetastream.frontend.result_time import read_result_time
 from thetastream.frontend.streams import read_streams
 from thetastream.models.base import Model
@@ -170,7 +170,7 @@ def has_tables(streams: Mapping[str, DataFrame]) -> bool:
     return len({frame.isStreaming for frame in streams.values()}) > 1
 
 
-def plan_with_tables(request: Request, plan_streams: Callable[[Request], Plan]) -> TablesPlan:
+def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest], Plan]) -> TablesPlan:
     """Plan a join of streams with tables. ``plan_streams`` plans the join of two streams or more."""
     # 1. Read all inputs and the condition. A table has no event time.
     settings = request.settings
@@ -218,7 +218,9 @@ def plan_with_tables(request: Request, plan_streams: Callable[[Request], Plan]) 
     return TablesPlan(given, request.streams, joined, filters, tuple(steps), shows_result_time, on_texts)
 
 
-def _find_problems(request: Request, streams: list[Stream], tables: list[Stream]) -> list[ThetastreamError]:
+def _find_problems(
+    request: JoinRequest, streams: list[Stream], tables: list[Stream]
+) -> list[ThetastreamError]:
     """Find parameters that tables, or a single stream with tables, cannot have."""
     settings = request.settings
     asked = {"within": request.within, "model": request.model, **settings}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 
 from thetastream.control.change import Rules
-from thetastream.core.result_columns import Source
+from thetastream.core.result_columns import ColumnSource
 from thetastream.core.shed import Shed
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.content_routing import find_routable_band
@@ -219,7 +219,7 @@ class JoinPlan(Plan):
     def emitted(self) -> Emitted:
         return Emitted(self.physical.sides, self.event_times if self.has_result_time else {})
 
-    def stage_results(self, target: Target, sources: tuple[Source, ...]) -> DataFrame:
+    def stage_results(self, target: Target, sources: tuple[ColumnSource, ...]) -> DataFrame:
         narrow = narrow_results(self.physical, {name for one in sources for name in one.read})
         join = ENGINES[self.model.engine](narrow, self.model, self.streams, None, self._choose)
         columns = tuple(name for spec in narrow.condition.sides for name in spec.columns)

@@ -33,14 +33,14 @@ def draw_replay(steps: Sequence[Step]) -> Iterator[str]:
 
 def draw_limits(limits: Sequence[Limit]) -> Iterator[str]:
     """Yield a table of the limits, one line for each number of units, and what to change where."""
-    parts = list(limits[0].uses)
-    heads = "  ".join(f"{part.name:>10}" for part in parts)
+    resources = list(limits[0].uses)
+    heads = "  ".join(f"{resource.name:>10}" for resource in resources)
     yield f"{'units':>5}  {'tuples/s':>14}  {'binds first':12}  {heads}  model"
     for limit in limits:
-        uses = "  ".join(f"{limit.uses[part]:10.0%}" for part in parts)
-        yield f"{limit.n_units:5}  {limit.rate:14,.0f}  {limit.part.name:12}  {uses}  {limit.model!r}"
-    for part in dict.fromkeys(limit.part for limit in limits):
-        yield f"{part.name} first: {part.advice}"
+        uses = "  ".join(f"{limit.uses[resource]:10.0%}" for resource in resources)
+        yield f"{limit.n_units:5}  {limit.rate:14,.0f}  {limit.resource.name:12}  {uses}  {limit.model!r}"
+    for resource in dict.fromkeys(limit.resource for limit in limits):
+        yield f"{resource.name} first: {resource.advice}"
 
 
 def plot_replay(steps: Sequence[Step], path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Which part of a cluster limits a join of 1 to 1,000 units: the rate at which each part is fully used.
+"""Which resource of a cluster limits a join of 1 to 1,000 units: the rate at which each is fully used.
 
-    use(part, rate) = what the part does in an epoch / what it can do in an epoch
-    limit(part)     = the rate at which use(part, rate) = 1
+    use(resource, rate) = what the resource does in an epoch / what it can do in an epoch
+    limit(resource)     = the rate at which use(resource, rate) = 1
 
-The part with the lowest limit binds first. One unit has one core and one shuffle partition.
+The resource with the lowest limit binds first. One unit has one core and one shuffle partition.
 
 The constants of the cost model, ``PARTITION_S`` and ``FIXED_S`` were measured on one machine with 2 cores.
 The others are assumptions about a cluster. ``Cluster`` holds them, so that each of them may be replaced. No
@@ -31,7 +31,7 @@ MOST_VARIANTS, MOST_STEPS = 8, 50
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the parts of a cluster can do."""
+    """What the resources of a cluster can do."""
 
     epoch_s: float = 10.0
     """Seconds of an epoch."""
@@ -47,24 +47,24 @@ class Cluster:
     """Seconds that each block costs, whatever its size, at its sender and at its receiver together."""
 
 
-class Part(NamedTuple):
-    """A part of a cluster."""
+class Resource(NamedTuple):
+    """A resource of a cluster."""
 
     name: str
     advice: str
-    """What to change if this part binds first."""
+    """What to change if this resource binds first."""
 
 
-CORES = Part("cores", "route by content (an equality and subgroups), or offer fewer candidates")
-NETWORK = Part("network", "route by content (an equality and subgroups), or send fewer columns")
-MEMORY = Part("memory", "add units, or make the window shorter")
-CHECKPOINT = Part("checkpoint", "use a faster store for the checkpoint, or send fewer columns")
-DRIVER = Part("driver", "make epochs longer, or let fewer units do more")
-PARTS = (CORES, NETWORK, MEMORY, CHECKPOINT, DRIVER)
+CORES = Resource("cores", "route by content (an equality and subgroups), or offer fewer candidates")
+NETWORK = Resource("network", "route by content (an equality and subgroups), or send fewer columns")
+MEMORY = Resource("memory", "add units, or make the window shorter")
+CHECKPOINT = Resource("checkpoint", "use a faster store for the checkpoint, or send fewer columns")
+DRIVER = Resource("driver", "make epochs longer, or let fewer units do more")
+RESOURCES = (CORES, NETWORK, MEMORY, CHECKPOINT, DRIVER)
 
 
-def compute_uses(model: Model, setting: Setting, cluster: Cluster, rate: float) -> dict[Part, float]:
-    """Compute the share of each part that a join uses at a rate of tuples per second of both streams."""
+def compute_uses(model: Model, setting: Setting, cluster: Cluster, rate: float) -> dict[Resource, float]:
+    """Compute the share of each resource that a join uses at a rate of tuples per second of both streams."""
     work = setting.build_workload(rate)
     found, n_units = estimate(model, work, model.n_units), model.n_units
     machines = max(1.0, n_units / cluster.cores_per_machine)
@@ -92,12 +92,12 @@ class Limit(NamedTuple):
     n_units: int
     model: Model
     rate: float
-    """The tuples per second, both streams together, at which the first part is fully used. 0 if it is fully
-    used without tuples."""
-    part: Part
-    """This part."""
-    uses: dict[Part, float]
-    """The share of each part that is used at this rate."""
+    """The tuples per second, both streams together, at which the first resource is fully used. It is 0 if
+    the resource is fully used without tuples."""
+    resource: Resource
+    """This resource."""
+    uses: dict[Resource, float]
+    """The share of each resource that is used at this rate."""
 
 
 def find_limit(name: str, n_units: int, setting: Setting, cluster: Cluster) -> Limit | None:
@@ -113,20 +113,20 @@ def find_limit(name: str, n_units: int, setting: Setting, cluster: Cluster) -> L
     if not variants:
         return None
     model = min(variants, key=lambda model: estimate(model, work, n_units).cost)
-    # The use of a part is nearly a straight line, so a few steps along it find where it reaches 1.
+    # The use of a resource is nearly a straight line, so a few steps along it find where it reaches 1.
     rate, idle = NOMINAL_RATE, compute_uses(model, setting, cluster, 1e-6)
-    part = max(PARTS, key=idle.__getitem__)
-    if idle[part] >= 1:
-        return Limit(n_units, model, 0.0, part, idle)
+    resource = max(RESOURCES, key=idle.__getitem__)
+    if idle[resource] >= 1:
+        return Limit(n_units, model, 0.0, resource, idle)
     for _ in range(MOST_STEPS):
         uses = compute_uses(model, setting, cluster, rate)
         limits = {
-            part: rate * (1 - idle[part]) / (uses[part] - idle[part])
-            for part in PARTS
-            if uses[part] > idle[part]
+            resource: rate * (1 - idle[resource]) / (uses[resource] - idle[resource])
+            for resource in RESOURCES
+            if uses[resource] > idle[resource]
         }
-        part = min(limits, key=limits.__getitem__)
-        if abs(uses[part] - 1) < 1e-3:
+        resource = min(limits, key=limits.__getitem__)
+        if abs(uses[resource] - 1) < 1e-3:
             break
-        rate = limits[part]
-    return Limit(n_units, model, rate, part, uses)
+        rate = limits[resource]
+    return Limit(n_units, model, rate, resource, uses)

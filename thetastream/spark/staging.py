@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from thetastream.core.blocks import gather
-from thetastream.core.result_columns import Source, project
+from thetastream.core.result_columns import ColumnSource, project
 from thetastream.spark.emit import BYTES_AT_ONCE, MOST_BYTES, FlatEmitter, build_result_batch
 from thetastream.spark.exchange import read_partition
 from thetastream.spark.task_properties import read_query, read_task_epoch
@@ -59,7 +59,7 @@ class Staging:
     target: Target
     columns: tuple[str, ...]
     """The block columns that units emit."""
-    sources: tuple[Source, ...]
+    sources: tuple[ColumnSource, ...]
     """For each column of the store, how it follows from a block of results."""
 
 

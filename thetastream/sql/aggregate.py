@@ -21,7 +21,7 @@ from thetastream.predicate import tokenize
 from thetastream.sql.answer import answer, plan_question
 from thetastream.sql.clauses import check_expression
 from thetastream.sql.question import Question
-from thetastream.sql.selection import Selection
+from thetastream.sql.select_clauses import SelectClauses
 
 if TYPE_CHECKING:
     from thetastream.frontend.tables import Table
@@ -121,7 +121,7 @@ def aggregate(
     # The newline closes a comment with which a text may end.
     keys = [f"{text}\n" for text in groups]
     items = [f"{text}\n AS {quote(str(name))}" for name, text in named.items()]
-    selection = Selection(
+    clauses = SelectClauses(
         tokenize(", ".join([*keys, *items])),
         tokenize(", ".join(keys)) if groups else None,
         None if having is None else tokenize(having),
@@ -139,7 +139,7 @@ def aggregate(
         "shed": shed,
         "statistics": statistics,
     }
-    question = Question(selection, frames, on, within, model, settings, every)
+    question = Question(clauses, frames, on, within, model, settings, every)
     spark = next(iter(frames.values())).sparkSession
     return answer(spark, question, plan_question(question)).rows
 

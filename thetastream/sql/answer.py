@@ -24,7 +24,7 @@ def plan_question(question: Question) -> Plan:
     """
     columns: dict[str, Collection[str] | None] = {}
     for alias in question.frames:
-        shown, asked = find_names(question.selection.phrases, alias), find_names_in(question.on, alias)
+        shown, asked = find_names(question.clauses.phrases, alias), find_names_in(question.on, alias)
         columns[alias] = None if shown is None or asked is None else shown | asked
     # The select list adds the result time by itself, and an alias may have its name.
     settings = {**question.settings, RESULT_TIME: False}
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
 def answer(spark: SparkSession, question: Question, join: Plan) -> Answer:
     """Evaluate the select list over the results of the join, or over views if units can fold the matches."""
     if join.is_streaming:
-        raise_problems(list(find_endless(question.selection)))
+        raise_problems(list(find_endless(question.clauses)))
     selected = select_rows(spark, question, join)
     if not selected.is_grouped:
         return Answer(selected.rows, join)

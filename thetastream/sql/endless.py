@@ -5,20 +5,20 @@ from collections.abc import Iterator
 from thetastream.errors import QueryError
 from thetastream.predicate import make_error_at
 from thetastream.sql.clauses import ENDLESS
-from thetastream.sql.selection import Selection
+from thetastream.sql.select_clauses import SelectClauses
 
 
-def find_endless(selection: Selection) -> Iterator[QueryError]:
+def find_endless(clauses: SelectClauses) -> Iterator[QueryError]:
     """Yield an error for each part of a select list that needs the end of a stream."""
-    tokens, text = selection.items.tokens, selection.items.source
+    tokens, text = clauses.items.tokens, clauses.items.source
     for n, token in enumerate(tokens):
         if token.keyword == "OVER" and n + 1 < len(tokens) and tokens[n + 1].text == "(":
             what = "a window function needs a stream that ends"
             yield make_error_at(text, token.start, what, "UNSUPPORTED_SQL")
-    if selection.is_distinct and selection.group_by is not None:
+    if clauses.is_distinct and clauses.group_by is not None:
         what = "DISTINCT is not possible over groups that still change; leave it out"
         yield make_error_at(text, tokens[0].start, what, "UNSUPPORTED_SQL")
-    for phrase in selection.tail:
+    for phrase in clauses.tail:
         first = phrase.tokens[0]
         word = " ".join(first.keyword.split())
         what = f"{word} is not possible over streams: {ENDLESS[word]}"

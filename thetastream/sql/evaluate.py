@@ -100,7 +100,7 @@ class Evaluation:
             times = {alias: column for alias, column in settings["event_time"].items() if alias in frames}
             settings["event_time"] = times or None
         question = Question(
-            select.selection,
+            select.clauses,
             frames,
             on or ["true"],
             select.within,
@@ -121,25 +121,25 @@ class Evaluation:
     def _select_one(self, select: Select, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Evaluate a SELECT over one input by Spark alone."""
         ((alias, frame),) = frames.items()
-        selection = select.selection
+        clauses = select.clauses
         if frame.isStreaming:
-            raise_problems(list(find_endless(selection)))
+            raise_problems(list(find_endless(clauses)))
             if select.is_distinct:
                 what = (
                     "DISTINCT over a stream would keep every row forever; use dropDuplicatesWithinWatermark"
                 )
                 raise make_error_at(select.text, select.items.tokens[0].start, what, "UNBOUNDED_DISTINCT")
         distinct = "DISTINCT " if select.is_distinct else ""
-        phrases = (select.items, *select.conditions, *selection.phrases[1:])
+        phrases = (select.items, *select.conditions, *clauses.phrases[1:])
         optional = (("GROUP BY", select.group_by), ("HAVING", select.having))
         words = ["WHERE"] * len(select.conditions) + [word for word, phrase in optional if phrase]
-        words += [""] * len(selection.tail)
+        words += [""] * len(clauses.tail)
 
         def run(texts: Sequence[str]) -> DataFrame:
-            clauses = "".join(
+            written = "".join(
                 f"\n{word} {escape_braces(text)}" for word, text in zip(words, texts[1:], strict=True)
             )
-            query = f"SELECT {distinct}{escape_braces(texts[0])}\nFROM {{stream}} AS {quote(alias)}{clauses}"
+            query = f"SELECT {distinct}{escape_braces(texts[0])}\nFROM {{stream}} AS {quote(alias)}{written}"
             with unlogged():
                 rows = self.spark.sql(query, stream=frame)
                 _ = rows.schema

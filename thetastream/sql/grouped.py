@@ -47,19 +47,19 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
     NotFoldable
         If the answer needs the matches themselves.
     """
-    selection = question.selection
+    clauses = question.clauses
     if join.folding_obstacle is not None:
         raise NotFoldable(join.folding_obstacle)
-    if selection.is_distinct:
+    if clauses.is_distinct:
         raise NotFoldable("DISTINCT compares rows")
-    if selection.tail:
-        raise NotFoldable(f"{selection.tail[0].tokens[0].keyword} needs all rows")
+    if clauses.tail:
+        raise NotFoldable(f"{clauses.tail[0].tokens[0].keyword} needs all rows")
     # 1. Plan what units fold.
     catalyst = Catalyst(spark, {alias: frame.schema for alias, frame in question.frames.items()})
     has_time = len(join.event_times) == len(join.inputs)
     merged = question.merged
-    items = tokenize(merged.qualify(tokenize(write_out_stars(selection.items, question.star))))
-    group_by, having = selection.group_by, selection.having
+    items = tokenize(merged.qualify(tokenize(write_out_stars(clauses.items, question.star))))
+    group_by, having = clauses.group_by, clauses.having
     if group_by is not None:
         columns = {name.casefold() for stream in join.inputs for name, _ in stream.types}
         group_by = tokenize(merged.qualify(write_out_groups(items, group_by, columns)))

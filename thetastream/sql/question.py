@@ -11,7 +11,7 @@ from thetastream.core.how import HOWS
 from thetastream.core.windows import Within
 from thetastream.frontend.condition import On
 from thetastream.models.base import Model
-from thetastream.sql.selection import Selection
+from thetastream.sql.select_clauses import SelectClauses
 from thetastream.sql.using import MergedColumns
 
 
@@ -19,7 +19,7 @@ from thetastream.sql.using import MergedColumns
 class Question:
     """A select list over a join."""
 
-    selection: Selection
+    clauses: SelectClauses
     frames: Mapping[str, DataFrame]
     on: On
     within: Within

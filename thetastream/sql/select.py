@@ -20,7 +20,7 @@ from thetastream.spark.refusals import unlogged
 from thetastream.sql.errors import find_list_problems, sort_problems
 from thetastream.sql.projection import is_star
 from thetastream.sql.question import Question
-from thetastream.sql.selection import Selection
+from thetastream.sql.select_clauses import SelectClauses
 
 DISTINCT_TIME = "__result_time"
 
@@ -35,19 +35,19 @@ class Selected(NamedTuple):
 
 def select_rows(spark: SparkSession, question: Question, join: Plan) -> Selected:
     """Evaluate the select list and its groups over the results of the join."""
-    selection = question.selection
+    clauses = question.clauses
     rows = _add_names(question, join)
-    items = write_out_stars(selection.items, question.star)
-    is_bounded = selection.is_distinct and rows.isStreaming and selection.group_by is None
-    word = "SELECT DISTINCT" if selection.is_distinct and not is_bounded else "SELECT"
+    items = write_out_stars(clauses.items, question.star)
+    is_bounded = clauses.is_distinct and rows.isStreaming and clauses.group_by is None
+    word = "SELECT DISTINCT" if clauses.is_distinct and not is_bounded else "SELECT"
     if is_bounded:
         if DISTINCT_TIME not in rows.columns or question.within is None or is_counted(question.within):
             what = "DISTINCT over streams needs WITHIN a time: otherwise it would keep every row forever"
-            raise _refuse_list(selection, what, "UNBOUNDED_DISTINCT")
+            raise _refuse_list(clauses, what, "UNBOUNDED_DISTINCT")
         word = f"SELECT {DISTINCT_TIME},"
     try:
         with unlogged():
-            result = spark.sql(_write_query(word, selection, [items, *_texts_behind(selection)]), rows=rows)
+            result = spark.sql(_write_query(word, clauses, [items, *_texts_behind(clauses)]), rows=rows)
             columns = result.columns
     except AnalysisException:
         raise_problems(sort_problems(find_select_problems(spark, question)))
@@ -55,14 +55,14 @@ def select_rows(spark: SparkSession, question: Question, join: Plan) -> Selected
     if is_bounded:
         if len(set(columns)) < len(columns):
             what = f"DISTINCT needs columns of different names, they are {', '.join(columns[1:])}; use AS"
-            raise _refuse_list(selection, what, "DUPLICATE_COLUMN")
+            raise _refuse_list(clauses, what, "DUPLICATE_COLUMN")
         result = result.dropDuplicatesWithinWatermark(columns[1:]).drop(DISTINCT_TIME)
-    return Selected(result, _is_grouped(spark, selection, items, rows))
+    return Selected(result, _is_grouped(spark, clauses, items, rows))
 
 
 def find_select_problems(spark: SparkSession, question: Question) -> list[QueryError]:
     """List Catalyst's errors in the select list and its groups. This needs the streams and not the join."""
-    selection = question.selection
+    clauses = question.clauses
     # 1. An empty DataFrame with the columns that results have.
     shown = question.shown
     fields = [StructField(alias, frame.schema) for alias, frame in shown.items()]
@@ -77,40 +77,40 @@ def find_select_problems(spark: SparkSession, question: Question) -> list[QueryE
     def ask(texts: Sequence[str]) -> AnalysisException | None:
         try:
             with unlogged():
-                _ = spark.sql(_write_query("SELECT", selection, texts), rows=rows).schema
+                _ = spark.sql(_write_query("SELECT", clauses, texts), rows=rows).schema
         except AnalysisException as error:
             return error
         return None
 
     try:
-        items = write_out_stars(selection.items, question.star)
+        items = write_out_stars(clauses.items, question.star)
     except QueryError as problem:
         return [problem]
-    texts = [items, *_texts_behind(selection)]
-    return list(find_list_problems(ask, selection.phrases, texts))
+    texts = [items, *_texts_behind(clauses)]
+    return list(find_list_problems(ask, clauses.phrases, texts))
 
 
-def _texts_behind(selection: Selection) -> list[str]:
-    """The texts of the clauses behind FROM, in the order of ``selection.phrases``."""
-    return [phrase.text for phrase in selection.phrases[1:]]
+def _texts_behind(clauses: SelectClauses) -> list[str]:
+    """The texts of the clauses behind FROM, in the order of ``clauses.phrases``."""
+    return [phrase.text for phrase in clauses.phrases[1:]]
 
 
-def _write_query(select: str, selection: Selection, texts: Sequence[str]) -> str:
+def _write_query(select: str, clauses: SelectClauses, texts: Sequence[str]) -> str:
     """Write a query over ``{rows}`` from the texts of a select list and of the clauses behind FROM."""
-    optional = (("GROUP BY", selection.group_by), ("HAVING", selection.having))
-    words = ["AND" if n else "WHERE" for n in range(len(selection.where))]
+    optional = (("GROUP BY", clauses.group_by), ("HAVING", clauses.having))
+    words = ["AND" if n else "WHERE" for n in range(len(clauses.where))]
     words += [word for word, clause in optional if clause]
-    words += [""] * len(selection.tail)
-    clauses = "".join(f"\n{word} {escape_braces(text)}" for word, text in zip(words, texts[1:], strict=True))
-    return f"{select} {escape_braces(texts[0])}\nFROM {{rows}}{clauses}"
+    words += [""] * len(clauses.tail)
+    written = "".join(f"\n{word} {escape_braces(text)}" for word, text in zip(words, texts[1:], strict=True))
+    return f"{select} {escape_braces(texts[0])}\nFROM {{rows}}{written}"
 
 
-def _is_grouped(spark: SparkSession, selection: Selection, items: str, rows: DataFrame) -> bool:
+def _is_grouped(spark: SparkSession, clauses: SelectClauses, items: str, rows: DataFrame) -> bool:
     """Whether a select list makes groups.
 
     Without GROUP BY and HAVING, Spark decides this: it refuses a plain column beside an aggregate.
     """
-    if selection.group_by is not None or selection.having is not None:
+    if clauses.group_by is not None or clauses.having is not None:
         return True
     try:
         with unlogged():
@@ -122,9 +122,9 @@ def _is_grouped(spark: SparkSession, selection: Selection, items: str, rows: Dat
     return False
 
 
-def _refuse_list(selection: Selection, what: str, condition: str) -> QueryError:
+def _refuse_list(clauses: SelectClauses, what: str, condition: str) -> QueryError:
     """Make an error that points at the select list."""
-    return make_error_at(selection.items.source, selection.items.tokens[0].start, what, condition)
+    return make_error_at(clauses.items.source, clauses.items.tokens[0].start, what, condition)
 
 
 def _add_names(question: Question, join: Plan) -> DataFrame:
@@ -148,7 +148,7 @@ def _add_names(question: Question, join: Plan) -> DataFrame:
         taken.add(RESULT_TIME)
     columns += _name_columns(owners, taken)
     if has_time:
-        if question.selection.is_distinct:
+        if question.clauses.is_distinct:
             longest_ms = -(-join.longest_window_us // 1000)
             columns.append(join.time_column({MARK: longest_ms}).alias(DISTINCT_TIME))
         if RESULT_TIME not in map(str.casefold, question.shown):

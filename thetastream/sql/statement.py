@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from thetastream.predicate import Phrase, tokenize
 from thetastream.predicate.tokens import Token
-from thetastream.sql.selection import Selection
+from thetastream.sql.select_clauses import SelectClauses
 from thetastream.sql.window import Window
 
 
@@ -69,9 +69,9 @@ class Select:
     """The parts of the WITH clause, in the order of the text."""
 
     @property
-    def selection(self) -> Selection:
-        """The select list and its groups."""
-        return Selection(self.items, self.group_by, self.having, self.is_distinct, self.tail, self.where)
+    def clauses(self) -> SelectClauses:
+        """The select list, and the other clauses that are evaluated over the rows of the join."""
+        return SelectClauses(self.items, self.group_by, self.having, self.is_distinct, self.tail, self.where)
 
     @property
     def how(self) -> str:
@@ -81,7 +81,7 @@ class Select:
     @property
     def phrases(self) -> tuple[Phrase, ...]:
         """All expressions over the inputs."""
-        return (*self.selection.phrases, *self.conditions)
+        return (*self.clauses.phrases, *self.conditions)
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Store:
+class StoreTuples:
     """The tuples of the event are stored in a group."""
 
     group: Group
@@ -130,4 +130,4 @@ class MarkProbed:
     """The tuples of FRESH move to PROBED."""
 
 
-Instruction = Join | Store | Send | Drop | MarkProbed
+Instruction = Join | StoreTuples | Send | Drop | MarkProbed

@@ -43,7 +43,7 @@ from thetastream.engine.handshake.instructions import (
     Send,
     Silence,
     SizeChg,
-    Store,
+    StoreTuples,
     Tuple,
     TupleBlk,
 )
@@ -225,9 +225,9 @@ class Protocol:
             self.state.unacked[Side.RIGHT].append(0)
             yield Send(self._place - 1, Tuple(Side.RIGHT), has_event=True, is_copied=True)
 
-    def _store(self, group: Group, n: int) -> Store:
+    def _store(self, group: Group, n: int) -> StoreTuples:
         self.state.held[group] += n
-        return Store(group)
+        return StoreTuples(group)
 
     def _first(self, group: Group) -> int:
         return self.state.n_met if group is Group.PROBED else 0

@@ -28,7 +28,7 @@ from thetastream.engine.handshake.instructions import (
     Join,
     MarkProbed,
     Send,
-    Store,
+    StoreTuples,
     TupleBlk,
 )
 from thetastream.engine.handshake.letters import Letter
@@ -190,7 +190,7 @@ class HandshakeWorker:
                 case Join():
                     assert event is not None
                     yield from self._join(step, event)
-                case Store(group):
+                case StoreTuples(group):
                     assert event is not None
                     self._insert(group, event)
                     self.counters.stored += event.num_rows

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Brought(NamedTuple):
+class StreamReport(NamedTuple):
     """What one stream brought to one unit in one epoch."""
 
     stream: str
@@ -32,7 +32,7 @@ class Report(NamedTuple):
     """What one unit reports after one epoch."""
 
     watermark_us: int | None
-    brought: tuple[Brought, ...]
+    brought: tuple[StreamReport, ...]
 
 
 @dataclass
@@ -53,7 +53,7 @@ class IdleRule:
     Examples
     --------
     >>> rule = IdleRule(60)
-    >>> trade = Brought("trades", False, 5, 9_000_000, 1_000_000)
+    >>> trade = StreamReport("trades", False, 5, 9_000_000, 1_000_000)
     >>> rule.hear([Report(None, (trade,))], now_s=0)
     >>> rule.hear([Report(None, (trade._replace(newest_us=70_000_000),))], now_s=59)
     >>> rule.find_complete_us(59), rule.find_complete_us(60)

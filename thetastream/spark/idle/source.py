@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from thetastream.core import folder as folders
 from thetastream.core.folder import Folder
 from thetastream.spark.idle import rule as rules
-from thetastream.spark.idle.rule import Brought, IdleRule, Report
+from thetastream.spark.idle.rule import IdleRule, Report, StreamReport
 
 FORMAT = "thetastream_idle"
 TIME = "time"
@@ -45,7 +45,7 @@ _RUN = "run-"
 def read_report(text: bytes) -> Report:
     """Read what ``IdleReports.write`` wrote."""
     found = json.loads(text)
-    return Report(found["watermark_us"], tuple(Brought(*one) for one in found["brought"]))
+    return Report(found["watermark_us"], tuple(StreamReport(*one) for one in found["brought"]))
 
 
 class IdleSource(DataSource):

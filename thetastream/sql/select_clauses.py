@@ -1,4 +1,4 @@
-"""A select list and its groups; every expression is a slice of the user's text."""
+"""The clauses of a SELECT over the rows of a join; every expression is a slice of the user's text."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from thetastream.predicate import Phrase
 
 
 @dataclass(frozen=True)
-class Selection:
-    """A select list and its groups; every expression is a slice of the user's text."""
+class SelectClauses:
+    """The select list, and the other clauses that are evaluated over the rows of a join."""
 
     items: Phrase
     group_by: Phrase | None = None
