@@ -1,10 +1,14 @@
 """Changes of the control plan: generations, refusals, and random schedules against the nested loop."""
 
+import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support import oracle
 from tests.support.controlled import COLUMNS, CONDITION, RULES, SCHEMA, UNIT, run_schedule
@@ -17,7 +21,7 @@ from thetastream.control.request import Request
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.errors import QueryError
 from thetastream.local.controlled import ControlledRun
-from thetastream.models import Biclique, Chain, Matrix, Ring, Split
+from thetastream.models import REGISTRY, Biclique, Chain, Matrix, Ring, Split
 
 GROW = Request(sizes={"units": (2, 3)})
 
@@ -98,7 +102,7 @@ def test_notices_tell_units_what_changed() -> None:
         (Request(model=Ring("auto")), RULES, "CANNOT_SCALE"),
         (Request(model=Split(2)), Rules(16, (), (True, False)), "CANNOT_SCALE"),
         (Request(sizes={"units": (1, 3)}), Rules(16, (), (True, False)), "CANNOT_SCALE"),
-        (Request(shed_factor=1.5), RULES, "BAD_REQUEST"),
+        (Request(shed_factor=0.5), RULES, "BAD_REQUEST"),
     ],
 )
 def test_refusals_have_names_and_change_nothing(request_: Request, rules: Rules, condition: str) -> None:
@@ -129,12 +133,46 @@ def test_growing_keeps_the_full_history() -> None:
         '{"format": 1, "model": {"name": "x"}}',
         '{"format": 1, "model": {"name": "ring", "slice": {"microseconds": "x"}}}',
         '{"format": 1, "model": {"name": "ring", "slice": {"microseconds": 1e30}}}',
+        '{"format": 1, "shed_factor": 1.5}',
+        '{"format": 1, "shed_factor": NaN}',
+        '{"format": 1, "shed_factor": true}',
+        '{"format": 1, "shed_factor": 1%s}' % ("0" * 400),
     ],
     ids=lambda text: text[:60],
 )
 def test_texts_that_are_no_requests_are_refused(text: str) -> None:
     with pytest.raises(QueryError, match=r"\[BAD_REQUEST\]"):
         Request.read(text)
+
+
+@pytest.mark.parametrize("values", [{"model": "split"}, {"model": Split}, {"shed_factor": "0.5"}], ids=str)
+def test_values_that_are_no_requests_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(QueryError, match=r"\[BAD_REQUEST\]"):
+        Request(**values)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["auto", "hash", "1 minute"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["rows", "microseconds"]), inner)
+    ),
+    max_leaves=4,
+)
+FIELDS = sorted({one.name for kind in REGISTRY.values() for one in fields(kind)})  # type: ignore[arg-type]
+SIZES = st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3)
+MODELS = st.builds(lambda name, values: {"name": name, **values}, st.sampled_from(sorted(REGISTRY)), SIZES)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"format": st.just(1)}, optional={"sizes": SIZES, "model": MODELS, "shed_factor": JSON}
+    )
+)
+def test_no_request_stops_a_query(values: dict[str, Any]) -> None:
+    """Whatever a file asks for, it is accepted or refused, and the offset can be written to Spark's log."""
+    rules = Rules(8, ("hash",), can_shed=True)
+    after = fold(ControlOffset(ControlPlan.begin(Biclique((1, 2)))), {"r": json.dumps(values)}, (), rules)
+    assert ControlOffset.from_json(json.loads(json.dumps(after.as_json()))) == after
 
 
 def test_the_same_request_twice_is_one() -> None:

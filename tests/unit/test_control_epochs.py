@@ -222,9 +222,9 @@ def test_a_request_drops_a_share_whatever_the_load(tmp_path: Path, monkeypatch: 
     # A request holds from the epoch after the one that reads it.
     assert [n > 0 for n in counts] == [False, False, True, True, True, True, False, False, False]
     assert sum(counts) / 800 == pytest.approx(0.5, abs=0.08)
-    name = run.spark.control.put_request(Request(shed_factor=2).write())
+    name = run.spark.control.put_request('{"format": 1, "shed_factor": 2}')
     run.run()
-    assert "must be from 0 to 1" in run.spark.offsets[-1]["control"]["outcomes"][name]
+    assert "must be a number from 0 to 1" in run.spark.offsets[-1]["control"]["outcomes"][name]
 
 
 def test_a_join_without_a_shedder_drops_nothing_on_request(

@@ -11,7 +11,7 @@ from typing import Any
 
 from thetastream.control.model_json import decode_model, encode_model
 from thetastream.errors import QueryError
-from thetastream.models.base import Model
+from thetastream.models.base import Model, is_model
 
 FORMAT = 1
 _FIELDS = {"format", "sizes", "model", "shed_factor"}
@@ -20,6 +20,11 @@ _FIELDS = {"format", "sizes", "model", "shed_factor"}
 @dataclass(frozen=True)
 class Request:
     """One request. Fields that are left out do not change.
+
+    Raises
+    ------
+    QueryError
+        BAD_REQUEST if ``model`` is no model, or ``shed_factor`` is not from 0 to 1.
 
     Examples
     --------
@@ -36,6 +41,14 @@ class Request:
     """The model that the join should have from now on."""
     shed_factor: float | None = None
     """The share of arriving tuples to drop."""
+
+    def __post_init__(self) -> None:
+        if self.model is not None and not is_model(self.model):
+            raise QueryError("BAD_REQUEST", f"model must be a model, as in th.Split(4), not {self.model!r}")
+        if self.shed_factor is not None and not _is_share(self.shed_factor):
+            raise QueryError(
+                "BAD_REQUEST", f"shed_factor must be a number from 0 to 1, not {self.shed_factor!r:.200}"
+            )
 
     def write(self) -> str:
         """Write the request as JSON."""
@@ -68,13 +81,14 @@ class Request:
                 f"not {values!r:.200}",
             )
         sizes, model = values.get("sizes", {}), values.get("model")
-        factor = values.get("shed_factor")
         if not isinstance(sizes, dict) or not isinstance(model, dict | None):
             raise QueryError("BAD_REQUEST", f"sizes and model must be objects, not {sizes!r} and {model!r}")
-        if factor is not None and (isinstance(factor, bool) or not isinstance(factor, int | float)):
-            raise QueryError("BAD_REQUEST", f"shed_factor must be a number, not {factor!r}")
         return cls(
             {name: tuple(value) if isinstance(value, list) else value for name, value in sizes.items()},
             None if model is None else decode_model(model),
-            None if factor is None else float(factor),
+            values.get("shed_factor"),
         )
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.models import REGISTRY
-from thetastream.models.base import AUTO, JoinContext, Model
+from thetastream.models.base import AUTO, JoinContext, Model, is_model
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.query import Stream
 from thetastream.spark.catalyst import Catalyst
@@ -21,7 +21,7 @@ def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | No
     """
     if given is None or given == AUTO:
         return None
-    if isinstance(given, str | type) or not hasattr(given, "route"):
+    if not is_model(given):
         problems.append(
             QueryError(
                 "UNKNOWN_MODEL",
@@ -30,8 +30,7 @@ def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | No
             )
         )
         return None
-    model: Model = given
-    return model
+    return given
 
 
 class ReadModel(NamedTuple):

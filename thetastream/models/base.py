@@ -7,7 +7,7 @@ no tuples, clocks or Spark. All routers of two streams run the same unit
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -264,6 +264,11 @@ class Model(ABC):
     def draw(self) -> Drawing:
         """Draw the units. By default they stand side by side."""
         return row(["store and probe"] * self.n_units)
+
+
+def is_model(value: object) -> TypeGuard[Model]:
+    """Whether a value can be passed as ``model=``. A class of models, or the name of one, cannot."""
+    return isinstance(value, Model)
 
 
 def usual_planner(n_streams: int) -> str:
