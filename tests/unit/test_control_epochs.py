@@ -258,6 +258,25 @@ def test_a_lost_folder_is_refused_once_there_was_a_change(
         run.spark.log_offset()
 
 
+def test_runs_until_all_input_is_read_end_generations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with ``availableNow`` asks for offsets until nothing is new, so it sees its own marks."""
+    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
+    run.run()
+    run.spark.control.put_request(Request(model=Matrix(1, 2)).write())
+    for _ in range(9):
+        run.spark.start()
+        run.spark.reader.prepareForTriggerAvailableNow()
+        run.run()
+        run.spark.log_offset()
+        has_news = run.spark.offsets.pop() != run.spark.offsets[-1]
+        if has_news:
+            run.run(n=0)
+    assert [one.model for one in run.spark.plan.membership] == [Matrix(1, 2)]
+    run.check()
+
+
 def test_an_older_copy_of_the_checkpoint_goes_another_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
