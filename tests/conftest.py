@@ -3,6 +3,7 @@
 - ``unit`` needs no Spark.
 - ``spark`` runs joins in a local Spark session, or in processes and clusters of their own.
 - ``kafka`` runs jobs against a broker, and ``s3`` keeps files in an object store. They need Maven.
+- ``stores`` runs one suite over every kind of store, and tests of single kinds.
 - ``conformance`` runs one suite over every member of a registry.
 - ``docs`` runs what README, docs and examples show.
 - ``support`` holds oracles, generators of cases, streams and processes for the tests.
@@ -50,6 +51,7 @@ LONG_FIRST = (
     "unit/test_ring.py",
     "unit/test_psp.py",
     "unit/test_chain.py",
+    "stores/",
     "unit/",
 )
 """The order in which tests start: long ones first, so that workers that run side by side end together."""

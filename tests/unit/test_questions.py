@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import thetastream as th
-from tests.unit.test_stores import HELD, stage
+from tests.support.stores import HELD, stage
 from thetastream.errors import QueryError
 from thetastream.stores import parquet, recent
 from thetastream.stores.recent import Recent

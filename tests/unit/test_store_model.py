@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.test_stores import HELD, make_rows
+from tests.support.stores import HELD, make_rows
 from thetastream.stores import DeltaStore, ParquetStore, history, version_log
 from thetastream.stores.snapshots import Brought, Ledger, Snapshot, Snapshots
 from thetastream.stores.staged import Origin

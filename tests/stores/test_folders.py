@@ -1,0 +1,98 @@
+"""Stores in folders: their files, their log, and where the folder may lie."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.stores import HELD, fill, read_ids, stage
+from thetastream.errors import StoreError
+from thetastream.stores import DeltaStore, ParquetStore, history, read_store, write_store
+from thetastream.stores.snapshots import Snapshots
+
+
+def test_there_is_no_store_in_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="NO_STORE"):
+        ParquetStore(str(tmp_path)).read()
+
+
+def test_a_torn_entry_of_the_log_is_named(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    store.commit("q", 0, stage(store, 0, 1))
+    entry = tmp_path / "_log" / f"{1:020}.json"
+    entry.write_text(entry.read_text()[:-9])
+    with pytest.raises(StoreError, match=r"STORE_DAMAGED.*1\.json"):
+        store.read()
+
+
+def test_a_torn_state_of_the_log_is_named_and_other_files_are_left_alone(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    for epoch in range(3):
+        store.commit("q", epoch, stage(store, epoch, epoch))
+    store.compact()
+    (tmp_path / "_log" / "state-of-mind.json").write_text("{}")
+    history._KNOWN.clear()
+    assert read_ids(store) == [0, 1, 2]
+    (state,) = (tmp_path / "_log").glob("state-0*.json")
+    state.write_text(state.read_text()[:-9])
+    history._KNOWN.clear()
+    with pytest.raises(StoreError, match=r"STORE_DAMAGED.*state-0"):
+        store.read()
+
+
+def test_files_are_plain_parquet_with_bounds_and_sorted_by_key(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    (staged,) = stage(store, 0, 5, 3, 4)
+    assert staged.rows == 3
+    assert staged.bounds["id"] == (3, 5)
+    assert staged.bounds["a.symbol"] == ("s0", "s2")
+    store.commit("q", 0, [staged])
+    (file,) = store.files()
+    assert pq.read_table(file)["id"].to_pylist() == [3, 4, 5]
+    assert Path(file).stat().st_size == staged.nbytes
+    assert store.files(key={"id": 6}) == store.files(until="2026-01-05 09:03") == []
+    assert store.files(since="2026-01-05 09:05") == [file]
+
+
+def test_a_delta_table_has_each_commit_once(tmp_path: Path) -> None:
+    store = DeltaStore(str(tmp_path))
+    store.describe(HELD)
+    store.commit("q", 0, stage(store, 0, 1, 2))
+    # A crash comes between the commit of the store and that of the table.
+    ParquetStore(store.path).commit("q", 1, stage(store, 1, 3))
+    assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+    assert not store.commit("q", 1, stage(store, 1, 3))
+    assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]
+    version = store.open_table().version()
+    store.describe(HELD)
+    assert store.open_table().version() == version
+    table = store.open_table().to_pyarrow_table()
+    assert sorted(row["a"]["symbol"] for row in table.to_pylist()) == ["s0", "s1", "s2"]
+
+
+@pytest.mark.parametrize("kind", [ParquetStore, DeltaStore])
+def test_a_store_may_be_a_uri(kind: type[ParquetStore], tmp_path: Path) -> None:
+    store = kind(f"file://{tmp_path}/store")
+    assert store.is_shared
+    assert not kind(str(tmp_path)).is_shared
+    store.describe(HELD)
+    fill(store, range(4), Snapshots(size=1))
+    expected = read_ids(store)
+    assert len(expected) == 7
+    assert store.compact() == 4
+    assert read_ids(store) == expected
+    assert read_store(write_store(store)) == store
+    assert store.sweep(grace_s=0) == 4
+    assert read_ids(store) == expected
+
+
+def test_a_relative_folder_is_made_absolute_where_the_store_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = ParquetStore("store")
+    monkeypatch.chdir("/")
+    assert store.path == str(tmp_path / "store")

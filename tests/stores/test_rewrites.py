@@ -1,0 +1,141 @@
+"""Rewrites: merged files hold the same results, and forgotten snapshots are gone."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.stores import HELD, fill, read_ids, stage
+from thetastream.core.folder import Folder
+from thetastream.errors import QueryError
+from thetastream.stores import DeltaStore, ParquetStore, PostgresStore, Store, history, version_log
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
+
+
+def test_merged_files_hold_the_same_snapshots(store: Store) -> None:
+    rule = Snapshots(every="2 minutes")
+    fill(store, range(20), rule)
+    snapshots = store.snapshots()
+    each = [store.read_snapshot(one)["id"].to_pylist() for one in snapshots]
+    until = [read_ids(store, snapshot=one) for one in snapshots]
+    by_key, everything = read_ids(store, key={"a.symbol": "s1"}), read_ids(store)
+    if isinstance(store, PostgresStore):
+        assert store.compact() == 0
+    if isinstance(store, ParquetStore):
+        before = store.files()
+        assert store.compact(target=7000) >= 10
+        assert len(store.files()) < len(before) / 2
+        assert store.compact(target=7000) == 0
+        # A reader that has listed the small files can still read them for an hour.
+        assert store.sweep() == 0
+        assert store.sweep(grace_s=0) == len(before) - sum(file in before for file in store.files())
+    assert [sorted(store.read_snapshot(one)["id"].to_pylist()) for one in snapshots] == list(
+        map(sorted, each)
+    )
+    assert [read_ids(store, snapshot=one) for one in snapshots] == until
+    assert (read_ids(store, key={"a.symbol": "s1"}), read_ids(store)) == (by_key, everything)
+    # The query goes on, and a process that has read nothing yet begins with the state of the log.
+    fill(store, range(15, 30), rule)
+    history._KNOWN.clear()
+    assert read_ids(store) == sorted(id for epoch in range(30) for id in [epoch] * (1 + epoch % 3))
+    assert store.snapshots()[: len(snapshots)] == snapshots
+    assert [one.number for one in store.snapshots()] == list(range(1, len(store.snapshots()) + 1))
+    if isinstance(store, DeltaStore):
+        table = store.open_table().to_pyarrow_table()
+        assert sorted(table["id"].to_pylist()) == read_ids(store)
+
+
+def test_forgotten_snapshots_are_gone_and_the_others_stay(store: Store) -> None:
+    rule = Snapshots(every="2 minutes")
+    fill(store, range(20), rule)
+    numbers = [one.number for one in store.snapshots()]
+    gone, everything = read_ids(store, snapshot=4), read_ids(store)
+    assert store.forget(before=5) == 4
+    assert store.forget(before=5) == 0
+    rest = list((Counter(everything) - Counter(gone)).elements())
+    assert read_ids(store) == rest
+    assert [one.number for one in store.snapshots()] == numbers[4:]
+    with pytest.raises(QueryError, match=r"UNKNOWN_SNAPSHOT.*5 to"):
+        store.read(snapshot=4)
+    fill(store, range(15, 24), rule)
+    history._KNOWN.clear()
+    assert store.snapshots()[-1].number == numbers[-1] + 2
+    if isinstance(store, ParquetStore):
+        store.compact(target=3000)
+        store.forget(before=store.snapshots()[-2])
+        assert sorted(
+            row for table in (pq.read_table(f) for f in store.files()) for row in table["id"].to_pylist()
+        ) == (read_ids(store))
+    if isinstance(store, DeltaStore):
+        assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == read_ids(store)
+
+
+def test_a_reader_follows_while_files_are_merged_and_the_log_is_shortened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version_log, "GRACE_S", -60)
+    store, rule = ParquetStore(str(tmp_path / "store")), Snapshots(every="1 minute")
+    store.describe(HELD)
+    expected: list[int] = []
+    sleeper = None
+    for round_ in range(5):
+        for epoch in range(10 * round_, 10 * round_ + 10):
+            store.commit("q", epoch, stage(store, epoch, epoch), rule)
+            expected.append(epoch)
+        if round_ == 0:
+            assert read_ids(store) == expected
+            # This process reads no commit for some rounds.
+            sleeper = dict(history._KNOWN)
+            history._KNOWN.clear()
+        assert store.compact(target=1 << 20) > 0
+        assert read_ids(store) == expected
+    assert not (tmp_path / "store" / "_log" / f"{5:020}.json").exists()
+    assert sleeper is not None
+    history._KNOWN.clear()
+    history._KNOWN.update(sleeper)
+    assert read_ids(store) == expected
+
+
+def test_a_writer_that_was_stopped_in_a_commit_writes_no_version_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, append = ParquetStore(str(tmp_path)), version_log.VersionLog.append
+    store.describe(HELD)
+    fill(store, range(3), EACH_EPOCH)
+
+    def wait(log: version_log.VersionLog, version: int, entry: dict[str, Any]) -> bool:
+        """Let other processes commit and merge before the version is written."""
+        monkeypatch.setattr(version_log.VersionLog, "append", append)
+        for first in (3, 8, 13):
+            fill(store, range(first, first + 5), EACH_EPOCH)
+            assert store.compact() > 0
+        return append(log, version, entry)
+
+    monkeypatch.setattr(version_log.VersionLog, "append", wait)
+    assert store.commit("p", 0, stage(store, 0, 59, query="p"))
+    expected = sorted([*(id for epoch in range(18) for id in [epoch] * (1 + epoch % 3)), 59])
+    assert read_ids(store) == expected
+    history._KNOWN.clear()
+    version_log._NEWEST.clear()
+    assert read_ids(store) == expected
+
+
+def test_processes_that_merge_and_sweep_at_once_do_not_stop_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, remove = ParquetStore(str(tmp_path)), Folder.remove
+
+    def remove_after_another(folder: Folder, name: str = "") -> None:
+        remove(folder, name)
+        remove(folder, name)
+
+    monkeypatch.setattr(Folder, "remove", remove_after_another)
+    monkeypatch.setattr(version_log, "GRACE_S", -60)
+    store.describe(HELD)
+    for first in (0, 5, 10):
+        fill(store, range(first, first + 5), EACH_EPOCH)
+        assert store.compact() > 0
+        store.sweep(grace_s=0)
+    assert read_ids(store) == sorted(id for epoch in range(15) for id in [epoch] * (1 + epoch % 3))

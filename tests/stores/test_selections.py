@@ -1,0 +1,66 @@
+"""Results are read by time and by key, and values are compared as in Spark."""
+
+import pyarrow as pa
+import pytest
+
+from tests.support.stores import KINDS, SCHEMA, START, commit_rows, read_ids, stage
+from thetastream.errors import QueryError
+from thetastream.stores import Store
+from thetastream.stores.description import Description
+
+
+def test_results_are_read_by_time_and_by_key(store: Store) -> None:
+    for epoch in range(6):
+        store.commit("q", epoch, stage(store, epoch, 2 * epoch, 2 * epoch + 1))
+    everything = list(range(12))
+    assert read_ids(store) == everything
+    assert read_ids(store, since="2026-01-05 09:07") == everything[7:]
+    assert read_ids(store, until=START.replace(minute=7)) == everything[:7]
+    assert read_ids(store, since="2026-01-05T10:03+01:00", until="2026-01-05 09:05") == [3, 4]
+    assert read_ids(store, key={"a.symbol": "s1"}) == [1, 4, 7, 10]
+    assert read_ids(store, key={"id": (3, 8), "a.symbol": "s1"}) == [4, 7]
+    assert read_ids(store, key={"id": (None, 2)}, since="2026-01-05 09:01") == [1, 2]
+    assert store.read(key={"id": 4}).schema.equals(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("asked", "condition"),
+    [
+        ({"key": {"ts": 1}}, "STORE_KEY"),
+        ({"since": "soon"}, "BAD_VALUE"),
+        ({"key": {"id": "x"}}, "BAD_VALUE"),
+        ({"key": {"id": None}}, "BAD_VALUE"),
+        ({"key": {"id": 1.5}}, "BAD_VALUE"),
+        ({"key": {"id": 1 << 70}}, "BAD_VALUE"),
+        ({"key": {"a.symbol": "\ud800"}}, "BAD_VALUE"),
+        ({"key": ["id"]}, "BAD_VALUE"),
+    ],
+)
+def test_a_question_that_has_no_answer_is_refused(
+    store: Store, asked: dict[str, object], condition: str
+) -> None:
+    with pytest.raises(QueryError) as error:
+        store.read(**asked)  # type: ignore[arg-type]
+    assert error.value.condition == condition
+
+
+@pytest.mark.parametrize("per_epoch", [1, 8])
+@pytest.mark.parametrize("empty", KINDS, indirect=True)
+def test_keys_are_compared_as_in_spark(empty: Store, per_epoch: int) -> None:
+    """NaN is equal to itself and greater than all numbers, -0.0 is 0.0, and NULL lies in no range."""
+    nan, inf = float("nan"), float("inf")
+    columns = {
+        "id": pa.array(range(8), pa.int64()),
+        "x": pa.array([1.0, nan, -0.0, 0.0, None, inf, -inf, 7.5]),
+        "n": pa.array([2**53 + 1, 2**63 - 1, -(2**63), None, 2**53, 0, 1, 2], pa.int64()),
+    }
+    rows = pa.RecordBatch.from_pydict(columns)
+    held = Description(rows.schema, None, ("x", "n"))
+    empty.describe(held)
+    for epoch in range(8 // per_epoch):
+        commit_rows(empty, epoch, held, rows.slice(epoch * per_epoch, per_epoch))
+    asked = {(5.0, None): [1, 5, 7], (None, 0.0): [2, 3, 6], (nan, None): [1], (2.0, nan): [1, 5, 7]}
+    for key, wanted in {**asked, (None, nan): [0, 1, 2, 3, 5, 6, 7], nan: [1], 0.0: [2, 3]}.items():
+        assert read_ids(empty, key={"x": key}) == wanted, key
+    for key, wanted in {2**53 + 1: [0], (2**53, None): [0, 1, 4], (None, 0): [2, 5]}.items():
+        assert read_ids(empty, key={"n": key}) == wanted, key

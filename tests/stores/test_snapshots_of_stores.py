@@ -1,0 +1,68 @@
+"""Snapshots of a store: which rows they have, and how they are found."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.support.stores import HELD, SCHEMA, commit_rows, make_rows, read_ids, stage
+from thetastream.errors import QueryError
+from thetastream.stores import ParquetStore, Store
+from thetastream.stores.description import Description
+from thetastream.stores.snapshots import Snapshots
+
+
+def test_snapshots_are_read_by_number_and_by_time(store: Store) -> None:
+    rule = Snapshots(every="2 minutes", size=5)
+    for epoch, numbers in enumerate([(0,), (1,), (2,), (3, 3, 3, 3, 3), (3,), (7,), (7,)]):
+        store.commit("q", epoch, stage(store, epoch, *numbers), rule)
+    listed = [(one.number, one.at.minute, one.epochs, one.rows, one.reason) for one in store.snapshots()]
+    assert listed == [(1, 2, (0, 2), 3, "every"), (2, 3, (3, 3), 5, "size"), (3, 6, (4, 5), 2, "every")]
+    assert store.snapshots(after=2) == store.snapshots()[2:]
+    assert [read_ids(store, snapshot=n) for n in (1, 2, 3)] == [
+        [0, 1, 2],
+        [0, 1, 2, *[3] * 5],
+        [0, 1, 2, *[3] * 6, 7],
+    ]
+    assert read_ids(store) == [*read_ids(store, snapshot=3), 7]
+    assert read_ids(store, snapshot="2026-01-05 09:05") == read_ids(store, snapshot=store.snapshots()[1])
+    assert [sorted(store.read_snapshot(n)["id"].to_pylist()) for n in (1, 3)] == [[0, 1, 2], [3, 7]]
+    assert read_ids(store, snapshot=3, since="2026-01-05 09:03", key={"id": 3}) == [3] * 6
+    for unknown in (0, 4, "2026-01-05 09:01"):
+        with pytest.raises(QueryError, match="UNKNOWN_SNAPSHOT"):
+            store.read(snapshot=unknown)
+
+
+def test_snapshots_are_found_by_their_time_in_any_century(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    for epoch, year in enumerate((1, 1969, 2026, 2300, 9999)):
+        time = datetime(year, 12, 31, 23, 59, 59, 999_999, UTC)
+        row = {"id": epoch, "result_time": time}
+        commit_rows(store, epoch, HELD, pa.RecordBatch.from_pylist([row], schema=SCHEMA))
+        snapshot = store.snapshots()[-1]
+        assert snapshot.at == time
+        assert store.read(snapshot=time).num_rows == epoch + 1
+
+
+def test_snapshots_follow_the_time_of_results_and_no_clock(tmp_path: Path) -> None:
+    found = []
+    for name, clocks in (("live", range(8)), ("lagging", range(10**15, 10**15 + 8))):
+        store = ParquetStore(str(tmp_path / name))
+        store.describe(HELD)
+        for epoch, clock_us in enumerate(clocks):
+            store.commit("q", epoch, stage(store, epoch, epoch), Snapshots(every="3 minutes"), clock_us)
+        found.append(store.snapshots())
+    assert found[0] == found[1]
+    assert [(one.at.minute, one.rows) for one in found[0]] == [(3, 4), (6, 3)]
+
+
+def test_results_without_a_time_follow_the_clock(tmp_path: Path) -> None:
+    store, held = ParquetStore(str(tmp_path)), Description(SCHEMA)
+    store.describe(held)
+    for epoch in range(8):
+        commit_rows(store, epoch, held, make_rows(9), Snapshots(every="3 us"), clock_us=epoch)
+    assert [(one.at_us, one.rows) for one in store.snapshots()] == [(3, 4), (6, 3)]
+    with pytest.raises(QueryError, match="NO_TIME_COLUMN"):
+        store.read(since="2026-01-05")
