@@ -10,13 +10,14 @@ from thetastream.errors import QueryError
 from thetastream.frontend.checked import CheckedRequest, check
 from thetastream.frontend.request import JoinRequest
 from thetastream.models.base import MULTIWAY, PIPELINE, TWO_STREAMS, usual_planner
+from thetastream.planners.join_plan import JoinPlan
 from thetastream.planners.multiway import MultiwayPlan, plan_multiway
 from thetastream.planners.pipeline import plan_pipeline
 from thetastream.planners.pipeline_plan import PipelinePlan
 from thetastream.planners.plan import Plan
 from thetastream.planners.shared_tasks import JoinTasks, plan_tasks
 from thetastream.planners.tables import TablesPlan, has_tables, plan_with_tables
-from thetastream.planners.two_streams import JoinPlan, plan_two_streams
+from thetastream.planners.two_streams import plan_two_streams
 
 PLANNERS: dict[str, Callable[[CheckedRequest], Plan]] = {
     TWO_STREAMS: plan_two_streams,

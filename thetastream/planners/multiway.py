@@ -32,10 +32,11 @@ from thetastream.plan.graph import LoweredGraph, lower_graph
 from thetastream.plan.join_order import list_ties
 from thetastream.plan.lower import choose_archive_period
 from thetastream.plan.multiway_spec import build_multiway_spec
-from thetastream.plan.query import Query, Stream
+from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
 from thetastream.planners.pipeline import plan_pipeline
-from thetastream.planners.plan import Plan, list_conditions
+from thetastream.planners.plan import Plan
+from thetastream.planners.query_plan import QueryPlan
 from thetastream.planners.staging import Emitted
 from thetastream.planners.two_streams import plan_two_streams
 from thetastream.spark.build import build
@@ -46,7 +47,7 @@ from thetastream.spark.staging import Staging, Target
 
 
 @dataclass(frozen=True, repr=False)
-class MultiwayPlan(Plan):
+class MultiwayPlan(QueryPlan):
     """A join hop by hop that is checked and planned but not started."""
 
     query: Query
@@ -66,24 +67,8 @@ class MultiwayPlan(Plan):
     """How the model follows from the number of shuffle partitions; None if the user gave the nodes."""
 
     @property
-    def inputs(self) -> tuple[Stream, ...]:
-        return self.query.streams
-
-    @property
     def models(self) -> tuple[Model, ...]:
         return (self.spec.model,)
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        return list_conditions(self.query)
-
-    @property
-    def has_result_time(self) -> bool:
-        return self.query.has_result_time
-
-    @property
-    def longest_window_us(self) -> int:
-        return max(self.query.within_us or (0,))
 
     @property
     def is_prompt(self) -> bool:
@@ -125,9 +110,16 @@ class MultiwayPlan(Plan):
 
     def _build(self, staging: Staging | None = None) -> DataFrame:
         join = build_multiway_join(self.lowered, self.spec, self.streams, self.choose)
-        late, idle = self.late, list_idle_reports(self.inputs)
-        shedding = None if self.shed is None else Shedding(self.shed, self.spec.graph.sides)
-        return build(join, self.streams, self.mailbox, self.cache_folder, late, idle, shedding, staging)
+        return build(
+            join,
+            self.streams,
+            mailboxes=self.mailbox,
+            cache_folder=self.cache_folder,
+            late=self.late,
+            idle=list_idle_reports(self.inputs),
+            shedding=None if self.shed is None else Shedding(self.shed, self.spec.graph.sides),
+            staging=staging,
+        )
 
 
 def plan_multiway(checked: CheckedRequest) -> Plan:

@@ -23,9 +23,11 @@ from thetastream.plan.choose import choose_n_units
 from thetastream.plan.domains import quote
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
 from thetastream.plan.query import RESULT_TIME, Query, Stream
+from thetastream.planners.join_plan import JoinPlan
+from thetastream.planners.join_settings import JoinSettings
 from thetastream.planners.pipeline_plan import FlatColumn, JoinedSoFar, PipelinePlan
-from thetastream.planners.plan import PlannedInput
-from thetastream.planners.two_streams import GivenStream, JoinPlan, Settings, plan_query
+from thetastream.planners.planned_input import GivenStream, PlannedInput
+from thetastream.planners.two_streams import plan_query
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
 from thetastream.predicate.names import relocate
 from thetastream.spark.carriers import carry
@@ -56,7 +58,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
             checked.problems.append(QueryError("LATE_RESULTS", f"{what}; use th.Ring, or another model"))
     query = checked.query()
     # 2. One step for each stream but the first.
-    settings = Settings(
+    settings = JoinSettings(
         model,
         index=checked.settings["index"],
         archive_period_us=checked.archive_period_us,
@@ -83,7 +85,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
 class _Pipeline:
     """The streams that are joined so far, and how to join one more stream with them."""
 
-    def __init__(self, checked: CheckedRequest, query: Query, settings: Settings, first: str) -> None:
+    def __init__(self, checked: CheckedRequest, query: Query, settings: JoinSettings, first: str) -> None:
         self._checked = checked
         self._streams = {stream.alias: stream for stream in query.streams}
         self._settings = settings

@@ -13,15 +13,15 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from thetastream.models.base import Model
 from thetastream.plan.domains import quote
-from thetastream.plan.query import RESULT_TIME, Query, Stream
-from thetastream.planners.plan import Plan, list_conditions
+from thetastream.plan.query import RESULT_TIME, Query
+from thetastream.planners.join_plan import JoinPlan
+from thetastream.planners.query_plan import QueryPlan
 from thetastream.planners.result_time import build_result_time
-from thetastream.planners.two_streams import JoinPlan
 from thetastream.spark.event_time import MARK
 
 
 @dataclass(frozen=True, repr=False)
-class PipelinePlan(Plan):
+class PipelinePlan(QueryPlan):
     """A pipeline of joins of two streams that is checked and planned but not started."""
 
     query: Query
@@ -33,24 +33,8 @@ class PipelinePlan(Plan):
     """The result of the last step."""
 
     @property
-    def inputs(self) -> tuple[Stream, ...]:
-        return self.query.streams
-
-    @property
     def models(self) -> tuple[Model, ...]:
         return tuple(step.model for step in self.steps)
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        return list_conditions(self.query)
-
-    @property
-    def has_result_time(self) -> bool:
-        return self.query.has_result_time
-
-    @property
-    def longest_window_us(self) -> int:
-        return max(self.query.within_us or (0,))
 
     def explain(self) -> str:
         """Return the tree of joins and every step, as ``JoinPlan.explain`` describes it."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 from pyspark.sql import Column, DataFrame
@@ -13,7 +13,7 @@ from thetastream.models.base import Model
 from thetastream.plan.explain import format_one_line
 from thetastream.plan.explain_html import render_html
 from thetastream.plan.folding import Folding
-from thetastream.plan.query import Query, Stream
+from thetastream.plan.query import Stream
 from thetastream.planners.result_time import build_result_time, find_time_metadata, read_times
 from thetastream.planners.staging import Emitted, NotStaged, find_sources
 from thetastream.spark.staging import Target
@@ -203,15 +203,3 @@ class Plan(ABC):
 def find_plan(frame: DataFrame) -> Plan | None:
     """Find the plan that has built a DataFrame; None for any other DataFrame."""
     return _BUILT.get(frame)
-
-
-def list_conditions(query: Query) -> tuple[str, ...]:
-    """List the conditions of a query as the user wrote them."""
-    return (*query.on, *(f"{predicate.name}(...)" for predicate in query.predicates))
-
-
-class PlannedInput(Protocol):
-    """One input of a planned join: a stream of the user, or the result of a join."""
-
-    def dataframe(self) -> DataFrame:
-        """Build the input. It is called when the join is built."""

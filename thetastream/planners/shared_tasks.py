@@ -22,8 +22,9 @@ from thetastream.plan.choose import build_default_model
 from thetastream.plan.explain_tasks import explain_tasks
 from thetastream.plan.query import Stream
 from thetastream.plan.tasks import TASK, TasksPlan, share
+from thetastream.planners.join_plan import JoinPlan
 from thetastream.planners.plan import Plan
-from thetastream.planners.two_streams import JoinPlan, plan_two_streams
+from thetastream.planners.two_streams import plan_two_streams
 from thetastream.spark.build import build
 from thetastream.spark.joins import build_shared_tasks_join
 from thetastream.spark.session import count_partitions

@@ -25,6 +25,7 @@ from thetastream.plan.join_order import EQUALITY, estimate_selectivity, find_ali
 from thetastream.plan.physical import Carried
 from thetastream.plan.query import Stream
 from thetastream.planners.plan import Plan
+from thetastream.planners.query_plan import list_conditions
 from thetastream.predicate import Phrase, Predicate
 from thetastream.spark.predicate_filter import filter_rows
 
@@ -214,7 +215,7 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
                 tuple(part for part in complete if isinstance(part, Predicate)),
             )
         )
-    on_texts = (*texts, *(f"{predicate.name}(...)" for predicate in predicates))
+    on_texts = list_conditions(texts, predicates)
     return TablesPlan(given, request.streams, joined, filters, tuple(steps), shows_result_time, on_texts)
 
 

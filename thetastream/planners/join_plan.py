@@ -1,0 +1,201 @@
+"""The plan of a join of two streams.
+
+{ (l, r) : l in LEFT, r in RIGHT, condition(l, r) is TRUE, both inside the window }
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+
+from thetastream.control.change import Rules
+from thetastream.core.result_columns import ColumnSource
+from thetastream.engine.shedding import Shedding
+from thetastream.engine.two_stream.content_routing import find_routable_band
+from thetastream.errors import raise_problems
+from thetastream.models.base import Model
+from thetastream.plan.explain import explain
+from thetastream.plan.folding import Folding
+from thetastream.plan.lower import Lowered
+from thetastream.plan.payload import exchange_payload, narrow_results
+from thetastream.plan.physical import PhysicalPlan
+from thetastream.plan.query import Query, Stream
+from thetastream.planners.join_settings import JoinSettings
+from thetastream.planners.model_choice import build_choice, choose_model
+from thetastream.planners.planned_input import GivenStream, PlannedInput
+from thetastream.planners.query_plan import QueryPlan
+from thetastream.planners.result_time import build_answer_time
+from thetastream.planners.staging import Emitted
+from thetastream.spark.build import JoinSpec, build
+from thetastream.spark.carriers import carry
+from thetastream.spark.control.access import Control
+from thetastream.spark.joins import ENGINES, build_folded_join
+from thetastream.spark.staging import Staging, Target
+
+
+@dataclass(frozen=True, repr=False)
+class JoinPlan(QueryPlan):
+    """A join of two streams that is checked and planned but not started."""
+
+    query: Query
+    lowered: Lowered
+    model: Model
+    model_reason: str
+    planned_inputs: tuple[PlannedInput, PlannedInput]
+    settings: JoinSettings
+    folding: Folding | None = None
+    """How units fold their matches into views. If it is None, matches leave the units as pairs."""
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return (self.model,)
+
+    @property
+    def has_result_time(self) -> bool:
+        return super().has_result_time and self.has_time_column
+
+    @property
+    def has_time_column(self) -> bool:
+        # A tuple that waits for ever has no time at which it is decided.
+        how = self.query.how
+        return not how.is_timed_by_decision or self.physical.lifetimes_us[how.preserved[0]] is not None
+
+    def time_column(self, metadata: Mapping[str, int]) -> Column:
+        return build_answer_time(self.query.how, self.inputs, self.physical.lifetimes_us, metadata)
+
+    @property
+    def physical(self) -> PhysicalPlan:
+        """The physical plan: key columns, dimensions, index shapes and residual conjuncts."""
+        return self.lowered.physical
+
+    @property
+    def streams(self) -> tuple[DataFrame, DataFrame]:
+        """Both inputs as DataFrames."""
+        left, right = self.planned_inputs
+        return left.dataframe(), right.dataframe()
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.model.is_prompt(2)
+
+    @property
+    def is_punctuated(self) -> bool:
+        order = self.settings.order
+        return order is not None and order.is_punctuated
+
+    def explain(self) -> str:
+        """Return every stage of the plan as text: parsed, rewritten, shaped, physical, cost."""
+        given = self.settings
+        return explain(
+            self.query,
+            self.lowered,
+            self.model,
+            self.model_reason,
+            given.order,
+            given.partitions,
+            given.statistics,
+            given.shed,
+        )
+
+    def results(self) -> DataFrame:
+        """Build the results: one struct column per alias.
+
+        If the plan is folded, they are the rows of the views: one row per unit, epoch and group.
+        """
+        return self._build(self._join())
+
+    def _build(self, join: JoinSpec, staging: Staging | None = None) -> DataFrame:
+        given = self.settings
+        shedding = None if given.shed is None else Shedding(given.shed, self.physical.condition.sides)
+        return build(
+            join,
+            self.streams,
+            mailboxes=given.mailbox,
+            cache_folder=given.cache_folder,
+            late=given.late,
+            idle=given.idle,
+            shedding=shedding,
+            staging=staging,
+            control=self._control,
+        )
+
+    @property
+    def _control(self) -> Control | None:
+        """How the units may change while the join runs."""
+        given, condition = self.settings, self.physical.condition
+        if given.max_units is None or not self.is_streaming:
+            return None
+        routings = ["hash"] * bool(condition.equalities)
+        routings += ["range"] * (find_routable_band(condition) is not None)
+        left, right = (lifetime is None for lifetime in self.physical.lifetimes_us)
+        return Control(
+            given.mailbox, Rules(given.max_units, tuple(routings), (left, right), given.shed is not None)
+        )
+
+    @property
+    def staging_obstacle(self) -> str | None:
+        if not self.is_streaming:
+            return "the inputs are batches"
+        if self.folding is not None:
+            return "Spark merges the views of the units"
+        if not self.query.how.is_inner:
+            return f"Spark completes the rows of how={self.query.how.name!r}"
+        if self.settings.order is not None:
+            return "one task puts results in order"
+        residual = self.physical.residual
+        return f"Spark evaluates {residual[0]}" if residual else None
+
+    @property
+    def emitted(self) -> Emitted:
+        return Emitted(self.physical.sides, self.event_times if self.has_result_time else {})
+
+    def stage_results(self, target: Target, sources: tuple[ColumnSource, ...]) -> DataFrame:
+        narrow = narrow_results(self.physical, {name for one in sources for name in one.read})
+        join = ENGINES[self.model.engine](narrow, self.model, self.streams, None, self._choose)
+        columns = tuple(name for spec in narrow.condition.sides for name in spec.columns)
+        return self._build(join, Staging(target, columns, sources))
+
+    def _join(self) -> JoinSpec:
+        if self.folding is not None:
+            return build_folded_join(self.physical, self.model, self.streams, self.folding, self._choose)
+        join = ENGINES[self.model.engine]
+        return join(self.physical, self.model, self.streams, self.settings.order, self._choose)
+
+    @property
+    def _choose(self) -> Callable[[int], Model] | None:
+        """How the model follows from the number of shuffle partitions; None if the user gave the model."""
+        if self.settings.model is not None:
+            return self.settings.choose
+        return build_choice(self.query, self.lowered, self.settings)
+
+    @property
+    def folding_obstacle(self) -> str | None:
+        if not self.query.how.is_inner:
+            return f"how={self.query.how.name!r} answers each tuple"
+        residual = self.physical.residual
+        return f"{residual[0]} is evaluated behind the units" if residual else None
+
+    def fold(self, folding: Folding, streams: Mapping[str, DataFrame]) -> "JoinPlan":
+        # 1. Keep the condition. Drop the payload that only results needed, and add the computed columns.
+        inputs: list[Stream] = []
+        for stream in self.query.streams:
+            schema = streams[stream.alias].schema
+            carried, problems = carry(stream.alias, schema, sum(len(known.carried) for known in inputs))
+            raise_problems(problems)
+            types = tuple((field.name, field.dataType.simpleString()) for field in schema)
+            inputs.append(replace(stream, types=types, carried=carried))
+        physical = exchange_payload(self.physical, (inputs[0].carried, inputs[1].carried))
+        query = replace(self.query, streams=tuple(inputs), has_result_time=False)
+        lowered = replace(self.lowered, physical=physical)
+        # 2. Choose the model again: tuples have another size, so another model may be cheaper.
+        model, reason = choose_model(query, lowered, self.settings)
+        left, right = (GivenStream(streams[alias]) for alias in query.aliases)
+        return replace(
+            self,
+            query=query,
+            lowered=lowered,
+            model=model,
+            model_reason=reason,
+            planned_inputs=(left, right),
+            folding=folding,
+        )

@@ -1,0 +1,24 @@
+"""The inputs of a planned join of two streams: streams of the user, and results of other joins."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+
+class PlannedInput(Protocol):
+    """One input of a planned join: a stream of the user, or the result of a join."""
+
+    def dataframe(self) -> DataFrame:
+        """Build the input. It is called when the join is built."""
+
+
+@dataclass(frozen=True)
+class GivenStream:
+    """A DataFrame of the user as an input."""
+
+    frame: DataFrame
+
+    def dataframe(self) -> DataFrame:
+        """The stream itself."""
+        return self.frame

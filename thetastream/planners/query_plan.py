@@ -1,0 +1,34 @@
+"""Plans that follow from one query over streams, which says most of what the Plan protocol asks."""
+
+from collections.abc import Iterable, Sequence
+
+from thetastream.plan.query import Query, Stream
+from thetastream.planners.plan import Plan
+from thetastream.predicate import Predicate
+
+
+class QueryPlan(Plan):
+    """The plan of a query that joins streams, by any planner."""
+
+    query: Query
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        return self.query.streams
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return list_conditions(self.query.on, self.query.predicates)
+
+    @property
+    def has_result_time(self) -> bool:
+        return self.query.has_result_time
+
+    @property
+    def longest_window_us(self) -> int:
+        return max(self.query.within_us or (0,))
+
+
+def list_conditions(texts: Sequence[str], predicates: Iterable[Predicate]) -> tuple[str, ...]:
+    """List conditions as the user wrote them: SQL texts, and names of Python predicates."""
+    return (*texts, *(f"{predicate.name}(...)" for predicate in predicates))
