@@ -54,7 +54,8 @@ def here(spark, monkeypatch, capfd):
             code = end.code
         return code, *capfd.readouterr()
 
-    monkeypatch.setattr(cli.commands, "open_session", session)
+    for commands in (cli.jobs, cli.statements):
+        monkeypatch.setattr(commands, "open_session", session)
     kept = spark.conf.get("spark.sql.streaming.numRecentProgressUpdates")
     yield run
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", kept)

@@ -70,7 +70,7 @@ def test_planning_builds_no_dataframe(
         raise AssertionError("a DataFrame is built")
 
     with monkeypatch.context() as patched:
-        for name in ("two_streams", "multiway", "shared_tasks"):
+        for name in ("join_plan", "multiway", "shared_tasks"):
             patched.setattr(import_module(f"thetastream.planners.{name}"), "build", refuse)
         made = plans(streams)
         made[th.Chain] = th.plan(two(streams), "a.id = b.id", "1 minute", th.Chain(2))

@@ -119,7 +119,18 @@ def test_the_work_of_units_is_what_a_cost_charges():
 
 def test_a_curve_is_read_from_csv():
     assert read_curve("0,5\n\n2,7\n").points == ((0.0, 5.0), (2.0, 7.0))
-    for text in ("", "minute,rate\n", "0,5\n0\n", "1,5\n0,5\n", "0,-1\n", "0,many\n"):
+    for text in (
+        "",
+        "minute,rate\n",
+        "0,5\n0\n",
+        "1,5\n0,5\n",
+        "0,-1\n",
+        "0,many\n",
+        "-3,5\n",
+        "nan,5\n",
+        "0,nan\n",
+        "inf,5\n",
+    ):
         with pytest.raises(QueryError, match="LOAD_CURVE"):
             read_curve(text)
 
@@ -139,6 +150,8 @@ def test_the_command_draws_a_replay(capsys, tmp_path):
     assert steps[-1]["units"] == [27, 27]
     assert main(["simulate", "--set", "hihg=1"]) == 1
     assert "two-phase-scaling has no hihg" in capsys.readouterr().err
+    assert main(["simulate", "--curve", str(tmp_path / "absent.csv")]) == 1
+    assert "[LOAD_CURVE]" in capsys.readouterr().err
 
 
 def test_the_command_shows_limits(capsys):
@@ -154,6 +167,9 @@ def test_the_command_plots(capsys, tmp_path):
     pytest.importorskip("matplotlib")
     assert main(["simulate", "--plot", str(tmp_path / "figure.svg")]) == 0
     assert "<svg" in (tmp_path / "figure.svg").read_text()
+    for refused in ("figure.abc", "absent/figure.svg"):
+        assert main(["simulate", "--plot", str(tmp_path / refused)]) == 1
+        assert "[BAD_VALUE]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,45 @@
 import argparse
 import json
 
+from thetastream.cli.shared_arguments import AddCommand, add_checkpoint, read_seconds
 from thetastream.job.checkpoint import read_checkpoint
 from thetastream.job.cleaning import clean
 from thetastream.job.inspection import describe_checkpoint, encode_checkpoint
+
+
+def add_commands(add: AddCommand) -> None:
+    """Add these commands to the command line."""
+    parser = add(
+        "inspect",
+        inspect,
+        "show what a checkpoint holds, without Spark",
+        epilog="example:\n  thetastream inspect checkpoint",
+    )
+    add_checkpoint(parser)
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+
+    parser = add(
+        "clean",
+        clean_up,
+        "remove what a query that does not run has left behind",
+        description="Remove messages that were read, temporary files and cached segments of this host. "
+        "With --for-good, remove the mailboxes, the reports and the checkpoint of a query that will never "
+        "run again. Nothing is removed while the query runs.",
+        epilog="examples:\n  thetastream clean checkpoint\n  thetastream clean checkpoint --for-good",
+    )
+    add_checkpoint(parser)
+    parser.add_argument("--for-good", action="store_true", help="the query will never run again")
+    parser.add_argument("--dry-run", action="store_true", help="remove nothing, and only say what there is")
+    parser.add_argument(
+        "--min-age",
+        type=read_seconds,
+        default=3600.0,
+        metavar="1h",
+        help="refuse a checkpoint that has changed in this time: its query may run elsewhere (default 1h)",
+    )
+    parser.add_argument("--mailbox", metavar="DIR", help="the folder of mailboxes, if it has moved")
+    parser.add_argument("--cache-folder", metavar="DIR", help="the cache_folder of the query on this host")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def inspect(arguments: argparse.Namespace) -> int:

@@ -5,11 +5,42 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from thetastream.cli.shared_arguments import AddCommand, add_checkpoint
 from thetastream.models import REGISTRY
 from thetastream.spark.control.handle import control
 
 SIZES = tuple(dict.fromkeys(name for model in REGISTRY.values() for name in model.sizes))
 """The sizes that some model may change while it runs."""
+
+
+def add_commands(add: AddCommand) -> None:
+    """Add these commands to the command line."""
+    parser = add(
+        "scale",
+        scale,
+        "change the units of a running join that was started with max_units",
+        description="The change takes effect in the second epoch from now. Nothing restarts.",
+        epilog="examples:\n  thetastream scale checkpoint --units 4,2"
+        "\n  thetastream scale checkpoint --model split --cores 4",
+    )
+    _add_join_arguments(parser)
+    parser.add_argument("--model", choices=sorted(REGISTRY), help="another model; by default the present one")
+    for size in SIZES:
+        parser.add_argument(f"--{size}", type=read_size, metavar="N[,N]")
+
+    parser = add(
+        "status",
+        status,
+        "show the units of a running join that was started with max_units",
+        epilog="example:\n  thetastream status checkpoint",
+    )
+    _add_join_arguments(parser)
+
+
+def _add_join_arguments(parser: argparse.ArgumentParser) -> None:
+    add_checkpoint(parser)
+    parser.add_argument("--join", help="the name of the join, if the query has several")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
 
 
 def scale(arguments: argparse.Namespace) -> int:
@@ -63,5 +94,9 @@ def read_size(text: str) -> int | tuple[int, ...]:
     >>> read_size("3"), read_size("4,2")
     (3, (4, 2))
     """
-    numbers = tuple(map(int, text.split(",")))
+    try:
+        numbers = tuple(map(int, text.split(",")))
+    except ValueError as error:
+        what = f"must be a number, or numbers with commas between them, not {text!r}"
+        raise argparse.ArgumentTypeError(what) from error
     return numbers[0] if len(numbers) == 1 else numbers

@@ -4,12 +4,40 @@ import argparse
 import os
 from pathlib import Path
 
+from thetastream.cli.shared_arguments import AddCommand, read_positive
 from thetastream.errors import QueryError
 from thetastream.stores import DeltaStore, ParquetStore, Store
 
 TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (a name, and no secret)
 SHORTEST_TOKEN = 16
 DELTA = "delta:"
+
+
+def add_commands(add: AddCommand) -> None:
+    """Add these commands to the command line."""
+    parser = add(
+        "serve",
+        serve,
+        "answer questions to stores of results over HTTP, and send each new snapshot to subscribers",
+        description="A service without a token answers requests from this machine only.",
+        epilog="examples:\n  thetastream serve out/pairs"
+        "\n  THETASTREAM_TOKEN=... thetastream serve pairs=s3://bucket/pairs --host 0.0.0.0",
+    )
+    parser.add_argument("store", nargs="+", metavar="[NAME=]PATH", help="a Parquet store, or delta:PATH")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
+    parser.add_argument("--port", type=int, default=8080, help="the port (default %(default)s)")
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="clients must know what the file holds"
+    )
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate, for HTTPS")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
+    parser.add_argument(
+        "--max-rows",
+        type=read_positive,
+        default=100_000,
+        metavar="N",
+        help="the largest number of rows of an answer (default %(default)s)",
+    )
 
 
 def serve(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from thetastream.cli.shared_arguments import AddCommand, read_pair
 from thetastream.errors import QueryError
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.models import REGISTRY as MODELS
@@ -13,7 +14,7 @@ from thetastream.policies import REGISTRY as POLICIES
 from thetastream.policies import Policy
 from thetastream.simulator.drawing import draw_limits, draw_replay, plot_replay
 from thetastream.simulator.limits import Cluster, find_limit
-from thetastream.simulator.load_curve import BISTREAM, read_curve
+from thetastream.simulator.load_curve import BISTREAM, LoadCurve, read_curve
 from thetastream.simulator.scaling import replay
 from thetastream.simulator.setting import Setting
 
@@ -21,8 +22,15 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 """The numbers of units whose limits are shown."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+def add_commands(add: AddCommand) -> None:
+    """Add these commands to the command line."""
+    parser = add(
+        "simulate",
+        simulate,
+        "replay a load curve under a scaling policy, or show what limits a join",
+        epilog="examples:\n  thetastream simulate --set agree=5 --plot scaling.svg"
+        "\n  thetastream simulate --limits --index hash_sorted",
+    )
     parser.add_argument(
         "--limits",
         action="store_true",
@@ -113,7 +121,7 @@ def _show_limits(arguments: argparse.Namespace, setting: Setting) -> int:
 
 
 def _show_replay(arguments: argparse.Namespace, setting: Setting) -> int:
-    curve = BISTREAM if arguments.curve is None else read_curve(arguments.curve.read_text())
+    curve = BISTREAM if arguments.curve is None else _read_file(arguments.curve)
     policy = _build_policy(arguments.policy, dict(arguments.set))
     steps = list(replay(policy, curve, setting, arguments.units, arguments.epoch_s))
     if arguments.plot is not None:
@@ -126,6 +134,14 @@ def _show_replay(arguments: argparse.Namespace, setting: Setting) -> int:
     return 0
 
 
+def _read_file(path: Path) -> LoadCurve:
+    try:
+        text = path.read_text()
+    except (OSError, ValueError) as error:
+        raise QueryError("LOAD_CURVE", f"the load curve {path} cannot be read: {error}") from error
+    return read_curve(text)
+
+
 def _build_policy(name: str, settings: dict[str, Any]) -> Policy:
     kind = POLICIES[name]
     known = list(inspect.signature(kind).parameters)
@@ -136,9 +152,7 @@ def _build_policy(name: str, settings: dict[str, Any]) -> Policy:
 
 
 def _read_setting(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
+    name, value = read_pair(text)
     for kind in (int, float):
         try:
             return name, kind(value)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from thetastream.errors import ThetastreamError
+from thetastream.errors import QueryError, ThetastreamError
 from thetastream.plan.explain_cost import format_nbytes
 from thetastream.simulator.limits import Limit
 from thetastream.simulator.scaling import Step
@@ -50,6 +50,8 @@ def plot_replay(steps: Sequence[Step], path: Path) -> None:
     ------
     ThetastreamError
         MISSING_PACKAGE.
+    QueryError
+        BAD_VALUE if the picture cannot be written, or not in this format.
     """
     try:
         from matplotlib.figure import Figure  # an optional package
@@ -70,4 +72,7 @@ def plot_replay(steps: Sequence[Step], path: Path) -> None:
     units.set_ylim(bottom=0)
     for axes in (above, below):
         axes.set_ylim(bottom=0)
-    figure.savefig(path)
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise QueryError("BAD_VALUE", f"the picture {path} cannot be written: {error}") from error

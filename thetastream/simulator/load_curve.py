@@ -3,6 +3,7 @@
 import csv
 from dataclasses import dataclass
 from io import StringIO
+from math import isfinite
 
 from thetastream.errors import QueryError
 
@@ -20,7 +21,8 @@ class LoadCurve:
     Raises
     ------
     QueryError
-        LOAD_CURVE if there are no points, they are not in order, or a rate is negative.
+        LOAD_CURVE if there are no points, they are not in order, all of them are before minute 0, a rate is
+        negative, or a number is infinite.
 
     Examples
     --------
@@ -33,11 +35,18 @@ class LoadCurve:
 
     def __post_init__(self) -> None:
         minutes = [minute for minute, _ in self.points]
-        if not minutes or minutes != sorted(minutes) or any(rate < 0 for _, rate in self.points):
+        is_finite = all(isfinite(number) for point in self.points for number in point)
+        if (
+            not is_finite
+            or not minutes
+            or minutes != sorted(minutes)
+            or minutes[-1] < 0
+            or any(rate < 0 for _, rate in self.points)
+        ):
             raise QueryError(
                 "LOAD_CURVE",
-                "a load curve must be points (minute, tuples per second) in the order of time, "
-                f"not {self.points!r:.200}",
+                "a load curve must be points (minute, tuples per second) in the order of time, the last one "
+                f"not before minute 0 and no rate below 0, not {self.points!r:.200}",
             )
 
     @property
