@@ -122,6 +122,29 @@ def test_a_writer_that_was_stopped_in_a_commit_writes_no_version_that_is_gone(
     assert read_ids(store) == expected
 
 
+def test_a_writer_finds_the_newest_version_while_old_ones_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, has = ParquetStore(str(tmp_path)), version_log.VersionLog.has
+    monkeypatch.setattr(version_log, "GRACE_S", -60)
+    store.describe(HELD)
+    fill(store, range(3), EACH_EPOCH)
+
+    def remove_before(log: version_log.VersionLog, version: int) -> bool:
+        """Let other processes commit, merge and remove what this one is about to look for."""
+        if version == 4:
+            monkeypatch.setattr(version_log.VersionLog, "has", has)
+            for first in (3, 8, 13):
+                fill(store, range(first, first + 5), EACH_EPOCH)
+                assert store.compact() > 0
+            assert not has(log, 3)
+        return has(log, version)
+
+    monkeypatch.setattr(version_log.VersionLog, "has", remove_before)
+    assert store.commit("p", 0, stage(store, 0, 59, query="p"))
+    assert read_ids(store) == sorted([*(id for epoch in range(18) for id in [epoch] * (1 + epoch % 3)), 59])
+
+
 def test_processes_that_merge_and_sweep_at_once_do_not_stop_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

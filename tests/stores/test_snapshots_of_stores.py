@@ -10,7 +10,10 @@ from tests.support.stores import HELD, SCHEMA, commit_rows, make_rows, read_ids,
 from thetastream.errors import QueryError
 from thetastream.stores import ParquetStore, Store
 from thetastream.stores.description import Description
-from thetastream.stores.snapshots import Snapshots
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
+
+MINUTE = 60_000_000
+"""A minute in microseconds."""
 
 
 def test_snapshots_are_read_by_number_and_by_time(store: Store) -> None:
@@ -56,6 +59,26 @@ def test_snapshots_follow_the_time_of_results_and_no_clock(tmp_path: Path) -> No
         found.append(store.snapshots())
     assert found[0] == found[1]
     assert [(one.at.minute, one.rows) for one in found[0]] == [(3, 4), (6, 3)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (EACH_EPOCH, [(n, 1) for n in (0, 1, *[9 * MINUTE] * 3, 10 * MINUTE)]),
+        (Snapshots(size=2), [(1, 2), (9 * MINUTE, 2), (10 * MINUTE, 2)]),
+        (Snapshots(every="1 minute"), [(10 * MINUTE, 6)]),
+        (Snapshots(every="1 minute", size=3), [(9 * MINUTE, 3), (10 * MINUTE, 3)]),
+    ],
+)
+def test_rows_whose_time_is_null_are_in_a_snapshot(
+    tmp_path: Path, rule: Snapshots, expected: list[tuple[int, int]]
+) -> None:
+    store, held = ParquetStore(str(tmp_path)), Description(SCHEMA, "result_time")
+    store.describe(held)
+    for epoch, time in enumerate([None, None, 9 * MINUTE, None, 8 * MINUTE, 10 * MINUTE]):
+        rows = pa.RecordBatch.from_pylist([{"id": epoch, "result_time": time}], schema=SCHEMA)
+        commit_rows(store, epoch, held, rows, rule, clock_us=epoch)
+    assert [(one.at_us, one.rows) for one in store.snapshots()] == expected
 
 
 def test_results_without_a_time_follow_the_clock(tmp_path: Path) -> None:

@@ -140,7 +140,20 @@ def test_a_subscriber_waits_for_what_is_written_meanwhile(store: th.ParquetStore
     assert sorted(seen) == sorted([*range(12), *range(6, 30)])
 
 
-@pytest.mark.parametrize("asked", [{"poll": "soon"}, {"patience": "-1s"}])
-def test_a_subscription_needs_spans(store: th.ParquetStore, asked: dict[str, str]) -> None:
-    with pytest.raises(QueryError, match="BAD_VALUE"):
-        th.subscribe(store, **asked)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "asked",
+    [{"poll": "soon"}, {"patience": "-1s"}, {"since": -1}, {"since": "7"}, {"since": 1.0}, {"since": True}],
+)
+def test_a_subscription_needs_a_number_and_spans(store: th.ParquetStore, asked: dict[str, Any]) -> None:
+    (name,) = asked
+    with pytest.raises(QueryError, match=f"BAD_VALUE.*{name}"):
+        th.subscribe(store, **asked)
+
+
+def test_a_subscriber_is_told_that_a_snapshot_was_forgotten_while_it_read(store: th.ParquetStore) -> None:
+    deliveries = th.subscribe(store, patience="0s")
+    assert next(deliveries).snapshot.number == 1
+    store.forget(before=4)
+    with pytest.raises(QueryError, match=r"SNAPSHOT_GONE.*snapshot 2 .*since=3"):
+        next(deliveries)
+    assert [one.snapshot.number for one in th.subscribe(store, since=3, patience="0s")] == [4, 5, 6]

@@ -223,7 +223,8 @@ def sum_up(description: Description, epoch: int, staged: Iterable[Staged], clock
         pairs += [] if pair is None else [pair]
     if description.time is None:
         begins, ends = [clock_us], [clock_us]
-    return Brought(epoch, rows, min(begins, default=None), max(ends, default=None), max(pairs, default=None))
+    begin, end, pair = min(begins, default=None), max(ends, default=None), max(pairs, default=None)
+    return Brought(epoch, rows, begin, end, pair, clock_us)
 
 
 def _read_time(value: "str | datetime") -> int:

@@ -32,10 +32,12 @@ class Snapshots:
     every : str or timedelta, optional
         A snapshot is made when the time of results reaches a multiple of this span, counted from 1970 UTC.
         Its identifier is this multiple. The time of results is the latest time of all rows so far, in the
-        column that ``th.write`` calls ``time``. Results without such a column follow the clock of the driver.
+        column that ``th.write`` calls ``time``. Rows whose time is NULL do not move it: they wait for a row
+        that has one. Results without such a column follow the clock of the driver.
     size : int, optional
         The number of rows that a snapshot should have. A snapshot is made at the end of the epoch in which so
-        many rows are collected.
+        many rows are collected. Its identifier is the time of results; while no row has had a time, it is
+        the time of the clock.
     delays : int
         How often a snapshot that has fewer than half of ``size`` rows waits for the next multiple of
         ``every``. Then it is made whatever its size is. By default none waits.
@@ -159,6 +161,8 @@ class Brought:
     """The least and the greatest time of its rows."""
     pair_us: int | None = None
     """The latest time of a pair of punctuations that has joined; None if none has."""
+    clock_us: int = 0
+    """The time of the clock at the commit."""
 
 
 @dataclass(frozen=True)
@@ -263,9 +267,9 @@ def collect(before: Collected, brought: Brought, rule: Snapshots) -> tuple[Colle
             if is_small and now.delayed < rule.delays:
                 return replace(now, delayed=now.delayed + 1), None
             return _start_anew(now), (reached, EVERY)
-    # 4. Enough rows are collected.
-    if rule.size is not None and now.rows >= rule.size and now.now_us is not None:
-        return _start_anew(now), (now.now_us, SIZE)
+    # 4. Enough rows are collected. While no row has had a time, the clock names the snapshot.
+    if rule.size is not None and now.rows >= rule.size:
+        return _start_anew(now), (brought.clock_us if now.now_us is None else now.now_us, SIZE)
     return now, None
 
 

@@ -45,7 +45,8 @@ def subscribe(
     ----------
     store : Store
     since : int or Snapshot, optional
-        The last snapshot that the reader has seen. By default the first one that is kept comes first.
+        The last snapshot that the reader has seen, or its number; 0 stands for none. By default the first one
+        that is kept comes first.
     sql : str, optional
         One SELECT over the table ``results``, which is run over the rows of each snapshot: a filter and a
         projection of its own. By default, all rows with all columns come. It needs the package duckdb.
@@ -73,8 +74,7 @@ def subscribe(
     >>> for snapshot, results in th.subscribe(store, since=7):  # doctest: +SKIP
     ...     print(snapshot.number, snapshot.at, results.num_rows)
     """
-    seen = since.number if isinstance(since, Snapshot) else since
-    pause_s, patience_s = _read_span("poll", poll), None
+    seen, pause_s, patience_s = _read_number(since), _read_span("poll", poll), None
     if patience is not None:
         patience_s = _read_span("patience", patience)
     return _deliver(store, seen, sql, pause_s, patience_s)
@@ -87,7 +87,7 @@ def _deliver(
     while True:
         for snapshot in store.snapshots(after=seen or 0):
             refuse_gap(seen, snapshot)
-            rows = store.read_snapshot(snapshot)
+            rows = _read_rows(store, snapshot)
             yield Delivery(snapshot, rows if sql is None else ask(rows, sql))
             seen, waited_since = snapshot.number, time.monotonic()
         if patience_s is not None and time.monotonic() - waited_since >= patience_s:
@@ -106,6 +106,29 @@ def refuse_gap(seen: int | None, found: Snapshot) -> None:
     if seen is not None and found.number != seen + 1:
         what = f"snapshot {seen + 1} is not kept any more; the first one is {found.number}"
         raise QueryError("SNAPSHOT_GONE", f"{what}; subscribe with since={found.number - 1}")
+
+
+def _read_rows(store: Store, snapshot: Snapshot) -> pa.Table:
+    """Read the rows of a snapshot, which ``forget`` may have taken away since it was listed."""
+    try:
+        return store.read_snapshot(snapshot)
+    except QueryError as error:
+        if error.condition != "UNKNOWN_SNAPSHOT":
+            raise
+        later = store.snapshots(after=snapshot.number)
+        since = later[0].number - 1 if later else snapshot.number
+        what = f"snapshot {snapshot.number} is not kept any more; subscribe with since={since}"
+        raise QueryError("SNAPSHOT_GONE", what) from error
+
+
+def _read_number(since: int | Snapshot | None) -> int | None:
+    """Read the number of the last snapshot that a reader has seen."""
+    if since is None or isinstance(since, Snapshot):
+        return None if since is None else since.number
+    if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+        what = "since must be the number of the last snapshot that was seen, 0 or more, or a Snapshot"
+        raise QueryError("BAD_VALUE", f"{what}, not {since!r}")
+    return since
 
 
 def _read_span(name: str, value: str | timedelta) -> float:

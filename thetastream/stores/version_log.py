@@ -49,14 +49,20 @@ class VersionLog:
     def find_newest(self) -> int:
         """Find the newest version; -1 if there is none.
 
-        The folder is listed once. Afterwards it is enough to ask for the next version.
+        The folder is listed once. Afterwards it is enough to ask for the next version. Old entries are
+        removed in their order. So if an entry is there after its successor was found missing, the successor
+        was never written.
         """
         newest = _NEWEST.get(self._root, -1)
-        if newest < 0 or not self.has(newest):
+        while True:
+            while newest >= 0 and self.has(newest + 1):
+                newest += 1
+            if newest >= 0 and self.has(newest):
+                break
             numbers = (name.removesuffix(".json") for name in self._folder.list_files())
             newest = max((int(number) for number in numbers if number.isdigit()), default=-1)
-        while self.has(newest + 1):
-            newest += 1
+            if newest < 0:
+                break
         _NEWEST[self._root] = newest
         return newest
 
@@ -104,7 +110,8 @@ class VersionLog:
         before = [one for one in self._list_states() if one < version]
         self._folder.write(_name_state(version), json.dumps(state).encode())
         now = time.time()
-        for name, (changed_ns, _) in self._folder.list_files().items():
+        # They are removed in their order, so that ``find_newest`` meets no gap behind an entry that is there.
+        for name, (changed_ns, _) in sorted(self._folder.list_files().items()):
             number = name.removeprefix("state-").removesuffix(".json")
             is_old = number.isdigit() and before and 0 < int(number) < before[-1]
             if is_old and now - changed_ns / 1e9 >= GRACE_S:
