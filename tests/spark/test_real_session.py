@@ -1,5 +1,8 @@
 """``check_session`` and ``by_arrival`` on a real session."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 import thetastream as th
@@ -19,6 +22,11 @@ def test_real_session(spark):
     assert count_cores(spark) == 2
     assert "-Xss8m" in spark.conf.get(settings.JAVA_OPTIONS)
     assert th.configure(spark) is spark
+
+
+def test_python_processes_do_not_load_pyspark_from_its_zip_file(spark):
+    path = spark._jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
+    assert not [entry for entry in path.split(os.pathsep) if entry.endswith(".zip") and Path(entry).exists()]
 
 
 def test_parallelism_of_a_master_that_does_not_tell_it(spark):

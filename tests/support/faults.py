@@ -28,8 +28,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 
 from thetastream.predicate import Predicate, predicate
+from thetastream.spark.spark_home import HOME, link_home
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,7 +152,8 @@ def make_failing(calls: Path, faults: Mapping[int, str]) -> Predicate:
 def environment_of_processes() -> dict[str, str]:
     """Build the environment in which a new process and the Python workers of its Spark find this package."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path}
+    home = os.environ.get(HOME) or str(link_home(Path(pyspark.__file__).parent))
+    return os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": path, HOME: home}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+PROCESSES = 3
 CALL = """
 import numpy as np
 from thetastream.kernels.walk import walk
@@ -32,10 +33,10 @@ def test_many_processes_fill_one_fresh_cache(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for _ in range(6)
+        for _ in range(PROCESSES)
     ]
     outputs = [process.communicate(timeout=600) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 6, outputs
+    assert [process.returncode for process in processes] == [0] * PROCESSES, outputs
     expected = [(0, row) for row in range(7, 13)] + [(1, row) for row in range(250, 253)]
     assert {output for output, _ in outputs} == {f"{expected} 12\n"}
     assert list(tmp_path.rglob("*.nbc"))

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from thetastream.errors import SessionError
 from thetastream.plan.query import warn_caller
 from thetastream.spark.failure import show_failures_shortly, shows_tracebacks
+from thetastream.spark.spark_home import spark_home_without_zip
 from thetastream.spark.standard_error import without_chatter
 from thetastream.spark.worker_python import check_workers, choose_worker_python
 
@@ -177,7 +178,7 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     builder = configure(builder, cores)
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
-    with without_chatter():
+    with without_chatter(), spark_home_without_zip(getattr(builder, "_options", {})):
         return builder.getOrCreate()
 
 
