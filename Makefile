@@ -51,8 +51,10 @@ SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_
 smoke: machine $(VENV)/.dev
 	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
 
+# The long tests, then the tests that draw random cases, ten times as many.
 sweep: machine $(VENV)/.dev
 	@$(PYTEST) -m "slow and not kafka and not s3" $(ARGS)
+	@THETASTREAM_DRAWS=10 $(PYTEST) -m "drawn and not slow" $(ARGS)
 
 # Maven fetches the broker and the connector into out/kafka, with the settings of the user.
 test-kafka: machine $(VENV)/.dev

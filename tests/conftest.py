@@ -69,11 +69,13 @@ def path_of(item: pytest.Item) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Spark, and order all tests."""
+    """Mark what needs Spark and what draws random cases, and order all tests."""
     for item in items:
         path = path_of(item)
         if "spark" in getattr(item, "fixturenames", ()) or path.startswith("spark/"):
             item.add_marker(pytest.mark.spark)
+        if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.drawn)
         for folder in ("kafka", "s3"):
             if path.startswith(f"{folder}/"):
                 item.add_marker(folder)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import oracle
 from tests.support.answers import Answer, answers, nearest
+from tests.support.draws import draw
 from tests.support.strategies import Case, cases
 from tests.support.tiny import make_all_tiny
 from thetastream.core.columns import PASSES, RANKED
@@ -33,7 +34,6 @@ from thetastream.local import LocalRun
 from thetastream.models import Matrix, Split
 from thetastream.models.base import Model
 
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 ANSWERING = {name: how for name, how in HOWS.items() if not how.is_inner}
 END = 10_000
 
@@ -116,7 +116,7 @@ def keep_timely(case: Case) -> tuple[list[oracle.Row], list[oracle.Row]]:
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@draw(50)
 @given(data=st.data(), case=cases(), is_tiny=st.booleans())
 def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Case, is_tiny: bool) -> None:
     how = HOWS[name]
@@ -138,7 +138,7 @@ def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Ca
     assert found == answers(name, matches, *keep_timely(case))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@draw(100)
 @given(data=st.data(), case=cases(), name=st.sampled_from(["left", "right", "full", "anti"]))
 def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
     data: st.DataObject, case: Case, name: str
@@ -174,7 +174,7 @@ def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@draw(15)
 @given(data=st.data(), case=cases())
 def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case: Case) -> None:
     how, rows = HOWS[name], ([], [])
@@ -206,7 +206,7 @@ class _BeforeBatch:
 VALUES = st.one_of(st.none(), st.sampled_from([float("nan"), -0.0, 0.0, 1.0, 2.5, -3.0, float("inf")]))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@draw(100)
 @given(
     data=st.data(),
     case=cases(),

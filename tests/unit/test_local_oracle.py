@@ -8,10 +8,11 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import oracle
+from tests.support.draws import draw
 from tests.support.local import LocalJoin
 from tests.support.strategies import Case, cases
 from tests.support.tiny import make_all_tiny
@@ -64,26 +65,13 @@ def run(case: Case, model: Model) -> tuple[Counter, int]:
     return found, late
 
 
-def draw(n: int) -> settings:
-    """Draw ``n`` cases. A test draws new ones in each run; its slow twin draws ten times as many."""
-    slow_to_draw = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=n, deadline=None, suppress_health_check=slow_to_draw)
-
-
 @draw(250)
 @given(cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: Case, model: Model) -> None:
     assert run(case, model) == case.answer()
 
 
-@pytest.mark.slow
-@draw(2500)
-@given(cases(), MODELS)
-def test_same_bag_as_the_nested_loop_in_many_cases(case: Case, model: Model) -> None:
-    assert run(case, model) == case.answer()
-
-
-@draw(100)
+@draw(80)
 @given(case=cases(), model=MODELS)
 def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
     """Two segments are merged at once, pieces have one pair, and segments have one period."""
@@ -92,27 +80,11 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
         assert run(case, model) == case.answer()
 
 
-COUNTS = st.tuples(st.integers(1, 6), st.integers(1, 6))
-
-
 @draw(150)
-@given(cases(), UNITS, COUNTS, st.booleans())
+@given(cases(), UNITS, st.tuples(st.integers(1, 6), st.integers(1, 6)), st.booleans())
 def test_count_windows_are_a_sequential_replay(
     case: Case, cores: int, counts: tuple[int, int], is_tiny: bool
 ) -> None:
-    compare_with_a_replay(case, cores, counts, is_tiny)
-
-
-@pytest.mark.slow
-@draw(1500)
-@given(cases(), UNITS, COUNTS, st.booleans())
-def test_count_windows_are_a_sequential_replay_in_many_cases(
-    case: Case, cores: int, counts: tuple[int, int], is_tiny: bool
-) -> None:
-    compare_with_a_replay(case, cores, counts, is_tiny)
-
-
-def compare_with_a_replay(case: Case, cores: int, counts: tuple[int, int], is_tiny: bool) -> None:
     condition = replace(case.condition, window=None)
     spec = UnitSpec(condition, _without_window(case), None, counts, is_ordered=True)
     join = LocalJoin(spec, Split(cores))

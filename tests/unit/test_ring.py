@@ -5,9 +5,10 @@ from datetime import timedelta
 from itertools import combinations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.draws import draw
 from tests.support.graphs import GraphCase, answer, graph_cases, run_multiway, side
 from tests.support.local import LocalMultiway
 from tests.support.tiny import make_all_tiny, make_segments_tiny
@@ -25,22 +26,21 @@ MODELS = st.one_of(
     st.builds(ATR, NODES, SEGMENTS, st.integers(0, 1)),
     st.builds(CTR, NODES, st.integers(1, 4), SEGMENTS),
 )
-RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@settings(RELAXED, max_examples=200)
+@draw(70)
 @given(graph_cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: GraphCase, model: Multiway) -> None:
     assert run_multiway(case, model) == answer(case)
 
 
-@settings(RELAXED, max_examples=60)
+@draw(25)
 @given(graph_cases(least=5, most=5), MODELS)
 def test_same_bag_of_five_streams(case: GraphCase, model: Multiway) -> None:
     assert run_multiway(case, model) == answer(case)
 
 
-@settings(RELAXED, max_examples=60)
+@draw(25)
 @given(graph_cases(), MODELS)
 def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) -> None:
     with pytest.MonkeyPatch.context() as patch:

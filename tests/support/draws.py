@@ -1,0 +1,16 @@
+"""How many random cases a test draws.
+
+A test of hypothesis draws new cases in each run, so that runs of ``make test`` add up. ``make sweep`` runs
+these tests again with many more cases: ``THETASTREAM_DRAWS`` multiplies their number.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+TIMES = int(os.environ.get("THETASTREAM_DRAWS", "1"))
+
+
+def draw(cases: int) -> settings:
+    """Let a test draw this many cases in ``make test``, however long a case takes."""
+    return settings(max_examples=cases * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
