@@ -11,6 +11,6 @@ from hypothesis import HealthCheck, settings
 TIMES = int(os.environ.get("THETASTREAM_DRAWS", "1"))
 
 
-def draw(cases: int) -> settings:
-    """Let a test draw this many cases in ``make test``, however long a case takes."""
-    return settings(max_examples=cases * TIMES, deadline=None, suppress_health_check=list(HealthCheck))
+def draw_cases(number: int) -> settings:
+    """Let a test draw this number of cases in ``make test``, however long a case takes."""
+    return settings(max_examples=number * TIMES, deadline=None, suppress_health_check=list(HealthCheck))

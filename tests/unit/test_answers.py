@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support import oracle
 from tests.support.answers import Answer, answers, nearest
-from tests.support.draws import draw
+from tests.support.draws import draw_cases
 from tests.support.strategies import Case, cases
 from tests.support.tiny import make_all_tiny
 from thetastream.core.columns import PASSES, RANKED
@@ -116,7 +116,7 @@ def keep_timely(case: Case) -> tuple[list[oracle.Row], list[oracle.Row]]:
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-@draw(50)
+@draw_cases(50)
 @given(data=st.data(), case=cases(), is_tiny=st.booleans())
 def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Case, is_tiny: bool) -> None:
     how = HOWS[name]
@@ -138,7 +138,7 @@ def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Ca
     assert found == answers(name, matches, *keep_timely(case))
 
 
-@draw(100)
+@draw_cases(100)
 @given(data=st.data(), case=cases(), name=st.sampled_from(["left", "right", "full", "anti"]))
 def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
     data: st.DataObject, case: Case, name: str
@@ -174,7 +174,7 @@ def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-@draw(15)
+@draw_cases(15)
 @given(data=st.data(), case=cases())
 def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case: Case) -> None:
     how, rows = HOWS[name], ([], [])
@@ -206,7 +206,7 @@ class _BeforeBatch:
 VALUES = st.one_of(st.none(), st.sampled_from([float("nan"), -0.0, 0.0, 1.0, 2.5, -3.0, float("inf")]))
 
 
-@draw(100)
+@draw_cases(100)
 @given(
     data=st.data(),
     case=cases(),
@@ -272,14 +272,14 @@ def make_equality(model: Model, how: How) -> AnswersSpec:
 
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """200 windows pass. A page has few tuples, so that pages come and go."""
+    """100 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(open_tuples, "PAGE", 64)
     monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 8)
     how = HOWS[name]
     run = LocalRun(make_equality(Matrix(1, 1), how))
     rng = np.random.default_rng(3)
     sizes = []
-    for epoch in range(400):
+    for epoch in range(200):
         batches = [
             pa.RecordBatch.from_pydict(
                 {

@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import oracle
+from tests.support.draws import draw_cases
 from tests.support.local import LocalJoin, LocalTasks
 from tests.support.strategies import Case, cases, conditions, index_specs
 from thetastream.core.condition import Condition, PythonPredicate
@@ -80,9 +81,7 @@ def wanted(case: Case, spec: TaskSpec) -> Counter[tuple[int, int]]:
     return pairs
 
 
-@settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@draw_cases(40)
 @given(task_sets(), MODELS)
 def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Model) -> None:
     case, specs = drawn

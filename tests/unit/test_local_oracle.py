@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import oracle
-from tests.support.draws import draw
+from tests.support.draws import draw_cases
 from tests.support.local import LocalJoin
 from tests.support.strategies import Case, cases
 from tests.support.tiny import make_all_tiny
@@ -65,13 +65,13 @@ def run(case: Case, model: Model) -> tuple[Counter, int]:
     return found, late
 
 
-@draw(250)
+@draw_cases(250)
 @given(cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: Case, model: Model) -> None:
     assert run(case, model) == case.answer()
 
 
-@draw(80)
+@draw_cases(80)
 @given(case=cases(), model=MODELS)
 def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
     """Two segments are merged at once, pieces have one pair, and segments have one period."""
@@ -80,7 +80,7 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
         assert run(case, model) == case.answer()
 
 
-@draw(150)
+@draw_cases(150)
 @given(cases(), UNITS, st.tuples(st.integers(1, 6), st.integers(1, 6)), st.booleans())
 def test_count_windows_are_a_sequential_replay(
     case: Case, cores: int, counts: tuple[int, int], is_tiny: bool

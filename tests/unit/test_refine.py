@@ -6,9 +6,10 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.draws import draw_cases
 from tests.support.graphs import GraphCase, answer, graph_cases, run_multiway, side
 from tests.support.local import LocalMultiway
 from thetastream.core.condition import Bound, Dimension, Equality
@@ -27,8 +28,6 @@ from thetastream.engine.multiway.stored_counts import MOST, StoredCounts
 from thetastream.models import Ring
 from thetastream.plan.multiway_spec import build_multiway_spec
 
-RELAXED = settings(deadline=None, suppress_health_check=list(HealthCheck))
-
 
 @st.composite
 def refinements(draw: st.DrawFn, graph: JoinGraph) -> Refinement:
@@ -40,7 +39,7 @@ def refinements(draw: st.DrawFn, graph: JoinGraph) -> Refinement:
     return Refinement(tuple(draw(st.booleans()) for _ in range(m)), tuple(ties), lifetimes)
 
 
-@settings(RELAXED, max_examples=80)
+@draw_cases(40)
 @given(st.data(), graph_cases(most=5), st.integers(1, 3), st.one_of(st.none(), st.integers(1, 9)))
 def test_same_bag_while_orders_change(data: st.DataObject, case: GraphCase, nodes: int, limit: int) -> None:
     """Few comparisons are needed, so hop orders change and trials happen while partial results are in
@@ -53,7 +52,7 @@ def test_same_bag_while_orders_change(data: st.DataObject, case: GraphCase, node
         assert run_multiway(case, Ring(nodes, Rows(2), None, limit), refinement) == answer(case)
 
 
-@settings(RELAXED, max_examples=40)
+@draw_cases(20)
 @given(st.randoms(use_true_random=False), graph_cases(most=5), st.integers(1, 3))
 def test_same_bag_whatever_the_orders(random, case: GraphCase, nodes: int) -> None:
     """In every epoch, hop orders and the hop orders of trials are chosen at random."""
@@ -175,7 +174,7 @@ def test_measured_sets_correct_the_product_of_their_pairs() -> None:
     assert Selectivities(spec, correlated).of(0b0111) == pytest.approx(0.2, rel=0.01)
 
 
-@settings(RELAXED, max_examples=40)
+@draw_cases(40)
 @given(
     st.lists(st.floats(0.01, 1), min_size=6, max_size=6), st.lists(st.integers(1, 50), min_size=4, max_size=4)
 )

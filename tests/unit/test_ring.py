@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.draws import draw
+from tests.support.draws import draw_cases
 from tests.support.graphs import GraphCase, answer, graph_cases, run_multiway, side
 from tests.support.local import LocalMultiway
 from tests.support.tiny import make_all_tiny, make_segments_tiny
@@ -28,19 +28,19 @@ MODELS = st.one_of(
 )
 
 
-@draw(70)
+@draw_cases(70)
 @given(graph_cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: GraphCase, model: Multiway) -> None:
     assert run_multiway(case, model) == answer(case)
 
 
-@draw(25)
+@draw_cases(25)
 @given(graph_cases(least=5, most=5), MODELS)
 def test_same_bag_of_five_streams(case: GraphCase, model: Multiway) -> None:
     assert run_multiway(case, model) == answer(case)
 
 
-@draw(25)
+@draw_cases(25)
 @given(graph_cases(), MODELS)
 def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) -> None:
     with pytest.MonkeyPatch.context() as patch:

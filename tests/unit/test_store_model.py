@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.draws import draw_cases
 from tests.support.stores import HELD, make_rows
 from thetastream.stores import DeltaStore, ParquetStore, history, version_log
 from thetastream.stores.snapshots import Brought, Ledger, Snapshot, Snapshots
@@ -110,7 +111,7 @@ def run(store: ParquetStore, rule: Snapshots, steps: list[tuple[str, Any]]) -> N
         assert Counter(table["id"].to_pylist()) == Counter(model.rows())
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@draw_cases(40)
 @given(st.sampled_from(RULES), st.lists(STEP, max_size=14))
 def test_a_store_answers_as_a_list_does(rule: Snapshots, steps: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
