@@ -1,4 +1,4 @@
-"""The command line runs in separate processes."""
+"""The command line: its exit codes, and what it prints on standard error."""
 
 import subprocess
 import sys
@@ -10,26 +10,22 @@ from thetastream.cli import main
 from thetastream.demo import departures
 
 
-def thetastream(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "thetastream.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        **options,
-    )
-
-
-def test_version():
-    assert thetastream("--version").stdout == f"thetastream {version('thetastream')}\n"
+def test_version_of_a_separate_process():
+    command = [sys.executable, "-m", "thetastream.cli", "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    assert ended.stdout == f"thetastream {version('thetastream')}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["demo", "--rows", "0"], ["demo", "--rows", "few"]])
-def test_what_is_not_understood_exits_with_2(arguments):
-    done = thetastream(*arguments)
-    assert done.returncode == 2
-    assert "usage: thetastream" in done.stderr
-    assert ("list everything that is wrong with a job" in done.stderr) == (not arguments)
+def test_what_is_not_understood_exits_with_2(arguments, capsys):
+    try:
+        code = main(arguments)
+    except SystemExit as end:
+        code = end.code
+    errors = capsys.readouterr().err
+    assert code == 2
+    assert "usage: thetastream" in errors
+    assert ("list everything that is wrong with a job" in errors) == (not arguments)
 
 
 def test_sql_refuses_without_spark_what_needs_no_spark(tmp_path, capsys):
@@ -43,11 +39,11 @@ def test_sql_refuses_without_spark_what_needs_no_spark(tmp_path, capsys):
         assert words in errors, errors
 
 
-def test_demo_leaves_a_folder_of_others_alone(tmp_path):
+def test_demo_leaves_a_folder_of_others_alone(tmp_path, capsys):
     (tmp_path / "thesis.tex").touch()
-    done = thetastream("demo", "--out", tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith("thetastream: [FOLDER_NOT_EMPTY] --out must be a new or empty folder")
+    assert main(["demo", "--out", str(tmp_path)]) == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith("thetastream: [FOLDER_NOT_EMPTY] --out must be a new or empty folder")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
