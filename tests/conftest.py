@@ -101,5 +101,12 @@ def spark() -> Iterator[SparkSession]:
 
     settings = {"spark.sql.timeType.enabled": True, **CHECKPOINT_FILES}
     session = th.local_session(2, "thetastream tests", **settings)
+    write_no_checksum_files(session)
     yield session
     session.stop()
+
+
+def write_no_checksum_files(session: SparkSession) -> None:
+    """Let Hadoop write each local file without a checksum file, for which it would start another chmod."""
+    configuration = session._jsc.hadoopConfiguration()
+    session._jvm.org.apache.hadoop.fs.FileSystem.getLocal(configuration).setWriteChecksum(False)
