@@ -1,11 +1,13 @@
 """Columns: a store takes any names, and it refuses columns other than those of its first query."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from tests.support.stores import HELD, KINDS, SCHEMA, commit_rows
-from thetastream.errors import StoreError
-from thetastream.stores import Store
+from thetastream.errors import QueryError, StoreError
+from thetastream.stores import DeltaStore, Store
 from thetastream.stores.description import Description
 
 
@@ -18,6 +20,19 @@ def test_other_columns_are_refused_by_name(store: Store) -> None:
     for words in ("'id' is int64 there and missing here", "'n' is missing there and int32 here", "key is"):
         assert words in str(error.value)
     assert store.description == HELD
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [pa.schema([("n", pa.int64()), ("N", pa.int64())]), pa.schema([("n", pa.list_(pa.time64("ns")))])],
+    ids=["case", "type"],
+)
+def test_columns_that_a_delta_table_cannot_have_are_refused_before_it_is_made(
+    tmp_path: Path, schema: pa.Schema
+) -> None:
+    with pytest.raises(QueryError, match=r"STORE_COLUMN.*Delta.*n"):
+        DeltaStore(str(tmp_path)).describe(Description(schema))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("empty", KINDS, indirect=True)

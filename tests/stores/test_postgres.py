@@ -1,13 +1,14 @@
 """A table of PostgreSQL: its name, its types, and what other programs see in it."""
 
+import uuid
 from datetime import date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
-from tests.support.stores import NEEDS_SERVER, START
-from thetastream.errors import QueryError
+from tests.support.stores import NEEDS_SERVER, START, commit_rows
+from thetastream.errors import QueryError, StoreError
 from thetastream.stores import PostgresStore
 from thetastream.stores.description import Description
 from thetastream.stores.staged import Origin
@@ -59,3 +60,42 @@ def test_a_table_of_postgres_has_all_types_and_nothing_that_is_staged(database: 
     assert str(found) == str(expected)  # as texts, because NaN is not equal to itself
     assert store.read(key={"inner.x": (1e9, None)}).num_rows == 1
     assert "tests@" not in repr(store)
+
+
+def hold(database: str, rows: pa.RecordBatch, *keys: str) -> tuple[PostgresStore, Description]:
+    store, held = PostgresStore(database, f"held{uuid.uuid4().hex[:8]}"), Description(rows.schema, None, keys)
+    store.describe(held)
+    return store, held
+
+
+@NEEDS_SERVER
+def test_texts_are_compared_by_code_points_in_any_database(database: str) -> None:
+    import psycopg
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        language = "LOCALE_PROVIDER icu ICU_LOCALE 'en' ENCODING 'UTF8'"
+        connection.execute(f"CREATE DATABASE english TEMPLATE template0 {language}")
+    texts = ["a", "B", "Ä", "b", ""]
+    rows = pa.RecordBatch.from_pydict({"s": texts, "t": [{"s": text} for text in texts]})
+    store, held = hold(database.replace("/postgres?", "/english?"), rows, "s", "t.s")
+    commit_rows(store, 0, held, rows)
+    for key in ("s", "t.s"):
+        assert sorted(store.read(key={key: ("B", "b")})["s"].to_pylist()) == ["B", "a", "b"]
+
+
+@NEEDS_SERVER
+@pytest.mark.parametrize("value", ["a\0b", {"x": "\0"}, ["a", "b\0"]], ids=["text", "struct", "list"])
+def test_a_text_with_nul_is_refused_by_name(database: str, value: object) -> None:
+    rows = pa.RecordBatch.from_pylist([{"it": value, "s": r"the text \u0000"}])
+    store, held = hold(database, rows, "s")
+    with pytest.raises(StoreError, match=r"STORE_VALUE.*'it'"):
+        commit_rows(store, 0, held, rows)
+    assert store.read().num_rows == 0
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*'s'"):
+        store.read(key={"s": "\0"})
+
+
+@pytest.mark.parametrize("name", ["thetastream_part", "thetastream_version", "n" * 64])
+def test_a_column_that_a_table_of_postgres_cannot_have_is_refused(name: str) -> None:
+    with pytest.raises(QueryError, match=r"STORE_COLUMN.*rename"):
+        PostgresStore("postgresql:///nowhere", "t").describe(Description(pa.schema([(name, pa.int64())])))

@@ -72,6 +72,28 @@ def test_forgotten_snapshots_are_gone_and_the_others_stay(store: Store) -> None:
         assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == read_ids(store)
 
 
+@pytest.mark.parametrize("number", [None, 3])
+def test_a_reader_beside_forget_misses_no_row_that_is_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch, number: int | None
+) -> None:
+    fill(store, range(6), EACH_EPOCH)
+    before, kind = store.read(snapshot=number), type(store)
+    open_staged, n_calls = kind.open_staged, 0
+
+    def forget_first(self: Any, staged: Any, selection: Any) -> Any:
+        """Let another process forget snapshots after the reader has listed its rows."""
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls == 1:
+            assert kind.forget(store, before=3) == 2
+        return open_staged(self, staged, selection)
+
+    monkeypatch.setattr(kind, "open_staged", forget_first)
+    found = sorted(store.read(snapshot=number)["id"].to_pylist())
+    assert found in (sorted(before["id"].to_pylist()), read_ids(store, snapshot=number))
+    assert found != []
+
+
 def test_a_reader_follows_while_files_are_merged_and_the_log_is_shortened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+
 from thetastream.core.folder import Folder
 from thetastream.errors import QueryError
 from thetastream.stores.base import Asked
@@ -56,6 +58,7 @@ class DeltaStore(ParquetStore):
 
     def describe(self, description: Description) -> None:
         deltalake = _import()
+        _refuse_columns(description.schema)
         super().describe(description)
         if not deltalake.DeltaTable.is_deltatable(self.path):
             deltalake.DeltaTable.create(self.path, schema=description.schema, mode="ignore")
@@ -126,6 +129,22 @@ class DeltaStore(ParquetStore):
     def open_table(self) -> Any:
         """Open the table as deltalake does."""
         return _import().DeltaTable(self.path)
+
+
+def _refuse_columns(schema: pa.Schema) -> None:
+    """Raise if a Delta table cannot have these columns. Nothing is made then.
+
+    Raises
+    ------
+    QueryError
+        STORE_COLUMN.
+    """
+    try:
+        _import().Schema.from_arrow(schema)
+    except Exception as error:  # deltalake raises no class of its own here.
+        why = str(error).partition("\n")[0].rpartition("error: ")[2]
+        what = f"a Delta table cannot have the columns {', '.join(schema.names)}: {why}"
+        raise QueryError("STORE_COLUMN", f"{what}. Rename the column, or cast it, as to STRING") from error
 
 
 def _import() -> Any:

@@ -10,8 +10,8 @@ appended it meanwhile, the commit begins anew. So one atomic step of the log is 
 import time
 import uuid
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -29,6 +29,9 @@ TARGET = 1 << 27
 
 class LoggedStore(Store):
     """A store with a log of commits."""
+
+    deletes_at_once: ClassVar[bool] = False
+    """Whether ``forget`` deletes rows at once. Other stores keep them for readers that have begun."""
 
     @property
     @abstractmethod
@@ -131,19 +134,27 @@ class LoggedStore(Store):
         key: Mapping[str, Any] | None = None,
     ) -> Any:
         selection = Selection.read(self.description, since, until, key)
-        return self.open_staged(self.select(snapshot, selection), selection)
+        return self._open_selected(lambda history: select(history, snapshot, selection), selection)
 
     def read_snapshot(self, snapshot: Asked) -> pa.Table:
-        history = self.read_history()
-        number = history.find_snapshot(0 if snapshot is None else snapshot).number
-        found = self.open_staged(history.list_staged(only=number), Selection())
+        def select_one(history: History) -> Iterable[Staged]:
+            number = history.find_snapshot(0 if snapshot is None else snapshot).number
+            return history.list_staged(only=number)
+
+        found = self._open_selected(select_one, Selection())
         return found if isinstance(found, pa.Table) else found.to_table()
 
-    def select(self, snapshot: Asked, selection: Selection) -> Iterator[Staged]:
-        """List the staged rows of a snapshot that may have selected rows, as far as their bounds tell."""
+    def _open_selected(self, select: Callable[[History], Iterable[Staged]], selection: Selection) -> Any:
+        """Open staged rows, and open them anew if ``forget`` has deleted some of them meanwhile."""
         history = self.read_history()
-        until = None if snapshot is None else history.find_snapshot(snapshot).number
-        return (one for one in history.list_staged(until) if selection.may_hold(one))
+        while True:
+            staged = list(select(history))
+            found = self.open_staged(staged, selection)
+            if not self.deletes_at_once:
+                return found
+            history = self.read_history()
+            if all(one.name not in history.dropped for one in staged):
+                return found
 
     def read_history(self) -> History:
         """Read what all commits say."""
@@ -156,6 +167,12 @@ class LoggedStore(Store):
     def _read_ledger(self, version: int) -> Ledger:
         """Read what a version of the store remembers of its queries."""
         return Ledger() if version < 1 else Ledger.from_json(self.log.read(version)["ledger"])
+
+
+def select(history: History, snapshot: Asked, selection: Selection) -> Iterator[Staged]:
+    """List the staged rows of a snapshot that may have selected rows, as far as their bounds tell."""
+    until = None if snapshot is None else history.find_snapshot(snapshot).number
+    return (one for one in history.list_staged(until) if selection.may_hold(one))
 
 
 def find_first(history: History, wanted: int) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
 from thetastream.stores.history import History
-from thetastream.stores.logged import TARGET, LoggedStore
+from thetastream.stores.logged import TARGET, LoggedStore, select
 from thetastream.stores.merging import PREFIX, merge, open_files, plan_merges, read_file
 from thetastream.stores.parquet_stage import ParquetStage, read_name
 from thetastream.stores.recent import RECENT, split_recent
@@ -125,7 +125,7 @@ class ParquetStore(LoggedStore):
         """
         selection = Selection.read(self.description, since, until, key)
         root = self.path.rstrip("/")
-        names = dict.fromkeys(one.name for one in self.select(None, selection))
+        names = dict.fromkeys(one.name for one in select(self.read_history(), None, selection))
         return [f"{root}/{name}" for name in names]
 
     def open_staged(self, staged: Iterable[Staged], selection: Selection) -> Any:

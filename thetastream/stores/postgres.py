@@ -30,7 +30,9 @@ INSTALL = "pip install 'thetastream[postgres]'"
 PART, VERSION = "thetastream_part", "thetastream_version"
 """The columns that this store adds: what a row was staged as, and which commit has named it."""
 
-LONGEST_NAME = 63 - len("_staged_part")
+LONGEST_COLUMN = 63
+"""Bytes of the longest name of a column."""
+LONGEST_NAME = LONGEST_COLUMN - len("_staged_part")
 """Bytes of the longest name of a table. PostgreSQL has names of 63 bytes, and the store makes longer ones."""
 
 
@@ -40,7 +42,8 @@ class PostgresStore(LoggedStore):
 
     Struct columns and lists become columns of type JSONB. Columns of time become TIMESTAMPTZ or TIMESTAMP.
     The table has two columns more, ``thetastream_part`` and ``thetastream_version``, which say what each row
-    was staged as and which commit has named it. It has an index for the time and for each key.
+    was staged as and which commit has named it. It has an index for the time and for each key. Texts are
+    compared by their code points, as in Spark, and may not contain the character NUL.
 
     Parameters
     ----------
@@ -61,6 +64,7 @@ class PostgresStore(LoggedStore):
     table: str
 
     kind: ClassVar[str] = "postgres"
+    deletes_at_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         nbytes = len(self.table.encode())
@@ -84,6 +88,13 @@ class PostgresStore(LoggedStore):
         return PostgresLog(self)
 
     def describe(self, description: Description) -> None:
+        for name in description.schema.names:
+            if name in (PART, VERSION):
+                what = f"a table of PostgreSQL has a column {name!r} of the store itself"
+                raise QueryError("STORE_COLUMN", f"{what}; rename the column of the results")
+            if len(name.encode()) > LONGEST_COLUMN:
+                what = f"PostgreSQL cuts names of columns after {LONGEST_COLUMN} bytes, as {name!r}"
+                raise QueryError("STORE_COLUMN", f"{what}; rename it")
         with self.connect() as connection:
             # One of several queries that start together makes the tables.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.table])
@@ -114,8 +125,12 @@ class PostgresStore(LoggedStore):
             column = write_path(one.path, schema).replace("%", "%%")
             for sign, end in ((">=", one.low), ("<=" if one.has_high else "<", one.high)):
                 if end is not None:
+                    value = end.as_py()
+                    if isinstance(value, str) and "\0" in value:
+                        what = "PostgreSQL compares no text with the character NUL"
+                        raise QueryError("BAD_VALUE", f"{what}, as in key {one.column!r}: {value!r}")
                     wheres.append(f"{column} {sign} %s")
-                    values.append(end.as_py())
+                    values.append(value)
         with self.connect() as connection:
             sql = f"SELECT {columns} FROM {self.quote()} WHERE {' AND '.join(wheres)}"
             return decode(connection.execute(sql, values).fetchall(), schema)

@@ -4,7 +4,7 @@ Arrow                    PostgreSQL
 integers                 SMALLINT, INTEGER, BIGINT
 float, double            REAL, DOUBLE PRECISION
 decimal                  NUMERIC
-boolean, string, binary  BOOLEAN, TEXT, BYTEA
+boolean, string, binary  BOOLEAN, TEXT in the order of code points, BYTEA
 date, time               DATE, TIME
 timestamp                TIMESTAMPTZ with a time zone, else TIMESTAMP
 struct, list, map        JSONB; a map is a list of pairs
@@ -18,8 +18,9 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from thetastream.errors import QueryError
+from thetastream.errors import QueryError, StoreError
 
 _NAMES = (
     (pa.types.is_int8, "SMALLINT"),
@@ -30,7 +31,7 @@ _NAMES = (
     (pa.types.is_float64, "DOUBLE PRECISION"),
     (pa.types.is_decimal, "NUMERIC"),
     (pa.types.is_boolean, "BOOLEAN"),
-    (pa.types.is_string, "TEXT"),
+    (pa.types.is_string, 'TEXT COLLATE "C"'),
     (pa.types.is_binary, "BYTEA"),
     (pa.types.is_date, "DATE"),
     (pa.types.is_time, "TIME"),
@@ -61,10 +62,18 @@ def name_type(kind: pa.DataType) -> str:
 
 
 def encode(batch: pa.RecordBatch) -> bytes:
-    """Write rows as CSV text that COPY reads: NULL is empty, every other value is quoted."""
+    """Write rows as CSV text that COPY reads: NULL is empty, every other value is quoted.
+
+    Raises
+    ------
+    StoreError
+        STORE_VALUE if a text contains the character NUL.
+    """
     from pyarrow import csv
 
-    columns = [_encode_column(column) for column in batch.columns]
+    columns = [
+        _encode_column(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
     sink = pa.BufferOutputStream()
     options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
     csv.write_csv(pa.RecordBatch.from_arrays(columns, names=batch.schema.names), sink, options)
@@ -81,26 +90,39 @@ def decode(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _encode_column(column: pa.Array) -> pa.Array:
+def refuse_nul(column: str, value: Any) -> None:
+    """Raise if a value is a text that contains the character NUL.
+
+    Raises
+    ------
+    StoreError
+        STORE_VALUE.
+    """
+    if isinstance(value, str) and "\0" in value:
+        what = f"PostgreSQL keeps no text with the character NUL, and column {column!r} has {value[:80]!r}"
+        raise StoreError("STORE_VALUE", f"{what}; select replace(..., char(0), '') of the text")
+
+
+def _encode_column(name: str, column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_nested(kind):
-        texts = [None if value is None else _dump(value) for value in column.to_pylist()]
+        texts = [None if value is None else json.dumps(_plain(name, value)) for value in column.to_pylist()]
         return pa.array(texts, pa.string())
+    if pa.types.is_string(kind):
+        with_nul = column.filter(pc.match_substring(column, "\0"))
+        refuse_nul(name, with_nul[0].as_py() if len(with_nul) else None)
     if pa.types.is_binary(kind):
         return pa.array([None if v is None else f"\\x{v.hex()}" for v in column.to_pylist()], pa.string())
     return column
 
 
-def _dump(value: Any) -> str:
-    return json.dumps(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    """Turn a value into one that JSON can hold."""
+def _plain(column: str, value: Any) -> Any:
+    """Turn a value of a column into one that JSON can hold."""
+    refuse_nul(column, value)
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
+        return {name: _plain(column, inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_plain(column, inner) for inner in value]
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, datetime | date | time):
