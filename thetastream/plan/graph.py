@@ -13,13 +13,14 @@ from thetastream.core.condition import Equality
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.plan.dimensions import build_dimensions, find_window_ends
 from thetastream.plan.domains import quote
-from thetastream.plan.lower import build_side_spec, write_condition
+from thetastream.plan.lower import build_side_spec
 from thetastream.plan.physical import SidePlan
 from thetastream.plan.query import (
     Query,
     Resolver,
     Stream,
     find_type,
+    list_conditions,
     warn_of_cross_join,
     warn_of_unbounded_state,
 )
@@ -90,7 +91,7 @@ def lower_graph(
             own.append(f"({quote(stream.alias)}.{quote(stream.event_time or '')}) IS NOT NULL")
         computed = tuple((column, text) for text, column in side.computed.items())
         sides.append(SidePlan(stream.alias, tuple(dict.fromkeys(own)), computed, stream.carried))
-    on = write_condition([phrase.text for phrase in conjuncts], predicates)
+    on = list_conditions([phrase.text for phrase in conjuncts], predicates)
     return LoweredGraph(tuple(sides), graph, tuple(residual), tuple(notes), on)
 
 

@@ -32,6 +32,7 @@ from thetastream.plan.query import (
     Resolver,
     Stream,
     find_type,
+    list_conditions,
     warn_of_cross_join,
     warn_of_unbounded_state,
 )
@@ -122,16 +123,11 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
             compute_lifetimes(condition.window), settings.get("archive_period_us")
         ),
         counts=query.counts,
-        on=write_condition(query.on, query.predicates),
+        on=list_conditions(query.on, query.predicates),
         how=query.how,
         ranking=None if ranked is None else ranked.ranking,
     )
     return Lowered(physical, tuple(rewritten.notes), reason)
-
-
-def write_condition(on: Sequence[str], predicates: Sequence[Predicate]) -> tuple[str, ...]:
-    """List the parts of a condition as the user wrote them, for messages."""
-    return (*on, *(f"{predicate.name}()" for predicate in predicates))
 
 
 def _remove_event_times(query: Query) -> Query:

@@ -159,6 +159,11 @@ class Resolver(Protocol):
         """Return the microseconds of an interval, or raise QueryError INVALID_DURATION."""
 
 
+def list_conditions(texts: Sequence[str], predicates: Sequence[Predicate]) -> tuple[str, ...]:
+    """List conditions as the user wrote them: SQL texts, and names of Python predicates."""
+    return (*texts, *(f"{predicate.name}(...)" for predicate in predicates))
+
+
 def find_type(streams: Sequence[Stream], alias: str, name: str, resolver: Resolver) -> str | None:
     """Return the Spark type of a column of one of these streams, or None if there is no such column."""
     for stream in streams:

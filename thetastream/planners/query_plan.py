@@ -1,10 +1,7 @@
 """Plans that follow from one query over streams, which says most of what the Plan protocol asks."""
 
-from collections.abc import Iterable, Sequence
-
-from thetastream.plan.query import Query, Stream
+from thetastream.plan.query import Query, Stream, list_conditions
 from thetastream.planners.plan import Plan
-from thetastream.predicate import Predicate
 
 
 class QueryPlan(Plan):
@@ -27,8 +24,3 @@ class QueryPlan(Plan):
     @property
     def longest_window_us(self) -> int:
         return max(self.query.within_us or (0,))
-
-
-def list_conditions(texts: Sequence[str], predicates: Iterable[Predicate]) -> tuple[str, ...]:
-    """List conditions as the user wrote them: SQL texts, and names of Python predicates."""
-    return (*texts, *(f"{predicate.name}(...)" for predicate in predicates))

@@ -23,9 +23,8 @@ from thetastream.models.base import Model
 from thetastream.plan.explain import format_one_line
 from thetastream.plan.join_order import EQUALITY, estimate_selectivity, find_aliases
 from thetastream.plan.physical import Carried
-from thetastream.plan.query import Stream
+from thetastream.plan.query import Stream, list_conditions
 from thetastream.planners.plan import Plan
-from thetastream.planners.query_plan import list_conditions
 from thetastream.predicate import Phrase, Predicate
 from thetastream.spark.predicate_filter import filter_rows
 

@@ -1,0 +1,146 @@
+"""Rewrites a bound on a distance as a band: abs(f - g) <= c.
+
+    numbers       two key columns that are at most c apart
+    event times   the window
+    other times   two key columns of times, which Spark subtracts as local times
+
+Each function returns None, or the reason why the conjunct must be evaluated again behind the join.
+"""
+
+import math
+from fractions import Fraction
+
+from thetastream.core.condition import Domain
+from thetastream.core.exact import ExactBand
+from thetastream.core.spark_types import is_day_time, is_integral, parse_decimal
+from thetastream.core.windows import LONGEST_US, spell, to_micros
+from thetastream.plan.conjunct import Conjunct, TypedPair
+from thetastream.plan.domains import find_domain, find_family
+from thetastream.plan.event_time import DAY_US, SLACK_US, find_column, is_local_free
+from thetastream.plan.query import Constant
+from thetastream.plan.rewritten_condition import Band
+from thetastream.predicate import Phrase
+from thetastream.predicate.names import find_references
+
+MAX_DOUBLE_INT = 1 << 24
+"""Float and double represent integers up to here exactly, so smaller bounds compare exactly in any type."""
+
+
+def rewrite_band(conjunct: Conjunct, typed: TypedPair, op: str, limit: Phrase) -> str | None:
+    """Rewrite ``abs(f - g) <= limit``, or the same with ``<``."""
+    if find_references(limit, conjunct.query.aliases):
+        return "the limit of abs is not a constant"
+    constant = conjunct.resolver.constant(limit.text)
+    if constant is None or constant.value is None:
+        return "the limit of abs has no value the index can use"
+    if typed.common is None:
+        return f"Spark subtracts {typed.g_type} from {typed.f_type} by rules of its own"
+    if find_family(typed.common) == "numeric":
+        return _rewrite_numeric_band(conjunct, typed, op == "<", constant)
+    if typed.f_type == typed.g_type and is_day_time(constant.type):
+        return _rewrite_interval_band(conjunct, typed, op == "<", to_micros(constant.value))
+    return f"abs over {typed.common} is not indexed"
+
+
+def _rewrite_numeric_band(
+    conjunct: Conjunct, typed: TypedPair, is_strict: bool, constant: Constant
+) -> str | None:
+    common, domain = typed.common, find_domain(typed.common or "")
+    assert common is not None
+    if find_family(constant.type) != "numeric" or domain is None or domain is Domain.WIDE_DECIMAL:
+        return f"abs over {common} with a limit of type {constant.type} is not indexed"
+    if is_integral(common) and not conjunct.resolver.is_ansi:
+        # Outside ANSI mode 2147483647 - -2147483648 is -1, so the ends of the type are neighbours.
+        return f"differences of {common} wrap around outside ANSI mode; BETWEEN is indexed"
+    limit = constant.value
+    if not math.isfinite(limit) or limit < 0:
+        return "the limit of abs is negative or not finite"
+    if domain is Domain.FLOAT:
+        # A difference is rounded to the nearest float. The band is widened by more than this error.
+        delta = float(limit) * (1 + 2.0**-22) if common == "float" else float(limit)
+        left, right = _add_band(
+            conjunct, typed, domain, math.nextafter(delta + (1e-44 if common == "float" else 0.0), math.inf)
+        )
+        exact = ExactBand(float(limit), is_strict, common == "float")
+        if limit < MAX_DOUBLE_INT and conjunct.add_check(left, right, exact):
+            return None
+        return "floating-point differences are rounded"
+    scale = (parse_decimal(common) or (0, 0))[1]
+    units = Fraction(limit) * 10**scale
+    if constant.type in ("float", "double"):
+        if units >= MAX_DOUBLE_INT:
+            return f"Spark compares {common} with {constant.type} in floating point"
+        if not is_integral(common):
+            _add_band(conjunct, typed, domain, math.floor(units) + 1)
+            return "decimals are compared with the limit in floating point"
+    return _add_whole_band(conjunct, typed, domain, units, is_strict)
+
+
+def _rewrite_interval_band(
+    conjunct: Conjunct, typed: TypedPair, is_strict: bool, limit_us: int
+) -> str | None:
+    common = typed.common
+    if limit_us > LONGEST_US:
+        return "the limit of abs is longer than 10,000 years"
+    if common == "date":
+        difference = conjunct.resolver.type_of(f"({typed.f.text}) - ({typed.g.text})", conjunct.query.aliases)
+        if difference is None or not is_day_time(difference):
+            return "dates subtract to something other than an interval"
+        return _add_whole_band(conjunct, typed, Domain.INT, Fraction(limit_us, DAY_US), is_strict)
+    if common == "timestamp":
+        return _rewrite_timestamp_band(conjunct, typed, is_strict, limit_us)
+    if common == "timestamp_ntz" or is_day_time(common or ""):
+        if common == "timestamp_ntz" and _is_event_time(conjunct, typed) and limit_us >= is_strict:
+            conjunct.narrow_window(is_strict - limit_us, limit_us - is_strict, True)
+            return None
+        return _add_whole_band(conjunct, typed, Domain.INT, Fraction(limit_us), is_strict)
+    return f"abs over {common} is not indexed"
+
+
+def _rewrite_timestamp_band(
+    conjunct: Conjunct, typed: TypedPair, is_strict: bool, limit_us: int
+) -> str | None:
+    # Spark subtracts timestamps as local times, so the keys are local times too.
+    delta = limit_us - is_strict
+    if delta < 0:
+        return "the limit of abs is never met"
+    if _is_event_time(conjunct, typed):
+        is_exact = is_local_free(conjunct.query.streams[0], conjunct.resolver)
+        slack = 0 if is_exact else SLACK_US
+        conjunct.narrow_window(-delta - slack, delta + slack, is_exact)
+        if is_exact:
+            return None
+    left, right = (
+        keys.add_sql(f"CAST(({text}) AS TIMESTAMP_NTZ)", text, Domain.INT)
+        for keys, (text, _) in zip(conjunct.out.keys, typed.sides, strict=True)
+    )
+    conjunct.out.bands.append(Band(left, right, delta, conjunct.text))
+    conjunct.add_note("key", f"a band of {spell(delta)} in local time")
+    return None
+
+
+def _is_event_time(conjunct: Conjunct, typed: TypedPair) -> bool:
+    columns = [
+        find_column(phrase, stream, conjunct.resolver.is_case_sensitive) == stream.event_time is not None
+        for phrase, stream in zip((typed.f, typed.g), conjunct.query.streams, strict=True)
+    ]
+    return all(columns)
+
+
+def _add_whole_band(
+    conjunct: Conjunct, typed: TypedPair, domain: Domain, units: Fraction, is_strict: bool
+) -> str | None:
+    whole = math.floor(units)
+    if is_strict and whole == units:
+        whole -= 1
+    if whole < 0:
+        return "the limit of abs is never met"
+    _add_band(conjunct, typed, domain, whole)
+    return None
+
+
+def _add_band(conjunct: Conjunct, typed: TypedPair, domain: Domain, delta: int | float) -> tuple[int, int]:
+    left, right = conjunct.add_keys(typed, domain)
+    conjunct.out.bands.append(Band(left, right, delta, conjunct.text))
+    conjunct.add_note("key", f"a band of {delta} as {typed.common} ({domain.value} domain)")
+    return left, right
