@@ -15,7 +15,8 @@ from thetastream import cli
 from thetastream.core.sides import Role, Side
 from thetastream.job.tables import parse_model
 from thetastream.models import REGISTRY
-from thetastream.models.base import Hashes, Model, Route, split
+from thetastream.models.base import Model
+from thetastream.models.routes import Hashes, Route, split
 from thetastream.plan.explain_cost import ESTIMATES
 from thetastream.planners import PLANNERS
 

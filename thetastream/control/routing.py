@@ -18,7 +18,7 @@ from thetastream.control.plan import ControlPlan
 from thetastream.core.sides import Role
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.routing import Mask, Router, split_hash, take_blocks
-from thetastream.models.base import Route
+from thetastream.models.routes import Route
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from thetastream.core.keys import Int64s
-from thetastream.core.sides import Role, Side
+from thetastream.core.sides import Side
 from thetastream.errors import ThetastreamError
 from thetastream.models.drawing import Drawing, row
+from thetastream.models.routes import Hashes, Route
 
 TWO_STREAMS, PIPELINE, MULTIWAY = "two_streams", "pipeline", "multiway"
 """The names of planners in ``thetastream.planners.PLANNERS``."""
@@ -23,37 +24,6 @@ AUTO = "auto"
 """The value of a setting that the planner chooses."""
 UNITS, HANDSHAKE = "units", "handshake"
 """The names of engines of two streams in ``thetastream.spark.joins.ENGINES``."""
-
-
-class Route(NamedTuple):
-    """Some rows of a block go to one unit in one role."""
-
-    unit: int
-    role: Role
-    rows: Int64s | None
-    """Positions of the rows in the block; None means all rows."""
-
-
-class Places(NamedTuple):
-    """The place of each tuple, and the interval of places in which its partners lie; int64 per row.
-
-    A tuple has partners only at the places from ``low`` to ``high``, both included.
-    """
-
-    own: Int64s
-    low: Int64s
-    high: Int64s
-
-
-class Hashes(NamedTuple):
-    """The properties of the rows of a block that routers use."""
-
-    tuples: Int64s | None = None
-    """The hash of each whole tuple. It spreads tuples evenly, and in the same way when a Spark task is run
-    again."""
-    places: Places | None = None
-    """The places of the tuples, which follow from the values that the condition compares, for routing by
-    content."""
 
 
 class JoinContext(NamedTuple):
@@ -279,28 +249,3 @@ def usual_planner(n_streams: int) -> str:
     ('two_streams', 'pipeline')
     """
     return TWO_STREAMS if n_streams == 2 else PIPELINE
-
-
-def split(targets: Int64s, n_targets: int) -> Iterator[tuple[int, Int64s]]:
-    """Yield (target, positions) for every target that has rows. Positions are in the order of the rows.
-
-    >>> [(target, rows.tolist()) for target, rows in split(np.array([2, 0, 2]), 3)]
-    [(0, [1]), (2, [0, 2])]
-    """
-    order = np.argsort(targets, kind="stable")
-    cuts = np.searchsorted(targets[order], np.arange(n_targets + 1))
-    for target in range(n_targets):
-        if cuts[target] < cuts[target + 1]:
-            yield target, order[cuts[target] : cuts[target + 1]]
-
-
-def read_positive_pair(value: object) -> tuple[int, int] | None:
-    """Read a positive integer, which stands for a pair of equal numbers, or a pair; None for anything else.
-
-    >>> read_positive_pair(2), read_positive_pair([1, 3]), read_positive_pair(0)
-    ((2, 2), (1, 3), None)
-    """
-    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
-    if len(pair) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in pair):
-        return None
-    return pair[0], pair[1]

@@ -15,8 +15,10 @@ import numpy as np
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.models.base import Hashes, Model, Route, read_positive_pair, split
+from thetastream.models.base import Model
+from thetastream.models.counts import is_positive, read_positive_pair
 from thetastream.models.drawing import Drawing, columns
+from thetastream.models.routes import Hashes, Route, split
 from thetastream.models.subgroups import (
     check_routing,
     count_units,
@@ -38,7 +40,7 @@ def _read_units(given: object) -> tuple[Units, Units] | None:
     left, right = (tuple(each) if isinstance(each, list) else each for each in pair)
     for each in (left, right):
         numbers = each if isinstance(each, tuple) else (each,)
-        if not numbers or not all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in numbers):
+        if not numbers or not all(map(is_positive, numbers)):
             return None
     return left, right
 

@@ -19,8 +19,10 @@ import numpy.typing as npt
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.models.base import AUTO, HANDSHAKE, UNITS, Hashes, Model, Route, read_positive_pair
+from thetastream.models.base import AUTO, HANDSHAKE, UNITS, Model
+from thetastream.models.counts import is_positive
 from thetastream.models.drawing import Drawing, row
+from thetastream.models.routes import Hashes, Route
 
 HOME_BLOCK = 64
 """The number of consecutive tuples that have the same home."""
@@ -67,11 +69,9 @@ class Chain(Model):
     is_costed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.workers, tuple | list) or read_positive_pair(self.workers) is None:
+        if not is_positive(self.workers):
             raise QueryError("BAD_UNITS", f"workers must be a positive integer, not {self.workers!r}")
-        if self.block != AUTO and (
-            isinstance(self.block, tuple | list) or read_positive_pair(self.block) is None
-        ):
+        if self.block != AUTO and not is_positive(self.block):
             raise QueryError("BAD_BLOCK", f'block must be a positive integer or "auto", not {self.block!r}')
         threshold = self.forward_threshold
         is_number = isinstance(threshold, int) and not isinstance(threshold, bool)

@@ -25,7 +25,7 @@ import numpy as np
 from thetastream.core.keys import Int64s, scramble
 from thetastream.errors import QueryError
 from thetastream.models.atr import SEGMENT, check_segment
-from thetastream.models.base import read_positive_pair
+from thetastream.models.counts import is_positive
 from thetastream.models.multiway import Multiway, NewTuples, Probes, Travel, number_stretches
 from thetastream.models.ring import Ring
 
@@ -67,7 +67,7 @@ class CTR(Multiway):
 
     def __post_init__(self) -> None:
         self._check()
-        if isinstance(self.copies, tuple | list) or read_positive_pair(self.copies) is None:
+        if not is_positive(self.copies):
             raise QueryError("BAD_COPIES", f"copies must be a positive integer, not {self.copies!r}")
         check_segment(self.segment)
 

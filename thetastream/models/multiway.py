@@ -18,17 +18,10 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.core.windows import Rows, to_micros
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.models.base import (
-    AUTO,
-    MULTIWAY,
-    Hashes,
-    JoinContext,
-    Model,
-    Route,
-    read_positive_pair,
-    usual_planner,
-)
+from thetastream.models.base import AUTO, MULTIWAY, JoinContext, Model, usual_planner
+from thetastream.models.counts import is_positive
 from thetastream.models.drawing import Drawing, circle
+from thetastream.models.routes import Hashes, Route
 
 
 class Travel(Enum):
@@ -81,7 +74,7 @@ class Multiway(Model):
 
     def _check(self) -> None:
         is_auto = self.may_be_auto and self.nodes == AUTO
-        if not is_auto and (isinstance(self.nodes, tuple | list) or read_positive_pair(self.nodes) is None):
+        if not is_auto and not is_positive(self.nodes):
             what = 'a positive integer or "auto"' if self.may_be_auto else "a positive integer"
             raise QueryError("BAD_UNITS", f"nodes must be {what}, not {self.nodes!r}")
         name, span = self.span_field, self.span

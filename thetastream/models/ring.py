@@ -18,7 +18,8 @@ import numpy.typing as npt
 from thetastream.core.keys import Int64s
 from thetastream.core.windows import Rows
 from thetastream.errors import QueryError
-from thetastream.models.base import AUTO, read_positive_pair
+from thetastream.models.base import AUTO
+from thetastream.models.counts import is_positive
 from thetastream.models.multiway import Multiway, NewTuples, number_stretches
 
 SLICE = Rows(64)
@@ -78,7 +79,7 @@ class Ring(Multiway):
             )
         for name in ("in_flight", "tuples_per_node"):
             limit = getattr(self, name)
-            if limit is not None and (isinstance(limit, tuple | list) or read_positive_pair(limit) is None):
+            if limit is not None and not is_positive(limit):
                 raise QueryError("BAD_LIMIT", f"{name} must be a positive integer, not {limit!r}")
 
     @property

@@ -16,7 +16,9 @@ import numpy.typing as npt
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
-from thetastream.models.base import Hashes, Model, Route, read_positive_pair
+from thetastream.models.base import Model
+from thetastream.models.counts import is_positive
+from thetastream.models.routes import Hashes, Route
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Split(Model):
     sizes: ClassVar[tuple[str, ...]] = ("cores",)
 
     def __post_init__(self) -> None:
-        if isinstance(self.cores, tuple | list) or read_positive_pair(self.cores) is None:
+        if not is_positive(self.cores):
             raise QueryError("BAD_UNITS", f"cores must be a positive integer, not {self.cores!r}")
 
     @property

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from thetastream.core.sides import Role, Side
 from thetastream.engine.two_stream.content_routing import CELL_BANDS
-from thetastream.models.base import Hashes, Model, Places
+from thetastream.models.base import Model
+from thetastream.models.routes import Hashes, Places
 
 PerUnit = npt.NDArray[np.float64]
 """One share per unit."""

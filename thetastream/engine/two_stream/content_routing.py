@@ -28,7 +28,8 @@ from thetastream.engine.store.box import IndexPlan, build_box, encode_key_rows, 
 from thetastream.errors import QueryError
 from thetastream.index.base import IndexSpec
 from thetastream.index.scan import Scan
-from thetastream.models.base import Model, Places
+from thetastream.models.base import Model
+from thetastream.models.routes import Places
 
 CELL_BANDS = 8
 _FLOATING = (Domain.FLOAT, Domain.WIDE_DECIMAL)
