@@ -15,7 +15,7 @@ from tests.support.local import LocalMultiway
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.sides import Side
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
-from thetastream.engine.multiway.hop_orders import Refinement
+from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.models import Multiway
 from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
 

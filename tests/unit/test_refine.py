@@ -17,13 +17,9 @@ from thetastream.core.sides import Side
 from thetastream.core.windows import Rows
 from thetastream.engine.multiway import hop_orders as refine
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
-from thetastream.engine.multiway.hop_orders import (
-    HopMeasurements,
-    HopOrderCosts,
-    Refinement,
-    Refiner,
-    Selectivities,
-)
+from thetastream.engine.multiway.hop_order_costs import HopOrderCosts
+from thetastream.engine.multiway.hop_orders import HopMeasurements, Refiner
+from thetastream.engine.multiway.selectivities import Refinement, Selectivities
 from thetastream.engine.multiway.stored_counts import MOST, StoredCounts
 from thetastream.models import Ring
 from thetastream.plan.multiway_spec import build_multiway_spec

@@ -78,10 +78,10 @@ def serve(arguments: argparse.Namespace) -> int:
 def read_named_store(text: str) -> tuple[str, Store]:
     """Read ``NAME=PATH`` or ``PATH``, whose name is its last part. A Delta table is ``delta:PATH``.
 
-    >>> read_named_store("out/pairs")
-    ('pairs', ParquetStore(path='out/pairs'))
-    >>> read_named_store("p=delta:out/pairs")
-    ('p', DeltaStore(path='out/pairs'))
+    >>> read_named_store("/out/pairs")
+    ('pairs', ParquetStore(path='/out/pairs'))
+    >>> read_named_store("p=delta:/out/pairs")
+    ('p', DeltaStore(path='/out/pairs'))
     """
     before, equals, after = text.partition("=")
     name, path = (before, after) if equals and "/" not in before else ("", text)

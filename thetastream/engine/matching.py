@@ -15,7 +15,7 @@ from thetastream.core.condition import Condition, PythonPredicate
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.counters import Counters
-from thetastream.engine.store.chained_index import Candidates
+from thetastream.engine.store.probing import Candidates
 from thetastream.errors import PredicateError
 
 

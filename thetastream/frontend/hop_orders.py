@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from thetastream.engine.multiway.graph import JoinGraph
-from thetastream.engine.multiway.hop_orders import Refinement
+from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.models.multiway import Multiway, Travel, read_hops
 from thetastream.plan.join_order import Tie, estimate_sizes, extend_join_order, list_ties
 from thetastream.plan.multiway_spec import HopOrders

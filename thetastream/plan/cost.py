@@ -1,16 +1,9 @@
-"""The cost of a model: the papers' closed forms, and an estimate for any model from its routes.
+"""The cost of a model: an estimate from its routes, which serves any model.
 
-    W_bi  = |R| + |S|                        W_mat = columns |R| + rows |S|           memory, in tuples
-    B_bi  = r (1 + n / e) + s (1 + m / d)    B_mat = columns r + rows s               sent, tuples a second
-
-The forms are those of BiStream (SIGMOD 2015) section 4. |R| and |S| are the tuples in the windows, r and s
-are the arrivals per second, and m and n are the units that store R and S in d and e subgroups. Latencies
-follow SplitJoin (ATC 2016) section 6. The docstring of each function derives its form, and tests compare it
-with the models' routes.
+``thetastream.plan.closed_forms`` has the forms of the papers for memory, bandwidth and latency.
 """
 
 from dataclasses import dataclass
-from math import ceil, log, log2
 
 import numpy as np
 
@@ -18,147 +11,6 @@ from thetastream.index.base import CANDIDATE_S
 from thetastream.models.base import Model
 from thetastream.plan.routing_shares import PerUnit, StreamShares, compute_shares
 from thetastream.plan.workload import Inflow, Workload
-
-# Memory, BiStream section 4
-
-
-def memory_biclique(left: float, right: float) -> float:
-    """Return W_bi = |R| + |S|: each tuple is stored at exactly one unit of its side.
-
-    >>> memory_biclique(300, 100)
-    400
-    """
-    return left + right
-
-
-def memory_per_unit_biclique(left: float, right: float, units: tuple[int, int]) -> tuple[float, float]:
-    """Return (|R| / m, |S| / n): the tuples of a side are spread evenly over its units.
-
-    >>> memory_per_unit_biclique(300, 100, (3, 1))
-    (100.0, 100.0)
-    """
-    return left / units[0], right / units[1]
-
-
-def memory_matrix(left: float, right: float, rows: int, columns: int) -> float:
-    """Return W_mat = columns |R| + rows |S|.
-
-    A tuple of R is copied to every column of its row, and a tuple of S to every row of its column.
-
-    >>> memory_matrix(300, 100, 2, 3)
-    1100
-    """
-    return columns * left + rows * right
-
-
-def memory_per_unit_matrix(left: float, right: float, rows: int, columns: int) -> float:
-    """Return |R| / rows + |S| / columns: a unit stores the R of its row and the S of its column."""
-    return left / rows + right / columns
-
-
-def capacity_biclique(units: int, per_unit: float) -> float:
-    """Return the largest |R| + |S| that fits into memory. No tuple is stored twice."""
-    return units * per_unit
-
-
-def capacity_matrix(rows: int, columns: int, per_unit: float, share: float = 0.5) -> float:
-    """Return the largest |R| + |S| that fits into memory if ``share`` of the tuples are in R.
-
-    A unit stores share / rows + (1 - share) / columns of them.
-
-    >>> capacity_matrix(2, 2, 100)
-    200.0
-    """
-    return per_unit / (share / rows + (1 - share) / columns)
-
-
-def scaling_gain_ratio(before: tuple[int, int], after: tuple[int, int], share: float = 0.5) -> float:
-    """Return how much more capacity a biclique gains per added unit than a matrix that grows.
-
-    The matrix grows from ``before`` to ``after`` (rows, columns). With every unit, a biclique gains the
-    capacity of one unit. A matrix that grows from a square of k units to the next square gains about
-    1 / (2 sqrt k) of it. So the ratio is about 2 sqrt k.
-
-    >>> scaling_gain_ratio((2, 2), (3, 3))
-    5.0
-    """
-    added = after[0] * after[1] - before[0] * before[1]
-    return added / (capacity_matrix(*after, 1.0, share) - capacity_matrix(*before, 1.0, share))
-
-
-# Bandwidth, BiStream section 4
-
-
-def bandwidth_biclique(
-    left: float, right: float, units: tuple[int, int], subgroups: tuple[int, int] = (1, 1)
-) -> float:
-    """Return B_bi = r (1 + n / e) + s (1 + m / d).
-
-    A tuple is stored once and probes one subgroup of the other side. With one subgroup (random routing), it
-    probes all units of the other side.
-
-    >>> bandwidth_biclique(10, 10, (2, 4)), bandwidth_biclique(10, 10, (2, 4), subgroups=(2, 2))
-    (80.0, 50.0)
-    """
-    (m, n), (d, e) = units, subgroups
-    return left * (1 + n / e) + right * (1 + m / d)
-
-
-def bandwidth_matrix(left: float, right: float, rows: int, columns: int) -> float:
-    """Return B_mat = columns r + rows s.
-
-    A tuple of R goes to each unit of its row, a tuple of S to each unit of its column. Each copy is stored
-    and probes.
-    """
-    return columns * left + rows * right
-
-
-def bandwidth_split(left: float, right: float, cores: int) -> float:
-    """Return k (r + s): every tuple goes to every core. SplitJoin (ATC 2016) section 4."""
-    return cores * (left + right)
-
-
-# Latency, SplitJoin section 6
-
-
-def processing_latency(
-    opposite: float, cores: int, per_comparison_s: float, is_indexed: bool = False
-) -> float:
-    """Return the seconds that a core needs to process a tuple: it searches 1 / k of the opposite window.
-
-    A nested loop makes |S| / k comparisons. An index makes log2(|S| / k) comparisons, and then those with the
-    matches, which are not counted here.
-
-    >>> processing_latency(1000, 4, 0.001)
-    0.25
-    """
-    mine = opposite / cores
-    return per_comparison_s * (log2(max(mine, 1.0)) if is_indexed else mine)
-
-
-def visiting_latency(cores: int, per_hop_s: float, fan_out: int = 2) -> float:
-    """Return the seconds, processing excluded, until a tuple reached all cores and its results are gathered.
-
-    A tree with this fan-out distributes a tuple in ceil(log_f k) hops, and a second tree gathers its results
-    by punctuation in as many hops. Handshake join passes a tuple from core to core in k hops. In Thetastream,
-    one Spark exchange replaces both trees.
-
-    >>> visiting_latency(16, 0.001), visiting_latency_chain(16, 0.001)
-    (0.008, 0.016)
-    """
-    hops = ceil(log(cores, fan_out) - 1e-9) if cores > 1 else 0
-    return 2 * hops * per_hop_s
-
-
-def visiting_latency_chain(cores: int, per_hop_s: float) -> float:
-    """Return the seconds of k hops: R passes all cores from one end, S from the other end.
-
-    Handshake join (SIGMOD 2011).
-    """
-    return cores * per_hop_s
-
-
-# Any model, from its routes
 
 STORE_BYTE_S = 10e-9
 """Seconds to write one byte of a stored tuple, merges included. ``Shape.insert_s`` is the cost of its

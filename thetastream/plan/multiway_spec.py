@@ -11,10 +11,10 @@ from thetastream.core.condition import Condition
 from thetastream.core.sides import Side
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.hop import adapt_index, build_hop_condition
-from thetastream.engine.multiway.hop_orders import Refinement
+from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.store.box import IndexPlan
-from thetastream.engine.store.chained_index import StoredStream
+from thetastream.engine.store.stored_stream import StoredStream
 from thetastream.index.base import IndexSpec
 from thetastream.models.multiway import Multiway
 from thetastream.plan.index_choice import choose_index

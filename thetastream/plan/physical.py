@@ -10,7 +10,7 @@ from thetastream.core.condition import Condition, Dimension
 from thetastream.core.how import INNER, How
 from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
-from thetastream.engine.store.chained_index import compute_lifetime_us
+from thetastream.engine.store.stored_stream import compute_lifetime_us
 from thetastream.index.base import IndexSpec
 
 

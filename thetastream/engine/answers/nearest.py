@@ -21,7 +21,7 @@ from thetastream.engine.answers.best_partners import KEY, BestPartners, BestStat
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.clock import Clock
 from thetastream.engine.matching import Matches, match
-from thetastream.engine.store.chained_index import Candidates
+from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import SegmentStore
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 

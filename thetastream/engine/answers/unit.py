@@ -30,11 +30,12 @@ from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.matching import Matches
-from thetastream.engine.store.chained_index import Candidates
+from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import SegmentStore
 from thetastream.engine.two_stream.query import UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.engine.two_stream.unit import Tuples, Unit
+from thetastream.engine.two_stream.tuples import Tuples
+from thetastream.engine.two_stream.unit import Unit
 
 FORGET_ROWS = 1 << 12
 """Semi and anti joins drop answered tuples when these outnumber the open ones by more than this number."""

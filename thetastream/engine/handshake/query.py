@@ -14,7 +14,7 @@ from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key
 from thetastream.core.sides import Side
 from thetastream.engine.handshake.instructions import Group
 from thetastream.engine.store.box import IndexPlan
-from thetastream.engine.store.chained_index import StoredStream, compute_lifetime_us
+from thetastream.engine.store.stored_stream import StoredStream, compute_lifetime_us
 from thetastream.index.base import IndexSpec
 from thetastream.models.chain import Chain
 

@@ -1,21 +1,8 @@
 """Hop orders that follow measured selectivities, so that tuples send as few partial results as possible.
 
-Let J(S) be the selectivity of a set S of streams: of all combinations of one tuple from each stream of S, the
-share that satisfies the conjuncts over S. Let held(j) be the number of stored tuples of stream j. A tuple of
-stream i that has been joined with the other streams of S has W(S) / held(i) partial results on average. From
-S on, the smallest number of partial results to send is
-
-    W(S) = J(S) * product of held(j), j in S
-    rest(S) = min over t not in S of W(S + t) + rest(S + t),     rest(all) = 0, W(all) = 0
-
-The value of W(all) is 0, because the last hop finds results, which are the same in every hop order. held(i)
-is a factor of all hop orders of stream i, so one table of rest(S) serves the tuples of all streams.
-
-*Measurements.* If n partial results over S look for partners in t, they are compared with n * held(t) tuples.
-The nodes see the results of this hop in the next epoch, and then J(S + t) / J(S) = found / compared. Older
-epochs have smaller weights, and the estimate of the plan has the weight of ``PRIOR_MATCHES`` matches. If no
-hop has completed a set, its estimate is multiplied by the errors of the estimates of its pairs. If the
-condition compares two streams and no first hop has compared them, a few tuples try this hop.
+The selectivities (``selectivities``) give the costs of hop orders (``hop_order_costs``), and the refiner of
+each node chooses the cheapest. Older epochs have smaller weights. If the condition compares two streams and
+no first hop has compared them, a few tuples try this hop.
 
 *Equal decisions.* Every node sees all new tuples and all partial results. So all nodes count the same numbers
 and make the same decisions without messages, and so does a Spark task that is run again. Partial results
@@ -27,18 +14,16 @@ differently, results would be lost.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import combinations
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from thetastream.core.keys import Int64s, scramble
+from thetastream.engine.multiway.hop_order_costs import HopOrderCosts
+from thetastream.engine.multiway.selectivities import Refinement, Selectivities
 from thetastream.engine.multiway.stored_counts import Entry, StoredCounts
+from thetastream.engine.multiway.stream_sets import HopKey, HopOrder
 
-PRIOR_MATCHES = 16.0
-"""The weight of the estimate of the plan, in matches."""
 CHANGE_BELOW = 0.8
 """A hop order is replaced if the best one has less than this share of its cost."""
 DECAY = 0.98
@@ -47,31 +32,6 @@ ENOUGH_COMPARISONS = 1 << 12
 """The number of comparisons after which a pair of streams needs no more trials."""
 TRIAL_EVERY = 8
 """On average, one of this many tuples tries another first hop."""
-
-HopOrder = tuple[int, ...]
-"""The other streams, in the order in which a tuple visits them."""
-HopKey = tuple[int, int]
-"""The members of a hop as a bit set, and its target."""
-
-
-@dataclass(frozen=True)
-class Refinement:
-    """The hop orders that may change, and the estimates that hold before the first measurement."""
-
-    is_free: tuple[bool, ...]
-    """For each stream, whether its hop order may change."""
-    ties: tuple[tuple[int, float], ...]
-    """For each conjunct, the streams that it reads, as a bit set, and its estimated selectivity."""
-    lifetimes_us: tuple[int | None, ...]
-    """For each stream, how long after its event time a tuple is kept. None means forever."""
-
-    def estimate(self, streams: int) -> float:
-        """Estimate J(S) from the conjuncts over S."""
-        return prod(share for read, share in self.ties if read & streams == read)
-
-    def is_tied(self, pair: int) -> bool:
-        """Whether some conjunct reads exactly these two streams."""
-        return any(read == pair for read, _ in self.ties)
 
 
 @dataclass
@@ -105,64 +65,6 @@ class HopMeasurements:
             {(members, target): (n, found) for members, target, n, found in values["counts"]},
             [[(latest, n) for latest, n in stream] for stream in values["held"]],
         )
-
-
-class Selectivities:
-    """The selectivities J(S), computed from estimates and measurements.
-
-    Parameters
-    ----------
-    spec : Refinement
-    counts : mapping of (members, target) to (comparisons, partial results found)
-
-    Examples
-    --------
-    For two streams, the estimate is a third, and nine of ninety comparisons matched:
-
-    >>> estimates = Refinement((True, True), ((3, 1 / 3),), (None, None))
-    >>> round(Selectivities(estimates, {(1, 1): (90, 9)}).of(3), 2)
-    0.18
-    """
-
-    def __init__(self, spec: Refinement, counts: dict[HopKey, tuple[float, float]]) -> None:
-        self._spec = spec
-        self._counts = counts
-        self._known: dict[int, float] = {}
-        self._pairs = [1 << i | 1 << j for i, j in combinations(range(len(spec.is_free)), 2)]
-
-    def of(self, streams: int) -> float:
-        """Return J(S)."""
-        if streams not in self._known:
-            self._known[streams] = self._compute(streams)
-        return self._known[streams]
-
-    def count_compared(self, pair: int) -> float:
-        """Count how many tuples of two streams were compared in first hops."""
-        return self._pair_counts(pair)[0]
-
-    def _compute(self, streams: int) -> float:
-        members = list_streams(streams)
-        if len(members) < 2:
-            return 1.0
-        if len(members) == 2:
-            return _weigh(*self._pair_counts(streams), self._spec.estimate(streams))
-        # Use the hop that completed the set with the most comparisons.
-        last = max(members, key=lambda t: (self._counts.get((streams ^ 1 << t, t), (0.0, 0.0))[0], t))
-        before = streams ^ 1 << last
-        counts = self._counts.get((before, last), (0.0, 0.0))
-        return self.of(before) * _weigh(
-            *counts, self._correct_estimate(streams) / self._correct_estimate(before)
-        )
-
-    def _pair_counts(self, pair: int) -> tuple[float, float]:
-        first, second = (self._counts.get((pair ^ 1 << t, t), (0.0, 0.0)) for t in list_streams(pair))
-        return first[0] + second[0], first[1] + second[1]
-
-    def _correct_estimate(self, streams: int) -> float:
-        """Multiply the estimate of a set by the errors of the estimates of its pairs."""
-        inside = (pair for pair in self._pairs if pair & streams == pair)
-        estimate = self._spec.estimate
-        return estimate(streams) * prod(self.of(pair) / estimate(pair) for pair in inside)
 
 
 class Refiner:
@@ -251,75 +153,3 @@ class Refiner:
             ]
             first = min(untried)[1] if untried else None
             self._trials[stream] = None if first is None else (first, *costs.find_best((stream, first)))
-
-
-class HopOrderCosts:
-    """The cost of hop orders: the number of partial results that each sends.
-
-    Parameters
-    ----------
-    selectivities : Selectivities
-    held : sequence of int
-        The number of stored tuples of each stream.
-
-    Examples
-    --------
-    >>> ties = ((0b011, 0.5), (0b110, 0.1))
-    >>> costs = HopOrderCosts(Selectivities(Refinement((True,) * 3, ties, (None,) * 3), {}), [10, 10, 10])
-    >>> costs.find_best((1,)), costs.estimate_cost(1, (2, 0)), costs.estimate_cost(1, (0, 2))
-    ((2, 0), 10.0, 50.0)
-    """
-
-    def __init__(self, selectivities: Selectivities, held: Sequence[int]) -> None:
-        self._selectivities = selectivities
-        self._held = held
-        self._all = (1 << len(held)) - 1
-
-    def find_best(self, taken: Sequence[int]) -> HopOrder:
-        """Find the best order in which to visit the streams that are not in ``taken``."""
-        streams, order = sum(1 << stream for stream in taken), []
-        while streams != self._all:
-            target = self._next[streams][1]
-            order.append(target)
-            streams |= 1 << target
-        return tuple(order)
-
-    def estimate_cost(self, stream: int, order: HopOrder) -> float:
-        """Sum W(S) over the hops. Up to a factor, it is the number of partial results of a tuple."""
-        streams, total = 1 << stream, 0.0
-        for target in order:
-            streams |= 1 << target
-            total += self._count_sent(streams)
-        return total
-
-    @cached_property
-    def _next(self) -> dict[int, tuple[float, int]]:
-        """For each set S, rest(S) and the stream to visit next. Among equal streams, it is the first."""
-        found = {self._all: (0.0, -1)}
-        for streams in range(self._all - 1, 0, -1):
-            found[streams] = min(
-                (self._count_sent(more) + found[more][0], target)
-                for target in range(len(self._held))
-                if (more := streams | 1 << target) != streams
-            )
-        return found
-
-    def _count_sent(self, streams: int) -> float:
-        """Compute W(S)."""
-        if streams == self._all:
-            return 0.0
-        return self._selectivities.of(streams) * prod(self._held[stream] for stream in list_streams(streams))
-
-
-def list_streams(streams: int) -> list[int]:
-    """List the streams of a bit set.
-
-    >>> list_streams(0b1010)
-    [1, 3]
-    """
-    return [stream for stream in range(streams.bit_length()) if streams >> stream & 1]
-
-
-def _weigh(compared: float, found: float, estimate: float) -> float:
-    """Combine a measured share with an estimate that has the weight of ``PRIOR_MATCHES`` matches."""
-    return (found + PRIOR_MATCHES) / (compared + PRIOR_MATCHES / estimate)

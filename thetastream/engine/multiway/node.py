@@ -17,25 +17,28 @@ new (PSP-I).
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.blocks import gather
 from thetastream.core.columns import BORN, EARLIEST, LATEST
 from thetastream.core.keys import Int64s
 from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
-from thetastream.engine.counters import SendingCounters
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.matching import Residual
+from thetastream.engine.multiway.counters import MultiwayCounters
 from thetastream.engine.multiway.hop import Hop, list_member_columns
 from thetastream.engine.multiway.hop_orders import Refiner
-from thetastream.engine.multiway.partial_results import PartialResults, PartialResultsHeader
+from thetastream.engine.multiway.partial_results import (
+    PartialResults,
+    PartialResultsHeader,
+    merge_partial_results,
+)
 from thetastream.engine.multiway.query import MultiwayQuery
 from thetastream.engine.multiway.queue import Fresh, Queue
 from thetastream.engine.multiway.state import MultiwayState
@@ -43,16 +46,6 @@ from thetastream.engine.store.box import encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentStore
 from thetastream.models.multiway import NewTuples, Probes, Travel
-
-
-@dataclass
-class MultiwayCounters(SendingCounters):
-    """The work that one node did in one epoch."""
-
-    waiting: int = 0
-    """Stored tuples that have not begun to look for partners, because too many tuples are in flight."""
-    order: dict[str, list[str]] = field(default_factory=dict)
-    """By alias, the hop order of the tuples of each stream, if hop orders are refined."""
 
 
 class MultiwayNode:
@@ -310,14 +303,6 @@ class MultiwayNode:
             orders = zip(aliases, self._refiner.orders, strict=True)
             counters.order = {alias: [aliases[stream] for stream in order] for alias, order in orders}
         counters.count_state(segments)
-
-
-def merge_partial_results(partials: list[PartialResults]) -> list[PartialResults]:
-    """Merge partial results with equal headers, because every message causes a search of every segment."""
-    found: dict[PartialResultsHeader, list[pa.RecordBatch]] = defaultdict(list)
-    for partial in partials:
-        found[partial.path, partial.n_members, partial.since_us].append(partial.block)
-    return [PartialResults(*header, block) for header, blocks in found.items() for block in gather(blocks)]
 
 
 def _find_earliest(watermarks: list[int | None]) -> int | None:

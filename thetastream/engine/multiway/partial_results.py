@@ -1,12 +1,14 @@
 """Partial results: combinations of tuples of some streams, which look for partners in one more stream."""
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from thetastream.core.blocks import gather
 from thetastream.engine.inbox import Message
-from thetastream.engine.multiway.hop_orders import HopKey, HopOrder
+from thetastream.engine.multiway.stream_sets import HopKey, HopOrder
 
 PartialResultsHeader = tuple[HopOrder, int, int | None]
 """The path, the number of members and the watermark of partial results."""
@@ -51,3 +53,11 @@ class PartialResults:
         path, n_members, since_us = json.loads(message.header)
         assert message.block is not None
         return cls(tuple(path), n_members, since_us, message.block, message.to)
+
+
+def merge_partial_results(partials: list[PartialResults]) -> list[PartialResults]:
+    """Merge partial results with equal headers, because every message causes a search of every segment."""
+    found: dict[PartialResultsHeader, list[pa.RecordBatch]] = defaultdict(list)
+    for partial in partials:
+        found[partial.path, partial.n_members, partial.since_us].append(partial.block)
+    return [PartialResults(*header, block) for header, blocks in found.items() for block in gather(blocks)]

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.hop import Hop, plan_hop
-from thetastream.engine.multiway.hop_orders import HopKey, HopOrder, Refinement
-from thetastream.engine.store.chained_index import StoredStream
+from thetastream.engine.multiway.selectivities import Refinement
+from thetastream.engine.multiway.stream_sets import HopKey, HopOrder
+from thetastream.engine.store.stored_stream import StoredStream
 from thetastream.models.multiway import Multiway
 
 

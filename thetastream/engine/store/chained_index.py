@@ -9,7 +9,7 @@ is never written.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -17,14 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import concat
-from thetastream.core.condition import TIME, Dimension
 from thetastream.core.keys import Int64s
-from thetastream.core.row_bytes import RowBytes, cut_pairs
-from thetastream.core.sides import Side
+from thetastream.core.row_bytes import RowBytes
 from thetastream.engine.store.archive_periods import cut_periods
-from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
-from thetastream.engine.store.run import build, search
+from thetastream.engine.store.box import IndexPlan
+from thetastream.engine.store.probing import Candidates, probe_segments
+from thetastream.engine.store.run import build
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore, describe
+from thetastream.engine.store.stored_stream import StoredStream
 
 FAN_IN = 8
 """The number of segments of one tier that are merged into one segment of the next tier."""
@@ -32,29 +32,6 @@ MERGED_ROWS = 1 << 20
 MERGED_BYTES = 1 << 27
 """Larger segments are not merged, because a merge would cost more than the faster probes save. With this
 limit, ``FAN_IN`` segments together stay below Arrow's limit of 2 GiB."""
-MIN_PAIRS_AT_ONCE = 1 << 10
-PAIRS_AT_ONCE = 1 << 17
-"""The smallest and the largest number of pairs in one piece of the output. Pieces of wide tuples have fewer
-pairs."""
-BYTES_AT_ONCE = 1 << 25
-
-
-Candidates = tuple[Int64s, pa.RecordBatch, Int64s, int]
-"""Positions among the probes, the stored payload, positions in that payload, and the number of stored tuples
-that were compared."""
-
-
-@dataclass(frozen=True)
-class StoredStream:
-    """How the tuples of one stream are stored. Picklable. Times are in microseconds."""
-
-    stream: int
-    plan: IndexPlan
-    """How the tuples are indexed, and how they are checked if a probe has no plan of its own."""
-    archive_period_us: int | None
-    """Event time of one subindex. None keeps all tuples in one subindex."""
-    lifetime_us: int | None
-    """How long after its event time a tuple may still find a partner. None means forever."""
 
 
 class ChainedIndex:
@@ -227,76 +204,18 @@ class ChainedIndex:
         self.segments += [replace(meta, stream=self._spec.stream) for meta in segments]
         self._merge()
 
+    # Probes
+
     def probe(
         self, probes: Int64s, probe_bytes: RowBytes, plan: IndexPlan | None = None
     ) -> Iterator[Candidates]:
         """Find partners for probing key rows. ``plan`` must use the same index, its buckets, or a scan.
 
-        ``probe_bytes`` are the bytes of the probing tuples. A piece has ``BYTES_AT_ONCE`` bytes at most, or
-        one pair.
+        ``probe_bytes`` are the bytes of the probing tuples.
         """
-        if not len(probes) or not self.segments:
-            return
-        plan = plan or self._plan
-        query = build_box(plan, probes)
-        order = _sequence_probes(plan, query)
-        if order is not None:
-            query = query.reorder(order)
-        times = query.spans.get(locate_key_column(TIME)) if plan.condition.window is not None else None
-        for meta in self.segments:
-            # 1. Choose the probes whose window touches the segment. Skip the window check if the segment lies
-            #    inside all windows.
-            chosen, skip = None, frozenset[int]()
-            if times is not None:
-                touches = (times.low <= meta.max_ts) & (times.high >= meta.min_ts)
-                if not touches.any():
-                    continue
-                if not touches.all():
-                    chosen = np.flatnonzero(touches)
-                low = times.low if chosen is None else times.low[chosen]
-                high = times.high if chosen is None else times.high[chosen]
-                if low.max() <= meta.min_ts and high.min() >= meta.max_ts:
-                    skip = frozenset({locate_key_column(TIME)})
-            # 2. Walk the segment.
-            run = self._store.get(meta)
-            wide = probe_bytes.mean + run.row_bytes.mean
-            widest = probe_bytes.widest + run.row_bytes.widest
-            capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
-            for found, stored, candidates in search(plan, run, query, chosen, skip, capacity):
-                found = found if order is None else order[found]
-                if widest * len(found) <= BYTES_AT_ONCE:
-                    yield found, run.payload, stored, candidates
-                    continue
-                sizes = probe_bytes.each[found] + run.row_bytes.each[stored]
-                for part in cut_pairs(sizes, BYTES_AT_ONCE):
-                    yield found[part], run.payload, stored[part], candidates if part.start == 0 else 0
-
-
-def _sequence_probes(plan: IndexPlan, query: Box) -> Int64s | None:
-    """Sort the probes as the index is sorted, so that neighbouring probes read the same cache lines."""
-    if query.group is not None:
-        return np.argsort(query.group)
-    if plan.access.ranges:
-        return np.argsort(query.spans[plan.access.ranges[0]].low)
-    return None
+        yield from probe_segments(self.segments, self._store, plan or self._plan, probes, probe_bytes)
 
 
 def _is_mergeable(segments: list[SegmentMeta]) -> bool:
     n_rows, nbytes = sum(meta.n_rows for meta in segments), sum(meta.nbytes for meta in segments)
     return n_rows <= MERGED_ROWS and nbytes <= MERGED_BYTES
-
-
-def compute_lifetime_us(window: Dimension | None, side: Side) -> int | None:
-    """Compute how long after its event time a stored tuple of ``side`` may find a partner; None means
-    forever.
-
-    With low <= left.ts - right.ts <= high, a left tuple waits for right tuples up to t - low, and a right
-    tuple waits for left tuples up to t + high. In a count window, times are numbers of tuples.
-    """
-    if window is None:
-        return None
-    bound = window.low if window.point is side else window.high
-    if bound is None:
-        return None
-    delta = int(bound.delta)
-    return -delta if window.point is side else delta

@@ -7,8 +7,8 @@ from typing import Any
 from thetastream.core.condition import Condition
 from thetastream.core.sides import Side
 from thetastream.engine.store.box import IndexPlan
-from thetastream.engine.store.chained_index import StoredStream, compute_lifetime_us
 from thetastream.engine.store.segment import SegmentMeta
+from thetastream.engine.store.stored_stream import StoredStream, compute_lifetime_us
 from thetastream.engine.two_stream.arrival import apply_count_windows
 from thetastream.index.base import IndexSpec
 

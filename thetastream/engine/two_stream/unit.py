@@ -18,10 +18,9 @@ the order is part of the condition: a stored tuple meets only tuples that arrive
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.blocks import concat
@@ -36,34 +35,17 @@ from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.matching import Matches, Residual, match
 from thetastream.engine.store.archive_periods import SHARED_PERIODS
 from thetastream.engine.store.box import encode_key_rows
-from thetastream.engine.store.chained_index import Candidates, ChainedIndex
+from thetastream.engine.store.chained_index import ChainedIndex
+from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import MemoryStore, SegmentStore
 from thetastream.engine.two_stream.arrival import Numbers, number_arrivals
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
+from thetastream.engine.two_stream.tuples import Arrivals, Tuples, split_tuples
 from thetastream.models.base import Model
 
 FRESH_PERIOD = 1 << 12
 """The smallest number of tuples in a subindex over the new tuples of an epoch. Every probe searches every
 subindex, so short ones are slow."""
-
-
-class Tuples(NamedTuple):
-    """Tuples of an epoch with their key rows."""
-
-    payload: pa.RecordBatch
-    rows: Int64s
-
-    def take(self, mask: npt.NDArray[np.bool_]) -> "Tuples":
-        """Select the tuples for which ``mask`` is true."""
-        kept = np.flatnonzero(mask)
-        return Tuples(self.payload.take(kept), self.rows[kept])
-
-
-class Arrivals(NamedTuple):
-    """The new tuples of one stream at a unit: those that probe, and those that the unit stores."""
-
-    probing: Tuples | None
-    storing: Tuples | None
 
 
 class Unit:
@@ -266,7 +248,7 @@ class Unit:
         if self._spec.archive_period_us is None:
             return arrivals, Arrivals(None, None)
         stretch = self._spec.archive_period_us * SHARED_PERIODS
-        halves = [_split_tuples(tuples, stretch) for tuples in arrivals]
+        halves = [split_tuples(tuples, stretch) for tuples in arrivals]
         first, second = (Arrivals(*half) for half in zip(*halves, strict=True))
         return first, second
 
@@ -296,12 +278,3 @@ class Unit:
         left, right = (list(side.columns) for side in self._spec.condition.sides)
         arrival = [ARRIVAL] * self._spec.is_ordered
         return left + arrival, right + arrival
-
-
-def _split_tuples(tuples: Tuples | None, stretch: int) -> tuple[Tuples | None, Tuples | None]:
-    if tuples is None:
-        return None, None
-    second = (tuples.rows[:, 0] // stretch) % 2 == 1
-    if not second.any():
-        return tuples, None
-    return (None, tuples) if second.all() else (tuples.take(~second), tuples.take(second))

@@ -1,0 +1,81 @@
+"""Probes segments: finds the stored tuples that lie in the boxes of probing tuples, piece by piece."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.core.condition import TIME
+from thetastream.core.keys import Int64s
+from thetastream.core.row_bytes import RowBytes, cut_pairs
+from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
+from thetastream.engine.store.run import search
+from thetastream.engine.store.segment import SegmentMeta, SegmentStore
+
+MIN_PAIRS_AT_ONCE = 1 << 10
+PAIRS_AT_ONCE = 1 << 17
+"""The smallest and the largest number of pairs in one piece of the output. Pieces of wide tuples have fewer
+pairs."""
+BYTES_AT_ONCE = 1 << 25
+
+
+Candidates = tuple[Int64s, pa.RecordBatch, Int64s, int]
+"""Positions among the probes, the stored payload, positions in that payload, and the number of stored tuples
+that were compared."""
+
+
+def probe_segments(
+    segments: Sequence[SegmentMeta],
+    store: SegmentStore,
+    plan: IndexPlan,
+    probes: Int64s,
+    probe_bytes: RowBytes,
+) -> Iterator[Candidates]:
+    """Find partners for probing key rows among the tuples of these segments.
+
+    ``probe_bytes`` are the bytes of the probing tuples. A piece has ``BYTES_AT_ONCE`` bytes at most, or one
+    pair.
+    """
+    if not len(probes) or not segments:
+        return
+    query = build_box(plan, probes)
+    order = _sequence_probes(plan, query)
+    if order is not None:
+        query = query.reorder(order)
+    times = query.spans.get(locate_key_column(TIME)) if plan.condition.window is not None else None
+    for meta in segments:
+        # 1. Choose the probes whose window touches the segment. Skip the window check if the segment lies
+        #    inside all windows.
+        chosen, skip = None, frozenset[int]()
+        if times is not None:
+            touches = (times.low <= meta.max_ts) & (times.high >= meta.min_ts)
+            if not touches.any():
+                continue
+            if not touches.all():
+                chosen = np.flatnonzero(touches)
+            low = times.low if chosen is None else times.low[chosen]
+            high = times.high if chosen is None else times.high[chosen]
+            if low.max() <= meta.min_ts and high.min() >= meta.max_ts:
+                skip = frozenset({locate_key_column(TIME)})
+        # 2. Walk the segment.
+        run = store.get(meta)
+        wide = probe_bytes.mean + run.row_bytes.mean
+        widest = probe_bytes.widest + run.row_bytes.widest
+        capacity = max(MIN_PAIRS_AT_ONCE, min(PAIRS_AT_ONCE, int(BYTES_AT_ONCE / max(wide, 1))))
+        for found, stored, candidates in search(plan, run, query, chosen, skip, capacity):
+            found = found if order is None else order[found]
+            if widest * len(found) <= BYTES_AT_ONCE:
+                yield found, run.payload, stored, candidates
+                continue
+            sizes = probe_bytes.each[found] + run.row_bytes.each[stored]
+            for part in cut_pairs(sizes, BYTES_AT_ONCE):
+                yield found[part], run.payload, stored[part], candidates if part.start == 0 else 0
+
+
+def _sequence_probes(plan: IndexPlan, query: Box) -> Int64s | None:
+    """Sort the probes as the index is sorted, so that neighbouring probes read the same cache lines."""
+    if query.group is not None:
+        return np.argsort(query.group)
+    if plan.access.ranges:
+        return np.argsort(query.spans[plan.access.ranges[0]].low)
+    return None
