@@ -20,14 +20,16 @@ from tests.support.controlled import COLUMNS, CONDITION, SCHEMA, UNIT
 from tests.support.spark_epochs import Crash, SparkEpochs, count_pairs
 from thetastream.cli import main
 from thetastream.control.change import Rules
+from thetastream.control.plan import ControlPlan
 from thetastream.control.request import Request
 from thetastream.core.condition import TIME, Bound, Dimension
 from thetastream.core.shed import Shed
 from thetastream.core.sides import Side
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.errors import StateError
+from thetastream.errors import QueryError, StateError
 from thetastream.models import Biclique, Matrix, Split
+from thetastream.spark.control.handle import control
 from thetastream.spark.control.source import ControlSource
 
 RULES = Rules(9, ("hash", "range"))
@@ -325,6 +327,18 @@ def test_workers_read_the_plan_of_an_older_copy_and_not_the_one_that_was_given_u
         run.run()
     assert run.spark.plan.newest.model == Matrix(1, 3)
     run.check()
+
+
+def test_a_handle_names_the_joins_if_none_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    plan = ControlPlan.begin(Split(2)).as_json()
+    lines = ["v1", "{}", *(json.dumps({"control": {"join": name, "plan": plan}}) for name in ("one", "two"))]
+    (tmp_path / "offsets" / "0").write_text("\n".join(lines))
+    assert control(tmp_path, "two").plan.newest.model == Split(2)
+    with pytest.raises(QueryError, match=r"\[SEVERAL_JOINS\].*one, two, and none of them is 'three'"):
+        control(tmp_path, "three")
+    with pytest.raises(QueryError, match=r"\[SEVERAL_JOINS\].*one, two; give"):
+        control(tmp_path)
 
 
 def test_other_files_in_the_control_folder_are_left_alone(

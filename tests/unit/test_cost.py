@@ -25,7 +25,6 @@ from thetastream.errors import QueryError
 from thetastream.index import REGISTRY as INDEXES
 from thetastream.index import Hash, IndexSpec, Scan, Sorted
 from thetastream.models import REGISTRY, Biclique, Matrix, Split
-from thetastream.plan import closed_forms
 from thetastream.plan.choose import (
     MOST_UNEVEN,
     build_default_model,
@@ -34,6 +33,21 @@ from thetastream.plan.choose import (
     choose_subgroups,
     compare,
     list_variants,
+)
+from thetastream.plan.closed_forms import (
+    bandwidth_biclique,
+    bandwidth_matrix,
+    bandwidth_split,
+    capacity_biclique,
+    capacity_matrix,
+    memory_biclique,
+    memory_matrix,
+    memory_per_unit_biclique,
+    memory_per_unit_matrix,
+    processing_latency,
+    scaling_gain_ratio,
+    visiting_latency,
+    visiting_latency_chain,
 )
 from thetastream.plan.cost import estimate
 from thetastream.plan.lower import Lowered
@@ -83,11 +97,11 @@ def test_a_biclique_routes_as_its_closed_forms_say(units, groups):
     found = estimate(model, inflows, sum(units))
     r, s = 700 * 60, 200 * 30
     assert [stream.copies for stream in compute_shares(model)] == pytest.approx([1, 1])
-    assert found.memory_bytes == pytest.approx(60 * closed_forms.memory_biclique(r, s))
-    assert found.sent_per_s == pytest.approx(closed_forms.bandwidth_biclique(700, 200, units, groups), **EVEN)
+    assert found.memory_bytes == pytest.approx(60 * memory_biclique(r, s))
+    assert found.sent_per_s == pytest.approx(bandwidth_biclique(700, 200, units, groups), **EVEN)
     assert found.sent_bytes_per_s == pytest.approx(40 * found.sent_per_s)
     if all(u % g == 0 for u, g in zip(units, groups, strict=True)):
-        per_unit = closed_forms.memory_per_unit_biclique(r, s, units)
+        per_unit = memory_per_unit_biclique(r, s, units)
         assert found.mlv_bytes == pytest.approx(60 * max(per_unit), **EVEN)
 
 
@@ -95,18 +109,16 @@ def test_a_biclique_routes_as_its_closed_forms_say(units, groups):
 def test_a_matrix_routes_as_its_closed_forms_say(rows, columns):
     found = estimate(Matrix(rows, columns), work((700, 200), (60, 30)), rows * columns)
     r, s = 700 * 60, 200 * 30
-    assert found.memory_bytes == pytest.approx(60 * closed_forms.memory_matrix(r, s, rows, columns))
-    assert found.mlv_bytes == pytest.approx(
-        60 * closed_forms.memory_per_unit_matrix(r, s, rows, columns), **EVEN
-    )
-    assert found.sent_per_s == pytest.approx(closed_forms.bandwidth_matrix(700, 200, rows, columns))
+    assert found.memory_bytes == pytest.approx(60 * memory_matrix(r, s, rows, columns))
+    assert found.mlv_bytes == pytest.approx(60 * memory_per_unit_matrix(r, s, rows, columns), **EVEN)
+    assert found.sent_per_s == pytest.approx(bandwidth_matrix(700, 200, rows, columns))
 
 
 def test_a_model_that_stores_by_number_stores_each_tuple_once():
     found = estimate(Split(3), work((700, 200), (60, 30)), 3)
-    assert found.memory_bytes == pytest.approx(60 * closed_forms.memory_biclique(700 * 60, 200 * 30))
+    assert found.memory_bytes == pytest.approx(60 * memory_biclique(700 * 60, 200 * 30))
     assert found.mlv_bytes == pytest.approx(found.memory_bytes / 3)
-    assert found.sent_per_s == pytest.approx(closed_forms.bandwidth_split(700, 200, 3))
+    assert found.sent_per_s == pytest.approx(bandwidth_split(700, 200, 3))
     searched = 3 * 10 * np.log2(200 * 30 / 3 / 10)  # each of 3 cores stores a third of S in ten subindexes
     assert found.comparisons[0] == pytest.approx(searched)
 
@@ -115,32 +127,26 @@ def test_a_model_that_stores_by_number_stores_each_tuple_once():
 def test_room_grows_by_every_unit_of_a_biclique_and_by_ever_less_of_a_matrix(share):
     squares = [(k, k) for k in range(1, 7)]
     for shape in squares:
-        full = closed_forms.capacity_matrix(*shape, 100.0, share)
-        assert closed_forms.memory_per_unit_matrix(share * full, (1 - share) * full, *shape) == pytest.approx(
-            100
-        )
-    ratios = [closed_forms.scaling_gain_ratio(*step, share) for step in pairwise(squares)]
+        full = capacity_matrix(*shape, 100.0, share)
+        assert memory_per_unit_matrix(share * full, (1 - share) * full, *shape) == pytest.approx(100)
+    ratios = [scaling_gain_ratio(*step, share) for step in pairwise(squares)]
     assert ratios == sorted(ratios)
     for (before, after), ratio in zip(pairwise(squares), ratios, strict=True):
-        won = closed_forms.capacity_biclique(after[0] ** 2, 1.0) - closed_forms.capacity_biclique(
-            before[0] ** 2, 1.0
-        )
-        lost = closed_forms.capacity_matrix(*after, 1.0, share) - closed_forms.capacity_matrix(
-            *before, 1.0, share
-        )
+        won = capacity_biclique(after[0] ** 2, 1.0) - capacity_biclique(before[0] ** 2, 1.0)
+        lost = capacity_matrix(*after, 1.0, share) - capacity_matrix(*before, 1.0, share)
         assert ratio == pytest.approx(won / lost)
         if share == 0.5:
             assert ratio == pytest.approx(before[0] + after[0])  # about 2 sqrt k
 
 
 def test_latencies_follow_cores():
-    nested = [closed_forms.processing_latency(4096, k, 1e-6) for k in (1, 2, 4)]
+    nested = [processing_latency(4096, k, 1e-6) for k in (1, 2, 4)]
     assert nested == pytest.approx([4096e-6, 2048e-6, 1024e-6])
-    indexed = [closed_forms.processing_latency(4096, k, 1e-6, is_indexed=True) for k in (1, 2, 4)]
+    indexed = [processing_latency(4096, k, 1e-6, is_indexed=True) for k in (1, 2, 4)]
     assert indexed == pytest.approx([12e-6, 11e-6, 10e-6])
-    assert [closed_forms.visiting_latency(k, 1.0) for k in (1, 2, 5, 64)] == [0, 2, 6, 12]
-    assert closed_forms.visiting_latency(64, 1.0, fan_out=8) == 4
-    assert closed_forms.visiting_latency_chain(64, 1.0) == 64
+    assert [visiting_latency(k, 1.0) for k in (1, 2, 5, 64)] == [0, 2, 6, 12]
+    assert visiting_latency(64, 1.0, fan_out=8) == 4
+    assert visiting_latency_chain(64, 1.0) == 64
 
 
 def test_ranges_reach_into_a_second_cell():

@@ -127,9 +127,8 @@ def _check_expiry(plan: ControlPlan, leaving: Collection[int], rules: Rules) -> 
             if slot in leaving and any(rules.never_expires[side] for side in generation.model.stores(unit)):
                 raise QueryError(
                     "CANNOT_SCALE",
-                    f"unit {slot} cannot leave: it stores tuples that stay joinable for ever "
-                    "(within=None), and "
-                    "stored tuples do not move; only a biclique without subgroups can grow",
+                    f"unit {slot} cannot leave: it stores tuples that stay joinable for ever (within=None), "
+                    "and stored tuples do not move; only a biclique without subgroups can grow",
                 )
 
 
@@ -153,9 +152,8 @@ def _assign_slots(plan: ControlPlan, model: Model, rules: Rules, busy: Collectio
     if n_new > len(free):
         raise QueryError(
             "MAX_UNITS",
-            f"{model!r} needs {n_new} more unit(s), and {len(free)} of max_units={rules.max_units} are "
-            "free: wait "
-            "until older generations have ended, or start the query again with a larger max_units",
+            f"{model!r} needs {n_new} more unit(s), and {len(free)} of max_units={rules.max_units} are free: "
+            "wait until older generations have ended, or start the query again with a larger max_units",
         )
     fresh = iter(free)
     return tuple(next(fresh) if slot is None else slot for slot in assigned)

@@ -74,8 +74,7 @@ class ControlFolder(Folder):
             refuse(
                 "CONTROL_MISSING",
                 f"the plan of the checkpoint (version {version}) must be in {self.where}, and it is gone; "
-                "put the "
-                "folder back, or begin with a new checkpointLocation",
+                "put the folder back, or begin with a new checkpointLocation",
             )
 
     # Requests
@@ -177,9 +176,8 @@ class ControlLinks(Folder):
         if known not in (None, name):
             refuse(
                 "CONTROL_TWICE",
-                f"a query must have one controlled join of one meaning; it has two of {join}. Leave "
-                "max_units out "
-                "for one of them",
+                f"a query must have one controlled join of one meaning, and it has two of {join}; leave "
+                "max_units out for one of them",
             )
         self.make(is_private=True)
         self.write(f"{query}-{join}", name.encode())

@@ -209,18 +209,19 @@ class ControlHandle:
         else:
             where, offsets = f"query {self._target.id}", list(_wait_for_progress(self._target))
         joins = {offset["control"]["join"]: offset["control"] for offset in offsets if "control" in offset}
-        if self._join is not None:
-            joins = {name: control for name, control in joins.items() if name == self._join}
         if not joins:
             raise QueryError(
                 "NOT_CONTROLLED",
                 f"{where} must have a join with max_units, and it has none; start it with max_units, also "
-                "from "
-                "its present checkpoint",
+                "from its present checkpoint",
             )
-        if len(joins) > 1:
+        if self._join in joins:
+            return _Found(joins[self._join])
+        if self._join is not None or len(joins) > 1:
+            asked = "" if self._join is None else f", and none of them is {self._join!r}"
             raise QueryError(
-                "SEVERAL_JOINS", f"{where} has {len(joins)} joins; give join= as one of {', '.join(joins)}"
+                "SEVERAL_JOINS",
+                f"{where} has the joins {', '.join(joins)}{asked}; give join= as one of them",
             )
         return _Found(next(iter(joins.values())))
 
@@ -239,8 +240,8 @@ def control(query: Any, join: str | None = None) -> ControlHandle:
     Raises
     ------
     QueryError
-        NOT_CONTROLLED if the query has no join with ``max_units``, SEVERAL_JOINS if it has several and
-        ``join`` names none.
+        NOT_CONTROLLED if the query has no join with ``max_units``. SEVERAL_JOINS if ``join`` names none of
+        its joins, or is left out and there are several.
     ThetastreamError
         NO_CHECKPOINT if the folder is not the checkpoint of a streaming query.
 

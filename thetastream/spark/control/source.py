@@ -192,8 +192,7 @@ class ControlReader(IdentityReader):
             refuse(
                 "EPOCH_UNKNOWN",
                 "Spark does not tell the number of the epoch inside foreachBatch on Spark Connect, and a "
-                "join "
-                "with max_units needs it; leave max_units out, or write with another sink",
+                "join with max_units needs it; leave max_units out, or write with another sink",
             )
         if is_first:
             _check_partitions(control)
@@ -241,9 +240,8 @@ def _check_partitions(control: dict[str, Any]) -> None:
     if control["partitions"] not in (None, running):
         refuse(
             "CONTROL_PARTITIONS",
-            f"the planner chose the model for {control['partitions']} shuffle partitions, and the "
-            "checkpoint has "
-            f"{running}; set spark.sql.shuffle.partitions to {running} to add max_units to this checkpoint",
+            f"the planner chose the model for {control['partitions']} shuffle partitions, and the checkpoint "
+            f"has {running}; to add max_units to it, set spark.sql.shuffle.partitions to {running}",
         )
 
 

@@ -102,8 +102,7 @@ def refuse_scaled(offset: dict[str, Any]) -> None:
         raise StateError(
             "CONTROL_NEEDED",
             f"the units of the join have changed {version} time(s) since the query first started; give "
-            "max_units "
-            "to continue it",
+            "max_units to continue it",
         )
 
 
