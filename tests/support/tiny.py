@@ -2,7 +2,7 @@
 
 import pytest
 
-from thetastream.engine.store import archive_periods, chained_index
+from thetastream.engine.store import archive_periods, chained_index, probing
 
 
 def make_segments_tiny(patch: pytest.MonkeyPatch) -> None:
@@ -16,5 +16,5 @@ def make_all_tiny(patch: pytest.MonkeyPatch) -> None:
     """Make segments tiny, merge two of a tier, and emit pairs one by one."""
     make_segments_tiny(patch)
     patch.setattr(chained_index, "FAN_IN", 2)
-    patch.setattr(chained_index, "MIN_PAIRS_AT_ONCE", 1)
-    patch.setattr(chained_index, "PAIRS_AT_ONCE", 1)
+    patch.setattr(probing, "MIN_PAIRS_AT_ONCE", 1)
+    patch.setattr(probing, "PAIRS_AT_ONCE", 1)

@@ -15,7 +15,7 @@ from tests.support.local import LocalMultiway
 from thetastream.core.condition import Bound, Dimension, Equality
 from thetastream.core.sides import Side
 from thetastream.core.windows import Rows
-from thetastream.engine.multiway import hop_orders as refine
+from thetastream.engine.multiway import hop_orders, selectivities
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.hop_order_costs import HopOrderCosts
 from thetastream.engine.multiway.hop_orders import HopMeasurements, Refiner
@@ -42,9 +42,9 @@ def test_same_bag_while_orders_change(data: st.DataObject, case: GraphCase, node
     flight."""
     refinement = data.draw(refinements(case.graph))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(refine, "PRIOR_MATCHES", 0.01)
-        patch.setattr(refine, "CHANGE_BELOW", 1.0)
-        patch.setattr(refine, "TRIAL_EVERY", 2)
+        patch.setattr(selectivities, "PRIOR_MATCHES", 0.01)
+        patch.setattr(hop_orders, "CHANGE_BELOW", 1.0)
+        patch.setattr(hop_orders, "TRIAL_EVERY", 2)
         assert run_multiway(case, Ring(nodes, Rows(2), None, limit), refinement) == answer(case)
 
 
