@@ -160,15 +160,21 @@ def test_tuples_that_are_late_are_late_at_new_units(tmp_path: Path, monkeypatch:
     assert [json.loads(values[keys[slot]][0])["state"]["segments"] for slot in (1, 2)] == [[], []]
 
 
-@pytest.mark.parametrize("crash", range(6))
+SHEDDERS = {
+    "state": Shed("300 B", "1200 B", base=0.2),
+    "lag": Shed("1 ms", "30 ms", load="lag"),
+    "probes": Shed("1 ms", "30 ms", load="lag", what="probes"),
+}
+
+
 @pytest.mark.parametrize(
-    "shed",
+    ("shed", "crash"),
     [
-        Shed("300 B", "1200 B", base=0.2),
-        Shed("1 ms", "30 ms", load="lag"),
-        Shed("1 ms", "30 ms", load="lag", what="probes"),
+        # A run crashes at this step and at the next one, so every second step is enough here.
+        pytest.param(shed, crash, marks=[pytest.mark.slow] * ((number + crash) % 2), id=f"{name}-{crash}")
+        for number, (name, shed) in enumerate(SHEDDERS.items())
+        for crash in range(6)
     ],
-    ids=["state", "lag", "probes"],
 )
 def test_a_shedder_drops_the_same_tuples_after_a_crash_at_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shed: Shed, crash: int
