@@ -11,7 +11,7 @@ from bench import papers
 from bench.core import page, plot
 from bench.core.clock import Clock
 from bench.core.figure import Run, Verdict
-from bench.core.machine import describe
+from bench.core.machine import describe, read_commit
 from bench.core.rows import Row
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -33,6 +33,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--page", action="store_true", help="measure nothing, and write the pages from the JSON files"
     )
     parser.add_argument(
+        "--resume", action="store_true", help="leave out figures that this commit has measured already"
+    )
+    parser.add_argument(
         "--folder", type=Path, default=RESULTS, help="the folder in which each paper has a folder"
     )
     parser.add_argument(
@@ -49,7 +52,19 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("--quick and --scale need a --folder: they would replace the committed figures")
     is_local = asked.local or asked.quick
     asked.chosen = [n for n in own if n in wanted and not (is_local and papers.figure(n).needs_spark)]
+    if asked.resume:
+        asked.chosen = [n for n in asked.chosen if not is_measured(asked.folder / papers.paper_of(n), n)]
     return asked
+
+
+def is_measured(folder: Path, name: str) -> bool:
+    """Whether a figure was measured at the commit that is checked out, with right counts."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return False
+    found = json.loads(path.read_text())
+    is_correct = all(check["is_equal"] for check in found["checks"])
+    return is_correct and found["machine"]["commit"] == read_commit()
 
 
 def main(arguments: list[str], announce: Callable[[str], None]) -> int:
@@ -69,6 +84,7 @@ def main(arguments: list[str], announce: Callable[[str], None]) -> int:
         clock.close()
     for paper in dict.fromkeys(map(papers.paper_of, asked.chosen)):
         write_page(paper, asked.folder / paper)
+    write_index(asked.folder)
     announce(f"{time.monotonic() - began:.0f} s")
     return 0 if is_correct else 1
 
@@ -114,3 +130,13 @@ def write_page(paper: str, folder: Path) -> None:
         write_table(one, folder)
     figures = [(papers.figure(one["name"]), one) for one in found]
     (folder / "README.md").write_text(page.page(papers.package(paper).__doc__, figures))
+
+
+def write_index(folder: Path) -> None:
+    """Write the page of all figures from their numbers."""
+    measured = []
+    for name in papers.names(papers.ALL):
+        path = folder / papers.paper_of(name) / f"{name}.json"
+        if path.exists():
+            measured.append((path.parent.name, papers.figure(name), json.loads(path.read_text())))
+    (folder / "README.md").write_text(page.index(measured))

@@ -36,6 +36,11 @@ def first_line(*command: str) -> str | None:
     return None
 
 
+def read_commit() -> str | None:
+    """Read which commit is checked out."""
+    return first_line("git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD")
+
+
 def describe() -> dict[str, Any]:
     return {
         "cpu": cpu_model(),
@@ -45,7 +50,7 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "java": first_line("java", "-version"),
         "packages": {name: version(name) for name in PACKAGES},
-        "commit": first_line("git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"),
+        "commit": read_commit(),
     }
 
 

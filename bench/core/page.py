@@ -1,5 +1,6 @@
 """Writes tables, sentences and the page of a paper from the JSON, so that numbers and text agree."""
 
+from collections import Counter
 from typing import Any
 
 from bench.core.columns import columns, write_table, write_value
@@ -60,6 +61,33 @@ def page(head: str, figures: list[tuple[Figure, dict[str, Any]]]) -> str:
     machine += ". Runs and machine are in the JSON beside each picture."
     sections = [section(figure, found) for figure, found in figures]
     return "\n\n".join((head.strip(), machine, "\n".join(summary), *sections)) + "\n"
+
+
+INDEX = """# The papers' figures, drawn again
+
+`make papers` measures all figures of the four papers and writes this page and the pages of the papers. It
+goes on where it was stopped, as long as the commit is the same. A claim is the paper's, in our words. A row
+agrees if our measurement has the shape of the claim; the pages of the papers say why where it does not.
+"""
+
+
+def index(figures: list[tuple[str, Figure, dict[str, Any]]]) -> str:
+    """Write the page of all figures: for each, its picture, its claim, our answer, and the command."""
+    lines = ["| figure | the claim | ours | measured by |", "|---|---|---|---|"]
+    for folder, figure, found in figures:
+        name, verdict = found["name"], found["verdict"]
+        picture = f'<img src="{folder}/{name}.png" width="180" alt="{figure.title}">'
+        commit = (found["machine"]["commit"] or "unknown")[:7]
+        cells = (
+            f"[{figure.title}]({folder}/{name}.md), {figure.source}<br>{picture}",
+            figure.claim,
+            f"**{verdict['agrees']}**. {figure.ratio_of}: {verdict['ratio']:.2f}",
+            f"`python -m bench {name}`, commit {commit}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    counts = Counter(found["verdict"]["agrees"] for _, _, found in figures)
+    summary = ", ".join(f"{words} {n}" for words, n in counts.most_common())
+    return "\n".join((INDEX, f"{len(figures)} figures, of which ours: {summary}.", "", *lines)) + "\n"
 
 
 def describe_machine(machine: dict[str, Any]) -> str:

@@ -46,3 +46,9 @@ def test_readme_shows_the_quickstart():
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_of_the_package_that_a_page_names_exist(page):
+    for path in re.findall(r"`(thetastream/[\w/.]+)`", page.read_text()):
+        assert (ROOT / path).exists(), path

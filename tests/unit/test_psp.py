@@ -68,13 +68,13 @@ def test_runs_find_all_results_when_they_should(name):
 
 
 def test_a_figure_is_a_picture_a_table_and_numbers(tmp_path):
-    assert main(["psp", "--quick", "--figures", "state-by-nodes", "--folder", str(tmp_path)]) == 0
+    assert main(["psp", "--quick", "--figures", "ring-by-nodes", "--folder", str(tmp_path)]) == 0
     folder = tmp_path / "psp"
-    found = json.loads((folder / "state-by-nodes.json").read_text())
+    found = json.loads((folder / "ring-by-nodes.json").read_text())
     assert all(check["is_equal"] for check in found["checks"])
-    assert (folder / "state-by-nodes.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "ring-by-nodes.png").read_bytes().startswith(b"\x89PNG")
     page = (folder / "README.md").read_text()
-    assert (folder / "state-by-nodes.md").read_text().strip() in page
+    assert (folder / "ring-by-nodes.md").read_text().strip() in page
     assert "a nested loop's" in page
 
 

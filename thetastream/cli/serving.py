@@ -1,8 +1,7 @@
-"""The command that serves stores of results and running queries over HTTP; it starts no Spark."""
+"""The command that serves stores of results over HTTP; it starts no Spark."""
 
 import argparse
 import os
-import resource
 from pathlib import Path
 
 from thetastream.cli.shared_arguments import AddCommand, read_positive
@@ -19,21 +18,12 @@ def add_commands(add: AddCommand) -> None:
     parser = add(
         "serve",
         serve,
-        "show running queries on a page, answer questions to stores of results, send new snapshots to "
-        "subscribers",
+        "answer questions to stores of results over HTTP, and send each new snapshot to subscribers",
         description="A service without a token answers requests from this machine only.",
-        epilog="examples:\n  thetastream serve out/pairs --metrics out/metrics.jsonl"
+        epilog="examples:\n  thetastream serve out/pairs"
         "\n  THETASTREAM_TOKEN=... thetastream serve pairs=s3://bucket/pairs --host 0.0.0.0",
     )
-    parser.add_argument("store", nargs="*", metavar="[NAME=]PATH", help="a Parquet store, or delta:PATH")
-    parser.add_argument(
-        "--metrics",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="a file that th.export_metrics(json_lines=...) or run --metrics writes",
-    )
+    parser.add_argument("store", nargs="+", metavar="[NAME=]PATH", help="a Parquet store, or delta:PATH")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
     parser.add_argument("--port", type=int, default=8080, help="the port (default %(default)s)")
     parser.add_argument(
@@ -51,7 +41,7 @@ def add_commands(add: AddCommand) -> None:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Serve stores, and what queries say about themselves, until the process is stopped."""
+    """Serve stores until the process is stopped."""
     try:
         import uvicorn
 
@@ -61,8 +51,6 @@ def serve(arguments: argparse.Namespace) -> int:
         what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
         raise QueryError("MISSING_PACKAGE", f"{what}: pip install 'thetastream[serve]'") from error
 
-    if not arguments.store and not arguments.metrics:
-        raise QueryError("BAD_VALUE", "serve needs a store, or --metrics FILE")
     stores = dict(map(read_named_store, arguments.store))
     if len(stores) < len(arguments.store):
         raise QueryError("BAD_VALUE", "two stores have the same name: write NAME=PATH")
@@ -73,14 +61,7 @@ def serve(arguments: argparse.Namespace) -> int:
     for store in stores.values():
         # A store that does not exist is refused before the service starts.
         store.description  # noqa: B018
-    for file in arguments.metrics:
-        if not file.is_file():
-            what = f"--metrics must name a file that th.export_metrics writes, and {file} is none"
-            raise QueryError("NO_METRICS", f"{what}; start the query first")
-    app = build_app(stores, metrics=arguments.metrics, token=token, limits=Limits(rows=arguments.max_rows))
-    _allow_connections()
-    scheme = "http" if arguments.tls_cert is None else "https"
-    print(f"The page is {scheme}://{arguments.host}:{arguments.port}", flush=True)
+    app = build_app(stores, token=token, limits=Limits(rows=arguments.max_rows))
     uvicorn.run(
         app,
         host=arguments.host,
@@ -92,12 +73,6 @@ def serve(arguments: argparse.Namespace) -> int:
         ssl_keyfile=arguments.tls_key,
     )
     return 0
-
-
-def _allow_connections() -> None:
-    """Allow this process as many connections at once as the system lets it have."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def read_named_store(text: str) -> tuple[str, Store]:

@@ -29,7 +29,7 @@ FIGURES = (
     "memory_by_volume",
     "memory_by_window",
     "bandwidth_by_rate",
-    "bandwidth_by_units",
+    "copies_by_units",
     "throughput_by_setting",
     "latency_distribution",
     "skew_load",

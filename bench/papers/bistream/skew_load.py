@@ -1,4 +1,4 @@
-"""Load of the most loaded unit under skew (BiStream, section 3.2.2 and its experiments with skew).
+"""Load of the most loaded unit under skew (an experiment of ours on BiStream, section 3.2.2).
 
 Under skew, hash routing overloads single units; ContRand spreads the heavy keys over a subgroup, and random
 routing over all units at the price of more copies.

@@ -1,4 +1,4 @@
-"""Throughput under skew (BiStream, section 3.2.2 and its experiments with skew).
+"""Throughput under skew (an experiment of ours on BiStream, section 3.2.2).
 
 With skewed keys ContRand routing sustains more throughput than pure hash.
 """

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 
 from bench.core.internals import Domain, Edge, Ends, GraphPredicate, HopOrders, JoinGraph, Key, SideSpec
 
-ALIASES = "abcdefg"
+ALIASES = "abcdefghi"
 START_US = 1_700_000_000_000_000
 SECOND = 1_000_000
 PIECE = 1 << 25

@@ -1,4 +1,4 @@
-"""Response time of whole queries in Spark (PSP, figure 8, by shape).
+"""Response time of whole queries in Spark (PSP, figures 8a, 8c and 8e, in Spark).
 
 The ring answers sooner than aligned and coordinated tuple routing.
 

@@ -1,4 +1,4 @@
-"""Response time when arrivals double midway (PSP, figure 8, by shape).
+"""Response time when arrivals double midway (PSP, figures 8g and 8h).
 
 When arrivals double, a ring of fixed length falls behind, and one that grows keeps its response time.
 
@@ -18,7 +18,7 @@ import numpy as np
 from bench.core.figure import Figure, Panel, Run, Verdict
 from bench.papers.psp.images import SECOND, START_US, Streams, Workload, streams_of
 from bench.papers.psp.replay import EPOCH_US, SLICE, Replay, models, run_epochs, warm_up
-from bench.papers.psp.sweeps import NODES, TRUTH, given
+from bench.papers.psp.sweeps import FEW, TRUTH, given
 from thetastream.models import Multiway, Ring
 
 WORK = Workload(tuples=540, pixels=5_000, doubles=True)
@@ -69,11 +69,11 @@ def measure(run: Run) -> Verdict:
 
 def settings(run: Run, work: Workload) -> dict[str, Multiway]:
     per_node = work.streams * EPOCH_US // SECOND // AT_FIRST * 4 // 3
-    lengths = sorted({*run.some(LENGTHS), AT_FIRST, NODES})
+    lengths = sorted({*run.some(LENGTHS), AT_FIRST, FEW})
     found: dict[str, Multiway] = {f"Ring, {n}": Ring(n, SLICE) for n in lengths}
-    found[ADAPTIVE] = Ring(NODES, SLICE, tuples_per_node=per_node)
-    rivals = models(work, NODES).items()
-    return found | {f"{name}, {NODES}": model for name, model in rivals if name != "Ring"}
+    found[ADAPTIVE] = Ring(FEW, SLICE, tuples_per_node=per_node)
+    rivals = models(work, FEW).items()
+    return found | {f"{name}, {FEW}": model for name, model in rivals if name != "Ring"}
 
 
 def add_tenths(

@@ -1,8 +1,8 @@
-"""Varies one setting of the workload, and compares response times and state of Ring, ATR and CTR."""
+"""Varies settings of the workload and of the models, and measures response times and state at each point."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,81 +13,74 @@ from bench.papers.psp.images import Workload
 from bench.papers.psp.replay import models, replay, warm_up
 from thetastream.models import Multiway
 
-NODES = 4
+NODES = (4, 9, 14, 19)
+"""The lengths of the paper's rings."""
+FEW = NODES[0]
 TRUTH = "a nested loop's in NumPy"
-STATE = "copies; tuples_held; tuples_largest; mb_held; mb_largest"
-BASE, MANY = Workload(), Workload(per_window=24, selectivity=0.05)
-"""Sweeps over streams have fewer results, because results grow fast with the streams."""
+BASE = Workload()
+SHOWN = (
+    "response_epochs; response_ms|response (ms of busiest nodes); busy_ms; probed; candidates; results; "
+    "copies; tuples_held; tuples_largest; mb_held; mb_largest; in_flight; mb_in_flight"
+)
+"""The columns of the tables, behind the varied settings."""
 
 
-SWEEPS = {
-    "nodes": (1, 2, 3, 4),
-    "selectivity": (0.05, 0.1, 0.5),
-    "streams": (3, 5, 7),
-    "pixels": (5_000, 10_000, 20_000),
-}
-"""The values of the varied setting: ``nodes``, or a field of the workload."""
-KINDS = {
-    "response": (
-        "response_epochs; response_ms|response (ms of busiest nodes); busy_ms; probed; candidates; results",
-        {"response time": "response_ms", "epochs to a result": "response_epochs"},
-    ),
-    "state": (f"{STATE}; in_flight; mb_in_flight", {"state": "mb_held", "the largest node": "mb_largest"}),
-}
-"""The columns of the table and the figures of the panels, for each kind of measurement."""
+class Point(NamedTuple):
+    """A workload on a model, and the settings by which the row is found."""
+
+    work: Workload
+    model: Multiway
+    settings: Row
 
 
-@dataclass(frozen=True)
-class Swept:
-    """The rows of a sweep, which are read by model."""
+def figure(
+    x: str,
+    by: str,
+    list_points: Callable[[Run, Workload], Iterator[Point]],
+    ratio_of: str,
+    verdict: Callable[[Run], Verdict],
+    base: Workload = BASE,
+) -> Figure:
+    """Make a figure of response time and state over ``x``, with a line for each value of ``by``."""
 
-    run: Run
-    by: str
-    values: tuple[Any, ...]
-
-    def at(self, figure: str, value: Any) -> dict[str, float]:
-        """Return a figure at one value, for each model."""
-        return self.run.rows.by("model", figure, **{self.by: value})
-
-    def last(self, figure: str) -> dict[str, float]:
-        """Return a figure at the last value, for each model."""
-        return self.at(figure, self.values[-1])
-
-    def grown(self, figure: str) -> dict[str, float]:
-        """Divide a figure at the last value by that at the first, for each model."""
-        first = self.at(figure, self.values[0])
-        return {name: value / first[name] for name, value in self.last(figure).items()}
-
-
-def figure(kind: str, by: str, ratio_of: str, verdict: Callable[[Swept], Verdict]) -> Figure:
     def measure(run: Run) -> Verdict:
-        values = tuple(run.some(SWEEPS[by]))
-        base = replace(MANY if by == "streams" else BASE, seed=run.seed).scaled(run.scale)
-        for value in values:
-            work, nodes = (base, value) if by == "nodes" else (replace(base, **{by: value}), NODES)
-            for label, model in models(work, nodes).items():
-                add(run, label, model, work, **{by: value})
-        run.parameters = given(base)
-        return verdict(Swept(run, by, values))
+        work = replace(base, seed=run.seed).scaled(run.scale)
+        for point in list_points(run, work):
+            add(run, point)
+        run.parameters = given(work)
+        return verdict(run)
 
-    columns, panels = KINDS[kind]
-    drawn = tuple(Panel(title, by, name, "model") for title, name in panels.items())
-    return Figure(measure, ratio_of, drawn, f"{by}; model; {columns}", truth=TRUTH)
+    panels = (
+        Panel("response time", x, "response_ms", by),
+        Panel("state", x, "tuples_held", by),
+    )
+    return Figure(measure, ratio_of, panels, f"{x}; {by}; {SHOWN}", truth=TRUTH)
 
 
-def add(run: Run, label: str, model: Multiway, work: Workload, **setting: Any) -> Row:
+def compare_models(field: str, values: tuple[Any, ...]) -> Callable[[Run, Workload], Iterator[Point]]:
+    """Vary a field of the workload under Ring, ATR and CTR."""
+
+    def list_points(run: Run, work: Workload) -> Iterator[Point]:
+        for value in run.some(values):
+            varied = replace(work, **{field: value})
+            for label, model in models(varied, FEW).items():
+                yield Point(varied, model, {field: value, "model": label})
+
+    return list_points
+
+
+def add(run: Run, point: Point) -> Row:
     """Run a workload on a model; add its row, and check its number of results."""
-    what = ", ".join(f"{key} {value}" for key, value in setting.items())
-    run.announce(f"{label}, {what}")
+    what = ", ".join(f"{name} {value}" for name, value in point.settings.items())
+    run.announce(what)
     warm_up()
-    found = replay(work, model)
+    found = replay(point.work, point.model)
     held, size = found.held(), found.held_bytes()
     full = int(np.argmax(held.sum(axis=1)))
-    run.check(f"{label}, {what}", found.expected, len(found.found))
+    run.check(what, found.expected, len(found.found))
     return run.add(
-        model=label,
-        setting=repr(model),
-        **setting,
+        **point.settings,
+        setting=repr(point.model),
         response_epochs=found.response_epochs,
         response_ms=found.response_ms,
         busy_ms=found.busy_ms,
@@ -95,13 +88,21 @@ def add(run: Run, label: str, model: Multiway, work: Workload, **setting: Any) -
         tuples_largest=int(held.max()),
         mb_held=float(size.sum(axis=1).max()) / 1e6,
         mb_largest=float(size.max()) / 1e6,
-        copies=total(found.epochs, "stored") / (work.streams * work.tuples),
+        copies=total(found.epochs, "stored") / (point.work.streams * point.work.tuples),
         in_flight=max(epoch.in_flight for epoch in found.epochs),
         mb_in_flight=max(epoch.in_flight_bytes for epoch in found.epochs) / 1e6,
         probed=total(found.epochs, "probed"),
         candidates=total(found.epochs, "candidates"),
         results=len(found.found),
     )
+
+
+def grow(run: Run, figure: str, by: str) -> dict[Any, float]:
+    """Divide a figure of the last row by that of the first, for each value of ``by``."""
+    found: dict[Any, list[float]] = {}
+    for row in run.rows:
+        found.setdefault(row[by], []).append(row[figure])
+    return {name: values[-1] / values[0] for name, values in found.items()}
 
 
 def given(work: Workload) -> dict[str, Any]:
