@@ -7,6 +7,7 @@ the watermark of the epoch itself, after they have joined its tuples, because th
 tuples with that watermark.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -35,3 +36,17 @@ BEFORE = Clock(-1, None, None)
 """The clock before the first epoch."""
 BATCH = BEFORE.then(None)._replace(is_last=True)
 """The clock of the only epoch of batch DataFrames."""
+
+
+def find_earliest(watermarks: Iterable[int | None]) -> int | None:
+    """Return the earliest of these watermarks; None if one of them does not exist yet.
+
+    >>> find_earliest([30, 10]), find_earliest([30, None])
+    (10, None)
+    """
+    earliest: int | None = None
+    for watermark in watermarks:
+        if watermark is None:
+            return None
+        earliest = watermark if earliest is None else min(earliest, watermark)
+    return earliest

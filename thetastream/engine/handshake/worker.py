@@ -20,7 +20,6 @@ from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import SendingCounters
-from thetastream.engine.handshake.block_size import BlockCost
 from thetastream.engine.handshake.instructions import (
     Drop,
     Group,
@@ -32,6 +31,7 @@ from thetastream.engine.handshake.instructions import (
     TupleBlk,
 )
 from thetastream.engine.handshake.letters import Letter
+from thetastream.engine.handshake.measured_work import average_work, choose_block
 from thetastream.engine.handshake.protocol import Protocol
 from thetastream.engine.handshake.query import COPIES, HandshakeQuery
 from thetastream.engine.handshake.state import HandshakeState
@@ -41,14 +41,9 @@ from thetastream.engine.matching import Matches, Residual, match
 from thetastream.engine.store.box import IndexPlan, encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore
-from thetastream.models.base import AUTO
 
-FIRST_BLOCK = 512
-"""The block size, in tuples, until a worker has measured its work."""
 QUIET_EPOCHS = 2
 """The number of epochs without a new tuple after which a silence begins."""
-KEEP = 0.95
-"""The weight of earlier epochs in the measured means."""
 
 
 class HandshakeWorker:
@@ -84,7 +79,7 @@ class HandshakeWorker:
             )
             for stream in streams
         }
-        self.block = self._choose_block()
+        self.block = choose_block(spec.model.block, self._known.measured)
         threshold = spec.model.forward_threshold
         self._protocol = Protocol(
             place,
@@ -268,13 +263,7 @@ class HandshakeWorker:
     def _read_payload(self, meta: SegmentMeta) -> pa.RecordBatch:
         return self._store.get(meta).payload
 
-    # Measures
-
-    def _choose_block(self) -> int:
-        asked = self._spec.model.block
-        if asked != AUTO:
-            return int(asked)
-        return BlockCost(*self._known.measured).find_best() if self._known.measured else FIRST_BLOCK
+    # Counters
 
     def _count(self, inbox: Inbox, came: list[pa.RecordBatch]) -> None:
         counters = self.counters
@@ -284,22 +273,15 @@ class HandshakeWorker:
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(block.num_rows for block in moved)
         counters.count_state(self.state.segments)
-        load, has_measured = self._protocol.load, bool(self._known.measured or counters.candidates)
-        if counters.probed and load and counters.received and has_measured:
-            k = self._spec.model.workers
-            blocks = [letter.block for _, letter in self.sent if isinstance(letter.header, TupleBlk)]
-            arrived = [*came, *fresh]
-            now = [
-                float(sum(_count_rows(block) for block in blocks)),
-                float(counters.probed),
-                min(1.0, counters.candidates / counters.probed / load),
-                sum(block.nbytes for block in arrived) / counters.received,
-                float(load),
-            ]
-            # Blocks may be rare, so a worker at first assumes that it forwards as many tuples as the end of a
-            # balanced chain.
-            before = self._known.measured or [counters.received * (k - 1) / k, *now[1:]]
-            self._known.measured = [KEEP * a + (1 - KEEP) * b for a, b in zip(before, now, strict=True)]
+        blocks = [letter.block for _, letter in self.sent if isinstance(letter.header, TupleBlk)]
+        self._known.measured = average_work(
+            self._known.measured,
+            counters,
+            self._protocol.load,
+            n_forwarded=sum(map(_count_rows, blocks)),
+            arrived_bytes=sum(block.nbytes for block in (*came, *fresh)),
+            n_workers=self._spec.model.workers,
+        )
 
 
 def _needs_no_tuples(step: Instruction) -> bool:

@@ -79,6 +79,16 @@ class Hop:
         return batch, encode_key_rows(Side.LEFT, self.plan.condition, batch)
 
 
+def join_columns(
+    graph: JoinGraph, hop: Hop, members: pa.RecordBatch, target: pa.RecordBatch
+) -> dict[str, pa.Array]:
+    """Combine the block columns of the tuples that a hop has joined. ``born`` is the place of the origin."""
+    theirs = list_member_columns(graph, [hop.target])
+    return dict(zip(members.schema.names, members.columns, strict=True)) | {
+        name: target.column(name) for name in theirs
+    }
+
+
 def add_born_key(graph: JoinGraph, stream: int) -> SideSpec:
     """Add the place in the global order to the keys of a stored stream, as the last key."""
     side = graph.sides[stream]

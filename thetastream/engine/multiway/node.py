@@ -27,12 +27,12 @@ from thetastream.core.columns import BORN, EARLIEST, LATEST
 from thetastream.core.keys import Int64s
 from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
-from thetastream.engine.clock import Clock
+from thetastream.engine.clock import Clock, find_earliest
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.matching import Residual
 from thetastream.engine.multiway.counters import MultiwayCounters
-from thetastream.engine.multiway.hop import Hop, list_member_columns
+from thetastream.engine.multiway.hop import Hop, join_columns, list_member_columns
 from thetastream.engine.multiway.hop_orders import Refiner
 from thetastream.engine.multiway.partial_results import (
     PartialResults,
@@ -113,7 +113,7 @@ class MultiwayNode:
         received = [PartialResults.unseal(message) for message in inbox.messages]
         in_flight = [partial.since_us for partial in received]
         waiting = [entry.since_us for entry in self._queue.waiting]
-        horizon = _find_earliest([clock.late_us, *in_flight, *waiting])
+        horizon = find_earliest([clock.late_us, *in_flight, *waiting])
         for index in self._stored:
             self.counters.expired += index.expire(horizon)
             index.archive(horizon)
@@ -275,7 +275,7 @@ class MultiwayNode:
             found, stored = residual.keep(Side.LEFT, payload, found, partner, stored)
             if not len(found):
                 continue
-            columns = self._join_columns(hop, payload.take(found), partner.take(stored))
+            columns = join_columns(self._spec.graph, hop, payload.take(found), partner.take(stored))
             if is_last:
                 self.counters.matched += len(found)
                 yield [columns[name] for side in self._spec.graph.sides for name in side.columns]
@@ -283,13 +283,6 @@ class MultiwayNode:
             names = [*list_member_columns(self._spec.graph, everyone), BORN]
             block = pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
             self._found[partial.path, partial.n_members + 1, partial.since_us].append(block)
-
-    def _join_columns(self, hop: Hop, members: pa.RecordBatch, target: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Combine the block columns of joined tuples. ``born`` is the place of the origin."""
-        theirs = list_member_columns(self._spec.graph, [hop.target])
-        return dict(zip(members.schema.names, members.columns, strict=True)) | {
-            name: target.column(name) for name in theirs
-        }
 
     def _count(self, inbox: Inbox) -> None:
         segments = self.state.segments
@@ -303,8 +296,3 @@ class MultiwayNode:
             orders = zip(aliases, self._refiner.orders, strict=True)
             counters.order = {alias: [aliases[stream] for stream in order] for alias, order in orders}
         counters.count_state(segments)
-
-
-def _find_earliest(watermarks: list[int | None]) -> int | None:
-    known = [watermark for watermark in watermarks if watermark is not None]
-    return min(known) if len(known) == len(watermarks) else None
