@@ -29,6 +29,7 @@ from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.errors import QueryError, StateError
 from thetastream.models import Biclique, Matrix, Split
+from thetastream.spark.control import files
 from thetastream.spark.control.handle import control
 from thetastream.spark.control.source import ControlSource
 
@@ -333,6 +334,24 @@ def test_workers_read_the_plan_of_an_older_copy_and_not_the_one_that_was_given_u
         run.run()
     assert run.spark.plan.newest.model == Matrix(1, 3)
     run.check()
+
+
+def test_status_knows_when_a_generation_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One epoch reads two requests, and later plans are so many that old ones are removed."""
+    monkeypatch.setattr(files, "KEPT_PLANS", 2)
+    run = Run(tmp_path, monkeypatch, Split(2), shed=Shed("1 GB", "2 GB"))
+    run.spark.rules = replace(RULES, can_shed=True)
+    run.spark.start()
+    run.run()
+    run.spark.control.put_request(Request(sizes={"cores": 3}).write())
+    for number in range(1, 9):
+        run.spark.control.put_request(Request(shed_factor=number / 100).write())
+        run.run()
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])]))
+    (generation,) = control(tmp_path).status()["generations"]
+    assert (generation["model"], generation["since"]) == ("Split(cores=3)", 2)
+    assert len(run.spark.control.list_plans()) == 3
 
 
 def test_a_handle_names_the_joins_if_none_is_meant(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from thetastream.core.folder import Folder
 REQUESTS, PLANS, DRAINED, LABEL = "requests", "plans", "drained", "label"
 LINKS = "control-queries"
 KEPT_PLANS = 64
-"""The number of plans that are kept. An epoch that runs again needs the last two."""
+"""The number of last plans that are kept. An epoch that runs again needs two of them."""
 
 
 def refuse(condition: str, message: str) -> NoReturn:
@@ -111,6 +111,15 @@ class ControlFolder(Folder):
         """List the published plans: (first epoch, version), in order."""
         return sorted(self._list_pairs(PLANS))
 
+    def find_beginnings(self, versions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Find the plan with which each version began to hold, as (first epoch, version).
+
+        One epoch may read requests that lead to several versions. Only the last one is published then.
+        """
+        plans = self.list_plans()
+        later = {version: [plan for plan in plans if plan[1] >= version] for version in versions}
+        return {version: found[0] for version, found in later.items() if found}
+
     def read_plan(self, epoch: int, version: int) -> dict[str, Any]:
         """Read a published plan."""
         try:
@@ -140,10 +149,15 @@ class ControlFolder(Folder):
         for name in later + marks:
             self._fs.delete_file(f"{self._folder}/{name}")
 
-    def clean(self, leaving: Iterable[tuple[int, int]]) -> None:
-        """Remove the marks of units that are not leaving any more, and all but the last plans."""
+    def clean(self, leaving: Iterable[tuple[int, int]], versions: Iterable[int]) -> None:
+        """Remove the marks of units that are not leaving any more, and old plans.
+
+        The last plans are kept, and those with which these versions began to hold.
+        """
         old = [f"{DRAINED}/{slot}-{version}" for slot, version in self.list_drained() - set(leaving)]
-        old += [f"{PLANS}/{epoch}-{version}" for epoch, version in self.list_plans()[:-KEPT_PLANS]]
+        beginnings = set(self.find_beginnings(versions).values())
+        plans = [plan for plan in self.list_plans()[:-KEPT_PLANS] if plan not in beginnings]
+        old += [f"{PLANS}/{epoch}-{version}" for epoch, version in plans]
         for name in old:
             with suppress(OSError):
                 self._fs.delete_file(f"{self._folder}/{name}")

@@ -171,7 +171,7 @@ class ControlHandle:
         """
         found = self._find()
         plan, folder = found.plan, found.folder
-        since = {version: epoch for epoch, version in folder.list_plans()}
+        beginnings = folder.find_beginnings(one.since for one in plan.membership)
         marks, held = folder.list_drained(), self._count_held()
         outcomes = {name: outcome or "accepted" for name, outcome in found.control["outcomes"].items()}
         waiting = {name: "waiting" for name in folder.list_requests() if name not in outcomes}
@@ -179,7 +179,7 @@ class ControlHandle:
             {
                 "model": repr(one.model),
                 "units": list(one.slots),
-                "since": since.get(one.since) if one.since else 0,
+                "since": beginnings.get(one.since, (None,))[0] if one.since else 0,
                 "leaving": [slot for slot in one.slots if slot in plan.leaving],
                 "drained": [slot for slot in one.slots if (slot, plan.leaving.get(slot)) in marks],
                 "held": None if held is None else sum(held.get(slot, 0) for slot in one.slots),

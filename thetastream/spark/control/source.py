@@ -225,7 +225,9 @@ class ControlReader(IdentityReader):
         control = end["control"]
         folder = _open(control)
         folder.remove_requests(control["outcomes"])
-        folder.clean((int(slot), version) for slot, version in control["plan"]["leaving"].items())
+        plan = control["plan"]
+        leaving = ((int(slot), version) for slot, version in plan["leaving"].items())
+        folder.clean(leaving, (one["since"] for one in plan["membership"]))
 
 
 def _open(control: dict[str, Any]) -> ControlFolder:
