@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.stores import HELD, make_rows, read_ids, stage
+from thetastream.errors import StoreError
 from thetastream.stores import DeltaStore, ParquetStore, Store, parquet_stage
 from thetastream.stores.snapshots import Snapshots
 from thetastream.stores.staged import Origin
@@ -18,8 +19,17 @@ def test_an_epoch_that_runs_again_adds_nothing(store: Store) -> None:
     assert not store.commit("q", 0, [*stage(store, 0, 1, 2), *stage(store, 0, 3, task="1")])
     assert store.commit("q", 1, stage(store, 1))
     assert store.commit("q", 4, stage(store, 4, 9))
-    assert not store.commit("q", 3, stage(store, 3, 7))
+    assert not store.commit("q", 4, stage(store, 4, 9))
     assert read_ids(store) == [1, 2, 3, 9]
+
+
+def test_a_query_that_continues_from_an_old_checkpoint_is_refused(store: Store) -> None:
+    for epoch in range(3):
+        store.commit("q", epoch, stage(store, epoch, epoch))
+    with pytest.raises(StoreError, match=r"STORE_AHEAD.*up to 2.*runs epoch 1"):
+        store.commit("q", 1, stage(store, 1, 7))
+    assert store.commit("other", 0, stage(store, 0, 8, query="other"))
+    assert read_ids(store) == [0, 1, 2, 8]
 
 
 def test_what_failed_is_swept_and_a_running_epoch_is_not(store: Store) -> None:

@@ -37,7 +37,7 @@ def test_merged_files_hold_the_same_snapshots(store: Store) -> None:
     assert [read_ids(store, snapshot=one) for one in snapshots] == until
     assert (read_ids(store, key={"a.symbol": "s1"}), read_ids(store)) == (by_key, everything)
     # The query goes on, and a process that has read nothing yet begins with the state of the log.
-    fill(store, range(15, 30), rule)
+    fill(store, range(19, 30), rule)
     history._KNOWN.clear()
     assert read_ids(store) == sorted(id for epoch in range(30) for id in [epoch] * (1 + epoch % 3))
     assert store.snapshots()[: len(snapshots)] == snapshots
@@ -59,7 +59,7 @@ def test_forgotten_snapshots_are_gone_and_the_others_stay(store: Store) -> None:
     assert [one.number for one in store.snapshots()] == numbers[4:]
     with pytest.raises(QueryError, match=r"UNKNOWN_SNAPSHOT.*5 to"):
         store.read(snapshot=4)
-    fill(store, range(15, 24), rule)
+    fill(store, range(19, 24), rule)
     history._KNOWN.clear()
     assert store.snapshots()[-1].number == numbers[-1] + 2
     if isinstance(store, ParquetStore):

@@ -83,7 +83,7 @@ class JoinPlan(QueryPlan):
         order = self.settings.order
         return order is not None and order.is_punctuated
 
-    def explain(self) -> str:
+    def explain_join(self) -> str:
         """Return every stage of the plan as text: parsed, rewritten, shaped, physical, cost."""
         given = self.settings
         return explain(

@@ -78,7 +78,7 @@ class MultiwayPlan(QueryPlan):
     def folding_obstacle(self) -> str:
         return "the matches of a join hop by hop are not folded"
 
-    def explain(self) -> str:
+    def explain_join(self) -> str:
         """Return every stage of the plan as text: parsed, rewritten, hops, physical, cost."""
         query = self.query
         return explain_multiway(

@@ -36,12 +36,12 @@ class PipelinePlan(QueryPlan):
     def models(self) -> tuple[Model, ...]:
         return tuple(step.model for step in self.steps)
 
-    def explain(self) -> str:
-        """Return the tree of joins and every step, as ``JoinPlan.explain`` describes it."""
+    def explain_join(self) -> str:
+        """Return the tree of joins and every step, as ``JoinPlan.explain_join`` describes it."""
         tree = self.steps[0].query.aliases[0]
         for step in self.steps:
             tree = f"({tree} JOIN {step.query.aliases[1]})"
-        steps = (f"== Step {n} ==\n{step.explain()}" for n, step in enumerate(self.steps, 1))
+        steps = (f"== Step {n} ==\n{step.explain_join()}" for n, step in enumerate(self.steps, 1))
         return "\n\n".join([f"== Pipeline ==\n{tree}\norder: {self.order_reason}", *steps])
 
     def results(self) -> DataFrame:

@@ -35,9 +35,16 @@ class Plan(ABC):
     def inputs(self) -> tuple[Stream, ...]:
         """The streams, in the order of the result's columns."""
 
-    @abstractmethod
     def explain(self) -> str:
-        """Return every stage of the plan as text."""
+        """Return every stage of the plan as text, and how ``th.write`` would write a stream of results."""
+        stages = self.explain_join()
+        if not self.is_streaming:
+            return stages
+        return stages.rstrip() + f"\n\n== Writing ==\n{self.explain_write()}\n"
+
+    @abstractmethod
+    def explain_join(self) -> str:
+        """Return the stages of the join as text."""
 
     @property
     @abstractmethod

@@ -111,10 +111,10 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
         """
         return {name: batch.where(batch[TASK] == name).drop(TASK) for name in self}
 
-    def explain(self) -> str:
+    def explain_join(self) -> str:
         """Return the shared plan and every stage of each task's plan as text."""
         return explain_tasks(
-            self.shared, self.model, {name: plan.explain() for name, plan in self.plans.items()}
+            self.shared, self.model, {name: plan.explain_join() for name, plan in self.plans.items()}
         )
 
 

@@ -106,7 +106,7 @@ class TablesPlan(Plan):
     def folding_obstacle(self) -> str:
         return "tables are joined behind the units"
 
-    def explain(self) -> str:
+    def explain_join(self) -> str:
         """Return how each table is joined, and every stage of the join of the streams."""
         lines = ["== Tables =="]
         lines += [
@@ -121,7 +121,7 @@ class TablesPlan(Plan):
         lines += [f"join     {step.describe()}" for step in self.steps]
         if self.joined is None:
             return "\n".join([*lines, ""])
-        return "\n".join([*lines, "", self.joined.explain()])
+        return "\n".join([*lines, "", self.joined.explain_join()])
 
     def results(self) -> DataFrame:
         if self.joined is None:

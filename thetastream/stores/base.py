@@ -3,8 +3,8 @@
     stage (tasks, any number of attempts)  ->  names  ->  commit (driver, once for each query and epoch)
 
 Rows are results when the commit of their epoch names them. A commit is one atomic step. It does nothing if
-the store has a commit of this query and of this epoch or a later one, so that an epoch that runs again adds
-nothing. What attempts that failed have staged is never named, and ``sweep`` removes it.
+the store has a commit of this query and epoch, so that an epoch that runs again adds nothing. What failed
+attempts have staged is never named, and ``sweep`` removes it.
 """
 
 from abc import ABC, abstractmethod
@@ -75,7 +75,12 @@ class Store(ABC):
         Returns
         -------
         bool
-            False if the epoch, or a later one of the query, is committed already. Nothing changes then.
+            False if the epoch is the last one of the query that is committed. Nothing changes then.
+
+        Raises
+        ------
+        StoreError
+            STORE_AHEAD if a later epoch of the query is committed.
         """
 
     @abstractmethod

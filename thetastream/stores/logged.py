@@ -11,10 +11,11 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 
+from thetastream.errors import StoreError
 from thetastream.stores.base import Asked, Store
 from thetastream.stores.description import Description
 from thetastream.stores.history import Held, History, make_entry, make_rewrite, read_history, sum_up
@@ -67,12 +68,22 @@ class LoggedStore(Store):
         while True:
             newest = log.find_newest()
             ledger = self._read_ledger(newest)
-            if ledger.knows(query, epoch):
+            last = ledger.find_last(query)
+            if epoch < last:
+                self._refuse_epoch(epoch, last)
+            if epoch == last:
                 return False
             ledger, snapshot = ledger.commit(query, brought, rule)
             # Another query may have written this version meanwhile. Then its ledger is read first.
             if log.append(newest + 1, make_entry(ledger, query, epoch, staged, snapshot)):
                 return True
+
+    def _refuse_epoch(self, epoch: int, last: int) -> NoReturn:
+        """Refuse an epoch of an older checkpoint. Spark itself runs again no epoch but the last one."""
+        what = f"{self.name} has the results of epochs up to {last}, and the query runs epoch {epoch}"
+        why = "its checkpoint is older than the store, so the epoch may have other rows now"
+        hint = "Restore checkpoint and store from one backup, or begin with a new checkpoint and a new store"
+        raise StoreError("STORE_AHEAD", f"{what}: {why}. {hint}")
 
     def compact(self, target: int = TARGET) -> int:
         """Merge small files into large ones, and shorten the log. Results and snapshots stay as they are.

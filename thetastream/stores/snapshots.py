@@ -195,9 +195,9 @@ class Ledger:
     snapshots: int = 0
     """The number of the last snapshot."""
 
-    def knows(self, query: str, epoch: int) -> bool:
-        """Whether this epoch, or a later one, is committed already."""
-        return self.epochs.get(query, -1) >= epoch
+    def find_last(self, query: str) -> int:
+        """Find the last committed epoch of a query; -1 if it has none."""
+        return self.epochs.get(query, -1)
 
     def commit(self, query: str, brought: Brought, rule: Snapshots) -> "tuple[Ledger, Snapshot | None]":
         """Commit an epoch. Return the ledger that follows, and the snapshot that is made, if one is."""
