@@ -18,6 +18,8 @@ TITLES = {
     "segment": "segment (windows)",
     "told": "copies asked for",
     "arrivals": "arrivals (left, right)",
+    "arrived": "arrivals (tuples/epoch)",
+    "fullest": "fullest unit / capacity",
     "rate": "input (tuples/s)",
     "volume": "volume (tuples)",
     "mb_of_largest": "MB, largest unit",

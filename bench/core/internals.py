@@ -1,6 +1,10 @@
 """Everything that benchmarks import from inside Thetastream. The rest uses the public interface."""
 
 from tests.support.local import LocalJoin, LocalMultiway
+from thetastream.control.change import Rules
+from thetastream.control.load import LoadReader
+from thetastream.control.offset import fold
+from thetastream.control.request import Request
 from thetastream.core.blocks import concat, pack, unpack
 from thetastream.core.columns import HASH as HASH_COLUMN
 from thetastream.core.condition import (
@@ -25,13 +29,16 @@ from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec
+from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import IndexSpec
 from thetastream.kernels import walk as walk_kernel
 from thetastream.local import LocalRun
+from thetastream.local.controlled import ControlledRun
 from thetastream.models.base import AUTO, Model
 from thetastream.plan.efficiency import brute_force, by_hash, by_range, matches
 from thetastream.plan.index_choice import choose_index
 from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
+from thetastream.simulator.load_curve import BISTREAM as BISTREAM_CURVE
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import list_pages
 from thetastream.spark.standard_error import stderr_into

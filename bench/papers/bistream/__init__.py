@@ -36,5 +36,6 @@ FIGURES = (
     "skew_throughput",
     "capacity_by_units",
     "longest_window",
+    "scaling",
 )
 QUICK_SCALE = 0.02
