@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support import oracle
 from tests.support.answers import Answer, answers, nearest
 from tests.support.draws import draw_cases
-from tests.support.strategies import Case, cases
+from tests.support.strategies import Case, cases, index_specs
 from tests.support.tiny import make_all_tiny
 from thetastream.core.columns import PASSES, RANKED
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
@@ -134,6 +135,42 @@ def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Ca
 
     def matches(a: oracle.Row, b: oracle.Row) -> bool:
         return passes[a["id"]] and passes[b["id"]] and oracle.holds(case.condition, a, b)
+
+    assert found == answers(name, matches, *keep_timely(case))
+
+
+def make_window(side: Side, low: int, length: int, is_strict: tuple[bool, bool]) -> Dimension:
+    bounds = [
+        Bound(TIME, delta, strict) for delta, strict in zip((low, low + length), is_strict, strict=True)
+    ]
+    return Dimension(side, TIME, bounds[0], bounds[1])
+
+
+any_window = st.builds(
+    make_window,
+    st.sampled_from(Side),
+    st.integers(-12, 12),
+    st.integers(0, 12),
+    st.tuples(st.booleans(), st.booleans()),
+)
+"""Windows of which both bounds may be earlier or later than the tuple, equal, or strict."""
+
+
+@draw_cases(30)
+@given(data=st.data(), case=cases(), window=any_window, name=st.sampled_from([*ANSWERING]))
+def test_windows_in_which_all_partners_are_earlier_or_later(
+    data: st.DataObject, case: Case, window: Dimension, name: str
+) -> None:
+    how, condition = HOWS[name], replace(case.condition, window=window)
+    specs, period = index_specs(condition), data.draw(st.integers(1, 8))
+    case = Case(condition, (data.draw(specs), data.draw(specs)), period, case.epochs)
+    passes = drawn_passes(data, case)
+    found: Counter[Answer] = Counter()
+    for some, _ in run_epochs(case, how, data.draw(models(how, condition)), passes):
+        found += some
+
+    def matches(a: oracle.Row, b: oracle.Row) -> bool:
+        return passes[a["id"]] and passes[b["id"]] and oracle.holds(condition, a, b)
 
     assert found == answers(name, matches, *keep_timely(case))
 
