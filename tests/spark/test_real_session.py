@@ -3,9 +3,12 @@
 import os
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import thetastream as th
+from tests.support.streams import outcome, replay
 from thetastream.spark import session as settings
 from thetastream.spark.session import check_session, count_cores
 
@@ -49,3 +52,21 @@ def test_by_arrival_stamps_event_time(spark):
 def test_by_arrival_refuses_to_overwrite(spark):
     with pytest.raises(th.QueryError, match=r"\[COLUMN_EXISTS\] column 'Arrival' is already in the stream"):
         th.by_arrival(spark.createDataFrame([(1,)], "arrival int"), "Arrival")
+
+
+def test_one_daemon_forks_the_workers_of_units_and_of_routing(spark, tmp_path):
+    def name_daemon(batches):
+        yield from (pa.record_batch({"daemon": [os.getppid()]}) for _ in batches)
+
+    # This runs in the unit: a predicate over one stream would run before the exchange.
+    @th.predicate(a=["id"], b=["id"])
+    def keep_daemon(a, b):
+        (tmp_path / "daemon").write_text(str(os.getppid()))
+        return np.asarray(a.id) == np.asarray(b.id)
+
+    numbers = spark.range(4)
+    streams = {alias: replay(numbers, [range(4)], tmp_path) for alias in "ab"}
+    joined = th.join(streams, on=keep_daemon, within=th.Rows(4), model=th.Split(1))
+    assert outcome(joined, ["a.id"], tmp_path).rows.total() == 4
+    [row] = spark.range(1).coalesce(1).mapInArrow(name_daemon, "daemon long").collect()
+    assert row.daemon == int((tmp_path / "daemon").read_text())

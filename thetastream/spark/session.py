@@ -28,6 +28,7 @@ CHECKPOINT_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 PARTITIONS = "spark.sql.shuffle.partitions"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 DAEMON = "spark.python.daemon.module"
+SHORT_TRACEBACKS = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -137,6 +138,10 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
         builder.config(JAVA_OPTIONS, f"{java} -Xss8m".strip())
     if DAEMON not in options:
         builder.config(DAEMON, "thetastream.spark.daemon")
+    # Spark sets this variable for mapInArrow and not for stateful operators, and starts a daemon for each
+    # environment. With the same environment, one daemon forks the workers of both.
+    if SHORT_TRACEBACKS not in options:
+        builder.config(SHORT_TRACEBACKS, "1")
     return builder
 
 
