@@ -212,7 +212,7 @@ def _make_rows(
 
 
 def drop_fillers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Drop the rows without values that ``fill_up`` has put behind wide rows."""
+    """Drop the fillers that ``fill_up`` has put behind wide rows."""
     if FILLER not in batch.schema.names:
         return batch
     is_tuple = pc.equal(batch.column(FILLER), 0)

@@ -1,17 +1,18 @@
 """Bounds the bytes of the Arrow batches that Spark makes of wide rows.
 
-    a row of n * STEP bytes      ->  the row, and n rows without values behind it
-    a block of n * STEP bytes    ->  the block, and n rows without values behind it if its task
+    a row of n * STEP bytes      ->  the row, and n rows without wide values behind it
+    a block of n * STEP bytes    ->  the block, and n rows without a block behind it if its task
                                      has already sent many bytes
 
 Spark bounds an Arrow batch by rows (``spark.sql.execution.arrow.maxRecordsPerBatch``, 10,000). It can also
 bound it by bytes, but then it measures the batch again after every row, which is a third of the JVM's work
-in a join of narrow rows. Rows without values behind a wide row let the bound of rows also bound the bytes:
-10,000 rows hold at most 10,000 * STEP bytes and one more row. Narrow rows have none behind them, and columns
-of fixed width are not even measured.
+in a join of narrow rows. Fillers are rows without wide values. Those behind a wide row let the bound of rows
+also bound the bytes: 10,000 rows hold at most 10,000 * STEP bytes and one more row. Narrow rows have none
+behind them. Columns of fixed width are not even measured, and a filler repeats their values, because Spark
+then computes nothing for them.
 
-Spark hands the rows of a unit to Python one by one, so a row without values behind a block costs some 10
-microseconds. Therefore each task sends its first blocks without them (``count_fillers``).
+Spark hands the rows of a unit to Python one by one, so a filler behind a block costs some 10 microseconds.
+Therefore each task sends its first blocks without fillers (``count_fillers``).
 """
 
 from pyspark.sql import Column, DataFrame
@@ -31,32 +32,29 @@ from pyspark.sql.types import (
 from thetastream.errors import ThetastreamError
 
 STEP = 1 << 13
-"""Bytes of a row for each row without values behind it, so that a batch holds about 80 MB. Batches of
-blocks with 330 MB needed more direct memory than a JVM with a heap of 1 GB has."""
+"""Bytes of a row for each filler behind it, so that a batch holds about 80 MB. Batches of blocks with 330 MB
+needed more direct memory than a JVM with a heap of 1 GB has."""
 LARGEST_TUPLE = 1 << 29
 """The largest tuple that a block can hold, in bytes. Buffers that grow by doubling must stay below 2 GiB."""
 FREE_BYTES = 1 << 25
-"""Bytes of blocks that the first task of an epoch sends without rows behind them. T tasks send at most
+"""Bytes of blocks that the first task of an epoch sends without fillers behind them. T tasks send at most
 ``FREE_BYTES * (1 + ln T)`` bytes in this way, so this also bounds what they add to a batch."""
 FIXED = 16
 """The bytes that count for a value of fixed width beside others."""
 FILLER = "filler"
-"""Column that says whether a row has no values: 0 for tuples."""
+"""The column that is 0 for tuples and positive for fillers."""
 _WIDE = (StringType, BinaryType, ArrayType, MapType, VariantType, GeometryType, GeographyType)
 
 
 def fill_up(flat: DataFrame, alias: str) -> DataFrame:
-    """Put rows without values behind wide rows, and refuse a tuple that no block can hold.
+    """Put fillers behind wide rows, and refuse a tuple that no block can hold.
 
     The result has the column ``filler`` in addition if some column has no fixed width.
     """
-    widths = [
-        _measure(F.col(field.name), field.dataType)
-        for field in flat.schema
-        if not _has_fixed_width(field.dataType)
-    ]
-    if not widths:
+    wide = {field.name: field.dataType for field in flat.schema if not _has_fixed_width(field.dataType)}
+    if not wide:
         return flat
+    widths = [_measure(F.col(name), type_) for name, type_ in wide.items()]
     width = sum(widths[1:], widths[0])
     refused = ThetastreamError("TUPLE_TOO_LARGE", "")  # Spark raises it while it computes the row.
     what = F.concat(
@@ -68,18 +66,18 @@ def fill_up(flat: DataFrame, alias: str) -> DataFrame:
     many = F.sequence(F.lit(0), (width / STEP).cast("int"))
     fillers = F.when(width < STEP, one).when(width <= LARGEST_TUPLE, many).otherwise(F.raise_error(what))
     filled = flat.select("*", F.explode(fillers).alias(FILLER))
-    return filled.select(
-        *(F.when(F.col(FILLER) == 0, F.col(name)).alias(name) for name in flat.columns), FILLER
-    )
+    is_tuple = F.col(FILLER) == 0
+    kept = (F.when(is_tuple, F.col(name)).alias(name) if name in wide else name for name in flat.columns)
+    return filled.select(*kept, FILLER)
 
 
 def count_fillers(task: int, sent: int, nbytes: int) -> int:
-    """Count the rows without values that go behind a block.
+    """Count the fillers that go behind a block.
 
     Parameters
     ----------
     task : int
-        The number of the task in its stage. Task t sends ``FREE_BYTES / (t + 1)`` bytes without such rows.
+        The number of the task in its stage. Task t sends ``FREE_BYTES / (t + 1)`` bytes without fillers.
     sent : int
         The bytes of the blocks that the task has sent before.
     nbytes : int
