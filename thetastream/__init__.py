@@ -29,7 +29,7 @@ from thetastream.spark.metrics import metrics
 from thetastream.spark.session import ManyPartitionsWarning, configure, local_session
 from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.sql import aggregate, insert, sql
-from thetastream.stores import DeltaStore, ParquetStore, PostgresStore
+from thetastream.stores import CassandraStore, DeltaStore, HBaseStore, ParquetStore, PostgresStore
 from thetastream.stores.question import query
 from thetastream.stores.snapshots import Snapshot, Snapshots
 from thetastream.stores.subscription import Delivery, subscribe
@@ -40,11 +40,13 @@ __all__ = [
     "ATR",
     "CTR",
     "Biclique",
+    "CassandraStore",
     "Chain",
     "ControlHandle",
     "CrossJoinWarning",
     "Delivery",
     "DeltaStore",
+    "HBaseStore",
     "InvalidQuery",
     "JoinPlan",
     "JoinTasks",

@@ -6,16 +6,37 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cassandra import run_cassandra
+from tests.support.hbase import run_hbase
 from tests.support.postgres import run_server
 from tests.support.stores import EMBEDDED, HELD, KINDS
-from thetastream.stores import PostgresStore, Store
+from thetastream.stores import CassandraStore, HBaseStore, PostgresStore, Store
 
 NUMBERS = count()
+JARS = Path(__file__).parents[2] / "out"
+SERVERS = {
+    "postgres": (PostgresStore, "database"),
+    "cassandra": (CassandraStore, "cassandra"),
+    "hbase": (HBaseStore, "hbase"),
+}
+"""The stores that need a server, and the fixtures that start one."""
 
 
 @pytest.fixture(scope="session")
 def database() -> Iterator[str]:
     with run_server() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def cassandra() -> Iterator[str]:
+    with run_cassandra(JARS / "cassandra") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def hbase() -> Iterator[str]:
+    with run_hbase(JARS / "hbase") as address:
         yield address
 
 
@@ -34,4 +55,5 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 def make_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> Store:
     if kind in EMBEDDED:
         return EMBEDDED[kind](str(folder / "store"))
-    return PostgresStore(request.getfixturevalue("database"), f"results{next(NUMBERS)}")
+    make, server = SERVERS[kind]
+    return make(request.getfixturevalue(server), f"results{next(NUMBERS)}")

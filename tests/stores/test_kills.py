@@ -61,6 +61,12 @@ def test_a_killed_writer_adds_nothing_and_loses_nothing(empty: Store, tmp_path: 
     kill_often(empty, tmp_path, kills=4, seed=1)
 
 
+@pytest.mark.databases
+@pytest.mark.parametrize("empty", ["cassandra", "hbase"], indirect=True)
+def test_a_killed_client_of_a_database_adds_nothing_and_loses_nothing(empty: Store, tmp_path: Path) -> None:
+    kill_often(empty, tmp_path, kills=4, seed=1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("empty", KINDS, indirect=True)
 def test_a_hundred_kills_change_nothing(empty: Store, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ HELD = Description(SCHEMA, "result_time", ("a.symbol", "id"))
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 EMBEDDED = {"parquet": ParquetStore, "delta": DeltaStore}
 NEEDS_SERVER = pytest.mark.skipif(find_server() is None, reason="PostgreSQL is not installed")
-KINDS = [pytest.param(kind, marks=() if kind in EMBEDDED else NEEDS_SERVER) for kind in REGISTRY]
+MARKS = {"postgres": [NEEDS_SERVER], "cassandra": [pytest.mark.databases], "hbase": [pytest.mark.databases]}
+KINDS = [pytest.param(kind, marks=MARKS.get(kind, [])) for kind in REGISTRY]
 
 
 def make_rows(*numbers: int) -> pa.RecordBatch:

@@ -4,11 +4,14 @@ import json
 from dataclasses import asdict
 
 from thetastream.stores.base import Store
+from thetastream.stores.cassandra import CassandraStore
 from thetastream.stores.delta import DeltaStore
+from thetastream.stores.hbase import HBaseStore
 from thetastream.stores.parquet import ParquetStore
 from thetastream.stores.postgres import PostgresStore
 
-REGISTRY: dict[str, type[Store]] = {store.kind: store for store in (ParquetStore, DeltaStore, PostgresStore)}
+STORES: tuple[type[Store], ...] = (ParquetStore, DeltaStore, PostgresStore, CassandraStore, HBaseStore)
+REGISTRY: dict[str, type[Store]] = {store.kind: store for store in STORES}
 """All kinds of stores, by name."""
 
 
@@ -31,4 +34,14 @@ def read_store(text: str) -> Store:
     return REGISTRY[options.pop("kind")](**options)
 
 
-__all__ = ["REGISTRY", "DeltaStore", "ParquetStore", "PostgresStore", "Store", "read_store", "write_store"]
+__all__ = [
+    "REGISTRY",
+    "CassandraStore",
+    "DeltaStore",
+    "HBaseStore",
+    "ParquetStore",
+    "PostgresStore",
+    "Store",
+    "read_store",
+    "write_store",
+]

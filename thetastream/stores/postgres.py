@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from thetastream.errors import QueryError, StoreError
+from thetastream.errors import QueryError
 from thetastream.stores.description import Description
 from thetastream.stores.logged import LoggedStore
 from thetastream.stores.parquet_stage import make_name, read_name
 from thetastream.stores.postgres_rows import decode, encode, name_type
 from thetastream.stores.selection import Selection
 from thetastream.stores.staged import BoundsFinder, Origin, Stage, Staged, find_type, split_path
+from thetastream.stores.table_log import TableLog
 
 if TYPE_CHECKING:
     import psycopg
@@ -171,10 +172,11 @@ class PostgresStore(LoggedStore):
         return "; ".join(statements)
 
 
-class PostgresLog:
+class PostgresLog(TableLog):
     """The log of a store in its table of commits."""
 
     def __init__(self, store: PostgresStore) -> None:
+        super().__init__(store.name)
         self._store = store
         self._table = store.quote("commits")
 
@@ -182,18 +184,9 @@ class PostgresLog:
         found = self._select(f"SELECT coalesce(max(version), -1) FROM {self._table}")
         return int(found[0][0]) if found else -1
 
-    def read_first(self) -> dict[str, Any]:
-        found = self._select(f"SELECT entry FROM {self._table} WHERE version = 0")
-        if not found:
-            what = f"{self._store.name} must hold results of th.write, and it has no log of commits"
-            raise StoreError("NO_STORE", what)
-        return dict(found[0][0])
-
-    def read(self, version: int) -> dict[str, Any]:
+    def find(self, version: int) -> dict[str, Any] | None:
         found = self._select(f"SELECT entry FROM {self._table} WHERE version = {int(version)}")
-        if not found:
-            raise StoreError("STORE_DAMAGED", f"{self._store.name} must have commit {version}; it is gone")
-        return dict(found[0][0])
+        return dict(found[0][0]) if found else None
 
     def read_after(self, version: int) -> Iterator[dict[str, Any]]:
         sql = f"SELECT entry FROM {self._table} WHERE version > {int(version)} ORDER BY version"
@@ -217,12 +210,6 @@ class PostgresLog:
         except psycopg.errors.UniqueViolation:
             return False
         return True
-
-    def has(self, version: int) -> bool:
-        return True
-
-    def read_state(self) -> tuple[int, dict[str, Any] | None]:
-        return 0, None
 
     def _select(self, sql: str) -> list[Any]:
         import psycopg

@@ -1,0 +1,60 @@
+"""The log of a store in Apache Cassandra: a lightweight transaction writes each version once."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from thetastream.stores.cassandra_session import CassandraTables
+from thetastream.stores.table_log import TableLog
+
+LOG_ROWS = 100_000
+"""Versions in a partition, which are about 50 MB."""
+
+
+class CassandraLog(TableLog):
+    """Versions as rows of a table."""
+
+    def __init__(self, tables: CassandraTables, name: str) -> None:
+        super().__init__(name)
+        self._tables, self._table = tables, tables.name("commits")
+
+    def make(self) -> None:
+        """Make the table unless it is there."""
+        self._tables.make("part int, version int, entry text, PRIMARY KEY (part, version)", "commits")
+
+    def find_newest(self) -> int:
+        text = f"SELECT version FROM {self._table} WHERE part = ? ORDER BY version DESC LIMIT 1"
+        part, newest = 0, -1
+        while newest == part * LOG_ROWS - 1:
+            found = self._tables.find(text, (part,))
+            newest, part = newest if found is None else found[0], part + 1
+        return newest
+
+    def find(self, version: int) -> dict[str, Any] | None:
+        found = self._find_text(version)
+        return None if found is None else json.loads(found)
+
+    def read_after(self, version: int) -> Iterator[dict[str, Any]]:
+        text = f"SELECT version, entry FROM {self._table} WHERE part = ? AND version > ?"
+        part = (version + 1) // LOG_ROWS
+        while version >= part * LOG_ROWS - 1:
+            for newer, entry in self._tables.run(text, (part, version)):
+                version = newer
+                yield json.loads(entry)
+            part += 1
+
+    def append(self, version: int, entry: dict[str, Any]) -> bool:
+        from cassandra import OperationTimedOut, WriteTimeout
+
+        text, part = json.dumps({"version": version, **entry}), version // LOG_ROWS
+        insert = f"INSERT INTO {self._table} (part, version, entry) VALUES (?, ?, ?) IF NOT EXISTS"
+        try:
+            return bool(self._tables.run(insert, (part, version, text)).was_applied)
+        except (OperationTimedOut, WriteTimeout):
+            # The row may have been written. The serial read ends what is under way, and tells.
+            return self._find_text(version) == text
+
+    def _find_text(self, version: int) -> str | None:
+        text = f"SELECT entry FROM {self._table} WHERE part = ? AND version = ?"
+        found = self._tables.find(text, (version // LOG_ROWS, version))
+        return None if found is None else found[0]

@@ -1,0 +1,104 @@
+"""A store whose rows are chunks in the tables of a database, beside a log of commits.
+
+A task writes its chunks under a name that no other attempt has. They are results when a commit names them, so
+a commit moves no rows. What no commit will name is removed by ``sweep``.
+"""
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from thetastream.stores.chunk_stage import ChunkStage
+from thetastream.stores.chunk_table import ChunkTable
+from thetastream.stores.chunks import CHUNK_ROWS, Place, decode, read_chunks
+from thetastream.stores.description import Description
+from thetastream.stores.key_bytes import has_key_bytes, write_key
+from thetastream.stores.logged import LoggedStore
+from thetastream.stores.parquet_stage import read_name
+from thetastream.stores.selection import Selection
+from thetastream.stores.staged import Origin, Stage, Staged
+
+LEAST_LIMIT = 1000
+"""How many entries of the index are read at least before all chunks are read instead."""
+
+
+class ChunkStore(LoggedStore):
+    """A store of chunks."""
+
+    @property
+    @abstractmethod
+    def chunks(self) -> ChunkTable:
+        """The tables that hold the chunks."""
+
+    def describe(self, description: Description) -> None:
+        self.chunks.make()
+        super().describe(description)
+
+    def open_stage(self, origin: Origin, description: Description) -> Stage:
+        return ChunkStage(self.chunks, origin, description)
+
+    def open_staged(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
+        description, named = self.description, list(staged)
+        places = self._find_places(named, selection, description)
+        found = (
+            self.chunks.read_all([one.name for one in named]) if places is None else self.chunks.read(places)
+        )
+        tables = [description.schema.empty_table()]
+        for data in found:
+            rows = decode(data)
+            tables.append(rows if selection.filter is None else rows.filter(selection.filter))
+        return pa.concat_tables(tables)
+
+    def sweep(self, grace_s: float = 3600) -> int:
+        """Remove what was staged and can never be named any more; return the number of names removed.
+
+        What was forgotten stays for ``grace_s`` seconds, because somebody may be reading it.
+        """
+        # The epochs are read first. What is staged for a later epoch may be named meanwhile, so it stays.
+        epochs, now = self.list_last_epochs(), time.time()
+        description, history, swept = self.description, self.read_history(), 0
+        named = {one.name for one in history.list_staged()}
+        for name in self.chunks.list_names():
+            origin = read_name(name)
+            if name in named or origin is None:
+                continue
+            if name in history.dropped:
+                is_over = now - history.dropped[name] / 1e6 >= grace_s
+            else:
+                is_over = origin[1] <= epochs.get(origin[0], -1)
+            if is_over:
+                chunks = read_chunks(self.chunks.read_all([name]), description)
+                self.chunks.remove(name, chunks)
+                swept += 1
+        return swept
+
+    def _find_places(
+        self, staged: list[Staged], selection: Selection, description: Description
+    ) -> list[Place] | None:
+        """Find the chunks with selected keys; None if all chunks must be read."""
+        names = {one.name for one in staged}
+        limit = LEAST_LIMIT + sum(one.rows for one in staged) // CHUNK_ROWS
+        for column, low, high in sorted(list_ranges(selection, description), key=_is_open):
+            places = self.chunks.find(column, low, high, limit)
+            if places is not None:
+                return [place for place in places if place[0] in names]
+        return None
+
+
+def list_ranges(
+    selection: Selection, description: Description
+) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """List the selected ranges of key columns, with their ends as bytes."""
+    for one in selection.ranges:
+        end = one.high if one.low is None else one.low
+        if one.column in description.keys and end is not None and has_key_bytes(end.type):
+            low, high = (None if end is None else write_key(end) for end in (one.low, one.high))
+            yield description.keys.index(one.column), low, high
+
+
+def _is_open(wanted: tuple[Any, bytes | None, bytes | None]) -> bool:
+    """Whether a range has more than one value. Single values are looked up first."""
+    return wanted[1] != wanted[2]

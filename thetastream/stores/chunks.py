@@ -1,0 +1,77 @@
+"""Chunks: rows as bytes that a database keeps under a name and a number, and the keys by which it finds them.
+
+    rows of an attempt  ->  sorted by key  ->  chunks of at most ``CHUNK_ROWS`` rows, as Arrow's IPC stream
+
+The rows travel and lie as Arrow wrote them. The database sees bytes, so every type of Arrow can be kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from thetastream.stores.description import Description
+from thetastream.stores.key_bytes import has_key_bytes, write_keys
+from thetastream.stores.staged import find_column, find_type
+
+CHUNK_ROWS, CHUNK_BYTES = 1 << 10, 1 << 18
+"""The most rows of a chunk, and the most bytes unless it has one row only."""
+Place = tuple[str, int]
+"""Where a chunk lies: the name of what an attempt has staged, and the number of the chunk in it."""
+KeyBytes = tuple[int, bytes]
+"""The number of a key column in the description, and a value as bytes of ``key_bytes``."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of an attempt."""
+
+    number: int
+    data: bytes
+    keys: tuple[KeyBytes, ...]
+    """All values of all key columns in the rows."""
+
+
+def cut(rows: pa.Table) -> Iterator[tuple[pa.Table, bytes]]:
+    """Cut rows into parts of the size of a chunk, each with its bytes."""
+    for start in range(0, rows.num_rows, CHUNK_ROWS):
+        yield from _halve(rows.slice(start, CHUNK_ROWS))
+
+
+def _halve(rows: pa.Table) -> Iterator[tuple[pa.Table, bytes]]:
+    data, half = encode(rows), rows.num_rows // 2
+    if len(data) <= CHUNK_BYTES or not half:
+        yield rows, data
+    else:
+        yield from _halve(rows.slice(0, half))
+        yield from _halve(rows.slice(half))
+
+
+def encode(rows: pa.Table) -> bytes:
+    """Write rows as an IPC stream of Arrow."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_table(rows.combine_chunks())
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def decode(data: bytes) -> pa.Table:
+    """Read what ``encode`` wrote."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()
+
+
+def list_keys(rows: pa.Table, description: Description) -> tuple[KeyBytes, ...]:
+    """List the values of all key columns whose type has bytes."""
+    return tuple(
+        (number, value)
+        for number, column in enumerate(description.keys)
+        if has_key_bytes(find_type(description.schema, column))
+        for value in write_keys(find_column(rows, column))
+    )
+
+
+def read_chunks(data: Iterable[bytes], description: Description) -> list[Chunk]:
+    """Find the keys of chunks again, in the order of their numbers."""
+    return [Chunk(n, one, list_keys(decode(one), description)) for n, one in enumerate(data)]
