@@ -184,6 +184,17 @@ def test_two_long_texts_with_one_beginning_are_told_apart(tmp_path: Path) -> Non
     assert read_ids(store, key={"text": (texts[0], None)}) == [1, 2]
 
 
+def test_rows_that_are_gone_are_an_error_and_no_smaller_answer(tmp_path: Path) -> None:
+    store, n = MemoryStore(str(tmp_path)), 2 * CHUNK_ROWS
+    rows = pa.table({"id": range(n)})
+    fill(store, rows, Description(rows.schema, None, ("id",)))
+    del store.table.chunks[next(place for place in store.table.chunks if place[1] == 1)]
+    assert read_ids(store, key={"id": 5}) == [5]
+    for asked in ({}, {"key": {"id": n - 1}}):
+        with pytest.raises(StoreError, match="STORE_DAMAGED"):
+            store.read(**asked)  # type: ignore[arg-type]
+
+
 def test_what_is_swept_leaves_no_key_behind(tmp_path: Path) -> None:
     store = MemoryStore(str(tmp_path))
     fill(store, pa.Table.from_batches([make_rows(1, 2)]), HELD, epochs=3)

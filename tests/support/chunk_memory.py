@@ -30,7 +30,7 @@ class MemoryTable(ChunkTable):
 
     def read(self, places: Sequence[Place]) -> Iterator[bytes]:
         self.n_read += len(places)
-        return iter([self.chunks[place] for place in places])
+        return iter([self.chunks[place] for place in places if place in self.chunks])
 
     def find(self, column: int, low: bytes | None, high: bytes | None, limit: int) -> list[Place] | None:
         found = [

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from thetastream.errors import StoreError
 from thetastream.stores.chunk_stage import ChunkStage
 from thetastream.stores.chunk_table import ChunkTable
 from thetastream.stores.chunks import CHUNK_ROWS, Place, decode, read_chunks
@@ -43,13 +44,15 @@ class ChunkStore(LoggedStore):
     def open_staged(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
         description, named = self.description, list(staged)
         places = self._find_places(named, selection, description)
-        found = (
-            self.chunks.read_all([one.name for one in named]) if places is None else self.chunks.read(places)
-        )
-        tables = [description.schema.empty_table()]
-        for data in found:
+        tables, n_chunks, n_rows = [description.schema.empty_table()], 0, 0
+        for data in self._read(named, places):
             rows = decode(data)
+            n_chunks, n_rows = n_chunks + 1, n_rows + rows.num_rows
             tables.append(rows if selection.filter is None else rows.filter(selection.filter))
+        is_complete = n_rows == sum(one.rows for one in named) if places is None else n_chunks == len(places)
+        if not is_complete:
+            what = f"{self.name} must have all rows that its commits name, and some are gone"
+            raise StoreError("STORE_DAMAGED", f"{what}. If they were forgotten while you read, read again")
         return pa.concat_tables(tables)
 
     def sweep(self, grace_s: float = 3600) -> int:
@@ -74,6 +77,11 @@ class ChunkStore(LoggedStore):
                 self.chunks.remove(name, chunks)
                 swept += 1
         return swept
+
+    def _read(self, staged: list[Staged], places: list[Place] | None) -> Iterator[bytes]:
+        if places is None:
+            return self.chunks.read_all([one.name for one in staged])
+        return self.chunks.read(places)
 
     def _find_places(
         self, staged: list[Staged], selection: Selection, description: Description
