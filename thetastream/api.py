@@ -258,8 +258,7 @@ def join_many(
     model : Model, optional
         The model of all tasks. It must route by tuples alone, as ``th.Biclique(units)``, ``th.Matrix`` and
         ``th.Split`` do. If it is left out, the biclique with equal sides that fills the partitions runs.
-    index, archive_period, event_time, result_time, cache_folder, late, shed,
-    statistics
+    index, archive_period, event_time, result_time, cache_folder, late, statistics
         As in ``join``. They apply to all tasks, and a task's own ``index`` or ``archive_period`` comes first.
 
     Returns

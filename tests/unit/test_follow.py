@@ -158,3 +158,22 @@ def test_what_cannot_be_followed_is_refused(tmp_path: Path, monkeypatch: pytest.
     (checkpoint / "offsets" / "0").write_text("\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])]))
     with pytest.raises(th.QueryError, match=r"\[POLICY\] follow needs the running query"):
         th.control(checkpoint).follow(TwoPhaseScaling())
+    run.query.isActive = False
+    with pytest.raises(th.QueryError, match=r"\[POLICY\].*query q has ended"):
+        th.control(run.query).follow(TwoPhaseScaling())
+
+
+def test_a_request_to_a_query_that_has_ended_waits_until_it_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Followed(tmp_path, monkeypatch, Biclique((1, 1)))
+    run.run()
+    run.query.isActive = False
+    name = th.control(run.query).scale(units=(2, 1))
+    assert run.spark.control.list_requests() == [name]
+    run.spark.start()
+    for _ in range(8):
+        run.run()
+    assert run.spark.offsets[-1]["control"]["outcomes"] == {name: ""}
+    assert run.spark.plan.newest.model == Biclique((2, 1))
+    run.check()

@@ -83,7 +83,7 @@ def settle(plan: ControlPlan, version: int) -> ControlPlan:
     """Return a plan that follows ``version``, the plan of the units, without needless generations.
 
     A generation that began and left since ``version`` never stores a tuple, because one epoch reads all
-    requests that led to the plan. A generation is covered if the newest one has all its slots.
+    requests that led to the plan. A generation is not needed either if the newest one has all its slots.
     """
     *older, newest = plan.membership
     begun = replace(plan, membership=(*(one for one in older if one.since <= version), newest))

@@ -3,10 +3,11 @@
     newest generation:  store and probe, as its model says
     older generations:  probe only
 
-A tuple that a model both stores and probes with in one role only probes in an older generation. Of two stored
-tuples, the later one meets the earlier one where the generation of the earlier one stores it, exactly once,
-because this holds for each model alone. A slot of several generations gets each tuple once: all its probes
-come from tuples that probe the whole generation (``Model.shared_kind``).
+A model may send a tuple in one role to be stored and to probe. In an older generation, such a tuple only
+probes. In each model, the later of two tuples meets the earlier one at exactly one unit that stores the
+earlier one. So the later tuple finds the earlier one exactly once: in the generation that stores it. A slot
+may belong to several generations, and it gets each tuple once. This is enough, because every tuple of the
+other side probes such a slot (``Model.shared_kind``).
 """
 
 from collections.abc import Iterator, Sequence

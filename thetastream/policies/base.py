@@ -16,8 +16,8 @@ class GroupLoad(NamedTuple):
     n_units: int
     """Number of units that store new tuples."""
     mlv_bytes: float
-    """Memory load volume of the group: bytes of its stored tuples and their index, those on units that store
-    no new tuples and only wait for their last tuples to expire included."""
+    """Memory load volume of the group: bytes of its stored tuples and their index. Units that store no new
+    tuples, and wait for their last tuples to expire, count too."""
     busy_s: float = 0.0
     """Seconds that the units of the group worked in the epoch, summed over the units."""
 

@@ -72,8 +72,8 @@ class Follower:
         for entry in list_epochs(report):
             if entry["join"] != self._join or entry["epoch"] <= self._epoch or not entry["units"]:
                 continue
-            self._epoch = entry["epoch"]
             plan = self._handle.plan
+            self._epoch = entry["epoch"]
             sizes = self._decider.decide(self._reader.read(entry, plan))
             if sizes is not None:
                 self._ask(plan.newest.model.spell_sizes(sizes))

@@ -30,7 +30,7 @@ POLL_S = 0.1
 
 
 @dataclass(frozen=True)
-class _Found:
+class _NewestOffset:
     """The newest offset of one controlled join."""
 
     control: Mapping[str, Any]
@@ -56,7 +56,8 @@ class ControlHandle:
         """Ask for other units. The change takes effect in the second epoch from now, and nothing restarts.
 
         New tuples are stored by the new units. Older units answer until the tuples that they hold have left
-        the window, so no tuple moves and no result is lost or found twice.
+        the window, so no tuple moves and no result is lost or found twice. If the query does not run, the
+        request waits until it runs again.
 
         Parameters
         ----------
@@ -129,8 +130,8 @@ class ControlHandle:
         Raises
         ------
         QueryError
-            POLICY if this is no policy, or if the handle was made from a checkpoint: a policy needs the
-            progress of a query that runs in this process.
+            POLICY if this is no policy, if the query has ended, or if the handle was made from a checkpoint:
+            a policy needs the progress of a query that runs in this process.
 
         Examples
         --------
@@ -143,6 +144,8 @@ class ControlHandle:
             raise QueryError(
                 "POLICY", "follow needs the running query, as in th.control(query), not its checkpoint"
             )
+        if not self._target.isActive:
+            raise QueryError("POLICY", f"follow needs a running query, and query {self._target.id} has ended")
         return Follower(self, self._target, str(self._find().control["join"]), policy)
 
     @property
@@ -202,7 +205,7 @@ class ControlHandle:
         epochs = [epoch for epoch in metrics(self._target) if epoch["join"] == join and epoch["units"]]
         return {unit["unit"]: unit["held"] for unit in epochs[-1]["units"]} if epochs else {}
 
-    def _find(self) -> _Found:
+    def _find(self) -> _NewestOffset:
         """Find the newest offset of the control source."""
         if isinstance(self._target, str | Path):
             where, offsets = f"the checkpoint {self._target}", list(_read_checkpoint(str(self._target)))
@@ -216,14 +219,14 @@ class ControlHandle:
                 "from its present checkpoint",
             )
         if self._join in joins:
-            return _Found(joins[self._join])
+            return _NewestOffset(joins[self._join])
         if self._join is not None or len(joins) > 1:
             asked = "" if self._join is None else f", and none of them is {self._join!r}"
             raise QueryError(
                 "SEVERAL_JOINS",
                 f"{where} has the joins {', '.join(joins)}{asked}; give join= as one of them",
             )
-        return _Found(next(iter(joins.values())))
+        return _NewestOffset(next(iter(joins.values())))
 
 
 def control(query: Any, join: str | None = None) -> ControlHandle:

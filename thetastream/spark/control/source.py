@@ -3,7 +3,10 @@
 It takes the place of the source without rows that keeps the identity of the query. An offset has, beside the
 identity,
 
-    control: {root, name, join, rules, plan, outcomes}
+    control: {root, name, begun, join, rules, partitions, plan, outcomes}
+
+The control folder is ``control-<name>`` in the folder ``root``. ``begun`` counts how often the folder had to
+be made again. ``partitions`` is the number of shuffle partitions for which the planner chose the first model.
 
 Spark writes the offset to the checkpoint before it runs the epoch e that reads it. In epoch e, one task of
 the source publishes the plan as "holds from epoch e + 1" and sends notices to units. An epoch that runs again
@@ -125,6 +128,7 @@ class ControlReader(IdentityReader):
         folder, plan = _open(control), control["plan"]
         if not self._is_checked:
             if not plan["version"] and not folder.is_made:
+                # Before the first change, the folder may be lost. Another offset makes a task make it again.
                 return {**control, "begun": control["begun"] + 1}
             folder.check(plan["version"])
             self._check_slots(plan)
