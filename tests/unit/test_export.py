@@ -4,12 +4,12 @@ import json
 import re
 import runpy
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 
+from tests.support.metric_entries import make_entry
 from thetastream.errors import SessionError
 from thetastream.spark import export
 from thetastream.spark.exposition import METRICS, RUNNING, Exposition
@@ -17,20 +17,6 @@ from thetastream.spark.listener import Listener
 
 ROOT = Path(__file__).parents[2]
 NAMES = {metric.name for metric in (*METRICS, RUNNING)}
-
-
-def make_entry(epoch: int = 3, **others: Any) -> dict[str, Any]:
-    streams = {
-        "a": {"timely": 30, "late": 2, "shed": 0, "newest_us": 1_500_000, "lag_s": 2.5},
-        "b": {"timely": 20, "late": 0, "shed": 0, "newest_us": None, "lag_s": None},
-    }
-    return {
-        "epoch": epoch, "join": "ab12", "began": "2026-01-05T09:30:00.000Z",
-        "watermark": "1970-01-01T00:00:01.000Z", "durations_ms": {"triggerExecution": 800, "addBatch": 500},
-        "streams": streams, "received": 100, "received_bytes": 4_000, "candidates": 70, "matched": 7,
-        "emitted_bytes": 900, "expired": 1, "held": 50, "state_bytes": 2_000, "mlv_bytes": 3_000,
-        "segments": 4, "units": [{"unit": 0, "received": 75}, {"unit": 1, "received": 25}], **others,
-    }  # fmt: skip
 
 
 def read(text: str) -> dict[str, float]:

@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,29 +11,16 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-import uvicorn
 
+from tests.support.service import HELD, add_epoch, connect
 from thetastream.cli.serving import read_token, serve
 from thetastream.errors import QueryError
-from thetastream.service import Limits, build_app, events
+from thetastream.service import Limits, events
 from thetastream.service.encoding import ARROW
-from thetastream.stores import ParquetStore, Store
-from thetastream.stores.description import Description
-from thetastream.stores.staged import Origin
+from thetastream.stores import ParquetStore
 
-SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("result_time", pa.timestamp("us", "UTC"))])
-HELD = Description(SCHEMA, "result_time", ("id",))
 BIG = 2**53 + 1
 SUBSCRIBE = "/stores/pairs/subscribe"
-
-
-def add_epoch(store: Store, epoch: int, *ids: int) -> None:
-    stage = store.open_stage(Origin("q", epoch, "0"), HELD)
-    rows = [{"id": one, "x": float("nan"), "result_time": epoch * 60_000_000} for one in ids]
-    stage.add(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
-    staged = stage.close()
-    assert staged is not None
-    assert store.commit("q", epoch, [staged])
 
 
 @pytest.fixture
@@ -44,23 +30,6 @@ def store(tmp_path: Path) -> ParquetStore:
     add_epoch(store, 0, 1, 2)
     add_epoch(store, 1, BIG)
     return store
-
-
-@contextmanager
-def connect(store: Store, **options: Any) -> Iterator[httpx.Client]:
-    """Run a service and open a client."""
-    app = build_app({"pairs": store}, **options)
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1, lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
-        yield client
-    server.should_exit = True
-    thread.join()
 
 
 @pytest.fixture
@@ -91,7 +60,7 @@ def test_rows_come_as_arrow_if_the_client_accepts_it(client: httpx.Client) -> No
 
 
 def test_stores_and_snapshots_are_listed(client: httpx.Client) -> None:
-    assert client.get("/").json()["stores"]["pairs"]["keys"] == ["id"]
+    assert client.get("/stores").json()["stores"]["pairs"]["keys"] == ["id"]
     (last,) = client.get("/stores/pairs/snapshots", params={"after": 1}).json()
     assert (last["number"], last["rows"], last["at"]) == (2, 1, "1970-01-01T00:01:00+00:00")
 
@@ -120,20 +89,20 @@ def test_an_unknown_store_and_unknown_fields_are_refused(client: httpx.Client) -
 
 
 def test_without_a_token_only_this_machine_is_answered(client: httpx.Client) -> None:
-    assert client.get("/", headers={"Host": "127.0.0.1:8080"}).status_code == 200
-    assert client.get("/", headers={"Host": "[::1]:8080"}).status_code == 200
-    assert client.get("/", headers={"Host": "evil.example"}).status_code == 403
+    assert client.get("/stores", headers={"Host": "127.0.0.1:8080"}).status_code == 200
+    assert client.get("/stores", headers={"Host": "[::1]:8080"}).status_code == 200
+    assert client.get("/stores", headers={"Host": "evil.example"}).status_code == 403
 
 
 def test_with_a_token_only_those_who_know_it_are_answered(store: ParquetStore) -> None:
     wrong = {"Authorization": "Bearer a long secret tokem"}
     right = {"Authorization": "Bearer a long secret token", "Host": "results.example"}
     with connect(store, token="a long secret token") as client:
-        assert client.get("/").status_code == 401
-        assert client.get("/", headers=wrong).status_code == 401
+        assert client.get("/stores").status_code == 401
+        assert client.get("/stores", headers=wrong).status_code == 401
         assert client.get("/openapi.json").status_code == 401
         assert client.get("/health").status_code == 200
-        assert client.get("/", headers=right).status_code == 200
+        assert client.get("/stores", headers=right).status_code == 200
 
 
 def test_another_address_needs_a_token_before_the_service_starts(tmp_path: Path) -> None:
@@ -242,3 +211,23 @@ def test_snapshots_of_an_answer_are_consecutive(store: ParquetStore, client: htt
         add_epoch(store, epoch, epoch)
     numbers = [int(number) for _, number, _ in subscribe(client, 30)]
     assert all(later == earlier + 1 for earlier, later in pairwise(numbers))
+
+
+def test_a_new_subscriber_costs_one_look_at_the_store(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    look = ParquetStore.snapshots
+
+    def count_looks(self: ParquetStore, after: int = 0) -> Any:
+        looks.append(after)
+        return look(self, after)
+
+    monkeypatch.setattr(ParquetStore, "snapshots", count_looks)
+    assert len(subscribe(client, 2)) == 2
+    assert looks == [0]
+
+
+def test_the_first_rows_of_a_snapshot(client: httpx.Client) -> None:
+    rows = client.get("/stores/pairs/snapshots/1", params={"first": 1}).json()
+    assert [row["id"] for row in rows] == [1]

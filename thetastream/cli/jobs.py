@@ -14,6 +14,7 @@ from thetastream.job.document import read_job
 from thetastream.job.progress import describe_epoch
 from thetastream.job.run import explain_job
 from thetastream.job.run import run as run_job
+from thetastream.spark.export import export_metrics
 
 
 def add_commands(add: AddCommand) -> None:
@@ -37,6 +38,9 @@ def add_commands(add: AddCommand) -> None:
     )
     parser.add_argument(
         "--for", dest="seconds", type=read_seconds, metavar="60s", help="end after this time: 60s, 5m, 2h"
+    )
+    parser.add_argument(
+        "--metrics", type=Path, metavar="FILE", help="add a line of metrics for each epoch, for serve"
     )
 
     parser = add("explain", explain, "show how the join of a job will run")
@@ -76,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     job = read_job(arguments.job)
     with lock(job.checkpoint) as log, open_session(job.spark, log) as spark:
+        if arguments.metrics is not None:
+            export_metrics(spark, port=None, json_lines=arguments.metrics)
         run_job(spark, job, say, arguments.until_caught_up, arguments.seconds)
     return 0
 

@@ -1,7 +1,8 @@
-"""The command that serves stores of results over HTTP; it starts no Spark."""
+"""The command that serves stores of results and running queries over HTTP; it starts no Spark."""
 
 import argparse
 import os
+import resource
 from pathlib import Path
 
 from thetastream.cli.shared_arguments import AddCommand, read_positive
@@ -18,12 +19,21 @@ def add_commands(add: AddCommand) -> None:
     parser = add(
         "serve",
         serve,
-        "answer questions to stores of results over HTTP, and send each new snapshot to subscribers",
+        "show running queries on a page, answer questions to stores of results, send new snapshots to "
+        "subscribers",
         description="A service without a token answers requests from this machine only.",
-        epilog="examples:\n  thetastream serve out/pairs"
+        epilog="examples:\n  thetastream serve out/pairs --metrics out/metrics.jsonl"
         "\n  THETASTREAM_TOKEN=... thetastream serve pairs=s3://bucket/pairs --host 0.0.0.0",
     )
-    parser.add_argument("store", nargs="+", metavar="[NAME=]PATH", help="a Parquet store, or delta:PATH")
+    parser.add_argument("store", nargs="*", metavar="[NAME=]PATH", help="a Parquet store, or delta:PATH")
+    parser.add_argument(
+        "--metrics",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="a file that th.export_metrics(json_lines=...) or run --metrics writes",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
     parser.add_argument("--port", type=int, default=8080, help="the port (default %(default)s)")
     parser.add_argument(
@@ -41,7 +51,7 @@ def add_commands(add: AddCommand) -> None:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Serve stores until the process is stopped."""
+    """Serve stores, and what queries say about themselves, until the process is stopped."""
     try:
         import uvicorn
 
@@ -51,6 +61,8 @@ def serve(arguments: argparse.Namespace) -> int:
         what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
         raise QueryError("MISSING_PACKAGE", f"{what}: pip install 'thetastream[serve]'") from error
 
+    if not arguments.store and not arguments.metrics:
+        raise QueryError("BAD_VALUE", "serve needs a store, or --metrics FILE")
     stores = dict(map(read_named_store, arguments.store))
     if len(stores) < len(arguments.store):
         raise QueryError("BAD_VALUE", "two stores have the same name: write NAME=PATH")
@@ -61,7 +73,14 @@ def serve(arguments: argparse.Namespace) -> int:
     for store in stores.values():
         # A store that does not exist is refused before the service starts.
         store.description  # noqa: B018
-    app = build_app(stores, token=token, limits=Limits(rows=arguments.max_rows))
+    for file in arguments.metrics:
+        if not file.is_file():
+            what = f"--metrics must name a file that th.export_metrics writes, and {file} is none"
+            raise QueryError("NO_METRICS", f"{what}; start the query first")
+    app = build_app(stores, metrics=arguments.metrics, token=token, limits=Limits(rows=arguments.max_rows))
+    _allow_connections()
+    scheme = "http" if arguments.tls_cert is None else "https"
+    print(f"The page is {scheme}://{arguments.host}:{arguments.port}", flush=True)
     uvicorn.run(
         app,
         host=arguments.host,
@@ -73,6 +92,12 @@ def serve(arguments: argparse.Namespace) -> int:
         ssl_keyfile=arguments.tls_key,
     )
     return 0
+
+
+def _allow_connections() -> None:
+    """Allow this process as many connections at once as the system lets it have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def read_named_store(text: str) -> tuple[str, Store]:

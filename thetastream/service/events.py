@@ -13,6 +13,7 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.service.bodies import describe_snapshot
 from thetastream.service.encoding import encode_json
 from thetastream.service.feed import Feed
 from thetastream.service.limits import Limits
@@ -63,12 +64,13 @@ class Subscription(StreamingResponse):
         store: Store,
         feed: Feed,
         seen: int | None,
+        first: list[Snapshot],
         sql: str | None,
         limits: Limits,
         give_back: Callable[[], None],
     ) -> None:
         self._give_back = give_back
-        events = _produce(store, feed, seen, sql, limits)
+        events = _produce(store, feed, seen, first, sql, limits)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
 
@@ -80,24 +82,12 @@ class Subscription(StreamingResponse):
             self._give_back()
 
 
-def describe_snapshot(snapshot: Snapshot) -> dict[str, Any]:
-    """Describe a snapshot by plain values of JSON."""
-    return {
-        "number": snapshot.number,
-        "at": snapshot.at.isoformat(),
-        "rows": snapshot.rows,
-        "reason": snapshot.reason,
-    }
-
-
 async def _produce(
-    store: Store, feed: Feed, seen: int | None, sql: str | None, limits: Limits
+    store: Store, feed: Feed, seen: int | None, first: list[Snapshot], sql: str | None, limits: Limits
 ) -> AsyncIterator[bytes]:
+    found = first
     try:
         while True:
-            found = await feed.wait(seen, SILENCE_S)
-            if not found:
-                yield _write_event("progress", {"seen": seen})
             for snapshot in found:
                 refuse_gap(seen, snapshot)
 
@@ -109,12 +99,15 @@ async def _produce(
                 else:
                     yield await asyncio.to_thread(encode)
                 seen = snapshot.number
+            found = await feed.wait(seen, SILENCE_S)
+            if not found:
+                yield _write_event("progress", {"seen": seen})
     except ThetastreamError as error:
         yield _write_event("error", {"condition": error.condition, "message": error.message})
 
 
 def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, limits: Limits) -> bytes:
-    known = describe_snapshot(snapshot)
+    known: dict[str, Any] = describe_snapshot(snapshot).model_dump()
     rows = store.read_snapshot(snapshot)
     try:
         statement = sql or f"SELECT * FROM {RESULTS}"

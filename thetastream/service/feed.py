@@ -25,8 +25,8 @@ class Feed:
         self._look: asyncio.Task[None] | None = None
         self._events: OrderedDict[int, asyncio.Task[bytes]] = OrderedDict()
 
-    async def wait(self, seen: int | None, patience_s: float) -> list[Snapshot]:
-        """Return the snapshots after ``seen``, in order; wait for one, and return none if the time is over.
+    async def list_after(self, seen: int | None) -> list[Snapshot]:
+        """List the snapshots after ``seen`` that are there by now, in order.
 
         If ``seen`` is None, the first snapshot that is kept comes first. The one that follows ``seen`` may be
         missing, because it is not kept any more.
@@ -35,20 +35,25 @@ class Feed:
         if seen is None or not known or seen + 1 < known[0].number:
             found = await asyncio.to_thread(self._store.snapshots, seen or 0)
             self._remember(found)
-            if found:
-                return found
+            return found
+        return [one for one in known if one.number > seen]
+
+    async def wait(self, seen: int | None, patience_s: float) -> list[Snapshot]:
+        """Return what ``list_after`` lists; wait if there is nothing, and return none if the time is over."""
         deadline = asyncio.get_running_loop().time() + patience_s
-        while True:
-            found = [one for one in self._snapshots if one.number > (seen or 0)]
+        found = await self.list_after(seen)
+        while not found:
             left = deadline - asyncio.get_running_loop().time()
-            if found or left <= 0:
-                return found
+            if left <= 0:
+                break
             if self._look is None or self._look.done():
                 self._look = asyncio.create_task(self._look_once())
             # A subscriber that leaves must not end the look of the others.
             await asyncio.wait([self._look], timeout=left)
             if self._look.done():
                 self._look.result()
+            found = [one for one in self._snapshots if one.number > (seen or 0)]
+        return found
 
     async def _look_once(self) -> None:
         await asyncio.sleep(self._poll_s)

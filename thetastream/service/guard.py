@@ -11,8 +11,8 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
-PUBLIC = ("/health",)
-"""Paths that need no token: they tell nothing about results."""
+PUBLIC, PAGE = ("/health", "/"), "/page/"
+"""Paths that need no token, and the beginning of others: they tell nothing about queries and results."""
 
 
 class Guard:
@@ -37,7 +37,7 @@ class Guard:
             )
         kind, _, given = headers.get("authorization", "").partition(" ")
         is_known = kind.lower() == "bearer" and hmac.compare_digest(given.encode(), self._token.encode())
-        if is_known or scope["path"] in PUBLIC:
+        if is_known or scope["path"] in PUBLIC or scope["path"].startswith(PAGE):
             return None
         what = "give the token of the service in the header 'Authorization: Bearer TOKEN'"
         return _make_refusal(401, "TOKEN", what, {"WWW-Authenticate": "Bearer"})

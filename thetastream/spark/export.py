@@ -1,8 +1,8 @@
 """Hands the counters of a session's joins to operators: an endpoint for Prometheus, and JSON lines."""
 
-import json
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,6 +14,7 @@ from thetastream.errors import SessionError
 from thetastream.spark.epoch_log import LOG
 from thetastream.spark.exposition import CONTENT_TYPE, Exposition
 from thetastream.spark.listener import watch_queries
+from thetastream.spark.metric_lines import MetricLines
 
 
 def export_metrics(
@@ -35,7 +36,9 @@ def export_metrics(
         The address at which the endpoint listens. It has no password, so it listens to this machine only
         unless you name another address.
     json_lines : path, optional
-        A file to which one line is added for each epoch and join: the entry of ``th.metrics``, and ``query``.
+        A file to which one line is added for each epoch and join: the entry of ``th.metrics``, ``query`` and
+        ``host``, this machine. A line with ``ended``, a time, says that a query has ended. ``thetastream
+        serve --metrics`` shows the file as a page.
 
     Returns
     -------
@@ -60,12 +63,12 @@ class MetricsExport:
 
     def __init__(self, spark: SparkSession, port: int | None, host: str, file: Path | None) -> None:
         self._exposition = Exposition()
-        self._file = file
+        self._lines: MetricLines | None = None
         self._host: str = host
         self._server: ThreadingHTTPServer | None = None
         if file is not None:
             try:
-                file.open("a").close()
+                self._lines = MetricLines(file)
             except OSError as error:
                 raise SessionError(
                     "METRICS_FILE", f"{file} must be a file that can be written: {error}"
@@ -88,16 +91,19 @@ class MetricsExport:
     def add(self, query: str, entry: Mapping[str, Any]) -> None:
         """Take the counters of one epoch of one join."""
         self._exposition.add(query, entry)
-        if self._file is not None:
-            try:
-                with self._file.open("a") as file:
-                    file.write(json.dumps({"query": query, **entry}) + "\n")
-            except OSError as error:
-                LOG.warning("an epoch of query %s is missing in %s: %s", query, self._file, error)
+        self._write_line(query, entry)
 
     def end(self, query: str) -> None:
         """Take note that a query has ended."""
         self._exposition.end(query)
+        self._write_line(query, {"ended": datetime.now(UTC).isoformat()})
+
+    def _write_line(self, query: str, entry: Mapping[str, Any]) -> None:
+        if self._lines is not None:
+            try:
+                self._lines.write(query, entry)
+            except OSError as error:
+                LOG.warning("a line of query %s is missing in its file of metrics: %s", query, error)
 
     def stop(self) -> None:
         """End the export, and close the endpoint."""
@@ -107,6 +113,9 @@ class MetricsExport:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
 
 
 def _listen(host: str, port: int, exposition: Exposition) -> ThreadingHTTPServer:

@@ -75,6 +75,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for name, row in (report.get("observedMetrics") or {}).items():
         if not name.startswith(f"{PREFIX}_"):
             continue
+        join = name.split("_")[1]
         values = row if isinstance(row, dict) else row.asDict()
         # Spark Connect hands out the row as {"values": [units], "schema": ...}.
         texts = (values["units"] if "units" in values else values["values"][0]) or []
@@ -86,7 +87,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         streams = _sum_streams(units, began)
         yield {
             "epoch": report["batchId"],
-            "join": name.split("_")[1],
+            "join": join,
             "began": began,
             "watermark": (report.get("eventTime") or {}).get("watermark"),
             "durations_ms": dict(report.get("durationMs") or {}),
@@ -96,8 +97,28 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "rho": compute_efficiency(total),
             "order": units[0].get("order", {}) if units else {},  # All units decide the same.
             **({"tasks": tasks} if tasks else {}),
+            "control": _find_control(report, join),
             "units": [{**unit, "rho": compute_efficiency(unit)} for unit in units],
         }
+
+
+def read_offsets(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the newest offset of each source in a progress report that has fields."""
+    for source in report.get("sources", ()):
+        offset = source.get("endOffset")
+        if isinstance(offset, str) and offset.startswith("{"):
+            offset = json.loads(offset)
+        if isinstance(offset, dict):
+            yield offset
+
+
+def _find_control(report: Mapping[str, Any], join: str) -> dict[str, Any] | None:
+    """Find the control plan of a join, and what became of its last requests; None if it has none."""
+    for offset in read_offsets(report):
+        control = offset.get("control")
+        if isinstance(control, dict) and control["join"] == join:
+            return {**control["plan"], "outcomes": control["outcomes"]}
+    return None
 
 
 def _sum_units(units: Sequence[Mapping[str, Any]]) -> dict[str, int]:

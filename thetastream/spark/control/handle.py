@@ -22,7 +22,7 @@ from thetastream.models.base import Model
 from thetastream.policies import Policy
 from thetastream.spark.control.files import ControlFolder
 from thetastream.spark.control.follower import Follower
-from thetastream.spark.metrics import metrics
+from thetastream.spark.metrics import metrics, read_offsets
 
 WAIT_S = 60.0
 """How long ``control`` waits for the first epoch of a query that has been started."""
@@ -265,12 +265,7 @@ def _wait_for_progress(query: Any) -> Iterator[dict[str, Any]]:
         if not query.isActive or time.monotonic() > until_s:
             raise StateError("NO_EPOCH", f"query {query.id} must have run an epoch; it has run none yet")
         time.sleep(POLL_S)
-    for source in (report if isinstance(report, dict) else json.loads(report.json))["sources"]:
-        offset = source.get("endOffset")
-        if isinstance(offset, str) and offset.startswith("{"):
-            offset = json.loads(offset)
-        if isinstance(offset, dict):
-            yield offset
+    yield from read_offsets(report if isinstance(report, dict) else json.loads(report.json))
 
 
 def _read_checkpoint(path: str) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,56 @@
+"""A running service, and a store for it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import uvicorn
+
+from thetastream.service import build_app
+from thetastream.stores import Store
+from thetastream.stores.description import Description
+from thetastream.stores.staged import Origin
+
+SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("result_time", pa.timestamp("us", "UTC"))])
+HELD = Description(SCHEMA, "result_time", ("id",))
+
+
+def add_epoch(store: Store, epoch: int, *ids: int) -> None:
+    """Commit an epoch with these rows to a store."""
+    stage = store.open_stage(Origin("q", epoch, "0"), HELD)
+    rows = [{"id": one, "x": float("nan"), "result_time": epoch * 60_000_000} for one in ids]
+    stage.add(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+    staged = stage.close()
+    assert staged is not None
+    assert store.commit("q", epoch, [staged])
+
+
+@contextmanager
+def run_service(stores: dict[str, Store], port: int = 0, **options: Any) -> Iterator[str]:
+    """Run a service of these stores, and yield its address."""
+    app = build_app(stores, **options)
+    config = uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=1, lifespan="off")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def connect(store: Store, **options: Any) -> Iterator[httpx.Client]:
+    """Run a service of the store ``pairs``, and open a client."""
+    with (
+        run_service({"pairs": store}, **options) as address,
+        httpx.Client(base_url=address, timeout=20) as client,
+    ):
+        yield client

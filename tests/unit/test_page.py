@@ -1,0 +1,136 @@
+"""The page in a real browser: live numbers move, stopped queries say so, and lost connections come back."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.browser import open_browser
+from tests.support.metric_entries import make_entry
+from tests.support.service import HELD, add_epoch, run_service
+from thetastream.service.page import HEADERS
+from thetastream.spark.metric_lines import MetricLines
+from thetastream.stores import ParquetStore
+
+PLAN = {"model": {"name": "biclique", "units": [1, 1]}, "words": {"the condition": "a.x < b.x"}}
+TOKEN = "a long secret token"
+PHONE = {"width": 360, "height": 740}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page of a phone. What the browser complains about fails the test."""
+    context = browser.new_context(viewport=PHONE)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+    page.set_default_timeout(15_000)
+    yield page
+    context.close()
+    assert [text for text in complaints if "Failed to load resource" not in text] == []
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> Iterator[MetricLines]:
+    lines = MetricLines(tmp_path / "metrics.jsonl")
+    lines.write("flights", make_entry(3, plan=PLAN))
+    yield lines
+    lines.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ParquetStore:
+    store = ParquetStore(str(tmp_path / "pairs"))
+    store.describe(HELD)
+    add_epoch(store, 1, 1, 2)
+    return store
+
+
+def test_live_numbers_move_and_a_stopped_query_says_so(
+    page: Any, metrics: MetricLines, tmp_path: Path
+) -> None:
+    from playwright.sync_api import expect
+
+    with run_service({}, metrics=[tmp_path / "metrics.jsonl"]) as address:
+        page.goto(address)
+        matches = page.locator("[data-figure=Matches]").first
+        expect(matches).to_have_text("7")
+        expect(page.locator(".state")).to_have_text("running")
+        expect(page.get_by_role("img", name="Biclique(units=(1, 1)) with 2 units")).to_be_visible()
+        expect(page.get_by_role("img", name=re.compile("busiest unit received 1.50 times"))).to_be_visible()
+        metrics.write("flights", make_entry(4, plan=PLAN, matched=12_345))
+        expect(matches).to_have_text("12,345")
+        metrics.write("flights", {"ended": "2026-01-05T09:31:00+00:00"})
+        expect(page.locator(".state")).to_have_text("stopped")
+        metrics.write("flights", make_entry(5, plan=PLAN))
+        expect(page.locator(".state")).to_have_text("running")
+        metrics.close()
+        expect(page.locator(".state")).to_have_text("stopped without a word")
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= PHONE["width"]
+
+
+def test_a_dropped_connection_comes_back(page: Any, metrics: MetricLines, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    files = [tmp_path / "metrics.jsonl"]
+    with run_service({}, metrics=files) as address:
+        page.goto(address)
+        expect(page.get_by_role("status")).to_have_text("Connected, live")
+    expect(page.get_by_role("status")).to_contain_text("trying again")
+    expect(page.locator("[data-figure=Matches]")).to_have_text("7")
+    metrics.write("flights", make_entry(4, matched=8))
+    with run_service({}, port=int(address.rpartition(":")[2]), metrics=files):
+        expect(page.get_by_role("status")).to_have_text("Connected, live")
+        expect(page.locator("[data-figure=Matches]")).to_have_text("8")
+
+
+def test_the_keyboard_chooses_two_columns_of_a_plot(page: Any, store: ParquetStore) -> None:
+    from playwright.sync_api import expect
+
+    with run_service({"pairs": store}) as address:
+        page.goto(address)
+        across = page.get_by_label("Across")
+        expect(across).to_have_value("id")
+        expect(page.locator(".dot")).to_have_count(2)
+        across.focus()
+        page.keyboard.press("ArrowDown")
+        expect(across).to_have_value("result_time")
+        expect(
+            page.get_by_role("img", name="2 results of pairs: result_time over result_time")
+        ).to_be_visible()
+        add_epoch(store, 2, 7, 8, 9)
+        expect(page.locator(".dot")).to_have_count(3)
+        expect(across).to_have_value("result_time")
+        expect(across).to_be_focused()
+
+
+def test_a_service_with_a_token_asks_for_it(page: Any, metrics: MetricLines, tmp_path: Path) -> None:
+    from playwright.sync_api import expect
+
+    with run_service({}, metrics=[tmp_path / "metrics.jsonl"], token=TOKEN) as address:
+        page.goto(address)
+        page.get_by_label("Token of the service").fill("a wrong secret token")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status")).to_have_text("The service needs its token")
+        page.get_by_label("Token of the service").fill(TOKEN)
+        page.keyboard.press("Enter")
+        expect(page.locator(".state")).to_have_text("running")
+
+
+def test_the_browser_may_load_and_run_nothing_else(page: Any, store: ParquetStore) -> None:
+    with run_service({"pairs": store}) as address:
+        answer = page.goto(address)
+        assert answer.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
+        script = page.request.get(f"{address}/page/main.js")
+        assert script.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
+        assert page.request.get(f"{address}/page/../app.py").status == 404

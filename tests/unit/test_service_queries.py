@@ -1,0 +1,137 @@
+"""Running queries in the service: their last epochs, their state, and what has changed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.metric_entries import make_entry
+from tests.support.service import run_service
+from thetastream.control.change import Rules, change_plan
+from thetastream.control.plan import ControlPlan
+from thetastream.control.request import Request
+from thetastream.models import Biclique
+from thetastream.service import metrics_file
+from thetastream.service.metrics_file import MetricsFile
+from thetastream.spark.metric_lines import MetricLines
+
+ENDED = {"ended": "2026-01-05T09:31:00+00:00"}
+
+
+def read_states(file: MetricsFile) -> dict[str, str]:
+    return {name: state for name, (state, _) in file.read().items()}
+
+
+def read_epochs(file: MetricsFile, query: str = "q") -> list[int]:
+    _, lines = file.read()[query]
+    return [entry["epoch"] for entry in lines.joins["ab12"]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "metrics.jsonl"
+
+
+def test_a_query_runs_has_ended_or_is_lost(path: Path) -> None:
+    writer, reader = MetricLines(path), MetricsFile(path)
+    writer.write("q", make_entry(3))
+    writer.write("other", make_entry(1))
+    assert read_states(reader) == {"q": "running", "other": "running"}
+    writer.write("q", ENDED)
+    assert read_states(reader) == {"q": "ended", "other": "running"}
+    writer.close()
+    assert read_states(reader) == {"q": "ended", "other": "lost"}
+    again = MetricLines(path)
+    again.write("q", make_entry(4))
+    assert read_states(reader)["q"] == "running"
+    again.close()
+
+
+def test_a_program_on_another_machine_is_not_lost(path: Path) -> None:
+    path.write_text(json.dumps({"query": "q", "host": "elsewhere", **make_entry(3)}) + "\n")
+    assert read_states(MetricsFile(path)) == {"q": "running"}
+
+
+def test_only_whole_lines_are_read(path: Path) -> None:
+    line = json.dumps({"query": "q", **make_entry(3)}) + "\n"
+    path.write_text(line + line.replace('"epoch": 3', '"epoch": 4')[:30])
+    reader = MetricsFile(path)
+    assert read_epochs(reader) == [3]
+    with path.open("a") as file:
+        file.write(line.replace('"epoch": 3', '"epoch": 4')[30:] + '{"query": 1}\nno JSON\n')
+    assert read_epochs(reader) == [3, 4]
+
+
+def test_an_epoch_that_is_reported_again_counts_once(path: Path) -> None:
+    writer = MetricLines(path)
+    for epoch in (3, 4, 5, 4):
+        writer.write("q", make_entry(epoch))
+    writer.close()
+    assert read_epochs(MetricsFile(path)) == [3, 4]
+
+
+def test_a_file_that_was_moved_away_is_followed(path: Path) -> None:
+    writer, reader = MetricLines(path), MetricsFile(path)
+    writer.write("q", make_entry(3))
+    assert read_epochs(reader) == [3]
+    os.rename(path, path.with_suffix(".old"))
+    writer.write("q", make_entry(4))
+    assert read_epochs(reader) == [3, 4]
+    assert read_states(reader) == {"q": "running"}
+    writer.close()
+
+
+def test_a_long_file_is_read_from_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = MetricLines(path)
+    for epoch in range(50):
+        writer.write("q", make_entry(epoch))
+    writer.close()
+    monkeypatch.setattr(metrics_file, "LARGEST_READ", path.stat().st_size // 10)
+    found = read_epochs(MetricsFile(path))
+    assert found == list(range(found[0], 50))
+    assert 2 <= len(found) <= 5
+
+
+def make_control(*requests: Request) -> dict[str, Any]:
+    plan = ControlPlan.begin(Biclique((1, 1)))
+    for request in requests:
+        plan = change_plan(plan, request, Rules(max_units=8, can_shed=True))
+    return {**plan.as_json(), "outcomes": {}}
+
+
+def test_the_route_describes_queries(path: Path) -> None:
+    writer = MetricLines(path)
+    plan = {"model": {"name": "biclique", "units": [1, 1]}, "words": {"the condition": "a.x < b.x"}}
+    first, second = make_control(), make_control(Request({"units": (2, 1)}), Request(shed_factor=0.5))
+    second["outcomes"] = {"1": "[MAX_UNITS] too many"}
+    writer.write("q", make_entry(3, plan=plan))
+    writer.write("scaled", make_entry(7, plan=plan, control=first))
+    writer.write("scaled", make_entry(8, plan=plan, control=second))
+    with run_service({}, metrics=[path]) as address:
+        plain, scaled = httpx.get(f"{address}/queries").json()
+        last = httpx.get(f"{address}/queries", params={"epochs": 1}).json()[1]
+        path.unlink()
+        gone = httpx.get(f"{address}/queries")
+    writer.close()
+    (join,) = plain["joins"]
+    assert (plain["name"], plain["state"], plain["ended"]) == ("q", "running", None)
+    assert join["words"] == {"the condition": "a.x < b.x"}
+    assert [unit["role"] for unit in join["generations"][0]["units"]] == ["left", "right"]
+    (epoch,) = join["epochs"]
+    assert (epoch["tuples"], epoch["late"], epoch["matched"], epoch["lag_s"]) == (52, 2, 7, 2.5)
+    assert (epoch["seconds"], epoch["phases_ms"]) == (0.8, {"addBatch": 500})
+    assert join["last"]["units"][0]["received"] == 75
+    (join,) = scaled["joins"]
+    assert [change["epoch"] for change in join["changes"]] == [8, 8, 8]
+    assert "Biclique(units=(2, 1)" in join["changes"][0]["what"]
+    assert [change["what"] for change in join["changes"][1:]] == [
+        "the shedder drops at least 50% of the tuples",
+        "a request is refused: [MAX_UNITS] too many",
+    ]
+    assert len(join["generations"]) == 2
+    assert join["shed_factor"] == 0.5
+    assert len(last["joins"][0]["epochs"]) == 1
+    assert (gone.status_code, gone.json()["condition"]) == (500, "NO_METRICS")

@@ -1,0 +1,108 @@
+"""The bodies of requests and answers, as OpenAPI describes them, and the statuses of refusals."""
+
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict
+
+from thetastream.service.encoding import ARROW, JSON
+from thetastream.stores.base import Store
+from thetastream.stores.question import RESULTS
+from thetastream.stores.snapshots import Snapshot
+
+STATUS = {
+    "NO_STORE": 404,
+    "UNKNOWN_STORE": 404,
+    "UNKNOWN_SNAPSHOT": 404,
+    "SNAPSHOT_GONE": 410,
+    "TOO_MANY_ROWS": 413,
+    "TOO_MANY_SUBSCRIBERS": 429,
+    "TOO_SLOW": 408,
+    "NO_METRICS": 500,
+}
+"""The status of an answer by the condition of the error. Other errors of a question are 400."""
+
+ALL = f"SELECT * FROM {RESULTS}"
+LARGEST_NUMBER = (1 << 63) - 1
+Number = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]
+After = Annotated[int, Query(ge=0, le=LARGEST_NUMBER)]
+Value = str | int | float | bool | None
+Responses = dict[int | str, dict[str, Any]]
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    condition: str
+    message: str
+
+
+class HealthBody(BaseModel):
+    """The service answers."""
+
+    ok: bool
+
+
+class StoreBody(BaseModel):
+    """A store: its kind, and the names and Arrow types of its columns."""
+
+    kind: str
+    columns: dict[str, str]
+    time: str | None
+    keys: list[str]
+
+
+class StoreList(BaseModel):
+    """The stores of a service by their names."""
+
+    version: str
+    stores: dict[str, StoreBody]
+
+
+class SnapshotBody(BaseModel):
+    """A snapshot without its rows."""
+
+    number: int
+    at: str
+    rows: int
+    reason: str
+
+
+class QueryBody(BaseModel):
+    """One question to a store."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    sql: str = ALL
+    snapshot: int | str | None = None
+    since: str | None = None
+    until: str | None = None
+    key: dict[str, Value | tuple[Value, Value]] = {}
+
+
+PROBLEMS: Responses = {
+    status: {"model": Problem} for status in sorted({400, 401, 403, 422, *STATUS.values()})
+}
+ROWS: Responses = {
+    200: {
+        "description": "The rows.",
+        "content": {
+            JSON: {"schema": {"type": "array"}},
+            ARROW: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+EVENTS: Responses = {200: {"description": "The events.", "content": {"text/event-stream": {}}}}
+
+
+def describe_store(store: Store) -> StoreBody:
+    """Describe a store by plain values."""
+    held = store.description
+    columns = {one.name: str(one.type) for one in held.schema}
+    return StoreBody(kind=store.kind, columns=columns, time=held.time, keys=list(held.keys))
+
+
+def describe_snapshot(snapshot: Snapshot) -> SnapshotBody:
+    """Describe a snapshot by plain values."""
+    at = snapshot.at.isoformat()
+    return SnapshotBody(number=snapshot.number, at=at, rows=snapshot.rows, reason=snapshot.reason)

@@ -1,0 +1,31 @@
+// Writes numbers, sizes and times for people.
+
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export function count(n) {
+  return Math.abs(n) < 100000 ? WHOLE.format(n) : SHORT.format(n);
+}
+
+export function bytes(n) {
+  for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
+    if (n >= size) return `${(n / size).toFixed(1)} ${unit}`;
+  }
+  return `${n} B`;
+}
+
+export function seconds(s) {
+  if (s === null || s === undefined) return "none";
+  if (Math.abs(s) < 120) return `${s.toFixed(s < 10 ? 2 : 1)} s`;
+  if (Math.abs(s) < 7200) return `${(s / 60).toFixed(0)} min`;
+  if (Math.abs(s) < 172800) return `${(s / 3600).toFixed(1)} h`;
+  return `${count(s / 86400)} days`;
+}
+
+export function clock(iso) {
+  return iso ? new Date(iso).toLocaleTimeString([], { hour12: false }) : "";
+}
+
+export function moment(iso) {
+  return iso ? new Date(iso).toISOString().replace("T", " ").replace(/\.?0*Z$/, "") : "";
+}

@@ -1,0 +1,26 @@
+// Reads rows of results: structs become columns such as a.price, and texts that are times become numbers.
+
+const TIME = /^\d{4}-\d\d-\d\d(T[\d:.]+([+-]\d\d:\d\d|Z)?)?$/;
+
+export function flatten(row, prefix = "") {
+  const flat = {};
+  for (const [name, value] of Object.entries(row)) {
+    const isStruct = value !== null && typeof value === "object" && !Array.isArray(value);
+    Object.assign(flat, isStruct ? flatten(value, `${prefix}${name}.`) : { [prefix + name]: value });
+  }
+  return flat;
+}
+
+export function isTime(value) {
+  return typeof value === "string" && TIME.test(value);
+}
+
+export function toNumber(value) {
+  if (typeof value === "number") return value;
+  return isTime(value) ? Date.parse(value) : NaN;
+}
+
+export function listPlottable(rows) {
+  const names = new Set(rows.flatMap((row) => Object.keys(row)));
+  return [...names].filter((name) => rows.some((row) => Number.isFinite(toNumber(row[name]))));
+}

@@ -1,0 +1,36 @@
+// Draws for each unit what it received and what it stores. Bars of different lengths are skew.
+
+import { html, svg } from "/page/elements.js";
+import { bytes, count } from "/page/format.js";
+
+const WIDTH = 400, LINE = 30, NAME = 28, VALUE = 172;
+
+export function units(found) {
+  if (found.length === 0) return html("p", { class: "quiet" }, "No unit has reported yet.");
+  const mostReceived = greatest(found, "received"), mostHeld = greatest(found, "held");
+  const lines = found.flatMap((unit, n) => [
+    svg("text", { x: 0, y: n * LINE + 18 }, String(unit.unit)),
+    ...bar("bar", n * LINE + 4, unit.received / mostReceived),
+    ...bar("bar-state", n * LINE + 15, unit.held / mostHeld),
+    svg("text", { x: WIDTH - VALUE + 8, y: n * LINE + 12 }, `${count(unit.received)} received`),
+    svg("text", { x: WIDTH - VALUE + 8, y: n * LINE + 24 }, `${count(unit.held)} stored, ${bytes(unit.state_bytes)}`),
+  ]);
+  const height = found.length * LINE;
+  const total = found.reduce((sum, unit) => sum + unit.received, 0);
+  const skew = total === 0 ? "no unit received a tuple in the last epoch"
+    : `the busiest unit received ${((mostReceived * found.length) / total).toFixed(2)} times the mean`;
+  return html("div", { class: "scroll" },
+    svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, width: "100%", role: "img",
+      "aria-label": `load and state of ${found.length} units: ${skew}` }, ...lines),
+    html("p", { class: "quiet" }, `In the last epoch, ${skew}.`));
+}
+
+function bar(name, y, share) {
+  const width = WIDTH - NAME - VALUE;
+  return [svg("rect", { class: "track", x: NAME, y, width, height: 8, rx: 2 }),
+    svg("rect", { class: name, x: NAME, y, width: width * share, height: 8, rx: 2 })];
+}
+
+function greatest(found, key) {
+  return Math.max(...found.map((unit) => unit[key]), 1);
+}
