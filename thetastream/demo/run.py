@@ -6,18 +6,22 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import thetastream as th
 from thetastream.demo import departures
 from thetastream.demo.board import Board, Epoch
+from thetastream.demo.serving import serve_results
 from thetastream.errors import ThetastreamError
 from thetastream.spark.standard_error import stderr_into
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 WITHIN = "10 minutes"
 ON = "abs(a.distance - b.distance) <= 25 AND a.dep_delay > b.dep_delay + 60"
@@ -26,10 +30,13 @@ MARKER = ".thetastream-demo"
 """Name of an empty file that marks a folder as the demo's, so that the demo may empty it."""
 
 
-def run(rows: int | None = None, out: Path = Path("out/demo")) -> int:
-    """Replay the departures through the join; return 0 if DuckDB counts the same number of pairs, else 1."""
+def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None = None) -> int:
+    """Replay the departures through the join; return 0 if DuckDB counts the same number of pairs, else 1.
+
+    With a port, the join and its results are served there, until the user stops the program.
+    """
     # These are imported before Spark starts, so that a missing package is reported in the first second.
-    from thetastream.demo import check, picture
+    from thetastream.demo import picture
 
     _say("The departures of 2013 from New York's three airports, replayed as two streams, a and b.")
     _say(f"Wanted: pairs within {WITHIN} of each other where")
@@ -42,15 +49,36 @@ def run(rows: int | None = None, out: Path = Path("out/demo")) -> int:
         loading = beside.submit(_write_replay, rows, out / "replay")
         with stderr_into(log):
             spark = th.local_session(cores, "thetastream demo", **SETTINGS)
-    try:
-        table = loading.result()
-        started = time.perf_counter()
-        _join(spark, out, table.num_rows, units=max(1, cores // 2))
-        seconds = time.perf_counter() - started
-        # Spark reads only files that its sink has committed.
-        pairs = spark.read.parquet(str(out / "pairs")).select(*picture.COLUMNS).toPandas()
-    finally:
-        spark.stop()
+    store, metrics = th.ParquetStore(str(out / "pairs")), out / "metrics.jsonl"
+    with ExitStack() as stack:
+        try:
+            table = loading.result()
+            th.export_metrics(spark, port=None, json_lines=metrics)
+            started = time.perf_counter()
+            query = _start_join(spark, store, out, units=max(1, cores // 2))
+            if port is not None:
+                service = stack.enter_context(serve_results(out / "pairs", metrics, port))
+            _show_epochs(query, 2 * table.num_rows)
+            seconds = time.perf_counter() - started
+        finally:
+            spark.stop()
+        pairs = store.read().select(picture.COLUMNS).to_pandas()
+        is_equal = _compare(pairs, table, seconds)
+        _say(f"pairs    {out / 'pairs'}")
+        _say(f"picture  {picture.draw(pairs, table, out / 'departures.png')}")
+        if port is None:
+            _say("page     thetastream demo --serve shows the running join and its results in a browser")
+        else:
+            _say(f"page     http://127.0.0.1:{port}, until Ctrl-C")
+            with suppress(KeyboardInterrupt):
+                service.wait()
+        return 0 if is_equal else 1
+
+
+def _compare(pairs: "pd.DataFrame", table: "pa.Table", seconds: float) -> bool:
+    """Count the pairs with DuckDB, and print both numbers; return whether they are equal."""
+    from thetastream.demo import check
+
     expected, duckdb_seconds = check.count(table)
     is_equal = len(pairs) == expected
     sign = "=" if is_equal else "is not"
@@ -59,9 +87,7 @@ def run(rows: int | None = None, out: Path = Path("out/demo")) -> int:
     _say(f"             {len(pairs):,} {sign} {expected:,}")
     _say("The batch has the whole year in memory before it begins. The stream reads a file of each input,")
     _say("writes its pairs, commits its state for a restart, and only then reads the next file.\n")
-    _say(f"pairs    {out / 'pairs'}")
-    _say(f"picture  {picture.draw(pairs, table, out / 'departures.png')}")
-    return 0 if is_equal else 1
+    return is_equal
 
 
 def _write_replay(rows: int | None, folder: Path) -> "pa.Table":
@@ -71,7 +97,7 @@ def _write_replay(rows: int | None, folder: Path) -> "pa.Table":
     return table
 
 
-def _join(spark: "SparkSession", out: Path, n_departures: int, units: int) -> None:
+def _start_join(spark: "SparkSession", store: th.ParquetStore, out: Path, units: int) -> "StreamingQuery":
     def replay() -> "DataFrame":
         stream = spark.readStream.schema(departures.SCHEMA).option("maxFilesPerTrigger", 1)
         return stream.parquet(str(out / "replay")).withWatermark("departed", "1 minute")
@@ -83,9 +109,20 @@ def _join(spark: "SparkSession", out: Path, n_departures: int, units: int) -> No
         model=th.Biclique(units=(units, units)),
     )
     columns = [f"{alias}.{name} AS {alias}_{name}" for alias in "ab" for name in departures.COLUMNS]
-    sink = pairs.selectExpr(*columns).writeStream.format("parquet").option("path", str(out / "pairs"))
-    query = sink.option("checkpointLocation", str(out / "checkpoint")).trigger(availableNow=True).start()
-    board = Board(sys.stdout, 2 * n_departures)
+    return th.write(
+        pairs,
+        store,
+        select=[*columns, "result_time"],
+        key=["a_carrier"],
+        checkpoint=str(out / "checkpoint"),
+        trigger="available now",
+        name="flights",
+    )
+
+
+def _show_epochs(query: "StreamingQuery", n_tuples: int) -> None:
+    """Print each epoch of the query until it ends."""
+    board = Board(sys.stdout, n_tuples)
     seen = -1
     while True:
         is_active = query.isActive
@@ -125,6 +162,7 @@ def _prepare(out: Path) -> None:
     (out / MARKER).touch()
     for part in ("replay", "pairs", "checkpoint"):
         shutil.rmtree(out / part, ignore_errors=True)
+    (out / "metrics.jsonl").unlink(missing_ok=True)
 
 
 def _say(line: str) -> None:

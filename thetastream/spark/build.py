@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType, TimestampType
 
+from thetastream.control.model_json import encode_model
 from thetastream.control.plan import ControlPlan
 from thetastream.core.columns import UNIT
 from thetastream.core.identity import Identity, digest
@@ -27,7 +28,7 @@ from thetastream.engine.shedding import Shedding
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.errors import QueryError
 from thetastream.order import Order
-from thetastream.plan.identity import identify_settings
+from thetastream.plan.identity import CONDITION, MODEL, WINDOW, identify_settings
 from thetastream.plan.physical import SidePlan
 from thetastream.spark import metrics
 from thetastream.spark.choice import Choice, FittedSpec
@@ -177,13 +178,14 @@ def _stream(
             fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us, access
         )
 
+    plan = {"model": encode_model(spec.router.model), "words": _quote_user(query)}
     if staging is not None:
         zone = spark.conf.get("spark.sql.session.timeZone")
         emitted = StructType([output.columns[name] for name in staging.columns])
         block = to_arrow_schema(emitted, timezone=zone)
         emit = partial(StagingEmitter, block=block, staging=staging)
         staged = run_units(rows, STAGED_COLUMNS, emit, spec.has_event_time, epoch_of)
-        return metrics.observe(staged, digest(query))
+        return metrics.observe(staged, digest(query), plan)
     # Ordered results cross a second exchange, as blocks.
     is_flat = output.is_flat and join.order is None
     emitter_of = FlatEmitter if is_flat else BlockEmitter
@@ -193,7 +195,12 @@ def _stream(
         results = gather_in_order(results, schema, join.order)
     elif not is_flat:
         results = results.mapInArrow(unpack_blocks, schema)
-    return metrics.observe(results, digest(query))
+    return metrics.observe(results, digest(query), plan)
+
+
+def _quote_user(query: Identity) -> dict[str, str]:
+    """Quote what the user wrote of the condition, the window and the model, by their names."""
+    return {name: query[name].words for name in (CONDITION, WINDOW, MODEL) if name in query}
 
 
 def _describe_late(join: JoinSpec, streams: Sequence[DataFrame], folder: str, name: str) -> LateFiles:

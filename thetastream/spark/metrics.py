@@ -21,13 +21,16 @@ PREFIX = "thetastream"
 """Beginning of the names of observed metrics."""
 
 
-def observe(results: DataFrame, join: str) -> DataFrame:
+def observe(results: DataFrame, join: str, plan: Mapping[str, Any]) -> DataFrame:
     """Report the rows of counters as the observed metric ``thetastream_<join>_<number>``, and drop them.
 
     ``join`` is the digest of the joined query. A random number follows it, because the names of observed
-    metrics must be unique in a Spark query.
+    metrics must be unique in a Spark query. ``plan`` describes the join by plain values. It is reported with
+    the counters, so that whoever reads them knows what they are about.
     """
-    observed = results.observe(f"{PREFIX}_{join}_{uuid.uuid4().hex}", F.collect_list(COUNTERS).alias("units"))
+    units = F.collect_list(COUNTERS).alias("units")
+    written = F.max(F.lit(json.dumps(plan))).alias("plan")
+    observed = results.observe(f"{PREFIX}_{join}_{uuid.uuid4().hex}", units, written)
     return observed.where(F.col(COUNTERS).isNull())
 
 
@@ -78,7 +81,8 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         join = name.split("_")[1]
         values = row if isinstance(row, dict) else row.asDict()
         # Spark Connect hands out the row as {"values": [units], "schema": ...}.
-        texts = (values["units"] if "units" in values else values["values"][0]) or []
+        listed = [values["units"], values.get("plan")] if "units" in values else values["values"]
+        texts, plan = listed[0] or [], listed[1]
         # Each action on a batch of foreachBatch runs the epoch again, and PySpark 4.2 reports all these runs.
         by_unit = {unit["unit"]: unit for unit in map(json.loads, texts)}
         units = [by_unit[number] for number in sorted(by_unit)]
@@ -97,6 +101,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "rho": compute_efficiency(total),
             "order": units[0].get("order", {}) if units else {},  # All units decide the same.
             **({"tasks": tasks} if tasks else {}),
+            "plan": json.loads(plan) if plan else None,
             "control": _find_control(report, join),
             "units": [{**unit, "rho": compute_efficiency(unit)} for unit in units],
         }

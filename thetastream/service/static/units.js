@@ -17,7 +17,7 @@ export function units(found) {
   ]);
   const height = found.length * LINE;
   const total = found.reduce((sum, unit) => sum + unit.received, 0);
-  const skew = total === 0 ? "no unit received a tuple in the last epoch"
+  const skew = total === 0 ? "no unit received a tuple"
     : `the busiest unit received ${((mostReceived * found.length) / total).toFixed(2)} times the mean`;
   return html("div", { class: "scroll" },
     svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, width: "100%", role: "img",
