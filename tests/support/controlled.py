@@ -9,7 +9,9 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from thetastream.control.offset import fold
 from thetastream.control.request import Request
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.sides import Side
+from thetastream.core.windows import Rows
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
@@ -41,8 +44,12 @@ CONDITION = Condition(
     Dimension(Side.LEFT, TIME, Bound(TIME, -WINDOW), Bound(TIME, WINDOW)),
 )
 UNIT = UnitSpec(CONDITION, (IndexSpec(Hash(), (0,)),) * 2, 2)
+COUNTS = (9, 14)
+COUNTED_CONDITION = replace(CONDITION, window=None)
+COUNTED_UNIT = replace(UNIT, condition=COUNTED_CONDITION, archive_period_us=None, counts=COUNTS)
 MAX_UNITS = 16
 RULES = Rules(MAX_UNITS, ("hash", "range"))
+COUNTED_RULES = replace(RULES, counts_tuples=True)
 SAVED = ("states", "members", "_stores", "_clock", "in_flight", "offset", "_notices", "counters")
 """What the state store and Spark's logs hold, which a crash sets back to the last commit."""
 
@@ -96,9 +103,11 @@ class Schedule:
         ]
 
 
-def draw_model(rng: random.Random) -> Model:
-    """Draw a model of two streams that may scale."""
+def draw_model(rng: random.Random, is_counted: bool = False) -> Model:
+    """Draw a model of two streams that may scale, with time windows or with count windows."""
     m, n = rng.randint(1, 3), rng.randint(1, 3)
+    if is_counted:
+        return rng.choice((Split(m), Split(m + 1), Ring(m), Ring(m, Rows(n))))
     return rng.choice(
         (
             Biclique((m, n)),
@@ -113,9 +122,9 @@ def draw_model(rng: random.Random) -> Model:
     )
 
 
-def draw_request(rng: random.Random, model: Model) -> Request:
+def draw_request(rng: random.Random, model: Model, is_counted: bool = False) -> Request:
     """Draw a request: more or fewer units of the model, another model, or something that is refused."""
-    other = draw_model(rng)
+    other = draw_model(rng, is_counted and rng.random() < 0.9)
     if rng.random() < 0.15:
         return Request(sizes={rng.choice(("units", "cores", "nodes")): rng.choice((0, 99, 2))})
     if rng.random() < 0.6 and isinstance(model, type(other)):
@@ -123,26 +132,31 @@ def draw_request(rng: random.Random, model: Model) -> Request:
     return Request(model=other)
 
 
-def run_schedule(seed: int, epochs: int = 14) -> tuple[Counter[Any], Counter[Any], list[int]]:
-    """Run a random schedule.
+def run_schedule(
+    seed: int, epochs: int = 14, is_counted: bool = False
+) -> tuple[Counter[Any], Counter[Any], list[int]]:
+    """Run a random schedule, with a window of event time or with count windows.
 
     Return the pairs found, the pairs of the nested loop, and the version of the plan after each epoch.
     """
     rng = random.Random(seed)
-    first = draw_model(rng)
+    first = draw_model(rng, is_counted)
     schedule = Schedule(rng, first)
-    run = CrashingRun(TwoStreamSpec(UNIT, first), first, RULES)
+    unit, rules = (COUNTED_UNIT, COUNTED_RULES) if is_counted else (UNIT, RULES)
+    run = CrashingRun(TwoStreamSpec(unit, first), first, rules)
     found: Counter[Any] = Counter()
-    kept: tuple[list[Any], list[Any]] = ([], [])
+    kept: list[list[list[oracle.Row]]] = []
     versions, number, watermark, late_us = [], 0, None, None
     for epoch in range(epochs):
         for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
-            run.put(draw_request(rng, run.offset.plan.newest.model))
+            run.put(draw_request(rng, run.offset.plan.newest.model, is_counted))
+        if is_counted and epoch == 2:
+            run.put(Request(model=Split(5)))  # Most other requests are refused, because few models can count.
         rows = []
-        for side in Side:
+        for _ in Side:
             rows.append(schedule.draw_rows(10 * epoch, number))
             number += len(rows[-1])
-            kept[side].extend(oracle.timely(rows[-1], late_us, "t"))
+        kept.append([oracle.timely(one, late_us, "t") for one in rows])
         crashes = [rng.randint(0, MAX_UNITS) for _ in range(rng.choice((0, 0, 1, 2)))]
         batches = [pa.RecordBatch.from_pylist(one, schema=SCHEMA) for one in rows]
         for columns in run.attempt(batches, watermark, crashes):
@@ -151,4 +165,13 @@ def run_schedule(seed: int, epochs: int = 14) -> tuple[Counter[Any], Counter[Any
         late_us = watermark
         if rng.random() < 0.8:
             watermark = max(watermark or 0, 10 * epoch - rng.randint(2, 12)) or None
-    return found, oracle.join(CONDITION, *kept), versions
+    return found, find_expected(kept, is_counted), versions
+
+
+def find_expected(epochs: list[list[list[oracle.Row]]], is_counted: bool) -> Counter[Any]:
+    """Find the pairs of the tuples that are not late: by a nested loop, or in sequence for count windows."""
+    if is_counted:
+        meetings = oracle.replay(partial(oracle.holds, COUNTED_CONDITION), epochs, COUNTS, "t")
+        return Counter((one.left, one.right) for one in meetings)
+    left, right = (list(chain.from_iterable(streams)) for streams in zip(*epochs, strict=True))
+    return oracle.join(CONDITION, left, right)

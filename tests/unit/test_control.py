@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import oracle
-from tests.support.controlled import COLUMNS, CONDITION, RULES, SCHEMA, UNIT, run_schedule
+from tests.support.controlled import COLUMNS, CONDITION, COUNTED_RULES, RULES, SCHEMA, UNIT, run_schedule
 from thetastream.control.change import Rules, change_plan, end_generations, settle
 from thetastream.control.model_json import decode_model, encode_model
 from thetastream.control.notices import ENDS, JOINS, LEAVES, list_notices
@@ -103,6 +103,7 @@ def test_notices_tell_units_what_changed() -> None:
         (Request(model=Split(2)), Rules(16, (), (True, False)), "CANNOT_SCALE"),
         (Request(sizes={"units": (1, 3)}), Rules(16, (), (True, False)), "CANNOT_SCALE"),
         (Request(shed_factor=0.5), RULES, "BAD_REQUEST"),
+        (Request(sizes={"units": (1, 1)}), COUNTED_RULES, "CANNOT_SCALE"),
     ],
 )
 def test_refusals_have_names_and_change_nothing(request_: Request, rules: Rules, condition: str) -> None:
@@ -242,16 +243,18 @@ def test_a_biclique_grows_with_the_full_history() -> None:
     assert sum(counters.held > 0 for counters in run.counters) > 3
 
 
+@pytest.mark.parametrize("is_counted", [False, True], ids=["time", "count"])
 @pytest.mark.parametrize("seed", range(20))
-def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(seed: int) -> None:
-    found, expected, versions = run_schedule(seed)
+def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(seed: int, is_counted: bool) -> None:
+    found, expected, versions = run_schedule(seed, is_counted=is_counted)
     assert found == expected
     assert sum(expected.values()) > 20
     assert versions[-1] > 0
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_counted", [False, True], ids=["time", "count"])
 @pytest.mark.parametrize("seed", range(100, 400))
-def test_many_random_schedules_with_crashes(seed: int) -> None:
-    found, expected, _ = run_schedule(seed, epochs=25)
+def test_many_random_schedules_with_crashes(seed: int, is_counted: bool) -> None:
+    found, expected, _ = run_schedule(seed, epochs=25, is_counted=is_counted)
     assert found == expected

@@ -29,6 +29,8 @@ class Rules:
     """For each stream, whether its stored tuples stay joinable for ever."""
     can_shed: bool = False
     """Whether the join has a load shedder."""
+    counts_tuples: bool = False
+    """Whether windows count tuples, so that each unit must see all of them."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the rules to plain values."""
@@ -38,8 +40,10 @@ class Rules:
     def from_json(cls, values: Mapping[str, Any]) -> "Rules":
         """Read what ``as_json`` returned."""
         left, right = values["never_expires"]
-        can_shed = bool(values.get("can_shed", False))
-        return cls(int(values["max_units"]), tuple(values["routings"]), (bool(left), bool(right)), can_shed)
+        # Earlier versions wrote rules without the last fields.
+        can_shed, counts = (bool(values.get(name, False)) for name in ("can_shed", "counts_tuples"))
+        routings = tuple(values["routings"])
+        return cls(int(values["max_units"]), routings, (bool(left), bool(right)), can_shed, counts)
 
 
 def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collection[int] = ()) -> ControlPlan:
@@ -111,6 +115,9 @@ def _check_model(model: Model, rules: Rules) -> None:
     is_routed = model.engine == UNITS and model.planner(2) == TWO_STREAMS
     if not model.sizes or not is_routed or not model.is_fitted:
         raise QueryError("CANNOT_SCALE", f"a join cannot become {model!r} while it runs")
+    if rules.counts_tuples and not model.keeps_arrival_order:
+        what = f"a join with a count window cannot become {model!r}"
+        raise QueryError("CANNOT_SCALE", f"{what}: its units do not see all tuples, and so cannot count them")
     if model.needs_places:
         found = rules.routings if model.routing == "auto" else (model.routing,)
         if not set(found) & set(rules.routings):

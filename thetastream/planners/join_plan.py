@@ -127,9 +127,12 @@ class JoinPlan(QueryPlan):
             return None
         routings = ["hash"] * bool(condition.equalities)
         routings += ["range"] * (find_routable_band(condition) is not None)
-        left, right = (lifetime is None for lifetime in self.physical.lifetimes_us)
+        # Tuples of a count window leave it when enough others have arrived.
+        is_counted = self.physical.counts is not None
+        left, right = (not is_counted and lifetime is None for lifetime in self.physical.lifetimes_us)
+        can_shed = given.shed is not None
         return Control(
-            given.mailbox, Rules(given.max_units, tuple(routings), (left, right), given.shed is not None)
+            given.mailbox, Rules(given.max_units, tuple(routings), (left, right), can_shed, is_counted)
         )
 
     @property

@@ -41,10 +41,8 @@ class TwoStreamSpec:
     @property
     def scaling_obstacle(self) -> str | None:
         """Why the units cannot change while the query runs; None if they can."""
-        if self.unit.counts is not None or self.unit.is_ordered:
-            return (
-                "new units do not know how many tuples have arrived, which a count window and an order need"
-            )
+        if self.unit.is_ordered:
+            return "an order of results numbers all tuples, and new units do not know how many have arrived"
         return None
 
     def with_model(self, model: Model) -> "TwoStreamSpec":
