@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from thetastream.core.how import Nearest
 from thetastream.core.windows import Rows
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.sql.grammar import parse_script, parse_statement
@@ -129,6 +130,26 @@ def test_kinds_of_joins(words, how):
     )
 
 
+@pytest.mark.parametrize(
+    ("join", "how"),
+    [
+        ("JOIN s q EXACT NEAREST 3 BY DISTANCE abs(r.x - q.x) ON r.y = q.y", Nearest(3, "abs(r.x - q.x)")),
+        ("LEFT JOIN s AS q NEAREST BY DISTANCE q.x", Nearest(1, "q.x", keep_unmatched=True)),
+        ("JOIN nearest q APPROX NEAREST 2 BY DISTANCE q.nearest ON true", Nearest(2, "q.nearest")),
+        ("ASOF JOIN s q ON r.y = q.y AND r.t >= q.t AND q.x > 1", Nearest(1, "(r.t) - (q.t)")),
+        (
+            "ASOF LEFT JOIN s q ON r.t < q.t + INTERVAL 1 DAY",
+            Nearest(1, "(q.t + INTERVAL 1 DAY) - (r.t)", True),
+        ),
+    ],
+)
+def test_nearest_and_as_of_joins(join, how):
+    found = parse_select(f"SELECT * FROM r {join} WHERE r.y > 1 WITHIN 1 day")
+    assert found.how == how
+    assert [source.alias for source in found.sources] == ["r", "q"]
+    assert [phrase.text for phrase in found.where] == ["r.y > 1"]
+
+
 @pytest.mark.parametrize(("word", "how"), [("", "semi"), ("NOT ", "anti")])
 def test_exists_is_a_join(word, how):
     found = parse_select(
@@ -167,8 +188,18 @@ def test_words_of_the_dialect_may_be_columns():
         ("SELECT ONLINE * FROM r, r", "DUPLICATE_ALIAS", "'r' is taken", "r"),
         ("SELECT * FROM r LEFT JOIN s", "SYNTAX", "ON must follow a LEFT JOIN", "JOIN s"),
         ("SELECT * FROM r LEFT s ON r.x = s.x", "SYNTAX", "followed by JOIN", "LEFT"),
-        ("SELECT * FROM r, q LEFT JOIN s ON r.x = s.x", "UNSUPPORTED_SQL", "has two inputs", "JOIN s"),
-        ("SELECT * FROM r ANTI JOIN s ON r.x = s.x, q", "UNSUPPORTED_SQL", "has two inputs", "s ON"),
+        ("SELECT * FROM r, q LEFT JOIN s ON r.x = s.x", "UNSUPPORTED_SQL", "JOIN ... ON", ", q"),
+        ("SELECT * FROM r ANTI JOIN s ON r.x = s.x, q", "UNSUPPORTED_SQL", "JOIN ... ON", ", q"),
+        ("SELECT 1 FROM r JOIN s USING (x) LEFT JOIN q ON q.y", "UNSUPPORTED_SQL", "JOIN ... ON", "JOIN s"),
+        ("SELECT * FROM r RIGHT JOIN s NEAREST BY DISTANCE s.x", "UNSUPPORTED_SQL", "LEFT JOIN", "NEAREST"),
+        ("SELECT * FROM r JOIN s NEAREST 2 BY SIMILARITY s.x", "UNSUPPORTED_SQL", "negate", "SIMILARITY"),
+        ("SELECT * FROM r JOIN s NEAREST 2 BY r.x - s.x", "SYNTAX", "BY DISTANCE", "NEAREST"),
+        ("SELECT * FROM r JOIN s NEAREST BY DISTANCE", "SYNTAX", "BY DISTANCE", "NEAREST"),
+        ("SELECT * FROM r JOIN s NEAREST 1.5 BY DISTANCE s.x", "SYNTAX", "whole number", "1.5"),
+        ("SELECT * FROM r JOIN s NEAREST 0 BY DISTANCE s.x", "NEAREST", "positive", "0"),
+        ("SELECT * FROM r ASOF JOIN s", "SYNTAX", "ON must follow an ASOF JOIN", "JOIN"),
+        ("SELECT * FROM r ASOF JOIN s ON r.x = s.x", "UNSUPPORTED_SQL", "has 0", "JOIN s"),
+        ("SELECT * FROM r ASOF JOIN s ON r.x > s.x AND r.y < s.y", "UNSUPPORTED_SQL", "has 2", "JOIN s"),
         ("SELECT * FROM r FULL JOIN s USING (x)", "UNSUPPORTED_SQL", "write ON", "USING"),
         ("SELECT * FROM r WHERE EXISTS (SELECT 1 FROM s)", "SYNTAX", "compares both", "EXISTS"),
         ("SELECT * FROM r WHERE EXISTS (SELECT 1 FROM r WHERE r.x)", "DUPLICATE_ALIAS", "AS", "r WHERE r"),

@@ -64,8 +64,12 @@ class Plan(ABC):
         if self.has_result_time:
             time = self.time_column(find_time_metadata(results, self.timed, self.is_prompt))
             results = results.select("*", time)
+        results = results.drop(*self.hidden)
         _BUILT[results] = self
         return results
+
+    hidden: ClassVar[tuple[str, ...]] = ()
+    """The columns of ``results`` that only ``time_column`` reads."""
 
     def time_column(self, metadata: Mapping[str, int]) -> Column:
         """Return the column ``result_time`` over the results, with this metadata."""

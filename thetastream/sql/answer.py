@@ -10,6 +10,7 @@ from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.request import complete_request
 from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan, plan_join
+from thetastream.planners.nested import plan_nested
 from thetastream.sql.endless import find_endless
 from thetastream.sql.grouped import fold_groups
 from thetastream.sql.projection import find_names, find_names_in
@@ -28,17 +29,28 @@ def plan_question(question: Question) -> Plan:
         columns[alias] = None if shown is None or asked is None else shown | asked
     # The select list adds the result time by itself, and an alias may have its name.
     settings = {**question.settings, RESULT_TIME: False}
-    join = plan_join(
-        complete_request(
+    if question.nested:
+        join: Plan = plan_nested(
             question.frames,
-            question.on,
+            question.nested,
             question.within,
             question.model,
             settings,
             columns,
-            question.how,
+            plan_join,
         )
-    )
+    else:
+        join = plan_join(
+            complete_request(
+                question.frames,
+                question.on,
+                question.within,
+                question.model,
+                settings,
+                columns,
+                question.how,
+            )
+        )
     if join.is_streaming and not join.is_prompt:
         what = f"{question.model!r} may find results of {len(join.inputs)} streams behind the watermark"
         raise QueryError(

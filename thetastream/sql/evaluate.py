@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.models.base import Model
 from thetastream.plan.domains import quote
+from thetastream.planners.nested import NestedJoin
 from thetastream.predicate import make_error_at
 from thetastream.spark.catalyst import escape_braces
 from thetastream.spark.refusals import unlogged
@@ -108,6 +109,7 @@ class Evaluation:
             settings,
             merged=merged,
             how=select.how,
+            nested=_list_nested(select),
         )
         try:
             join = plan_question(question)
@@ -159,6 +161,16 @@ class Evaluation:
             raise_problems(sort_problems(list(find_list_problems(ask, phrases, texts))))
             raise
         return rows
+
+
+def _list_nested(select: Select) -> tuple[NestedJoin, ...]:
+    """List the joins of more than two inputs in a row, if some of them are not inner joins."""
+    _, *others = select.sources
+    if len(others) < 2 or all(source.how == "inner" for source in others):
+        return ()
+    return tuple(
+        NestedJoin(source.alias, source.how, source.on.text) for source in others if source.on is not None
+    )
 
 
 def _explain_one() -> str:

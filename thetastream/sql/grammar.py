@@ -7,8 +7,9 @@
     select    = [WITH name AS "(" select ")" {"," ...}] SELECT [ONLINE] [DISTINCT] items FROM sources
                 [WHERE condition] [WITHIN window] [GROUP BY keys] [HAVING condition]
                 [ORDER BY keys] [LIMIT number] [OFFSET number]
-    sources   = source { "," source | [kind] JOIN source [ON condition | USING "(" columns ")"] }
-    kind      = INNER | CROSS | (LEFT | RIGHT | FULL) [OUTER] | [LEFT] (SEMI | ANTI)
+    sources   = source { "," source | [kind] JOIN source [nearest] [ON condition | USING "(" columns ")"] }
+    kind      = INNER | CROSS | (LEFT | RIGHT | FULL) [OUTER] | [LEFT] (SEMI | ANTI) | ASOF [LEFT]
+    nearest   = [EXACT | APPROX] NEAREST [number] BY DISTANCE expression
     source    = (name | "(" select ")") [[AS] alias]
     window    = span | alias span { "," alias span }
     span      = interval | number ROWS
@@ -112,7 +113,7 @@ def read_select(text: str, phrase: Phrase) -> Select:
         source, inner, where = read_exists(text, where[0], sources[0], read_select)
         sources += [] if source is None else [source]
         conditions += inner
-    if sources[-1].how == "inner":
+    if all(source.how == "inner" for source in sources):
         conditions += where
         where = []
     _refuse_duplicates(text, sources)

@@ -7,10 +7,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.how import HOWS
 from thetastream.core.windows import Within
 from thetastream.frontend.condition import On
+from thetastream.frontend.how import GivenHow, read_how
 from thetastream.models.base import Model
+from thetastream.planners.nested import NestedJoin
 from thetastream.sql.select_clauses import SelectClauses
 from thetastream.sql.using import MergedColumns
 
@@ -29,15 +30,19 @@ class Question:
     """How far the watermark must move before groups are updated again; None updates them in every epoch."""
     merged: MergedColumns = field(default_factory=MergedColumns)
     """The columns that USING merges."""
-
-    how: str = "inner"
-    """The kind of the join."""
+    how: GivenHow = "inner"
+    """The kind of a join of two inputs."""
+    nested: tuple[NestedJoin, ...] = ()
+    """The joins of more than two inputs in a row, if some of them are not inner joins."""
 
     @property
     def shown(self) -> Mapping[str, DataFrame]:
         """The inputs whose columns results have."""
+        if self.nested:
+            hidden = {join.alias for join in self.nested if not join.kind.has_pairs}
+            return {alias: frame for alias, frame in self.frames.items() if alias not in hidden}
         aliases = list(self.frames)
-        return {aliases[side]: self.frames[aliases[side]] for side in HOWS[self.how].shown} | {
+        return {aliases[side]: self.frames[aliases[side]] for side in read_how(self.how).shown} | {
             alias: self.frames[alias] for alias in aliases[2:]
         }
 

@@ -142,7 +142,7 @@ def _add_names(question: Question, join: Plan) -> DataFrame:
         {s.alias: [name for name, _ in s.types] for s in join.inputs if s.alias in question.shown},
     )
     taken = {name.casefold() for name in pairs.columns}
-    columns = [F.col(quote(name)) for name in pairs.columns]
+    columns = [F.col(quote(name)) for name in pairs.columns if name not in join.hidden]
     has_time = all(stream.event_time for stream in join.timed) and join.has_time_column
     if has_time:
         taken.add(RESULT_TIME)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from thetastream.predicate import Phrase, make_error_at
 from thetastream.predicate.tokens import Token
 from thetastream.sql.clauses import CLAUSES, UNSUPPORTED
+from thetastream.sql.nearest import AS_OF, cut_ranking, read_as_of, read_nearest
 from thetastream.sql.statement import Select, Source
 
 _KINDS = {
@@ -23,10 +24,12 @@ _KINDS = {
     "LEFT SEMI JOIN": "semi",
     "ANTI JOIN": "anti",
     "LEFT ANTI JOIN": "anti",
+    "ASOF JOIN": "asof",
+    "ASOF LEFT JOIN": "asof left",
 }
 """The kind of a join by the words that stand before its second input."""
 _JOIN_WORDS = {word for words in _KINDS for word in words.split()}
-_REFUSED_JOINS = {"NATURAL", "LATERAL", "ASOF", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
+_REFUSED_JOINS = {"NATURAL", "LATERAL", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 _RESERVED = {*CLAUSES, *UNSUPPORTED, *_JOIN_WORDS, *_REFUSED_JOINS, "ON", "USING", "AS", "BY"}
 
 
@@ -36,53 +39,69 @@ ReadSelect: TypeAlias = Callable[[str, Phrase], Select]
 
 def read_sources(text: str, phrase: Phrase, read_select: ReadSelect) -> tuple[list[Source], list[Phrase]]:
     """Parse the inputs of a FROM clause, and the conditions behind every ON."""
+    parts = list(_split_sources(text, phrase))
     sources: list[Source] = []
-    conditions: list[Phrase] = []
-    for separator, how, part in _split_sources(text, phrase):
-        at = next((n for n in part.top if _is_condition(part.tokens[n])), None)
-        named = part if at is None else part.slice(0, at)
-        if not named:
-            raise make_error_at(text, separator.start, f"a stream must follow {separator.text!r}")
-        source = replace(_read_source(text, named, read_select), how=how)
-        if how != "inner":
-            _check_kind(text, separator, how, len(sources), None if at is None else part.tokens[at])
-        if at is not None:
-            token, rest = part.tokens[at], part.slice(at + 1)
-            word = token.keyword
-            if separator.keyword != "JOIN":
-                what = f"{word} belongs to a JOIN; write WHERE, or JOIN for the comma"
-                raise make_error_at(text, token.start, what)
-            if word == "USING":
-                source = replace(source, using=_read_using(text, token, rest))
-            elif rest:
-                conditions.append(rest)
-            else:
-                raise make_error_at(text, token.start, "a condition must follow ON")
-        sources.append(source)
-    if len(sources) > 2:
-        for source in sources:
-            if source.how != "inner":
-                _refuse_more(text, source.start, source.how)
-    return sources, conditions
+    for separator, kind, part in parts:
+        sources.append(_read_join(text, separator, kind, part, sources, read_select))
+    if len(sources) > 2 and any(source.how != "inner" for source in sources):
+        _check_nested(text, [separator for separator, _, _ in parts[1:]], sources)
+    return sources, [source.on for source in sources if source.on is not None]
 
 
-def _check_kind(text: str, join: Token, how: str, n_before: int, condition: Token | None) -> None:
-    """Check that an outer, semi or anti join has two inputs and a condition."""
-    if n_before > 1:
-        _refuse_more(text, join.start, how)
-    if condition is None:
-        raise make_error_at(text, join.start, f"ON must follow a {how.upper()} JOIN")
-    if condition.keyword == "USING" and how in ("right", "full"):
-        what = f"USING has no column that is never NULL in a {how.upper()} JOIN; write ON"
+def _read_join(
+    text: str, separator: Token, kind: str, part: Phrase, before: Sequence[Source], read_select: ReadSelect
+) -> Source:
+    """Parse one input, and how it joins the inputs before it."""
+    # 1. The input itself.
+    at = next((n for n in part.top if _is_condition(part.tokens[n])), None)
+    named, ranking = cut_ranking(part if at is None else part.slice(0, at))
+    if not named:
+        raise make_error_at(text, separator.start, f"a stream must follow {separator.text!r}")
+    source = _read_source(text, named, read_select)
+    # 2. ON or USING.
+    token = None if at is None else part.tokens[at]
+    if token is not None and separator.keyword != "JOIN":
+        what = f"{token.keyword} belongs to a JOIN; write WHERE, or JOIN for the comma"
+        raise make_error_at(text, token.start, what)
+    if token is not None and at is not None:
+        rest = part.slice(at + 1)
+        if token.keyword == "USING":
+            source = replace(source, using=_read_using(text, token, rest))
+        elif rest:
+            source = replace(source, on=rest)
+        else:
+            raise make_error_at(text, token.start, "a condition must follow ON")
+    # 3. The kind of the join.
+    if ranking:
+        return replace(source, how=read_nearest(text, kind, ranking))
+    if kind in AS_OF and source.on is not None:
+        aliases = [*(other.alias for other in before), source.alias]
+        return replace(source, how=read_as_of(text, separator, kind, source.on, aliases))
+    if kind != "inner":
+        _check_kind(text, separator, kind, token)
+    return replace(source, how=kind)
+
+
+def _check_kind(text: str, join: Token, kind: str, condition: Token | None) -> None:
+    """Check that an outer, semi or anti join has a condition."""
+    if condition is None or kind in AS_OF:
+        raise make_error_at(text, join.start, f"ON must follow {_spell(kind)}")
+    if condition.keyword == "USING" and kind in ("right", "full"):
+        what = f"USING has no column that is never NULL in {_spell(kind)}; write ON"
         raise make_error_at(text, condition.start, what, "UNSUPPORTED_SQL")
 
 
-def _refuse_more(text: str, start: int, how: str) -> None:
-    what = (
-        f"a {how.upper()} JOIN has two inputs; put the other join into a subquery that also selects "
-        "result_time"
-    )
-    raise make_error_at(text, start, what, "UNSUPPORTED_SQL")
+def _check_nested(text: str, separators: Sequence[Token], sources: Sequence[Source]) -> None:
+    """Check joins in a row of which some are not inner: each is JOIN ... ON."""
+    for separator, source in zip(separators, sources[1:], strict=True):
+        if separator.keyword != "JOIN" or source.using or source.on is None:
+            what = "beside an outer, semi, anti or nearest join, each further input is JOIN ... ON"
+            raise make_error_at(text, separator.start, what, "UNSUPPORTED_SQL")
+
+
+def _spell(kind: str) -> str:
+    article = "an" if kind[0] == "a" else "a"
+    return f"{article} {kind.upper()} JOIN"
 
 
 def _is_condition(token: Token) -> bool:
@@ -121,7 +140,8 @@ def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, str, Phra
         is_call = n + 1 < len(tokens) and tokens[n + 1].text == "("
         if token.keyword in _REFUSED_JOINS:
             what = (
-                f"{token.keyword} is not supported: joins are INNER, CROSS, LEFT, RIGHT, FULL, SEMI or ANTI"
+                f"{token.keyword} is not supported: joins are INNER, CROSS, LEFT, RIGHT, FULL, SEMI, "
+                "ANTI or ASOF"
             )
             raise make_error_at(text, token.start, what, "UNSUPPORTED_SQL")
         if token.keyword in ("LEFT", "RIGHT") and is_call:

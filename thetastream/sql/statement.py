@@ -8,6 +8,7 @@ SELECT items FROM sources WHERE condition WITHIN window GROUP BY keys HAVING con
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from thetastream.frontend.how import GivenHow
 from thetastream.predicate import Phrase, tokenize
 from thetastream.predicate.tokens import Token
 from thetastream.sql.select_clauses import SelectClauses
@@ -25,8 +26,10 @@ class Source:
     """The position of the source in the text."""
     select: "Select | None" = None
     """The subquery."""
-    how: str = "inner"
+    how: GivenHow = "inner"
     """The kind of the join with the sources before it."""
+    on: Phrase | None = None
+    """The condition of ON."""
     using: tuple[Token, ...] = ()
     """The columns of USING, which this source has in common with the sources before it."""
 
@@ -74,8 +77,8 @@ class Select:
         return SelectClauses(self.items, self.group_by, self.having, self.is_distinct, self.tail, self.where)
 
     @property
-    def how(self) -> str:
-        """The kind of the join."""
+    def how(self) -> GivenHow:
+        """The kind of the join of two sources."""
         return self.sources[-1].how
 
     @property

@@ -1,0 +1,82 @@
+"""Reads joins that find the nearest partners of each row, as ``how=th.Nearest(k, by=e)``.
+
+    r [LEFT] JOIN s [EXACT] NEAREST [k] BY DISTANCE e ON c     Nearest(k, by=e)
+    r ASOF [LEFT] JOIN s ON c AND r.t >= s.t                   Nearest(1, by="r.t - s.t")
+
+The first form is Spark's own; Spark itself has no ON in it. The second form is DuckDB's. With LEFT, a row
+without partners is a result.
+"""
+
+from collections.abc import Sequence
+
+from thetastream.core.how import Nearest
+from thetastream.errors import QueryError
+from thetastream.predicate import Phrase, make_error_at, split_comparisons, split_conjuncts
+from thetastream.predicate.names import find_references
+from thetastream.predicate.tokens import Token
+
+AS_OF = {"asof": False, "asof left": True}
+"""Kinds of as-of joins, and whether a row without partners is a result."""
+_FORM = "write JOIN stream EXACT NEAREST k BY DISTANCE expression ON condition"
+_KEEPS_UNMATCHED = {"inner": False, "left": True}
+
+
+def cut_ranking(phrase: Phrase) -> tuple[Phrase, Phrase]:
+    """Cut an input of FROM, without its ON, before NEAREST; the second part is empty if there is none.
+
+    >>> from thetastream.predicate import tokenize
+    >>> [part.text for part in cut_ranking(tokenize("s AS x EXACT NEAREST 2 BY DISTANCE r.t - x.t"))]
+    ['s AS x', 'NEAREST 2 BY DISTANCE r.t - x.t']
+    """
+    tokens = phrase.tokens
+    for n in phrase.top:
+        if n == 0 or tokens[n].keyword != "NEAREST" or n + 1 == len(tokens):
+            continue
+        if tokens[n + 1].kind == "NUMBER" or tokens[n + 1].keyword == "BY":
+            has_mode = n > 1 and tokens[n - 1].keyword in ("EXACT", "APPROX")
+            return phrase.slice(0, n - 1 if has_mode else n), phrase.slice(n)
+    return phrase, phrase.slice(0, 0)
+
+
+def read_nearest(text: str, kind: str, ranking: Phrase) -> Nearest:
+    """Read ``NEAREST [k] BY DISTANCE expression`` behind a join of this kind."""
+    start = ranking.tokens[0].start
+    if kind not in _KEEPS_UNMATCHED:
+        what = f"NEAREST belongs to JOIN or LEFT JOIN, not to a {kind.upper()} JOIN"
+        raise make_error_at(text, start, what, "UNSUPPORTED_SQL")
+    has_number = ranking.tokens[1].kind == "NUMBER"
+    by = ranking.slice(2 if has_number else 1)
+    words = [token.keyword for token in by.tokens[:2]]
+    if words == ["BY", "SIMILARITY"]:
+        what = "NEAREST ranks by DISTANCE, the smallest value first; negate the expression"
+        raise make_error_at(text, by.tokens[1].start, what, "UNSUPPORTED_SQL")
+    if words != ["BY", "DISTANCE"] or len(by.tokens) < 3:
+        raise make_error_at(text, start, f"BY DISTANCE must follow NEAREST; {_FORM}")
+    k = ranking.tokens[1].text if has_number else "1"
+    if not k.isdecimal():
+        raise make_error_at(text, ranking.tokens[1].start, f"NEAREST needs a whole number, not {k}")
+    try:
+        return Nearest(int(k), by.slice(2).text, _KEEPS_UNMATCHED[kind])
+    except QueryError as problem:
+        raise make_error_at(text, ranking.tokens[1].start, problem.message, problem.condition) from None
+
+
+def read_as_of(text: str, join: Token, kind: str, condition: Phrase, aliases: Sequence[str]) -> Nearest:
+    """Read an as-of join: the nearest partner by the one inequality of its condition.
+
+    ``aliases`` are those of both inputs.
+    """
+    differences = [
+        (c.f, c.g) if c.op in (">", ">=") else (c.g, c.f)
+        for conjunct in split_conjuncts(condition)
+        for c in split_comparisons(conjunct)
+        if c.op != "=" and c.limit is None and len(find_references(conjunct, aliases)) == 2
+    ]
+    if len(differences) != 1:
+        what = (
+            f"ASOF JOIN needs one inequality between both streams, and its condition has {len(differences)}; "
+            f"{_FORM}"
+        )
+        raise make_error_at(text, join.start, what, "UNSUPPORTED_SQL")
+    ((later, earlier),) = differences
+    return Nearest(1, f"({later.text}) - ({earlier.text})", AS_OF[kind])
