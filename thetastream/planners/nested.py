@@ -90,12 +90,12 @@ class NestedPlan(Plan):
     def folding_obstacle(self) -> str:
         return "outer joins in a row answer each tuple"
 
-    def explain(self) -> str:
+    def explain_join(self) -> str:
         """Return the nested joins, and every stage of each of them."""
         tree = self.streams[0].alias
         for join in self.joins:
             tree = f"({tree} {_spell(join.how)} {join.alias})"
-        steps = (f"== Join {n} ==\n{step.explain()}" for n, step in enumerate(self.steps, 1))
+        steps = (f"== Join {n} ==\n{step.explain_join()}" for n, step in enumerate(self.steps, 1))
         return "\n\n".join([f"== Joins in a row ==\n{tree}", *steps])
 
     def results(self) -> DataFrame:
