@@ -10,6 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
+from tests.support import oracle
 from tests.support.streams import replay
 
 ON = "abs(a.x - b.x) <= 1 AND a.id <> b.id"
@@ -31,11 +32,9 @@ class Controlled:
         self.n = 0
         self.query: Any = None
 
-    def start(self, model: Any, **settings: Any) -> Any:
+    def start(self, model: Any, within: Any = f"{WITHIN_S} seconds", **settings: Any) -> Any:
         marked = {name: frame.withWatermark("ts", "5 seconds") for name, frame in self.streams.items()}
-        pairs = th.join(
-            marked, ON, f"{WITHIN_S} seconds", model, mailbox=str(self.folder / "box"), **settings
-        )
+        pairs = th.join(marked, ON, within, model, mailbox=str(self.folder / "box"), **settings)
 
         def collect(batch: DataFrame, epoch: int) -> None:
             self.found.update((row[0], row[1]) for row in batch.collect())
@@ -70,6 +69,22 @@ class Controlled:
             for b in range(max(0, a - WITHIN_S), min(self.n, a + WITHIN_S + 1))
             if a != b and abs(a * 7 % 11 - b * 7 % 11) <= 1
         )
+
+    def replay_counted(self, count: int) -> Counter[tuple[int, int]]:
+        """Replay a count window. Its pairs depend on the epochs in which Spark has read the files."""
+        done, epochs = [0, 0], []
+        for entry in th.metrics(self.query):
+            read = [entry["streams"].get(alias, {}).get("timely", 0) for alias in "ab"]
+            epochs.append([[{"id": d + i} for i in range(n)] for d, n in zip(done, read, strict=True)])
+            done = [d + n for d, n in zip(done, read, strict=True)]
+        assert done == [self.n, self.n]
+        meetings = oracle.replay(
+            lambda a, b: a["id"] != b["id"] and abs(a["id"] * 7 % 11 - b["id"] * 7 % 11) <= 1,
+            epochs,
+            (count, count),
+            "id",
+        )
+        return Counter((one.left, one.right) for one in meetings)
 
 
 def test_units_change_and_a_restart_in_the_middle_changes_nothing(
@@ -107,6 +122,22 @@ def test_units_change_and_a_restart_in_the_middle_changes_nothing(
     # 4. The scaled join does not continue without control.
     with pytest.raises(StreamingQueryException, match=r"\[CONTROL_NEEDED\]"):
         run.start(th.Biclique((1, 1))).processAllAvailable()
+
+
+def test_units_of_a_count_window_change(spark: SparkSession, tmp_path: Path) -> None:
+    run = Controlled(spark, tmp_path)
+    run.start(th.Split(1), th.Rows(50), max_units=4)
+    run.add()
+    handle = th.control(run.query)
+    with pytest.raises(th.QueryError, match=r"\[CANNOT_SCALE\]"):
+        handle.scale(model=th.Matrix(2, 1))
+    handle.scale(cores=2)
+    run.run_until(lambda status: status["version"] == 1)
+    status = run.run_until(lambda status: len(status["generations"]) == 1)
+    assert status["generations"][0]["model"] == "Split(cores=2)"
+    run.add()
+    run.query.stop()
+    assert run.found == run.replay_counted(50)
 
 
 @pytest.mark.slow
