@@ -20,6 +20,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PIN := $(if $(PYSPARK),"pyspark==$(PYSPARK)")
 ARGS ?=
+# Queries start Python processes, which load the package from its byte code.
+unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 2
 
 help:
@@ -102,7 +104,7 @@ machine:
 $(VENV)/.demo: pyproject.toml
 	@echo "Installing into $(VENV) (once, some minutes: Spark is 400 MB)"
 	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
-	@$(PIP) install -e ".[demo]" $(PIN)
+	@$(PIP) install -e ".[demo,serve]" $(PIN)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml

@@ -39,7 +39,7 @@ class TwoPhaseScaling:
     target : float
         The share of its capacity that a group should use after a change (Psi), between ``low`` and ``high``.
     capacity : str, int or float
-        The capacity of one unit. A size, as in ``"1.5 GB"``, or a number of bytes above 1: the memory of its
+        The capacity of one unit. A size, as in ``"1.5 GB"``, or a whole number of bytes: the memory of its
         stored tuples. A number of at most 1: the share of the time for which a unit may work. It is 1 if a
         unit has a core of its own, and 0.25 if four units share one.
     every : str or timedelta
@@ -77,7 +77,7 @@ class TwoPhaseScaling:
         if not _is_share(self.capacity) and parse_nbytes(self.capacity) is None:
             raise QueryError(
                 "POLICY",
-                'capacity must be a size, as in "1.5 GB", or a share of the time of at most 1, '
+                'capacity must be a size, as in "1.5 GB" or 1500000000, or a share of the time of at most 1, '
                 f"not {self.capacity!r}",
             )
         span = parse_duration(self.every) if isinstance(self.every, str) else self.every
