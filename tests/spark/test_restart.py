@@ -118,7 +118,7 @@ def test_a_query_continues_with_the_same_meaning(spark: SparkSession, tmp_path: 
     assert "[STATE_OF_ANOTHER_QUERY] the checkpoint belongs to another query: " in said
     assert "stream 'a' had k bigint and now has kind bigint; " in said
     assert f"the condition was {text} AND " in said
-    assert "differ(), it is abs(a.x - b.x) <= 0.6; " in said
+    assert "differ(...), it is abs(a.x - b.x) <= 0.6; " in said
     assert "the window was -100 seconds <= a.ts - b.ts <= 100 seconds, it is -150 seconds" in said
     assert "the model was Biclique(units=(1, 1)) (chosen for 2 shuffle partitions), it is Split(" in said
     assert "Traceback" not in said
