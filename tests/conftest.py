@@ -19,11 +19,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-# Every JVM here is young: optimising its code would cost more than it saves. Hadoop starts a process for each
-# chmod and readlink, which VFORK makes cheaper.
+# Every JVM here is young: optimising its code would cost more than it saves. Without the optimiser, a JVM
+# keeps only 48 MB of compiled code by default; it drops code that does not fit, and compiles it again. Hadoop
+# starts a process for each chmod and readlink, which VFORK makes cheaper.
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+    " -Djdk.lang.Process.launchMechanism=VFORK",
 )
 
 ROOT = Path(__file__).parent
