@@ -14,7 +14,8 @@ import pyarrow as pa
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
 from thetastream.stores.history import Held
-from thetastream.stores.parquet_stage import GROUP_ROWS, open_writer, sort_by_keys
+from thetastream.stores.parquet_stage import GROUP_ROWS, open_writer
+from thetastream.stores.sorted_stage import sort_by_keys
 from thetastream.stores.staged import BoundsFinder, Staged
 
 PREFIX = "merged-"

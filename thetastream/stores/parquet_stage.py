@@ -13,56 +13,35 @@ import pyarrow as pa
 
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
-from thetastream.stores.staged import BoundsFinder, Origin, Stage, Staged, find_column
+from thetastream.stores.sorted_stage import SortedStage
+from thetastream.stores.staged import Origin
 
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 26
 """Rows and bytes at which a row group is full."""
 _NAME = re.compile(r"part-(.+)-(\d+)-([^-]*)-[0-9a-f]{12}\.parquet")
 
 
-class ParquetStage(Stage):
+class ParquetStage(SortedStage):
     """Writes one file into a folder. The file has a name that no other attempt has."""
 
     def __init__(self, folder: Folder, origin: Origin, description: Description) -> None:
-        self._folder, self._description = folder, description
-        self._name = make_name(origin)
-        self._bounds = BoundsFinder(description.bounded)
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = self._waiting_bytes = self._rows = 0
+        super().__init__(make_name(origin), description, GROUP_ROWS, GROUP_BYTES)
+        self._folder = folder
         self._writer: Any = None
         self._file: Any = None
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        self._bounds.add(batch)
-        self._waiting.append(batch)
-        self._waiting_rows += batch.num_rows
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
-            self._write_group()
-
-    def close(self) -> Staged | None:
-        if self._waiting:
-            self._write_group()
-        if self._writer is None:
-            return None
-        self._writer.close()
-        nbytes = self._file.tell()
-        self._file.close()
-        return Staged(self._name, self._rows, nbytes, self._bounds.bounds)
-
-    def _write_group(self) -> None:
+    def write(self, rows: pa.Table) -> None:
         if self._writer is None:
             self._folder.make()
             self._file = self._folder.filesystem.open_output_stream(self._folder.locate(self._name))
             self._writer = open_writer(self._file, self._description)
-        table = pa.Table.from_batches(self._waiting)
-        if self._description.keys:
-            table = sort_by_keys(table, self._description.keys)
-        self._writer.write_table(table, row_group_size=len(table))
-        self._rows += self._waiting_rows
-        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+        self._writer.write_table(rows, row_group_size=len(rows))
+
+    def end(self) -> int:
+        self._writer.close()
+        nbytes = int(self._file.tell())
+        self._file.close()
+        return nbytes
 
 
 def open_writer(file: Any, description: Description) -> Any:
@@ -94,15 +73,6 @@ def list_texts(schema: pa.Schema) -> list[str]:
     found = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
     columns = (found.column(number) for number in range(len(found.names)))
     return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-
-
-def sort_by_keys(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    """Sort rows by their keys."""
-    import pyarrow.compute as pc
-
-    columns = {f"k{n}": find_column(table, key) for n, key in enumerate(keys)}
-    order = pc.sort_indices(pa.table(columns), sort_keys=[(name, "ascending") for name in columns])
-    return table.take(order)
 
 
 def make_name(origin: Origin) -> str:
