@@ -5,7 +5,7 @@ import pyarrow as pa
 from thetastream.stores.chunk_table import ChunkTable
 from thetastream.stores.chunks import Chunk, cut, list_keys
 from thetastream.stores.description import Description
-from thetastream.stores.parquet_stage import make_name
+from thetastream.stores.part_name import CHUNKS, make_part_name
 from thetastream.stores.sorted_stage import SortedStage
 from thetastream.stores.staged import Origin
 
@@ -17,7 +17,7 @@ class ChunkStage(SortedStage):
     """Writes rows in chunks."""
 
     def __init__(self, table: ChunkTable, origin: Origin, description: Description) -> None:
-        super().__init__(make_name(origin), description, SORTED_ROWS, SORTED_BYTES)
+        super().__init__(make_part_name(origin, CHUNKS), description, SORTED_ROWS, SORTED_BYTES)
         self._table = table
         self._nbytes = self._chunks = 0
 

@@ -18,7 +18,7 @@ from thetastream.stores.chunks import CHUNK_ROWS, Place, decode, read_chunks
 from thetastream.stores.description import Description
 from thetastream.stores.key_bytes import has_key_bytes, write_key
 from thetastream.stores.logged import LoggedStore
-from thetastream.stores.parquet_stage import read_name
+from thetastream.stores.part_name import read_part_name
 from thetastream.stores.selection import Selection
 from thetastream.stores.staged import Origin, Stage, Staged
 
@@ -65,7 +65,7 @@ class ChunkStore(LoggedStore):
         description, history, swept = self.description, self.read_history(), 0
         named = {one.name for one in history.list_staged()}
         for name in self.chunks.list_names():
-            origin = read_name(name)
+            origin = read_part_name(name)
             if name in named or origin is None:
                 continue
             if name in history.dropped:

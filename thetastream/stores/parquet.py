@@ -18,7 +18,8 @@ from thetastream.stores.description import Description
 from thetastream.stores.history import History
 from thetastream.stores.logged import TARGET, LoggedStore, select
 from thetastream.stores.merging import PREFIX, merge, open_files, plan_merges, read_file
-from thetastream.stores.parquet_stage import ParquetStage, read_name
+from thetastream.stores.parquet_stage import ParquetStage
+from thetastream.stores.part_name import read_part_name
 from thetastream.stores.recent import RECENT, split_recent
 from thetastream.stores.selection import Selection
 from thetastream.stores.staged import Origin, Stage, Staged
@@ -73,7 +74,7 @@ class ParquetStore(LoggedStore):
         folder, history, swept = Folder(self.path, ""), self.read_history(), 0
         named = {one.name for one in history.list_staged()}
         for name, (changed_ns, _) in folder.list_files().items():
-            origin = read_name(name)
+            origin = read_part_name(name)
             if name in named:
                 continue
             if name in history.dropped:

@@ -4,8 +4,6 @@ Rows are collected into row groups. If the store has keys, the rows of a row gro
 the statistics of its pages tell which of them a query by key needs.
 """
 
-import re
-import uuid
 from functools import cache
 from typing import Any
 
@@ -13,19 +11,19 @@ import pyarrow as pa
 
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
+from thetastream.stores.part_name import FILE, make_part_name
 from thetastream.stores.sorted_stage import SortedStage
 from thetastream.stores.staged import Origin
 
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 26
 """Rows and bytes at which a row group is full."""
-_NAME = re.compile(r"part-(.+)-(\d+)-([^-]*)-[0-9a-f]{12}\.parquet")
 
 
 class ParquetStage(SortedStage):
     """Writes one file into a folder. The file has a name that no other attempt has."""
 
     def __init__(self, folder: Folder, origin: Origin, description: Description) -> None:
-        super().__init__(make_name(origin), description, GROUP_ROWS, GROUP_BYTES)
+        super().__init__(make_part_name(origin, FILE), description, GROUP_ROWS, GROUP_BYTES)
         self._folder = folder
         self._writer: Any = None
         self._file: Any = None
@@ -73,18 +71,3 @@ def list_texts(schema: pa.Schema) -> list[str]:
     found = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
     columns = (found.column(number) for number in range(len(found.names)))
     return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-
-
-def make_name(origin: Origin) -> str:
-    """Make a name for a file that tells where its rows come from, and that no other attempt has."""
-    return f"part-{origin.query}-{origin.epoch:06}-{origin.task}-{uuid.uuid4().hex[:12]}.parquet"
-
-
-def read_name(name: str) -> tuple[str, int] | None:
-    """Read query and epoch from the name of a file; None if it is not a name of ``make_name``.
-
-    >>> read_name(make_name(Origin("0a-1b", 7, "3")))
-    ('0a-1b', 7)
-    """
-    found = _NAME.fullmatch(name)
-    return None if found is None else (found[1], int(found[2]))

@@ -18,7 +18,7 @@ import pyarrow as pa
 from thetastream.errors import QueryError
 from thetastream.stores.description import Description
 from thetastream.stores.logged import LoggedStore
-from thetastream.stores.parquet_stage import make_name, read_name
+from thetastream.stores.part_name import ROWS, make_part_name, read_part_name
 from thetastream.stores.postgres_rows import decode, encode, name_type
 from thetastream.stores.selection import Selection
 from thetastream.stores.staged import BoundsFinder, Origin, Stage, Staged, find_type, split_path
@@ -111,7 +111,7 @@ class PostgresStore(LoggedStore):
         with self.connect() as connection:
             names = connection.execute(f'SELECT DISTINCT "{PART}" FROM {staged}').fetchall()
             for (name,) in names:
-                origin = read_name(name)
+                origin = read_part_name(name)
                 if origin is not None and origin[1] <= epochs.get(origin[0], -1):
                     connection.execute(f'DELETE FROM {staged} WHERE "{PART}" = %s', [name])
                     swept += 1
@@ -226,7 +226,7 @@ class PostgresStage(Stage):
 
     def __init__(self, store: PostgresStore, origin: Origin, description: Description) -> None:
         self._store, self._schema = store, description.schema
-        self._name = make_name(origin)
+        self._name = make_part_name(origin, ROWS)
         self._bounds = BoundsFinder(description.bounded)
         self._rows = self._nbytes = 0
         self._connection: Any = None
