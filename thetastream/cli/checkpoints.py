@@ -1,12 +1,20 @@
-"""The commands that look after checkpoints; they start no Spark."""
+"""The commands that look after checkpoints. Only ``rescale`` starts Spark."""
 
 import argparse
 import json
 
-from thetastream.cli.shared_arguments import AddCommand, add_checkpoint, read_seconds
+from thetastream.cli.session import open_session
+from thetastream.cli.shared_arguments import (
+    AddCommand,
+    add_checkpoint,
+    read_pair,
+    read_positive,
+    read_seconds,
+)
 from thetastream.job.checkpoint import read_checkpoint
 from thetastream.job.cleaning import clean
 from thetastream.job.inspection import describe_checkpoint, encode_checkpoint
+from thetastream.job.rescaling import rescale
 
 
 def add_commands(add: AddCommand) -> None:
@@ -43,6 +51,30 @@ def add_commands(add: AddCommand) -> None:
     parser.add_argument("--cache-folder", metavar="DIR", help="the cache_folder of the query on this host")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
+    parser = add(
+        "rescale",
+        rescale_state,
+        "give the state of a query that does not run another number of shuffle partitions",
+        description="The query continues from its last epoch when it starts again. Its units stay the same.",
+        epilog="example:\n  thetastream rescale checkpoint --partitions 8",
+    )
+    add_checkpoint(parser)
+    parser.add_argument("--partitions", type=read_positive, required=True, metavar="N")
+    parser.add_argument(
+        "--file-sink",
+        metavar="DIR",
+        help="the folder that the query writes with Spark's file sink, if it does; its log needs an entry",
+    )
+    parser.add_argument(
+        "--conf",
+        action="append",
+        type=read_pair,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the Spark session, as in --conf spark.master=yarn",
+    )
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+
 
 def inspect(arguments: argparse.Namespace) -> int:
     """Print what a checkpoint holds."""
@@ -68,4 +100,17 @@ def clean_up(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         verb = "would be removed" if arguments.dry_run else "removed"
         print(f"{len(leftovers)} {verb}, {sum(one.nbytes for one in leftovers) / 1e6:,.1f} MB")
+    return 0
+
+
+def rescale_state(arguments: argparse.Namespace) -> int:
+    """Give a checkpoint another number of shuffle partitions, and print both numbers."""
+    with open_session(dict(arguments.conf)) as spark:
+        found = rescale(spark, arguments.checkpoint, arguments.partitions, arguments.file_sink)
+    if arguments.json:
+        print(json.dumps(found._asdict()))
+        return 0
+    print(f"partitions  {found.before} before, {found.now} now")
+    for model in found.chosen:
+        print(f"model       {model} was chosen by the planner; start the query with model=th.{model}")
     return 0

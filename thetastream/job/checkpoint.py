@@ -104,8 +104,6 @@ def read_checkpoint(path: str) -> Checkpoint:
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"{hide_secrets(path)} must be the checkpoint of a streaming query"
         raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading it failed: {error}") from None
-    conf = log.get("conf", {})
-    partitions = conf.get("spark.sql.shuffle.partitions")
     return Checkpoint(
         path=path,
         query=query,
@@ -115,12 +113,26 @@ def read_checkpoint(path: str) -> Checkpoint:
         watermark_ms=commit.get("nextBatchWatermarkMs") or log.get("batchWatermarkMs") or None,
         began_ms=log.get("batchTimestampMs"),
         changed_ms=max(times_ns, default=0) // 1_000_000,
-        partitions=None if partitions is None else int(partitions),
+        partitions=_find_partitions(log),
         state_files=files,
         state_bytes=nbytes,
         n_sources=len(lines),
         joins=joins,
     )
+
+
+def read_partitions(path: str, epoch: int) -> int | None:
+    """Read the number of shuffle partitions of an epoch; None if the checkpoint does not say it."""
+    try:
+        return _find_partitions(_read_log(Folder(*split_path(path)), f"offsets/{epoch}")[0])
+    except (OSError, pa.ArrowException, ValueError) as error:
+        what = f"epoch {epoch} of {hide_secrets(path)} must have its offsets"
+        raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading them failed: {error}") from None
+
+
+def _find_partitions(log: dict[str, Any]) -> int | None:
+    partitions = log.get("conf", {}).get("spark.sql.shuffle.partitions")
+    return None if partitions is None else int(partitions)
 
 
 def _find_last(files: dict[str, tuple[int, int]]) -> int:

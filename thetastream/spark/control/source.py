@@ -129,7 +129,7 @@ class ControlReader(IdentityReader):
         if not self._is_checked:
             if not plan["version"] and not folder.is_made:
                 # Before the first change, the folder may be lost. Another offset makes a task make it again.
-                return {**control, "begun": control["begun"] + 1}
+                return {**control, "begun": control["begun"] + 1, "partitions": self._first["partitions"]}
             folder.check(plan["version"])
             self._check_slots(plan)
             folder.forget_later(plan["version"])
