@@ -1,6 +1,8 @@
 """The handshake chain on Spark: disorder, lateness, failure with letters in flight, refused queries."""
 
+import json
 import os
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,15 +107,30 @@ def start(frame: DataFrame, folder: Path, **trigger):
     return writer.trigger(**trigger).start()
 
 
+def wait_for_error(metrics: Path) -> str:
+    """Wait until the lines of metrics say why a query has ended. Spark reports the end a moment later."""
+    until_s = time.monotonic() + 30
+    while time.monotonic() < until_s:
+        for line in map(json.loads, metrics.read_text().splitlines()):
+            if line.get("error"):
+                return str(line["error"])
+        time.sleep(0.1)
+    raise AssertionError("no line of metrics has an error")
+
+
 def test_a_chain_goes_on_with_letters_under_way(spark: SparkSession, tmp_path: Path) -> None:
     tables = files(seed=5)
     bring(tmp_path, tables)
     query = start(join(spark, tmp_path, block=8), tmp_path, processingTime="0 seconds")
     while len(query.recentProgress) < 2:
         query.awaitTermination(0.1)
+    export = th.export_metrics(spark, port=None, json_lines=tmp_path / "metrics.jsonl")
     (tmp_path / "fail").touch()
     with pytest.raises(StreamingQueryException, match="PREDICATE_RAISED"):
         query.awaitTermination()
+    error = wait_for_error(tmp_path / "metrics.jsonl")
+    assert error.startswith("PredicateError: [PREDICATE_RAISED] ")
+    export.stop()
     watermarks = dict(watermarks_of(query))
     (tmp_path / "fail").unlink()
     # Blocks may have another size when the query is started again.

@@ -12,11 +12,11 @@ import pytest
 from tests.support.metric_entries import make_entry
 from thetastream.errors import SessionError
 from thetastream.spark import export
-from thetastream.spark.exposition import METRICS, RUNNING, Exposition
+from thetastream.spark.exposition import ALL, Exposition
 from thetastream.spark.listener import Listener
 
 ROOT = Path(__file__).parents[2]
-NAMES = {metric.name for metric in (*METRICS, RUNNING)}
+NAMES = {metric.name for metric in ALL}
 
 
 def read(text: str) -> dict[str, float]:
@@ -48,6 +48,11 @@ def test_counters_add_up_and_gauges_are_the_last() -> None:
     assert found['thetastream_query_running{query="q"}'] == 0
     assert found[f"thetastream_epochs_total{{{labels}}}"] == 2
     assert not any(name.startswith("thetastream_held_tuples") for name in found)
+    assert found['thetastream_query_failed{query="q"}'] == 0
+    exposition.end("q", is_failed=True)
+    assert read(exposition.write())['thetastream_query_failed{query="q"}'] == 1
+    exposition.add("q", make_entry(5))
+    assert read(exposition.write())['thetastream_query_failed{query="q"}'] == 0
 
 
 def test_the_text_has_the_form_that_prometheus_reads() -> None:
@@ -101,7 +106,7 @@ def test_the_endpoint_and_the_lines(listener: Listener, tmp_path: Path) -> None:
 def test_the_table_of_the_docs_has_every_metric() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     rows = re.findall(r"^\| `(thetastream_\w+)` \| (\w+) \| .* \| (.*) \|$", page, re.MULTILINE)
-    assert rows == [(metric.name, metric.kind, metric.meaning) for metric in (*METRICS, RUNNING)]
+    assert rows == [(metric.name, metric.kind, metric.meaning) for metric in ALL]
 
 
 def test_alert_rules_name_metrics_and_labels_that_exist() -> None:
@@ -115,7 +120,7 @@ def test_alert_rules_name_metrics_and_labels_that_exist() -> None:
         assert metrics <= NAMES, metrics - NAMES
         for key in ("for:", "severity:", "summary:", "action:"):
             assert key in rule, rule
-        by_stream = {metric.name for metric in METRICS if "by stream" in metric.meaning}
+        by_stream = {metric.name for metric in ALL if "by stream" in metric.meaning}
         in_expression = re.findall(r"thetastream_\w+", expression[1])
         if "$labels.stream" in rule:
             assert in_expression[0] in by_stream, rule

@@ -71,6 +71,11 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         expect(matches).to_have_text("12,345")
         metrics.write("flights", {"ended": "2026-01-05T09:31:00+00:00"})
         expect(page.locator(".state")).to_have_text("stopped")
+        expect(page.locator(".card > .bad")).to_have_count(0)
+        error = "PredicateError: [PREDICATE_RAISED] near() raised ValueError"
+        metrics.write("flights", {"ended": "2026-01-05T09:31:00+00:00", "error": error})
+        expect(page.locator(".state")).to_have_text("failed")
+        expect(page.locator(".card > .bad")).to_have_text(error)
         metrics.write("flights", make_entry(5, plan=PLAN))
         expect(page.locator(".state")).to_have_text("running")
         metrics.close()

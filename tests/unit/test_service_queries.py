@@ -42,6 +42,9 @@ def test_a_query_runs_has_ended_or_is_lost(path: Path) -> None:
     assert read_states(reader) == {"q": "running", "other": "running"}
     writer.write("q", ENDED)
     assert read_states(reader) == {"q": "ended", "other": "running"}
+    writer.write("q", {**ENDED, "error": "StateError: [X] damaged"})
+    assert read_states(reader) == {"q": "failed", "other": "running"}
+    writer.write("q", ENDED)
     writer.close()
     assert read_states(reader) == {"q": "ended", "other": "lost"}
     again = MetricLines(path)

@@ -18,7 +18,7 @@ from thetastream.spark.metric_lines import is_written
 KEPT_EPOCHS = 300
 LARGEST_READ = 16 << 20
 """A file that is longer is read from its end only."""
-State = Literal["running", "ended", "lost"]
+State = Literal["running", "ended", "failed", "lost"]
 Entry = dict[str, Any]
 
 
@@ -28,13 +28,15 @@ class QueryLines:
 
     host: str = ""
     ended: str | None = None
+    error: str | None = None
+    """Why the query has ended; None if it was stopped."""
     joins: dict[str, deque[Entry]] = field(default_factory=dict)
     """The last epochs of each join, oldest first."""
 
     def add(self, entry: Entry) -> None:
         """Take one line."""
         self.host = str(entry.get("host", ""))
-        self.ended = entry.get("ended")
+        self.ended, self.error = entry.get("ended"), entry.get("error")
         if self.ended is not None:
             return
         epochs = self.joins.setdefault(str(entry["join"]), deque(maxlen=KEPT_EPOCHS))
@@ -44,12 +46,12 @@ class QueryLines:
         epochs.append(entry)
 
     def find_state(self, is_file_written: bool) -> State:
-        """Whether the query runs, has ended, or is lost: its program ended and could not say so.
+        """Whether the query runs, has ended, has failed, or is lost: its program could not say that it ended.
 
         Only a program on this machine can be seen. Of a query elsewhere, only its own lines are known.
         """
         if self.ended is not None:
-            return "ended"
+            return "ended" if self.error is None else "failed"
         return "running" if is_file_written or self.host != socket.gethostname() else "lost"
 
 

@@ -71,13 +71,16 @@ class RunningQuery(BaseModel):
     host: str
     state: State
     ended: str | None
+    error: str | None
     joins: list[RunningJoin]
 
 
 def describe_query(name: str, state: State, lines: QueryLines, n_epochs: int) -> RunningQuery:
     """Describe a query with the last ``n_epochs`` epochs of each of its joins."""
     joins = [_describe_join(join, list(epochs), n_epochs) for join, epochs in list(lines.joins.items())]
-    return RunningQuery(name=name, host=lines.host, state=state, ended=lines.ended, joins=joins)
+    return RunningQuery(
+        name=name, host=lines.host, state=state, ended=lines.ended, error=lines.error, joins=joins
+    )
 
 
 def _describe_join(join: str, entries: Sequence[Entry], n_epochs: int) -> RunningJoin:

@@ -93,10 +93,10 @@ class MetricsExport:
         self._exposition.add(query, entry)
         self._write_line(query, entry)
 
-    def end(self, query: str) -> None:
-        """Take note that a query has ended."""
-        self._exposition.end(query)
-        self._write_line(query, {"ended": datetime.now(UTC).isoformat()})
+    def end(self, query: str, error: str | None) -> None:
+        """Take note that a query has ended, by itself or by an error."""
+        self._exposition.end(query, is_failed=error is not None)
+        self._write_line(query, {"ended": datetime.now(UTC).isoformat(), "error": error})
 
     def _write_line(self, query: str, entry: Mapping[str, Any]) -> None:
         if self._lines is not None:

@@ -109,12 +109,20 @@ RUNNING = Metric(
     f"{PREFIX}_query_running", GAUGE, "1 while the query runs, 0 when it has ended", lambda _: iter(())
 )
 
+FAILED = Metric(
+    f"{PREFIX}_query_failed",
+    GAUGE,
+    "1 when the query has ended with an error, 0 otherwise",
+    lambda _: iter(()),
+)
+ALL = (*METRICS, RUNNING, FAILED)
+
 
 class Exposition:
     """The samples of all joins that were added. Its methods may be called from any thread."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, dict[Labels, float]] = {metric.name: {} for metric in (*METRICS, RUNNING)}
+        self._samples: dict[str, dict[Labels, float]] = {metric.name: {} for metric in ALL}
         self._lock = Lock()
 
     def add(self, query: str, entry: Entry) -> None:
@@ -126,9 +134,9 @@ class Exposition:
                     key = (("query", query), ("join", str(entry["join"])), *labels.items())
                     if value is not None:
                         samples[key] = value + (samples.get(key, 0.0) if metric.kind == COUNTER else 0.0)
-            self._samples[RUNNING.name][(("query", query),)] = 1.0
+            self._mark(query, is_running=True, is_failed=False)
 
-    def end(self, query: str) -> None:
+    def end(self, query: str, is_failed: bool = False) -> None:
         """Mark a query as ended, and forget the gauges of its joins."""
         with self._lock:
             for metric in METRICS:
@@ -136,13 +144,17 @@ class Exposition:
                     samples = self._samples[metric.name]
                     for key in [key for key in samples if key[0] == ("query", query)]:
                         del samples[key]
-            self._samples[RUNNING.name][(("query", query),)] = 0.0
+            self._mark(query, is_running=False, is_failed=is_failed)
+
+    def _mark(self, query: str, is_running: bool, is_failed: bool) -> None:
+        for metric, claim in ((RUNNING, is_running), (FAILED, is_failed)):
+            self._samples[metric.name][(("query", query),)] = float(claim)
 
     def write(self) -> str:
         """Write all samples."""
         lines = []
         with self._lock:
-            for metric in (*METRICS, RUNNING):
+            for metric in ALL:
                 samples = self._samples[metric.name]
                 if samples:
                     lines.append(f"# HELP {metric.name} {metric.meaning}")

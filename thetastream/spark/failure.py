@@ -14,6 +14,8 @@ from typing import Any
 from thetastream import errors
 
 FLAG = "THETASTREAM_TRACEBACK"
+LONGEST = 1000
+"""The longest summary of a failure, in characters."""
 _NAMES = "|".join(
     name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
 )
@@ -35,6 +37,18 @@ def unwrap_error(error: BaseException) -> errors.ThetastreamError | None:
     """Make our error from the text of an exception of Spark. Return None if there is none."""
     found = re.fullmatch(r"\w+: \[([A-Z_]+)\] (.*)", find_error(str(error)) or "")
     return None if found is None else errors.ThetastreamError(found[1], found[2])
+
+
+def summarize_failure(text: str) -> str:
+    r"""Reduce the text of the exception that ended a query to one line: its class and its message.
+
+    >>> summarize_failure("a.b.SparkException: [STREAM_FAILED] x\nthetastream.errors.StateError: [Y] z")
+    'StateError: [Y] z'
+    >>> summarize_failure("org.apache.spark.SparkException: [TASK] lost\n\tat java")
+    'SparkException: [TASK] lost'
+    """
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return (find_error(text) or re.sub(r"^(?:\w+\.)+(\w+)", r"\1", first))[:LONGEST]
 
 
 def shows_tracebacks() -> bool:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from thetastream.spark.epoch_log import LOG, describe_epoch, read_budget
+from thetastream.spark.failure import summarize_failure
 from thetastream.spark.health import Health
 from thetastream.spark.metrics import list_epochs
 from thetastream.spark.running import RunningMarks
@@ -28,8 +29,8 @@ class Export(Protocol):
     def add(self, query: str, entry: Mapping[str, Any]) -> None:
         """Take the counters of one epoch of one join, as ``th.metrics`` describes them."""
 
-    def end(self, query: str) -> None:
-        """Take note that a query has ended."""
+    def end(self, query: str, error: str | None) -> None:
+        """Take note that a query has ended; ``error`` is the line that says why, None if it was stopped."""
 
 
 class Listener(StreamingQueryListener):
@@ -52,7 +53,7 @@ class Listener(StreamingQueryListener):
         pass
 
     def onQueryTerminated(self, event: Any) -> None:
-        self.forget(str(event.runId))
+        self.forget(str(event.runId), event.exception)
 
     @property
     def _jlistener(self) -> Any:
@@ -85,13 +86,13 @@ class Listener(StreamingQueryListener):
         """Mark a query as running."""
         self._marks.mark(query, run)
 
-    def forget(self, run: str) -> None:
-        """Forget a run that has ended."""
+    def forget(self, run: str, exception: str | None) -> None:
+        """Forget a run that has ended, by itself or by an exception with this text."""
         self._marks.release(run)
         name = self._names.pop(run, None)
         for export in self.exports:
             if name is not None:
-                export.end(name)
+                export.end(name, None if exception is None else summarize_failure(exception))
         for key in [key for key in self._watches if key[0] == run]:
             del self._watches[key], self._health[key]
 
@@ -116,7 +117,9 @@ class _JsonListener:
         pass
 
     def onQueryTerminated(self, event: Any) -> None:
-        self._listener.forget(event.runId().toString())
+        exception = event.exception()
+        text = exception.get() if exception.isDefined() else None
+        self._listener.forget(event.runId().toString(), text)
 
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

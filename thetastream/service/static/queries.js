@@ -20,13 +20,14 @@ export function showQueries(place, queries) {
 }
 
 function showQuery(query) {
-  const words = { running: "running", ended: "stopped", lost: "stopped without a word" }[query.state];
+  const words = { running: "running", ended: "stopped", failed: "failed", lost: "stopped without a word" }[query.state];
   const when = query.ended === null ? "" : `at ${clock(query.ended)}`;
   return html("article", { class: "card", "aria-label": `Query ${query.name}` },
     html("header", {},
       html("h3", {}, query.name),
       html("span", { class: "state", "data-state": query.state }, words),
       html("span", { class: "quiet" }, when, query.host ? ` on ${query.host}` : "")),
+    query.error === null ? null : html("p", { class: "bad" }, query.error),
     ...query.joins.map((join) => showJoin(join, query.joins.length > 1)));
 }
 
