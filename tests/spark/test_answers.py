@@ -1,10 +1,8 @@
 """Outer, semi and anti joins on Spark: streams, batch DataFrames, and Spark's own joins beside them."""
 
-import functools
-import random
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,9 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support import truth
+from tests.support.answer_streams import EPOCHS, LEFT, RIGHT, ROWS, START, WITHIN_S, frames, streams
 from tests.support.answers import answers, nearest
-from tests.support.streams import outcome, replay
+from tests.support.streams import outcome
 from tests.support.truth import configured
 from thetastream.core.how import HOWS as HOWS_OF_ENGINE
 from thetastream.errors import QueryError
@@ -29,56 +28,13 @@ def first_fast(*hows: Any) -> list[Any]:
     return [hows[0], *(pytest.param(how, marks=pytest.mark.slow) for how in hows[1:])]
 
 
-START = datetime(2024, 3, 10)
-WITHIN_S, DELAY_S, EPOCH_S, EPOCHS, ROWS = 20, 3, 15, 6, 12
-"""Seconds of the window, of the watermark delay and of an epoch; epochs, and rows of an epoch and stream."""
 ON = "abs(a.x - b.x) <= 2 AND a.y > 1 AND b.y < 8"
-SCHEMA = "id bigint, ts timestamp, x int, y int, tags array<string>"
 
 
 @pytest.fixture(autouse=True)
 def two_partitions(spark: SparkSession) -> Iterator[None]:
     with configured(spark, {"spark.sql.shuffle.partitions": "2"}):
         yield
-
-
-def make_rows(seed: int) -> list[dict[str, Any]]:
-    """Rows with disorder, tuples that are far too late, and NULLs. The last epoch moves the watermark on."""
-    rng, rows = random.Random(seed), []
-    for epoch in range(EPOCHS):
-        for n in range(ROWS):
-            second = epoch * EPOCH_S + rng.randrange(EPOCH_S) - rng.choice([0, 0, 0, 2, 40])
-            second += 1_000 if epoch == EPOCHS - 1 else 0
-            rows.append(
-                {
-                    "id": epoch * ROWS + n,
-                    "ts": None if rng.random() < 0.05 else START + timedelta(seconds=second),
-                    "x": None if rng.random() < 0.1 else rng.randrange(30),
-                    "y": rng.randrange(10),
-                    "tags": [None, "t"],
-                }
-            )
-    return rows
-
-
-LEFT, RIGHT = make_rows(1), make_rows(2)
-
-
-@functools.cache
-def frames(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-    left, right = (
-        spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA).localCheckpoint()
-        for rows in (LEFT, RIGHT)
-    )
-    return left, right
-
-
-def streams(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
-    epochs = [range(e * ROWS, (e + 1) * ROWS) for e in range(EPOCHS)]
-    a, b = (
-        replay(frame, epochs, folder).withWatermark("ts", f"{DELAY_S} seconds") for frame in frames(spark)
-    )
-    return {"a": a, "b": b}
 
 
 def matches(a: Any, b: Any) -> bool:
@@ -433,7 +389,6 @@ REFUSED = {
         {"model": th.Split(2), "how": "semi"},
         {"model": th.Chain(2), "how": "anti"},
     ],
-    "RESIDUAL": [{"on": "a.x + b.x > 3", "how": "left"}],
 }
 
 

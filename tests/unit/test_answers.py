@@ -12,75 +12,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import oracle
+from tests.support.answer_cases import (
+    ANSWERING,
+    END,
+    block,
+    drawn_passes,
+    keep_timely,
+    make_last,
+    models,
+    read,
+)
 from tests.support.answers import Answer, answers, nearest
 from tests.support.draws import draw_cases
 from tests.support.strategies import Case, cases, index_specs
 from tests.support.tiny import make_all_tiny
-from thetastream.core.columns import PASSES, RANKED
+from thetastream.core.columns import RANKED
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.how import HOWS, How, Nearest, find_nearest
 from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
-from thetastream.engine.answers import best_partners, open_tuples, unit
+from thetastream.engine.answers import best_partners, number_set, unit
 from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
 from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
-from thetastream.engine.clock import BATCH, Clock
 from thetastream.engine.store.segment import MemoryStore
-from thetastream.engine.two_stream.content_routing import choose_placing
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.errors import QueryError
 from thetastream.index import Hash, IndexSpec
 from thetastream.local import LocalRun
-from thetastream.models import Matrix, Split
+from thetastream.models import Matrix
 from thetastream.models.base import Model
-
-ANSWERING = {name: how for name, how in HOWS.items() if not how.is_inner}
-END = 10_000
-
-
-def models(how: How, condition: Condition) -> st.SearchStrategy[Model]:
-    every = [Matrix(1, 1), Matrix(3, 1), Matrix(1, 3), Split(1), Matrix(3, 1, 2), Matrix(1, 3, 3)]
-    every += [
-        Matrix(3, 1, 3, "hash"),
-        Matrix(1, 2, 2, "hash"),
-        Matrix(3, 3, 3, "hash"),
-        Matrix(4, 1, 3, "range"),
-    ]
-    fitting = [model for model in every if all(map(model.sees_partners, how.preserved))]
-    return st.sampled_from([model for model in fitting if is_routable(model, condition)])
-
-
-def is_routable(model: Model, condition: Condition) -> bool:
-    try:
-        choose_placing(model, condition)
-    except QueryError:
-        return False
-    return True
 
 
 def make_spec(case: Case, how: How, model: Model) -> AnswersSpec:
     unit = UnitSpec(case.condition, case.indexes, case.archive_period_us)
     return AnswersSpec(TwoStreamSpec(unit, model), how)
-
-
-def read(how: How, columns: list[pa.Array], n_columns: int) -> Iterator[Answer]:
-    """Read answers. Each shown stream has ``n_columns`` columns, of which the first is the id."""
-    assert len(columns) == n_columns * len(how.shown) + len(how.padded)
-    ids = {side: columns[n_columns * n].to_pylist() for n, side in enumerate(how.shown)}
-    for side, flag in zip(how.padded, columns[n_columns * len(how.shown) :], strict=True):
-        assert flag.to_pylist() == [id_ is not None for id_ in ids[side]]
-    yield from zip(
-        ids.get(Side.LEFT, [None] * len(columns[0])),
-        ids.get(Side.RIGHT, [None] * len(columns[0])),
-        strict=True,
-    )
-
-
-def block(case: Case, side: Side, rows: list[dict[str, Any]], passes: dict[Any, bool]) -> pa.RecordBatch:
-    batch = case.batch(side, rows)
-    flags = pa.array([1 if passes[row["id"]] else None for row in rows], pa.int8())
-    return batch.append_column(PASSES, flags)
 
 
 def run_epochs(
@@ -100,20 +65,6 @@ def run_epochs(
         for columns in run.epoch(blocks, watermark):
             found.update(read(how, columns, n_columns))
         yield found, run
-
-
-def drawn_passes(data: st.DataObject, case: Case) -> dict[Any, bool]:
-    rows = [row for left, right, _ in case.epochs for row in (*left, *right)]
-    failing = data.draw(st.sets(st.sampled_from([row["id"] for row in rows]), max_size=4)) if rows else set()
-    return {row["id"]: row["id"] not in failing for row in rows}
-
-
-def keep_timely(case: Case) -> tuple[list[oracle.Row], list[oracle.Row]]:
-    kept: tuple[list[oracle.Row], list[oracle.Row]] = ([], [])
-    for left, right, late_us in oracle.pair_with_late_watermark(case.epochs):
-        for side, rows in zip(Side, (left, right), strict=True):
-            kept[side].extend(oracle.timely(rows, late_us, "t"))
-    return kept
 
 
 @pytest.mark.parametrize("name", ANSWERING)
@@ -228,16 +179,6 @@ def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case:
     assert found == answers(name, lambda a, b: oracle.holds(case.condition, a, b), *rows)
 
 
-def make_last(run: LocalRun) -> None:
-    """Give the next epoch the clock of batch DataFrames."""
-    run._clock = _BeforeBatch()  # type: ignore[assignment]
-
-
-class _BeforeBatch:
-    def then(self, watermark_us: int | None) -> Clock:
-        return BATCH
-
-
 # Nearest
 
 VALUES = st.one_of(st.none(), st.sampled_from([float("nan"), -0.0, 0.0, 1.0, 2.5, -3.0, float("inf")]))
@@ -310,8 +251,8 @@ def make_equality(model: Model, how: How) -> AnswersSpec:
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """100 windows pass. A page has few tuples, so that pages come and go."""
-    monkeypatch.setattr(open_tuples, "PAGE", 64)
-    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 8)
+    monkeypatch.setattr(number_set, "PAGE", 64)
+    monkeypatch.setattr(number_set, "_PAGE_BYTES", 8)
     how = HOWS[name]
     run = LocalRun(make_equality(Matrix(1, 1), how))
     rng = np.random.default_rng(3)
@@ -356,8 +297,8 @@ def test_semi_forgets_matched_tuples_of_a_full_history(monkeypatch: pytest.Monke
 
 
 def test_a_closed_number_stays_closed_when_its_page_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_tuples, "PAGE", 8)
-    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 1)
+    monkeypatch.setattr(number_set, "PAGE", 8)
+    monkeypatch.setattr(number_set, "_PAGE_BYTES", 1)
     store, state = MemoryStore(), OpenState()
     for epoch in range(6):
         waiting = OpenTuples(OpenState.from_json(state.as_json()), store)
@@ -377,8 +318,8 @@ def test_a_closed_number_stays_closed_behind_the_last_page_that_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tuple 1 is open; 9 has the same bit in the next page, which is dropped."""
-    monkeypatch.setattr(open_tuples, "PAGE", 8)
-    monkeypatch.setattr(open_tuples, "_PAGE_BYTES", 1)
+    monkeypatch.setattr(number_set, "PAGE", 8)
+    monkeypatch.setattr(number_set, "_PAGE_BYTES", 1)
     store = MemoryStore()
     waiting = OpenTuples(OpenState(), store)
     numbers = waiting.add(16)

@@ -12,6 +12,11 @@ A *block* is an Arrow record batch of tuples. Its columns are
     o                place of the tuple in the arrivals of both streams
     i                number that a unit gives to a tuple of a preserved stream (outer, semi, anti joins)
     r                part of the value by which partners are ranked that the stream of the tuple determines
+    sender           number of the unit that sends a candidate pair or a decided tuple to a second unit
+    decided          side of a decided tuple on this way; NULL for a pair
+    left_number, right_number
+                     number of the preserved tuple in such a row; NULL if the tuple can have no partner
+    key              key by which such a pair, or a pair of nearest partners, is ranked
     born             place of a stored tuple in the global order; in a partial result, the place of its origin
     earliest, latest interval of event times in which the partners of a partial result lie
     number           number of a right tuple among all right tuples, on the handshake chain
@@ -27,6 +32,10 @@ SEEN = "m"
 ARRIVAL = "o"
 TUPLE = "i"
 RANKED = "r"
+SENDER = "sender"
+DECIDED = "decided"
+NUMBERS = "left_number", "right_number"
+KEY = "key"
 BORN = "born"
 EARLIEST, LATEST = "earliest", "latest"
 PRESENT = "present", "present_too"

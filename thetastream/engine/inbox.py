@@ -72,5 +72,10 @@ class Inbox:
 
     def batch(self, stream: int, role: Role) -> pa.RecordBatch | None:
         """Return the tuples of one stream and role; None if there are none."""
-        blocks = sorted(self._blocks.get((int(stream), role), []), key=lambda block: block[0])
-        return concat([block for _, block in blocks]) if blocks else None
+        blocks = self.blocks(stream, role)
+        return concat(blocks) if blocks else None
+
+    def blocks(self, stream: int, role: Role) -> list[pa.RecordBatch]:
+        """Return the tuples of one stream and role, block by block."""
+        found = sorted(self._blocks.get((int(stream), role), []), key=lambda block: block[0])
+        return [block for _, block in found]

@@ -7,7 +7,7 @@ from thetastream.plan.query import Query
 
 
 def find_decision_problems(query: Query, lowered: Lowered) -> list[QueryError]:
-    """Return errors if tuples of a preserved stream would never be decided, or not where they are stored."""
+    """Return errors if tuples of a preserved stream would never be decided."""
     physical, how = lowered.physical, query.how
     if how.is_inner:
         return []
@@ -23,16 +23,6 @@ def find_decision_problems(query: Query, lowered: Lowered) -> list[QueryError]:
                     "condition",
                 )
             )
-    reasons = {note.text: note.why for note in lowered.notes if note.became == "residual"}
-    for text in physical.residual:
-        why = f" ({reasons[text]})" if text in reasons else ""
-        problems.append(
-            QueryError(
-                "RESIDUAL",
-                f"how={how.name!r} needs the whole condition where tuples are stored, but Spark evaluates "
-                f"{text} on the pairs{why}; write this conjunct as a @th.predicate function",
-            )
-        )
     return problems
 
 

@@ -124,6 +124,11 @@ def _explain_physical(
             "is never decided" if life is None else f"is decided when the watermark is {spell(life)} past it"
         )
         yield f"answers   a tuple of {alias} meets its partners at one unit; it {when}"
+    if physical.how.preserved and physical.residual:
+        yield (
+            "decides   second units, behind the residual; a second exchange sends them each pair that passes "
+            "it and each tuple"
+        )
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
     copies = ", ".join(

@@ -15,6 +15,7 @@ from thetastream.planners.join_plan import JoinPlan
 from thetastream.planners.join_settings import JoinSettings
 from thetastream.planners.model_choice import choose_model
 from thetastream.planners.planned_input import GivenStream, PlannedInput
+from thetastream.planners.residual_payload import carry_residual
 from thetastream.spark.idle.reports import list_idle_reports
 from thetastream.spark.ordered import ARRIVAL
 from thetastream.spark.session import check_session
@@ -75,7 +76,8 @@ def plan_query(
     """Plan a validated query over two inputs."""
     asked = {"index": settings.index, "archive_period_us": settings.archive_period_us}
     lowered = lower(query, resolver, asked)
-    raise_problems(list(find_decision_problems(query, lowered)))
+    raise_problems(find_decision_problems(query, lowered))
+    query, lowered = carry_residual(query, lowered, inputs)
     model, reason = choose_model(query, lowered, settings)
     return JoinPlan(query, lowered, model, reason, inputs, settings)
 

@@ -108,6 +108,27 @@ def quote_names(phrase: Phrase) -> Phrase:
     return parse(text)
 
 
+def find_columns(phrase: Phrase, alias: str) -> set[str] | None:
+    """Return the names of the columns of a stream that a phrase reads, in lower case.
+
+    None means all columns: the alias stands for the whole stream. In the phrase, every column has its alias.
+
+    >>> sorted(find_columns(parse("a.x + B.y > f(b.`z z`, b.y)"), "b"))
+    ['y', 'z z']
+    >>> print(find_columns(parse("struct(b) = a.x"), "b"))
+    None
+    """
+    tokens, found = phrase.tokens, set[str]()
+    for n, token in find_free_names(phrase):
+        if token.name.casefold() != alias.casefold():
+            continue
+        if n + 2 < len(tokens) and tokens[n + 1].text == "." and tokens[n + 2].kind == "FIELD":
+            found.add(tokens[n + 2].name.casefold())
+        elif not is_keyword_here(phrase, n):
+            return None
+    return found
+
+
 def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str], str]) -> str:
     """Return the phrase's text with each ``alias.column`` of ``moved`` replaced by the result of ``into``.
 

@@ -8,48 +8,41 @@ On streams, the units run in a stateful operator. On batch DataFrames, the units
 pass and keep their state in memory.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType, TimestampType
 
-from thetastream.control.model_json import encode_model
 from thetastream.control.plan import ControlPlan
-from thetastream.core.columns import UNIT
 from thetastream.core.identity import Identity, digest
-from thetastream.engine.clock import BATCH
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
-from thetastream.engine.store.segment import MemoryStore
 from thetastream.errors import QueryError
 from thetastream.order import Order
-from thetastream.plan.identity import CONDITION, MODEL, WINDOW, identify_settings
+from thetastream.plan.identity import identify_settings
 from thetastream.plan.physical import SidePlan
 from thetastream.spark import metrics
 from thetastream.spark.choice import Choice, FittedSpec
 from thetastream.spark.control.access import Control, ControlAccess
 from thetastream.spark.control.source import read_control
-from thetastream.spark.emit import BlockEmitter, Emitter, FlatEmitter, build_result_batch, unpack_blocks
+from thetastream.spark.deciding import Deciding, decide
+from thetastream.spark.emit import BlockEmitter, Emitter
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.event_time import MARK
 from thetastream.spark.exchange import (
-    Batches,
     build_exchange,
-    fill_inboxes,
     list_announced,
     select_block_columns,
 )
-from thetastream.spark.grouping_keys import find_unit_keys
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateColumn, LateFiles
 from thetastream.spark.listener import watch_queries
 from thetastream.spark.mailbox.source import read_mailbox
-from thetastream.spark.operator import add_counters, run_units
+from thetastream.spark.operator import add_counters, run_batch_units, run_units, run_unpacked
 from thetastream.spark.ordered import gather_in_order
 from thetastream.spark.output import Output
 from thetastream.spark.session import read_meaning
@@ -74,6 +67,8 @@ class JoinSpec:
     """The order of results; None if they are not ordered."""
     choice: Choice | None = None
     """What the planner chooses for other numbers of partitions; None if the user named the model."""
+    deciding: Deciding | None = None
+    """The second units, which get the results of these units; None if there are none."""
 
 
 def build(
@@ -123,10 +118,10 @@ def build(
         results = _stream(join, streams, mailboxes, cache_folder, late, idle, shedding, None, control)
     else:
         results = _batch(join, streams)
-    joined = results.select(*join.output.restored)
-    for conjunct in join.output.residual:
-        joined = joined.where(conjunct)
-    return joined
+    if join.deciding is not None:
+        results = decide(join.deciding, join.output.restore(results), join.identity, cache_folder)
+        return join.deciding.output.restore(results)
+    return join.output.restore(results)
 
 
 def _stream(
@@ -178,7 +173,7 @@ def _stream(
             fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us, access
         )
 
-    plan = {"model": encode_model(spec.router.model), "words": _quote_user(query)}
+    plan = metrics.describe_plan(spec.router.model, query)
     if staging is not None:
         zone = spark.conf.get("spark.sql.session.timeZone")
         emitted = StructType([output.columns[name] for name in staging.columns])
@@ -186,21 +181,13 @@ def _stream(
         emit = partial(StagingEmitter, block=block, staging=staging)
         staged = run_units(rows, STAGED_COLUMNS, emit, spec.has_event_time, epoch_of)
         return metrics.observe(staged, digest(query), plan)
-    # Ordered results cross a second exchange, as blocks.
-    is_flat = output.is_flat and join.order is None
-    emitter_of = FlatEmitter if is_flat else BlockEmitter
-    results = run_units(rows, output.columns, emitter_of, spec.has_event_time, epoch_of)
-    schema = add_counters(output.columns)
-    if join.order is not None:
-        results = gather_in_order(results, schema, join.order)
-    elif not is_flat:
-        results = results.mapInArrow(unpack_blocks, schema)
+    if join.order is None:
+        results = run_unpacked(rows, output.columns, spec.has_event_time, epoch_of)
+    else:
+        # Ordered results cross a second exchange, as blocks.
+        results = run_units(rows, output.columns, BlockEmitter, spec.has_event_time, epoch_of)
+        results = gather_in_order(results, add_counters(output.columns), join.order)
     return metrics.observe(results, digest(query), plan)
-
-
-def _quote_user(query: Identity) -> dict[str, str]:
-    """Quote what the user wrote of the condition, the window and the model, by their names."""
-    return {name: query[name].words for name in (CONDITION, WINDOW, MODEL) if name in query}
 
 
 def _describe_late(join: JoinSpec, streams: Sequence[DataFrame], folder: str, name: str) -> LateFiles:
@@ -220,20 +207,6 @@ def _describe_late(join: JoinSpec, streams: Sequence[DataFrame], folder: str, na
 
 def _batch(join: JoinSpec, streams: Sequence[DataFrame]) -> DataFrame:
     columns = join.output.columns
-    zone = streams[0].sparkSession.conf.get("spark.sql.session.timeZone")
-    step = _make_batch_step(join.spec, to_arrow_schema(columns, timezone=zone))
     rows = build_exchange(FittedSpec(join.spec), join.sides, streams, None)
-    results = rows.repartition(F.col(UNIT)).mapInArrow(step, columns)
+    results = run_batch_units(rows, join.spec, columns)
     return results if join.order is None else gather_in_order(results, columns, join.order)
-
-
-def _make_batch_step(spec: EngineSpec, schema: pa.Schema) -> Callable[[Batches], Batches]:
-    slots = {key: slot for slot, key in enumerate(find_unit_keys(spec.n_units))}
-
-    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for key, inbox in fill_inboxes(batches).items():
-            engine = spec.open(slots[key], spec.state_type(), lambda _: MemoryStore())
-            for columns in engine.epoch(inbox, BATCH):
-                yield build_result_batch(columns, schema)
-
-    return run

@@ -119,9 +119,20 @@ def _route_stream(
             if not any(word in field.dataType.simpleString() for word in _UNHASHED)
         ]
         flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH))
-    flat = fill_up(flat, plan.alias)
-    step = _make_routing_step(fitted, number, stream.isStreaming, shed, control)
-    return flat.mapInArrow(step, SCHEMA)
+    return route_rows(fitted, number, flat, plan.alias, shed, control)
+
+
+def route_rows(
+    fitted: FittedSpec,
+    number: int,
+    flat: DataFrame,
+    alias: str,
+    shed: ShedLoads | None = None,
+    control: ControlAccess | None = None,
+) -> DataFrame:
+    """Route block columns as the tuples of the stream ``number``; the result has one row per block."""
+    step = _make_routing_step(fitted, number, flat.isStreaming, shed, control)
+    return fill_up(flat, alias).mapInArrow(step, SCHEMA)
 
 
 def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:

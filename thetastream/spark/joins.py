@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from thetastream.aggregate import Fold
@@ -13,7 +13,7 @@ from thetastream.aggregate.engine import FoldedSpec
 from thetastream.core.condition import Condition
 from thetastream.core.how import How
 from thetastream.core.ranking import Ranking
-from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
+from thetastream.engine.answers.spec import AnswersSpec, CandidatesSpec, DecidingSpec, NearestSpec
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.protocol import EngineSpec
@@ -37,8 +37,10 @@ from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.tasks import TasksPlan
 from thetastream.spark.build import JoinSpec
 from thetastream.spark.choice import Choice, Fitted
+from thetastream.spark.deciding import Deciding
 from thetastream.spark.output import (
     describe_answers,
+    describe_candidates,
     describe_ordered_pairs,
     describe_pairs,
     describe_tagged_pairs,
@@ -78,11 +80,7 @@ def build_two_stream_join(
     unit = _describe_unit(plan, plan.condition, order is not None)
     reading = _read_session(streams, choose)
     if not plan.how.is_inner:
-        answering = partial(_build_answers_spec, unit, plan.how, plan.ranking)
-        output = describe_answers(spark, plan.sides, plan.how)
-        identity = identify_two_streams(plan, model, reading)
-        choice = _open_choice(reading, choose, answering)
-        return JoinSpec(answering(model), plan.sides, output, identity, choice=choice)
+        return _build_answers(plan, unit, model, spark, reading, choose)
     output = (
         describe_pairs(spark, plan.sides, plan.residual)
         if order is None
@@ -101,9 +99,41 @@ def _build_pairs_spec(unit: UnitSpec, order: Order | None, columns: Any, model: 
     return join if order is None or columns is None else PunctuatedSpec(join, order, columns)
 
 
+def _build_answers(
+    plan: PhysicalPlan,
+    unit: UnitSpec,
+    model: Model,
+    spark: SparkSession,
+    reading: Reading,
+    choose: Choose | None,
+) -> JoinSpec:
+    """Join two streams and answer each tuple. If there is a residual, second units decide behind it."""
+    how, ranking = plan.how, plan.ranking
+    identity = identify_two_streams(plan, model, reading)
+    answers = describe_answers(spark, plan.sides, how)
+    if not plan.residual:
+        make = partial(_build_answers_spec, unit, how, ranking)
+        choice = _open_choice(reading, choose, make)
+        return JoinSpec(make(model), plan.sides, answers, identity, choice=choice)
+    first = partial(_build_candidates_spec, unit, how, ranking)
+    second = partial(_build_deciding_spec, first)
+    deciding = Deciding(second(model), answers, _open_choice(reading, choose, second))
+    candidates = describe_candidates(spark, plan, first(model).columns)
+    choice = _open_choice(reading, choose, first)
+    return JoinSpec(first(model), plan.sides, candidates, identity, choice=choice, deciding=deciding)
+
+
 def _build_answers_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> EngineSpec:
     join = TwoStreamSpec(unit, model)
     return AnswersSpec(join, how) if ranking is None else NearestSpec(join, how, ranking)
+
+
+def _build_candidates_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> CandidatesSpec:
+    return CandidatesSpec(TwoStreamSpec(unit, model), how, ranking)
+
+
+def _build_deciding_spec(first: Callable[[Model], CandidatesSpec], model: Model) -> DecidingSpec:
+    return DecidingSpec(first(model))
 
 
 def build_folded_join(

@@ -14,11 +14,21 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from thetastream.control.model_json import encode_model
+from thetastream.core.identity import Identity
 from thetastream.engine.counters import Counters
+from thetastream.models.base import Model
+from thetastream.plan.identity import CONDITION, MODEL, WINDOW
 from thetastream.spark.emit import COUNTERS
 
 PREFIX = "thetastream"
 """Beginning of the names of observed metrics."""
+
+
+def describe_plan(model: Model, query: Identity) -> dict[str, Any]:
+    """Describe a join by plain values: its model, and what the user wrote."""
+    words = {name: query[name].words for name in (CONDITION, WINDOW, MODEL) if name in query}
+    return {"model": encode_model(model), "words": words}
 
 
 def observe(results: DataFrame, join: str, plan: Mapping[str, Any]) -> DataFrame:

@@ -1,15 +1,32 @@
-"""Runs units in Spark's stateful operator: rows grouped by unit go in, results and counters come out."""
+"""Runs units on Spark: rows grouped by unit go in, results come out.
 
-from collections.abc import Callable
+On streams, the units run in Spark's stateful operator, and counters come out with the results.
+"""
+
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from thetastream.core.columns import BLOCK, UNIT
-from thetastream.spark.emit import COUNTERS, Emitter
+from thetastream.engine.clock import BATCH
+from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.store.segment import MemoryStore
+from thetastream.spark.emit import (
+    COUNTERS,
+    BlockEmitter,
+    Emitter,
+    FlatEmitter,
+    build_result_batch,
+    unpack_blocks,
+)
 from thetastream.spark.epoch import UnitEpoch
+from thetastream.spark.exchange import Batches, fill_inboxes
+from thetastream.spark.grouping_keys import find_unit_keys
+from thetastream.spark.output import is_flat
 from thetastream.spark.processor import JoinProcessor
 
 
@@ -50,3 +67,33 @@ def run_units(
         "Append",
         "EventTime" if has_watermark else "None",
     )
+
+
+def run_unpacked(
+    rows: DataFrame, columns: StructType, has_watermark: bool, epoch_of: Callable[[Emitter], UnitEpoch]
+) -> DataFrame:
+    """Run the units on their rows; return ``columns`` and counters. The arguments are those of
+    ``run_units``."""
+    if is_flat(columns):
+        return run_units(rows, columns, FlatEmitter, has_watermark, epoch_of)
+    packed = run_units(rows, columns, BlockEmitter, has_watermark, epoch_of)
+    return packed.mapInArrow(unpack_blocks, add_counters(columns))
+
+
+def run_batch_units(rows: DataFrame, spec: EngineSpec, columns: StructType) -> DataFrame:
+    """Run the units on the rows of batch DataFrames, which are one epoch; return ``columns``."""
+    zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
+    step = _make_batch_step(spec, to_arrow_schema(columns, timezone=zone))
+    return rows.repartition(F.col(UNIT)).mapInArrow(step, columns)
+
+
+def _make_batch_step(spec: EngineSpec, schema: pa.Schema) -> Callable[[Batches], Batches]:
+    slots = {key: slot for slot, key in enumerate(find_unit_keys(spec.n_units))}
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for key, inbox in fill_inboxes(batches).items():
+            engine = spec.open(slots[key], spec.state_type(), lambda _: MemoryStore())
+            for columns in engine.epoch(inbox, BATCH):
+                yield build_result_batch(columns, schema)
+
+    return run

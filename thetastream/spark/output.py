@@ -6,13 +6,15 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, IntegerType, NullType, StructField, StructType
 
 from thetastream.aggregate import Fold, Measure
-from thetastream.core.columns import PRESENT
+from thetastream.core.columns import DECIDED, PRESENT
 from thetastream.core.condition import Condition
 from thetastream.core.how import How
 from thetastream.core.sides import Side
+from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
 from thetastream.plan.domains import quote
 from thetastream.plan.folding import VIEW_TIME, Computed, Folding
@@ -20,6 +22,9 @@ from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.tasks import TASK, TasksPlan
 from thetastream.spark.carriers import find_carrier
 from thetastream.spark.ordered import ARRIVAL, build_arrival
+
+CANDIDATE = "candidate row"
+"""The struct column of a row between two units. It is no identifier, so no alias is equal to it."""
 
 
 class Output(NamedTuple):
@@ -34,6 +39,13 @@ class Output(NamedTuple):
     def is_flat(self) -> bool:
         """Whether all columns may leave the stateful operator as pandas columns."""
         return is_flat(self.columns)
+
+    def restore(self, results: DataFrame) -> DataFrame:
+        """Restore the user's columns from the columns that leave the units, and filter by the residual."""
+        restored = results.select(*self.restored)
+        for conjunct in self.residual:
+            restored = restored.where(conjunct)
+        return restored
 
 
 def is_flat(columns: StructType) -> bool:
@@ -64,6 +76,22 @@ def describe_answers(spark: SparkSession, sides: Sequence[SidePlan], how: How) -
             struct = F.when(F.col(flags[side]), struct)
         structs.append(struct.alias(sides[side].alias))
     return Output(parse_schema(spark, fields), structs)
+
+
+def describe_candidates(spark: SparkSession, plan: PhysicalPlan, columns: CandidateColumns) -> Output:
+    """Describe the rows that leave the first units of a join that answers each tuple.
+
+    The results are one struct column with all columns of these rows. Behind it are the structs of the
+    streams, over which Spark evaluates the residual of pairs.
+    """
+    fields = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
+    payload = parse_schema(spark, fields)
+    more = [StructField(name, from_arrow_type(type_)) for name, type_ in columns.types.items()]
+    row = F.struct("*").alias(CANDIDATE)
+    decided = f"{quote(CANDIDATE)}.{DECIDED} IS NOT NULL"
+    residual = tuple(F.expr(f"CASE WHEN {decided} THEN true ELSE ({text}\n) END") for text in plan.residual)
+    structs = [restore_struct(side).alias(side.alias) for side in plan.sides]
+    return Output(StructType([*payload, *more]), [row, *structs], residual)
 
 
 def describe_ordered_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:

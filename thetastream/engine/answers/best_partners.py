@@ -6,6 +6,7 @@ Pages are those of open tuples: a page has the partners of ``PAGE`` consecutive 
 """
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import concat
-from thetastream.core.columns import TUPLE
+from thetastream.core.columns import KEY, TUPLE
 from thetastream.core.keys import Int64s
 from thetastream.core.ranking import select_nearest
-from thetastream.engine.answers.open_tuples import PAGE, Mask
+from thetastream.engine.answers.number_set import PAGE, Mask
 from thetastream.engine.store.segment import SegmentStore
 
-KEY = "key"
-"""Column of a block of partners: the key by which they are ranked."""
 PRUNE_ROWS = 1 << 18
 """Pairs are reduced to the nearest ones as soon as there are this many."""
 
@@ -79,18 +78,22 @@ class BestPartners:
             old = self._read(page)
             self._write(page, part if old is None else self._prune([old, part]))
 
-    def take(self, numbers: Int64s) -> list[pa.RecordBatch]:
-        """Remove and return the partners of the tuples with these numbers."""
-        taken = []
+    def take(self, numbers: Int64s) -> Iterator[tuple[Int64s, pa.RecordBatch]]:
+        """Remove the partners of the tuples with these numbers.
+
+        Yield positions in ``numbers``, and the partner that belongs to each.
+        """
+        order = np.argsort(numbers)
         for page in np.unique(numbers // PAGE).tolist():
             block = self._read(page)
             if block is None:
                 continue
             is_due: Mask = np.isin(block.column(TUPLE).to_numpy(), numbers)
             if is_due.any():
-                taken.append(block.take(np.flatnonzero(is_due)))
+                found = block.take(np.flatnonzero(is_due))
+                at = order[np.searchsorted(numbers[order], found.column(TUPLE).to_numpy())]
                 self._write(page, block.take(np.flatnonzero(~is_due)))
-        return taken
+                yield at, found.drop_columns([TUPLE, KEY])
 
     def _prune(self, blocks: list[pa.RecordBatch]) -> pa.RecordBatch:
         block = concat(blocks)

@@ -17,7 +17,8 @@ from thetastream.core.columns import RANKED, TUPLE
 from thetastream.core.how import How
 from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
-from thetastream.engine.answers.best_partners import KEY, BestPartners, BestState
+from thetastream.engine.answers.best_partners import BestPartners, BestState
+from thetastream.engine.answers.rows import build_pairs
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.clock import Clock
 from thetastream.engine.matching import Matches, match
@@ -96,10 +97,6 @@ class NearestUnit(AnsweringUnit):
             was_open = self._open[side].close(numbers)
             if was_open.any():
                 yield from self._answer_unmatched(side, batch.take(np.flatnonzero(was_open)))
-            order = np.argsort(numbers)
-            for found in self._best.take(numbers):
-                at = order[np.searchsorted(numbers[order], found.column(TUPLE).to_numpy())]
-                left = batch.select(self._spec.condition.sides[side].columns).take(at)
-                right = found.drop_columns([TUPLE, KEY])
-                flags = [pa.array(np.ones(len(at), np.bool_)) for _ in self._how.padded]
-                yield [*left.columns, *right.columns, *flags]
+            left = batch.select(self._spec.condition.sides[side].columns)
+            for at, right in self._best.take(numbers):
+                yield build_pairs(self._how, [*left.take(at).columns, *right.columns], len(at))

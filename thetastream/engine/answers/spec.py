@@ -1,14 +1,26 @@
-"""The spec of outer, semi and anti joins."""
+"""The specs of outer, semi, anti and nearest joins."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
+import pyarrow as pa
+
+from thetastream.core.columns import SENDER
 from thetastream.core.how import How
+from thetastream.core.keys import Int64s
 from thetastream.core.ranking import Ranking
+from thetastream.core.sides import Side
+from thetastream.engine.answers.candidates import CandidateColumns, CandidatesUnit
+from thetastream.engine.answers.deciding import DecidingState, DecidingUnit
 from thetastream.engine.answers.nearest import NearestState, NearestUnit
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.protocol import OpenStore
+from thetastream.engine.routing import Router
 from thetastream.engine.two_stream.spec import ExtendedSpec
+from thetastream.models.base import Model
+from thetastream.models.matrix import Matrix
+from thetastream.models.routes import Places
 
 
 @dataclass(frozen=True)
@@ -47,3 +59,61 @@ class NearestSpec(AnswersSpec):
         """Open the unit ``slot``."""
         store = open_store(self.join.unit.plans)
         return NearestUnit(self.join, self.how, self.ranking, slot, state, store)
+
+
+@dataclass(frozen=True)
+class CandidatesSpec(AnswersSpec):
+    """The first units of a join of which a part of the condition is evaluated behind them."""
+
+    ranking: Ranking | None = None
+
+    @property
+    def columns(self) -> CandidateColumns:
+        """The columns of the rows between the first and the second units."""
+        left, right = self.join.unit.condition.sides
+        return CandidateColumns(self.how, (left.columns, right.columns), self.ranking)
+
+    def open(self, slot: int, state: AnswersState, open_store: OpenStore) -> CandidatesUnit:
+        """Open the first unit ``slot``."""
+        return CandidatesUnit(self.join, self.columns, slot, state, open_store(self.join.unit.plans))
+
+
+@dataclass(frozen=True)
+class DecidingSpec:
+    """The second units of a join: each gets the rows of the first unit with the same number."""
+
+    candidates: CandidatesSpec
+
+    state_type: ClassVar[type[Any]] = DecidingState
+    has_messages: ClassVar[bool] = False
+    has_event_time: ClassVar[bool] = False
+    """The first units decide by the watermark, and the second units follow them."""
+
+    @property
+    def n_units(self) -> int:
+        """The number of units."""
+        return self.candidates.n_units
+
+    @cached_property
+    def router(self) -> Router:
+        """The router that sends the rows of a first unit to the second unit of the same number."""
+        n = self.n_units
+        return Router(Matrix(n, 1, (n, 1)), _find_sender)
+
+    @property
+    def scaling_obstacle(self) -> str | None:
+        """Why the units cannot change while the query runs."""
+        return self.candidates.scaling_obstacle
+
+    def with_model(self, model: Model) -> Self:
+        """Return the same query under another model."""
+        return replace(self, candidates=self.candidates.with_model(model))
+
+    def open(self, slot: int, state: DecidingState, open_store: OpenStore) -> DecidingUnit:
+        """Open the second unit ``slot``."""
+        return DecidingUnit(self.candidates.columns, state, open_store({}))
+
+
+def _find_sender(side: Side, rows: pa.RecordBatch) -> Places:
+    sender: Int64s = rows.column(SENDER).to_numpy().astype("int64")
+    return Places(sender, sender, sender)

@@ -25,7 +25,9 @@ from thetastream.core.columns import PASSES, TUPLE
 from thetastream.core.how import How
 from thetastream.core.keys import HIGHEST, Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.engine.answers.open_tuples import Mask, OpenState, OpenTuples
+from thetastream.engine.answers.number_set import Mask
+from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
+from thetastream.engine.answers.rows import build_alone, build_pairs
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
@@ -100,8 +102,7 @@ class AnsweringUnit(Unit):
         """Run one epoch and yield its answers."""
         # 1. Join. Matches close the preserved tuples that find their first partner.
         for matches in self.join(inbox, clock):
-            flags = [pa.array(np.ones(matches.left.num_rows, np.bool_)) for _ in self._how.padded]
-            yield [*matches.columns, *flags]
+            yield self._answer_matched(matches)
         # 2. Answer the tuples that no tuple can join.
         for side, batch in self._without_partners:
             yield from self._answer_unmatched(side, batch)
@@ -131,6 +132,10 @@ class AnsweringUnit(Unit):
                 failed = batch.filter(np.logical_not(passes))
                 self._without_partners.append((side, failed))
                 batch = batch.filter(passes)
+        return self._number(side, batch)
+
+    def _number(self, side: Side, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Number new tuples of a preserved stream, which are open."""
         return batch.append_column(TUPLE, pa.array(self._open[side].add(batch.num_rows)))
 
     # Joining
@@ -189,6 +194,10 @@ class AnsweringUnit(Unit):
 
     # Answers
 
+    def _answer_matched(self, matches: Matches) -> list[pa.Array]:
+        """Return the columns of the answers to tuples that have found partners."""
+        return build_pairs(self._how, matches.columns, matches.left.num_rows)
+
     def _decide(self, side: Side, clock: Clock) -> Iterator[list[pa.Array]]:
         """Close the tuples whose partners are all known. Yield those of them that have no partner."""
         interval = self._find_due(side, clock)
@@ -216,14 +225,9 @@ class AnsweringUnit(Unit):
     def _answer_unmatched(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
         """Yield tuples of a preserved stream that have no partner, if these are results."""
         self.counters.unmatched += batch.num_rows
-        if not self._how.has_unmatched:
-            return
-        n, columns = batch.num_rows, []
-        for shown in self._how.shown:
-            names = self._spec.condition.sides[shown].columns
-            columns += [batch.column(name) if shown is side else pa.nulls(n) for name in names]
-        flags = [pa.array(np.full(n, padded is side)) for padded in self._how.padded]
-        yield [*columns, *flags]
+        if self._how.has_unmatched:
+            names = [spec.columns for spec in self._spec.condition.sides]
+            yield build_alone(self._how, names, side, batch)
 
     def _forget_answered(self) -> None:
         """Drop the stored tuples that have an answer, if they are many."""

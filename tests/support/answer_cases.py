@@ -1,0 +1,89 @@
+"""Random cases of outer, semi and anti joins: fitting models, blocks with failing tuples, timely tuples."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from tests.support import oracle
+from tests.support.answers import Answer
+from tests.support.strategies import Case
+from thetastream.core.columns import PASSES
+from thetastream.core.condition import Condition
+from thetastream.core.how import HOWS, How
+from thetastream.core.sides import Side
+from thetastream.engine.clock import BATCH, Clock
+from thetastream.engine.two_stream.content_routing import choose_placing
+from thetastream.errors import QueryError
+from thetastream.local import LocalRun
+from thetastream.models import Matrix, Split
+from thetastream.models.base import Model
+
+ANSWERING = {name: how for name, how in HOWS.items() if not how.is_inner}
+END = 10_000
+
+
+def models(how: How, condition: Condition) -> st.SearchStrategy[Model]:
+    every = [Matrix(1, 1), Matrix(3, 1), Matrix(1, 3), Split(1), Matrix(3, 1, 2), Matrix(1, 3, 3)]
+    every += [
+        Matrix(3, 1, 3, "hash"),
+        Matrix(1, 2, 2, "hash"),
+        Matrix(3, 3, 3, "hash"),
+        Matrix(4, 1, 3, "range"),
+    ]
+    fitting = [model for model in every if all(map(model.sees_partners, how.preserved))]
+    return st.sampled_from([model for model in fitting if is_routable(model, condition)])
+
+
+def is_routable(model: Model, condition: Condition) -> bool:
+    try:
+        choose_placing(model, condition)
+    except QueryError:
+        return False
+    return True
+
+
+def read(how: How, columns: list[pa.Array], n_columns: int) -> Iterator[Answer]:
+    """Read answers. Each shown stream has ``n_columns`` columns, of which the first is the id."""
+    assert len(columns) == n_columns * len(how.shown) + len(how.padded)
+    ids = {side: columns[n_columns * n].to_pylist() for n, side in enumerate(how.shown)}
+    for side, flag in zip(how.padded, columns[n_columns * len(how.shown) :], strict=True):
+        assert flag.to_pylist() == [id_ is not None for id_ in ids[side]]
+    yield from zip(
+        ids.get(Side.LEFT, [None] * len(columns[0])),
+        ids.get(Side.RIGHT, [None] * len(columns[0])),
+        strict=True,
+    )
+
+
+def block(case: Case, side: Side, rows: list[dict[str, Any]], passes: dict[Any, bool]) -> pa.RecordBatch:
+    return case.batch(side, rows).append_column(PASSES, flag_passing(rows, passes))
+
+
+def flag_passing(rows: list[dict[str, Any]], passes: dict[Any, bool]) -> pa.Array:
+    return pa.array([1 if passes[row["id"]] else None for row in rows], pa.int8())
+
+
+def drawn_passes(data: st.DataObject, case: Case) -> dict[Any, bool]:
+    rows = [row for left, right, _ in case.epochs for row in (*left, *right)]
+    failing = data.draw(st.sets(st.sampled_from([row["id"] for row in rows]), max_size=4)) if rows else set()
+    return {row["id"]: row["id"] not in failing for row in rows}
+
+
+def keep_timely(case: Case) -> tuple[list[oracle.Row], list[oracle.Row]]:
+    kept: tuple[list[oracle.Row], list[oracle.Row]] = ([], [])
+    for left, right, late_us in oracle.pair_with_late_watermark(case.epochs):
+        for side, rows in zip(Side, (left, right), strict=True):
+            kept[side].extend(oracle.timely(rows, late_us, "t"))
+    return kept
+
+
+def make_last(run: LocalRun) -> None:
+    """Give the next epoch the clock of batch DataFrames."""
+    run._clock = _BeforeBatch()  # type: ignore[assignment]
+
+
+class _BeforeBatch:
+    def then(self, watermark_us: int | None) -> Clock:
+        return BATCH

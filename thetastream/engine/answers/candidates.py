@@ -1,0 +1,129 @@
+"""One unit of a join that answers each tuple, if a part of the condition is evaluated behind the units.
+
+    candidate pairs    { (l, r) : l, r satisfy the part of the condition that the units evaluate }
+    decided tuples     { l in L : all candidate pairs of l have left the unit }
+
+Both leave the unit as rows with the number that the unit gives to each preserved tuple. Behind the units,
+Spark drops the pairs that fail the rest of the condition. A second unit (``deciding``) gets the other rows.
+
+Spark may bring the tuples of an epoch in another order if it runs a task again. They must get the same
+numbers then, because the second unit may know the numbers already. Therefore new tuples are sorted before
+they are numbered.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thetastream.core.columns import DECIDED, KEY, NUMBERS, RANKED, SENDER, TUPLE
+from thetastream.core.how import How
+from thetastream.core.ranking import Ranking
+from thetastream.core.sides import Side
+from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
+from thetastream.engine.matching import Matches, match
+from thetastream.engine.store.probing import Candidates
+from thetastream.engine.store.segment import SegmentStore
+from thetastream.engine.two_stream.spec import TwoStreamSpec
+
+
+@dataclass(frozen=True)
+class CandidateColumns:
+    """The columns of the rows that leave the unit. Picklable."""
+
+    how: How
+    payload: tuple[tuple[str, ...], tuple[str, ...]]
+    """The columns of left and of right tuples."""
+    ranking: Ranking | None = None
+    """How the partners of a tuple are ranked, if only the nearest are results."""
+
+    @property
+    def types(self) -> dict[str, pa.DataType]:
+        """The columns behind the payload, and their types.
+
+        ``sender`` is the number of the unit. ``decided`` is the side of a decided tuple, and NULL for a pair.
+        There is a number for each preserved stream. It is NULL if the row has no tuple of this stream, and
+        for a tuple that has no candidate pair at all. ``key`` ranks pairs.
+        """
+        numbers = {NUMBERS[side]: pa.int64() for side in self.how.preserved}
+        key = {} if self.ranking is None else {KEY: pa.int64()}
+        return {SENDER: pa.int32(), DECIDED: pa.int8(), **numbers, **key}
+
+    def build(self, n: int, payload: Iterable[pa.Array], values: Mapping[str, pa.Array]) -> list[pa.Array]:
+        """Build ``n`` rows of the payload and these values. Values that are left out are NULL."""
+        return [*payload, *(values.get(name, pa.nulls(n, type_)) for name, type_ in self.types.items())]
+
+
+class CandidatesUnit(AnsweringUnit):
+    """One unit of a join that answers each tuple. It hands out candidate pairs and decided tuples."""
+
+    def __init__(
+        self,
+        join: TwoStreamSpec,
+        columns: CandidateColumns,
+        slot: int,
+        state: AnswersState,
+        store: SegmentStore,
+    ) -> None:
+        super().__init__(join, columns.how, slot, state, store)
+        self._rows = columns
+
+    def _number(self, side: Side, batch: pa.RecordBatch) -> pa.RecordBatch:
+        # Arrow cannot sort by nested columns. Two tuples that differ only there keep their order.
+        names = [field.name for field in batch.schema if not pa.types.is_nested(field.type)]
+        order = pc.sort_indices(batch, sort_keys=[(name, "ascending") for name in names])
+        return super()._number(side, batch.take(order))
+
+    def _match(
+        self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
+    ) -> Iterator[Matches]:
+        """Yield the candidate pairs. None of them closes a tuple."""
+        yield from match(side, payload, candidates, self._residual, self._columns, self.counters)
+
+    @property
+    def _columns(self) -> tuple[Sequence[str], Sequence[str]]:
+        ranking = self._rows.ranking
+        has_rank = (False, False) if ranking is None else (ranking.has_left, ranking.has_right)
+        left, right = (
+            [*payload, *[TUPLE] * (side in self._open), *[RANKED] * has_rank[side]]
+            for side, payload in zip(Side, self._rows.payload, strict=True)
+        )
+        return left, right
+
+    def _answer_matched(self, matches: Matches) -> list[pa.Array]:
+        n, payload = matches.left.num_rows, []
+        values = {SENDER: self._name_unit(n)}
+        for side, batch in zip(Side, (matches.left, matches.right), strict=True):
+            payload += batch.select(self._rows.payload[side]).columns
+            if side in self._open:
+                values[NUMBERS[side]] = batch.column(TUPLE)
+        ranking = self._rows.ranking
+        if ranking is not None:
+            left, right = (
+                batch.column(RANKED) if RANKED in batch.schema.names else None
+                for batch in (matches.left, matches.right)
+            )
+            values[KEY] = pa.array(ranking.rank_keys(left, right))
+        return self._rows.build(n, payload, values)
+
+    def _answer_unmatched(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:
+        """Yield decided tuples of a preserved stream. The second unit knows whether they have a partner."""
+        has_number, n = TUPLE in batch.schema.names, batch.num_rows
+        if not (has_number or self._how.has_unmatched):
+            return
+        is_shown = self._how.waits
+        payload = [
+            batch.column(name) if mine is side and is_shown else pa.nulls(n)
+            for mine, names in zip(Side, self._rows.payload, strict=True)
+            for name in names
+        ]
+        values = {SENDER: self._name_unit(n), DECIDED: pa.array(np.full(n, side, np.int8))}
+        if has_number:
+            values[NUMBERS[side]] = batch.column(TUPLE)
+        yield self._rows.build(n, payload, values)
+
+    def _name_unit(self, n: int) -> Any:
+        return pa.array(np.full(n, self._slot, np.int32))

@@ -1,0 +1,140 @@
+"""The second unit of a join that answers each tuple, if Spark evaluates a part of the condition.
+
+    partners    the candidate pairs that Spark has not dropped
+    decided     the decided tuples; a tuple has no partner if no pair with its number has come
+
+The first unit (``candidates``) hands out a decided tuple in the same epoch as its last candidate pair or
+later. So this unit reads all pairs of an epoch before the decided tuples, and needs no clock. It keeps one
+bit for each tuple that has a partner and is not decided yet, or the nearest partners of each such tuple.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thetastream.core.columns import DECIDED, KEY, NUMBERS
+from thetastream.core.keys import Int64s
+from thetastream.core.sides import Role, Side
+from thetastream.engine.answers.best_partners import BestPartners, BestState
+from thetastream.engine.answers.candidates import CandidateColumns
+from thetastream.engine.answers.number_set import Mask, NumberSet, Pages, read_pages
+from thetastream.engine.answers.rows import build_alone, build_pairs
+from thetastream.engine.answers.unit import AnswersCounters
+from thetastream.engine.clock import Clock
+from thetastream.engine.inbox import Inbox, Message
+from thetastream.engine.store.segment import SegmentStore
+
+ROWS = 0
+"""The number of the only stream of the second unit: the rows of the first unit."""
+_NO_NUMBER = -1
+
+
+@dataclass
+class DecidingState:
+    """The state of a second unit."""
+
+    matched: dict[int, Pages] = field(default_factory=dict)
+    """For each preserved stream, the pages of the set of undecided tuples that have a partner."""
+    best: BestState = field(default_factory=BestState)
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the state to plain values for the manifest."""
+        matched = {str(int(side)): pages for side, pages in self.matched.items()}
+        return {"matched": matched, "best": self.best.as_json()}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "DecidingState":
+        """Build a state from the values that ``as_json`` returned."""
+        matched = {int(side): read_pages(pages) for side, pages in values["matched"].items()}
+        return cls(matched, BestState.from_json(values["best"]))
+
+
+class DecidingUnit:
+    """The second unit of a join that answers each tuple."""
+
+    messages: Sequence[Message] = ()
+    is_waiting = False
+
+    def __init__(self, columns: CandidateColumns, state: DecidingState, store: SegmentStore) -> None:
+        self._columns = columns
+        self._how = columns.how
+        self._matched = {
+            side: NumberSet(state.matched.get(side, []), store) for side in columns.how.preserved
+        }
+        k = 0 if columns.ranking is None else columns.ranking.k
+        self._best = BestPartners(k, state.best, store)
+        self.counters = AnswersCounters()
+
+    @property
+    def state(self) -> DecidingState:
+        """The current state."""
+        return DecidingState({side: found.pages for side, found in self._matched.items()}, self._best.state)
+
+    def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
+        """Run one epoch and yield its answers."""
+        blocks = inbox.blocks(ROWS, Role.BOTH)
+        # 1. Take the pairs.
+        for block in blocks:
+            pairs = block.filter(pc.is_null(block.column(DECIDED)))
+            if pairs.num_rows:
+                self.counters.matched += pairs.num_rows
+                yield from self._take_partners(pairs)
+        self._best.merge()
+        # 2. Answer the decided tuples.
+        for block in blocks:
+            for side in self._how.preserved:
+                decided = block.filter(pc.equal(block.column(DECIDED), int(side)))
+                if decided.num_rows:
+                    yield from self._decide(side, decided)
+        # 3. Write the state.
+        for found in self._matched.values():
+            found.write()
+        self.counters.received = inbox.received
+        self.counters.received_bytes = inbox.received_bytes
+
+    def _take_partners(self, pairs: pa.RecordBatch) -> Iterator[list[pa.Array]]:
+        """Remember which tuples have partners. Yield the answers that are known now."""
+        left, right = self._columns.payload
+        if self._columns.ranking is not None:
+            keys = pairs.column(KEY).to_numpy()
+            self._best.add(_read_numbers(Side.LEFT, pairs), keys, pairs.select(right))
+        elif self._how.has_pairs:
+            for side, matched in self._matched.items():
+                matched.add(_read_numbers(side, pairs))
+            yield build_pairs(self._how, pairs.select([*left, *right]).columns, pairs.num_rows)
+        else:
+            yield from self._take_first(pairs)
+
+    def _take_first(self, pairs: pa.RecordBatch) -> Iterator[list[pa.Array]]:
+        """Remember the tuples that find their first partner. A semi join answers them."""
+        (side,) = self._how.preserved
+        numbers, first = np.unique(_read_numbers(side, pairs), return_index=True)
+        is_new = ~self._matched[side].contain(numbers)
+        self._matched[side].add(numbers[is_new])
+        if is_new.any() and not self._how.has_unmatched:
+            yield pairs.select(self._columns.payload[side]).take(first[is_new]).columns
+
+    def _decide(self, side: Side, decided: pa.RecordBatch) -> Iterator[list[pa.Array]]:
+        """Forget decided tuples. Yield those without a partner, or the nearest partners."""
+        numbers = _read_numbers(side, decided)
+        if self._columns.ranking is None:
+            has_partner = self._matched[side].remove(numbers)
+        else:
+            has_partner = np.zeros(len(numbers), np.bool_)
+            left = decided.select(self._columns.payload[side])
+            for at, right in self._best.take(numbers):
+                has_partner[at] = True
+                yield build_pairs(self._how, [*left.take(at).columns, *right.columns], len(at))
+        alone: Mask = ~has_partner
+        self.counters.unmatched += int(np.count_nonzero(alone))
+        if alone.any() and self._how.has_unmatched:
+            yield build_alone(self._how, self._columns.payload, side, decided.take(np.flatnonzero(alone)))
+
+
+def _read_numbers(side: Side, rows: pa.RecordBatch) -> Int64s:
+    numbers: Int64s = pc.fill_null(rows.column(NUMBERS[side]), _NO_NUMBER).to_numpy()
+    return numbers
