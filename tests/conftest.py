@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -97,14 +98,31 @@ By default, Hadoop starts ten processes (chmod, readlink) to write a file, and t
 This is a third of the CPU time of a small query. Processes of their own, which tests kill, keep the default.
 """
 
+CALL_SITES = "spark.python.sql.dataFrameDebugging.enabled"
+"""Whether PySpark tells the JVM, for each operation on a Column, the line of Python that called it.
+
+It asks the JVM eight times to do so, for messages that no test reads.
+"""
+
+LOOKED_UP = (
+    "api.python.PythonRDD",
+    "api.python.PythonUtils",
+    "api.python.SerDeUtil",
+    "api.python.SimplePythonFunction",
+    "sql.api.python.PythonSQLUtils",
+    "sql.functions",
+)
+"""Classes that PySpark calls by their short names, thousands of times in a file of tests."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     import thetastream as th
 
-    settings = {"spark.sql.timeType.enabled": True, **CHECKPOINT_FILES}
+    settings = {"spark.sql.timeType.enabled": True, CALL_SITES: False, **CHECKPOINT_FILES}
     session = th.local_session(2, "thetastream tests", **settings)
     write_no_checksum_files(session)
+    find_classes_at_once(session)
     yield session
     session.stop()
 
@@ -113,3 +131,10 @@ def write_no_checksum_files(session: SparkSession) -> None:
     """Let Hadoop write each local file without a checksum file, for which it would start another chmod."""
     configuration = session._jsc.hadoopConfiguration()
     session._jvm.org.apache.hadoop.fs.FileSystem.getLocal(configuration).setWriteChecksum(False)
+
+
+def find_classes_at_once(session: SparkSession) -> None:
+    """Import classes by name, because Py4J looks for a short name in each imported package, and for each
+    package the JVM searches almost 300 jars."""
+    for name in LOOKED_UP:
+        java_import(session._jvm, f"org.apache.spark.{name}")

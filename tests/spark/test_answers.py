@@ -76,9 +76,7 @@ def test_batch(spark: SparkSession, how: str) -> None:
     assert own.count() == rows.total()
 
 
-@pytest.mark.parametrize(
-    "how", [*("left", "full", "semi", "anti"), pytest.param("right", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("how", first_fast("left", "right", "full", "semi", "anti"))
 def test_stream(spark: SparkSession, how: str, tmp_path: Path) -> None:
     joined = th.join(streams(spark, tmp_path), on=ON, within=f"{WITHIN_S} seconds", how=how)
     found = outcome(joined, columns(how), tmp_path)
@@ -124,7 +122,8 @@ def test_stream(spark: SparkSession, how: str, tmp_path: Path) -> None:
     assert sum(entry["late"] for entry in found.metrics) == len(counted)
 
 
-@pytest.mark.parametrize("how", first_fast("left", "full", "semi"))
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["left", "full", "semi"])
 def test_the_same_rows_as_sparks_own_join_and_no_later(spark: SparkSession, how: str, tmp_path: Path) -> None:
     # In 4.3, Spark's own full join matches NULL keys with each other, its left join takes the number of a
     # conjunct like ``a.y > 1`` for a watermark, and neither ever answers a row without an event time.
@@ -175,7 +174,7 @@ def test_a_window_behind_the_join_loses_no_row(spark: SparkSession, tmp_path: Pa
     assert found.rows == Counter(dict.fromkeys(closed.items(), 1))
 
 
-@pytest.mark.parametrize("how", first_fast("left", "full", "semi", "anti"))
+@pytest.mark.parametrize("how", first_fast("anti", "left", "full", "semi"))
 def test_a_window_behind_a_join_with_earlier_partners_loses_no_row(
     spark: SparkSession, how: str, tmp_path: Path
 ) -> None:

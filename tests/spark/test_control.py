@@ -124,6 +124,7 @@ def test_units_change_and_a_restart_in_the_middle_changes_nothing(
         run.start(th.Biclique((1, 1))).processAllAvailable()
 
 
+@pytest.mark.slow
 def test_units_of_a_count_window_change(spark: SparkSession, tmp_path: Path) -> None:
     run = Controlled(spark, tmp_path)
     run.start(th.Split(1), th.Rows(50), max_units=4)

@@ -208,6 +208,7 @@ def test_tasks_together_over_a_crash_and_a_refusal(spark: SparkSession, tmp_path
             assert epoch["tasks"]["near"]["matched"] == len(collected[epoch["epoch"]]["near"])
 
 
+@pytest.mark.slow
 def test_four_tasks_send_the_bytes_of_one(spark: SparkSession, tmp_path: Path) -> None:
     """The one task needs no computed key; the four tasks add only one column, the hash of the symbols."""
     columns = "id", "timestamp_millis(id * 2) AS ts", "concat('S', id % 50) AS symbol", "id % 997 AS price"

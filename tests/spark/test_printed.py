@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 JOIN = """
 import sys, tempfile, warnings
@@ -77,6 +79,7 @@ def test_a_normal_run_prints_nothing_and_a_failing_one_ends_with_one_paragraph(t
     assert not [line for line in log if line.startswith(("\tat ", "Traceback"))], after
 
 
+@pytest.mark.slow
 def test_workers_that_lack_packages_are_found_by_configure(tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')

@@ -50,7 +50,7 @@ def only_epochs_with_rows(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
 
 
-@pytest.mark.parametrize("path", ["units", "rows"])
+@pytest.mark.parametrize("path", ["units", pytest.param("rows", marks=pytest.mark.slow)])
 def test_results_are_kept_once(
     spark: SparkSession, tmp_path: Path, path: str, only_epochs_with_rows: None
 ) -> None:

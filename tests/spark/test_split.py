@@ -66,7 +66,10 @@ CONDITIONS = {
     [
         ("abs(a.v - b.v) <= 3", th.Rows(7), None, 1, ["a.id", "b.id"]),
         (list(CONDITIONS)[1], {"b": th.Rows(5), "A": th.Rows(40)}, 3, 2, ["a.id", "b.id", "a.a", "b.a"]),
-        (list(CONDITIONS)[2], {"a": th.Rows(1), "b": th.Rows(20)}, 2, 3, ["a.id", "b.id"]),
+        pytest.param(
+            list(CONDITIONS)[2], {"a": th.Rows(1), "b": th.Rows(20)}, 2, 3, ["a.id", "b.id"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )  # fmt: skip
 def test_count_windows_of_streams(spark, tmp_path, text, within, cores, seed, columns):

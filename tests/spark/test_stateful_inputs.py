@@ -168,7 +168,11 @@ def parts(rows: Counter[tuple[Any, ...]], n: int) -> list[Counter[tuple[Any, ...
 
 @pytest.mark.parametrize(
     ("upstream", "models"),
-    [("window", ["biclique", "ring"]), ("inner", ["biclique"]), ("joined", ["biclique"])],
+    [
+        ("window", ["biclique", "ring"]),
+        ("inner", ["biclique"]),
+        pytest.param("joined", ["biclique"], marks=pytest.mark.slow),
+    ],
 )
 def test_behind_a_stateful_operator(
     frame: DataFrame, tmp_path: Path, upstream: str, models: list[str]
