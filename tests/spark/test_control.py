@@ -1,90 +1,15 @@
 """Joins whose units change while they run: requests, restarts in the middle of a change, refusals."""
 
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import thetastream as th
-from tests.support import oracle
-from tests.support.streams import replay
-
-ON = "abs(a.x - b.x) <= 1 AND a.id <> b.id"
-WITHIN_S = 60
-
-
-class Controlled:
-    """A join over files of ids, with one epoch per file."""
-
-    def __init__(self, spark: SparkSession, folder: Path, n: int = 4000) -> None:
-        self.folder, self.found = folder, Counter()
-        self.frame = spark.range(n).selectExpr(
-            "id", "timestamp_seconds(1700000000 + id) AS ts", "id * 7 % 11 AS x"
-        )
-        empty: list[list[int]] = [[]]
-        frame = self.frame.localCheckpoint()
-        self.streams = {alias: replay(frame, empty, folder, by_key=True) for alias in "ab"}
-        self.sources = sorted(folder.glob("stream-*"))
-        self.n = 0
-        self.query: Any = None
-
-    def start(self, model: Any, within: Any = f"{WITHIN_S} seconds", **settings: Any) -> Any:
-        marked = {name: frame.withWatermark("ts", "5 seconds") for name, frame in self.streams.items()}
-        pairs = th.join(marked, ON, within, model, mailbox=str(self.folder / "box"), **settings)
-
-        def collect(batch: DataFrame, epoch: int) -> None:
-            self.found.update((row[0], row[1]) for row in batch.collect())
-
-        writer = pairs.select("a.id", "b.id").writeStream.foreachBatch(collect)
-        self.query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
-        return self.query
-
-    def add(self, n: int = 40) -> None:
-        """Write the next file of each stream, and wait until it has been read."""
-        for source in self.sources:
-            path = source / f".epoch-{self.n + 1:05}.csv"  # Spark does not read names that begin with a dot.
-            path.write_text("".join(f"{row}\n" for row in range(self.n, self.n + n)))
-            path.rename(source / path.name[1:])
-        self.n += n
-        self.query.processAllAvailable()
-
-    def run_until(self, is_done: Any) -> dict[str, Any]:
-        """Feed the streams until the status of the join is as wanted."""
-        handle = th.control(self.query)
-        for _ in range(40):
-            status = handle.status()
-            if is_done(status):
-                return status
-            self.add()
-        raise AssertionError(status)
-
-    def expect(self) -> Counter[tuple[int, int]]:
-        return Counter(
-            (a, b)
-            for a in range(self.n)
-            for b in range(max(0, a - WITHIN_S), min(self.n, a + WITHIN_S + 1))
-            if a != b and abs(a * 7 % 11 - b * 7 % 11) <= 1
-        )
-
-    def replay_counted(self, count: int) -> Counter[tuple[int, int]]:
-        """Replay a count window. Its pairs depend on the epochs in which Spark has read the files."""
-        done, epochs = [0, 0], []
-        for entry in th.metrics(self.query):
-            read = [entry["streams"].get(alias, {}).get("timely", 0) for alias in "ab"]
-            epochs.append([[{"id": d + i} for i in range(n)] for d, n in zip(done, read, strict=True)])
-            done = [d + n for d, n in zip(done, read, strict=True)]
-        assert done == [self.n, self.n]
-        meetings = oracle.replay(
-            lambda a, b: a["id"] != b["id"] and abs(a["id"] * 7 % 11 - b["id"] * 7 % 11) <= 1,
-            epochs,
-            (count, count),
-            "id",
-        )
-        return Counter((one.left, one.right) for one in meetings)
+from tests.support.controlled_query import Controlled
 
 
 def test_units_change_and_a_restart_in_the_middle_changes_nothing(
@@ -124,6 +49,48 @@ def test_units_change_and_a_restart_in_the_middle_changes_nothing(
         run.start(th.Biclique((1, 1))).processAllAvailable()
 
 
+def test_nodes_of_a_ring_of_three_streams_change(spark: SparkSession, tmp_path: Path) -> None:
+    """The query starts without control and continues with it. Partial results are in flight at the change."""
+    run = Controlled(spark, tmp_path, "abc")
+    run.start(th.Ring(1))
+    run.add()
+    run.query.stop()
+    run.start(th.Ring(1), max_units=3)
+    run.add()
+    handle = th.control(run.query)
+    handle.scale(nodes=2)
+    with pytest.raises(th.QueryError, match=r"\[CANNOT_SCALE\].*only nodes may change"):
+        handle.scale(model=th.Split(2))
+    status = run.run_until(lambda status: status["version"] == 2, 100)
+    assert [one["units"] for one in status["generations"]] == [[1, 2]]
+    run.add()
+    run.query.stop()
+    assert run.found == run.expect()
+
+
+@pytest.mark.parametrize(
+    ("model", "aliases", "sizes"),
+    [
+        (th.Chain(1), "ab", {"workers": 2}),
+        pytest.param(th.ATR(1, "20 seconds"), "abc", {"nodes": 2}, marks=pytest.mark.slow),
+        pytest.param(th.CTR(2, 2, "20 seconds"), "abc", {"nodes": 3}, marks=pytest.mark.slow),
+    ],
+    ids=repr,
+)
+def test_units_of_other_models_change(
+    spark: SparkSession, tmp_path: Path, model: Any, aliases: str, sizes: dict[str, int]
+) -> None:
+    run = Controlled(spark, tmp_path, aliases)
+    run.start(model, max_units=5)
+    run.add()
+    th.control(run.query).scale(**sizes)
+    status = run.run_until(lambda status: status["version"] == 2, 100)
+    assert [len(one["units"]) for one in status["generations"]] == [*sizes.values()]
+    run.add()
+    run.query.stop()
+    assert run.found == run.expect()
+
+
 @pytest.mark.slow
 def test_units_of_a_count_window_change(spark: SparkSession, tmp_path: Path) -> None:
     run = Controlled(spark, tmp_path)
@@ -161,7 +128,6 @@ def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(th.ThetastreamError, match=r"\[NO_CHECKPOINT\]"):
         th.control(tmp_path)
     for model, how, condition in (
-        (th.Chain(2), "inner", "CANNOT_SCALE"),
         (th.Split(1), "left", "CANNOT_SCALE"),
         (th.Split(9), "inner", "MAX_UNITS"),
     ):

@@ -7,7 +7,7 @@ all attempts have the same one.
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,11 +23,13 @@ from thetastream.control.request import Request
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.sides import Side
 from thetastream.core.windows import Rows
+from thetastream.engine.handshake.spec import HandshakeSpec
+from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
 from thetastream.local.controlled import ControlledRun
-from thetastream.models import Biclique, Matrix, Ring, Split
+from thetastream.models import Biclique, Chain, Matrix, Ring, Split
 from thetastream.models.base import Model
 
 WINDOW = 12
@@ -48,8 +50,16 @@ COUNTS = (9, 14)
 COUNTED_CONDITION = replace(CONDITION, window=None)
 COUNTED_UNIT = replace(UNIT, condition=COUNTED_CONDITION, archive_period_us=None, counts=COUNTS)
 MAX_UNITS = 16
+TIME_WINDOW, COUNT_WINDOW, HANDSHAKE = "time", "count", "handshake"
+"""The kinds of schedules: joins with a window of event time, with count windows, and on a handshake chain."""
 RULES = Rules(MAX_UNITS, ("hash", "range"))
 COUNTED_RULES = replace(RULES, counts_tuples=True)
+KINDS: dict[str, tuple[Callable[[Any], EngineSpec], Rules]] = {
+    TIME_WINDOW: (partial(TwoStreamSpec, UNIT), RULES),
+    COUNT_WINDOW: (partial(TwoStreamSpec, COUNTED_UNIT), COUNTED_RULES),
+    HANDSHAKE: (partial(HandshakeSpec, CONDITION, UNIT.indexes, 2), replace(RULES, only_sizes=True)),
+}
+"""For each kind, the query under a model, and the rules."""
 SAVED = ("states", "members", "_stores", "_clock", "in_flight", "offset", "_notices", "counters")
 """What the state store and Spark's logs hold, which a crash sets back to the last commit."""
 
@@ -66,7 +76,7 @@ class CrashingRun(ControlledRun):
         """
         after = fold(self.offset, self.requests, self.drained, self._rules)
         for crash in (*crashes, None):
-            saved = {name: deepcopy(getattr(self, name)) for name in SAVED}
+            saved = {} if crash is None else self._save()
             self.read_offset(after)
             found: list[list[pa.Array]] = []
             for slot, inbox in enumerate(self.deliver(batches, watermark_us)):
@@ -78,6 +88,18 @@ class CrashingRun(ControlledRun):
             for name, value in saved.items():
                 setattr(self, name, value)
         raise AssertionError
+
+    def _save(self) -> dict[str, Any]:
+        """Copy what a crash sets back. Runs and blocks never change, so the copy shares them."""
+        held = [
+            value
+            for store in chain(*self._stores)
+            for parts in vars(store).values()
+            for value in parts.values()
+        ]
+        held += [message.block for message in self.in_flight]
+        shared = {id(value): value for value in held}
+        return {name: deepcopy(getattr(self, name), dict(shared)) for name in SAVED}
 
 
 @dataclass
@@ -103,10 +125,12 @@ class Schedule:
         ]
 
 
-def draw_model(rng: random.Random, is_counted: bool = False) -> Model:
-    """Draw a model of two streams that may scale, with time windows or with count windows."""
+def draw_model(rng: random.Random, kind: str) -> Model:
+    """Draw a model of two streams that may scale."""
     m, n = rng.randint(1, 3), rng.randint(1, 3)
-    if is_counted:
+    if kind == HANDSHAKE:
+        return Chain(m + rng.randint(0, 1), rng.choice((1, 3, "auto")), rng.choice((None, 0, 2)))
+    if kind == COUNT_WINDOW:
         return rng.choice((Split(m), Split(m + 1), Ring(m), Ring(m, Rows(n))))
     return rng.choice(
         (
@@ -122,35 +146,36 @@ def draw_model(rng: random.Random, is_counted: bool = False) -> Model:
     )
 
 
-def draw_request(rng: random.Random, model: Model, is_counted: bool = False) -> Request:
+def draw_request(rng: random.Random, model: Model, kind: str) -> Request:
     """Draw a request: more or fewer units of the model, another model, or something that is refused."""
-    other = draw_model(rng, is_counted and rng.random() < 0.9)
+    # Most other models are refused with count windows.
+    other = draw_model(rng, TIME_WINDOW if kind == COUNT_WINDOW and rng.random() < 0.1 else kind)
     if rng.random() < 0.15:
         return Request(sizes={rng.choice(("units", "cores", "nodes")): rng.choice((0, 99, 2))})
-    if rng.random() < 0.6 and isinstance(model, type(other)):
+    if isinstance(model, type(other)) and (kind == HANDSHAKE or rng.random() < 0.6):
         return Request(sizes={name: getattr(other, name) for name in model.sizes})
     return Request(model=other)
 
 
 def run_schedule(
-    seed: int, epochs: int = 14, is_counted: bool = False
+    seed: int, epochs: int = 14, kind: str = TIME_WINDOW
 ) -> tuple[Counter[Any], Counter[Any], list[int]]:
-    """Run a random schedule, with a window of event time or with count windows.
+    """Run a random schedule of one of ``KINDS``.
 
     Return the pairs found, the pairs of the nested loop, and the version of the plan after each epoch.
     """
     rng = random.Random(seed)
-    first = draw_model(rng, is_counted)
+    first = draw_model(rng, kind)
     schedule = Schedule(rng, first)
-    unit, rules = (COUNTED_UNIT, COUNTED_RULES) if is_counted else (UNIT, RULES)
-    run = CrashingRun(TwoStreamSpec(unit, first), first, rules)
+    make, rules = KINDS[kind]
+    run = CrashingRun(make(first), first, rules)
     found: Counter[Any] = Counter()
     kept: list[list[list[oracle.Row]]] = []
     versions, number, watermark, late_us = [], 0, None, None
     for epoch in range(epochs):
         for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
-            run.put(draw_request(rng, run.offset.plan.newest.model, is_counted))
-        if is_counted and epoch == 2:
+            run.put(draw_request(rng, run.offset.plan.newest.model, kind))
+        if kind == COUNT_WINDOW and epoch == 2:
             run.put(Request(model=Split(5)))  # Most other requests are refused, because few models can count.
         rows = []
         for _ in Side:
@@ -165,7 +190,10 @@ def run_schedule(
         late_us = watermark
         if rng.random() < 0.8:
             watermark = max(watermark or 0, 10 * epoch - rng.randint(2, 12)) or None
-    return found, find_expected(kept, is_counted), versions
+    while run.in_flight or run._is_waiting:
+        for columns in run.attempt([], watermark, [rng.randint(0, MAX_UNITS)]):
+            found.update(zip(columns[0].to_pylist(), columns[len(COLUMNS)].to_pylist(), strict=True))
+    return found, find_expected(kept, kind == COUNT_WINDOW), versions
 
 
 def find_expected(epochs: list[list[list[oracle.Row]]], is_counted: bool) -> Counter[Any]:

@@ -29,10 +29,12 @@ from thetastream.spark.choice import FittedSpec
 from thetastream.spark.control import source
 from thetastream.spark.control.access import ControlAccess
 from thetastream.spark.control.files import ControlFolder
+from thetastream.spark.control.mailbox_source import ControlledMailboxReader
 from thetastream.spark.control.source import ControlReader
 from thetastream.spark.emit import COUNTERS, BlockEmitter
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.exchange import COLUMNS, _make_routing_step
+from thetastream.spark.mailbox.source import MailboxReader
 from thetastream.spark.shed_loads import ShedLoads
 
 QUERY: Identity = {"the model": Part("m", "m")}
@@ -117,6 +119,8 @@ class SparkEpochs:
     patch : MonkeyPatch
     shedding : Shedding, optional
         The load shedder.
+    width : int
+        The number of columns of a result.
     """
 
     def __init__(
@@ -127,7 +131,9 @@ class SparkEpochs:
         folder: Path,
         patch: pytest.MonkeyPatch,
         shedding: Shedding | None = None,
+        width: int = 8,
     ) -> None:
+        self.width = width
         self.spec, self.model, self.rules, self.folder, self._patch = spec, model, rules, folder, patch
         self.shed = None
         if shedding is not None:
@@ -145,9 +151,12 @@ class SparkEpochs:
         root = str(self.folder / "box")
         settings = {"root": root, "join": digest(QUERY), "rules": self.rules.as_json()}
         plan = ControlPlan.begin(self.model).as_json()
-        self.reader = ControlReader(QUERY, settings, plan, None)
         self.access = ControlAccess(root, digest(QUERY))
         self.fitted = FittedSpec(self.spec, None, self.rules.max_units)
+        self.reader: Any = ControlReader(QUERY, settings, plan, None)
+        if self.spec.has_messages:
+            box = MailboxReader(root, QUERY, self.fitted.keys)
+            self.reader = ControlledMailboxReader(box, self.reader, self.fitted.keys)
         self.committed = len(self.offsets) - 1
 
     @property
@@ -226,11 +235,10 @@ class SparkEpochs:
                 yield from batch.to_pylist()
 
     def _call(self, key: int, rows: pd.DataFrame | None, watermark_ms: int) -> Iterator[pa.RecordBatch]:
-        width = 2 * len(self.spec.unit.condition.sides[0].columns)  # type: ignore[attr-defined]
-        fields = [pa.field(f"c{n}", pa.int64()) for n in range(width)]
+        fields = [pa.field(f"c{n}", pa.int64()) for n in range(self.width)]
         emitter = BlockEmitter(pa.schema([*fields, pa.field(COUNTERS, pa.string())]))
-        folder = str(self.folder / "cache")
-        unit = UnitEpoch(self.fitted, QUERY, emitter, "", folder, None, None, self.shed, {}, self.access)
+        box, cache = (str(self.folder / name) for name in ("box", "cache"))
+        unit = UnitEpoch(self.fitted, QUERY, emitter, box, cache, None, None, self.shed, {}, self.access)
         timers = _Timers(self.state["timers"][key], watermark_ms, self.began_ms)
         value, parts = _Value(self.state["value"], key), _Parts(self.state["parts"][key])
         frames = None if rows is None else iter([rows])
@@ -239,10 +247,10 @@ class SparkEpochs:
                 yield unpack(block)
 
 
-def count_pairs(batches: Sequence[pa.RecordBatch], right: int) -> Counter[Any]:
-    """Count the pairs of ids: columns 0 and ``right`` of the results. Rows of counters have no ids."""
+def count_results(batches: Sequence[pa.RecordBatch], *ids: int) -> Counter[Any]:
+    """Count the results by the columns ``ids``. Rows of counters have no ids."""
     found: Counter[Any] = Counter()
     for batch in batches:
-        pairs = zip(batch.column(0).to_pylist(), batch.column(right).to_pylist(), strict=True)
-        found.update(pair for pair in pairs if pair[0] is not None)
+        results = zip(*(batch.column(n).to_pylist() for n in ids), strict=True)
+        found.update(result for result in results if result[0] is not None)
     return found

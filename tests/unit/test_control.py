@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import oracle
-from tests.support.controlled import COLUMNS, CONDITION, COUNTED_RULES, RULES, SCHEMA, UNIT, run_schedule
+from tests.support.controlled import (
+    COLUMNS,
+    CONDITION,
+    COUNTED_RULES,
+    KINDS,
+    RULES,
+    SCHEMA,
+    UNIT,
+    run_schedule,
+)
 from thetastream.control.change import Rules, change_plan, end_generations, settle
 from thetastream.control.model_json import decode_model, encode_model
 from thetastream.control.notices import ENDS, JOINS, LEAVES, list_notices
@@ -243,18 +252,18 @@ def test_a_biclique_grows_with_the_full_history() -> None:
     assert sum(counters.held > 0 for counters in run.counters) > 3
 
 
-@pytest.mark.parametrize("is_counted", [False, True], ids=["time", "count"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(20))
-def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(seed: int, is_counted: bool) -> None:
-    found, expected, versions = run_schedule(seed, is_counted=is_counted)
+def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(seed: int, kind: str) -> None:
+    found, expected, versions = run_schedule(seed, kind=kind)
     assert found == expected
     assert sum(expected.values()) > 20
     assert versions[-1] > 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_counted", [False, True], ids=["time", "count"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(100, 400))
-def test_many_random_schedules_with_crashes(seed: int, is_counted: bool) -> None:
-    found, expected, _ = run_schedule(seed, epochs=25, is_counted=is_counted)
+def test_many_random_schedules_with_crashes(seed: int, kind: str) -> None:
+    found, expected, _ = run_schedule(seed, epochs=25, kind=kind)
     assert found == expected

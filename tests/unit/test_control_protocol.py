@@ -171,7 +171,7 @@ class Protocol:
         for slot, tuples in world.stored.items():
             world.stored[slot] = {(side, time) for side, time in tuples if time + REACH > world.epoch - 1}
             member = world.members.get(slot, Member())
-            if member.leaves is not None and member.has_drained(world.epoch, len(world.stored[slot])):
+            if member.leaves is not None and member.has_drained(world.epoch, not world.stored[slot]):
                 world.marks.add((slot, member.leaves))
         for slot, notice in notices.items():
             if notice.event == ENDS:

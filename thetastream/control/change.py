@@ -31,6 +31,8 @@ class Rules:
     """Whether the join has a load shedder."""
     counts_tuples: bool = False
     """Whether windows count tuples, so that each unit must see all of them."""
+    only_sizes: bool = False
+    """Whether only the sizes of the model may change, because the units send messages to each other."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the rules to plain values."""
@@ -41,9 +43,9 @@ class Rules:
         """Read what ``as_json`` returned."""
         left, right = values["never_expires"]
         # Earlier versions wrote rules without the last fields.
-        can_shed, counts = (bool(values.get(name, False)) for name in ("can_shed", "counts_tuples"))
+        later = (bool(values.get(name, False)) for name in ("can_shed", "counts_tuples", "only_sizes"))
         routings = tuple(values["routings"])
-        return cls(int(values["max_units"]), routings, (bool(left), bool(right)), can_shed, counts)
+        return cls(int(values["max_units"]), routings, (bool(left), bool(right)), *later)
 
 
 def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collection[int] = ()) -> ControlPlan:
@@ -64,7 +66,7 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collect
         raise QueryError("BAD_REQUEST", f"{what}, and this one was started without it")
     if model == plan.newest.model:
         return plan if factor == plan.shed_factor else plan.advance(shed_factor=factor)
-    _check_model(model, rules)
+    _check_model(plan.newest.model, model, rules)
     version = plan.version + 1
     newest = Generation(version, model, _assign_slots(plan, model, rules, busy))
     left = {slot: version for slot in plan.newest.slots if slot not in newest.slots}
@@ -111,7 +113,10 @@ def find_target(model: Model, request: Request) -> Model:
     return resized
 
 
-def _check_model(model: Model, rules: Rules) -> None:
+def _check_model(before: Model, model: Model, rules: Rules) -> None:
+    if rules.only_sizes:
+        _check_sizes(before, model)
+        return
     is_routed = model.engine == UNITS and model.planner(2) == TWO_STREAMS
     if not model.sizes or not is_routed or not model.is_fitted:
         raise QueryError("CANNOT_SCALE", f"a join cannot become {model!r} while it runs")
@@ -125,6 +130,14 @@ def _check_model(model: Model, rules: Rules) -> None:
                 "CANNOT_SCALE",
                 f"{model!r} routes by what the condition compares, and it has nothing to route by",
             )
+
+
+def _check_sizes(before: Model, model: Model) -> None:
+    """Refuse a model that differs from the one before in more than its sizes."""
+    sizes = {name: getattr(model, name, None) for name in before.sizes}
+    if type(model) is not type(before) or replace(before, **sizes) != model:  # type: ignore[type-var]
+        what = f"{before!r} cannot become {model!r} while it runs, because its units send messages"
+        raise QueryError("CANNOT_SCALE", f"{what}; only {', '.join(before.sizes)} may change")
 
 
 def _check_expiry(plan: ControlPlan, leaving: Collection[int], rules: Rules) -> None:

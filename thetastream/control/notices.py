@@ -79,9 +79,9 @@ class Member(NamedTuple):
             return Member(notice.model, notice.unit, None, epoch)
         return self._replace(leaves=notice.version, told=epoch)
 
-    def has_drained(self, epoch: int, held: int) -> bool:
+    def has_drained(self, epoch: int, is_empty: bool) -> bool:
         """Whether the unit holds no tuples at the end of ``epoch`` and will never store one again."""
-        return self.leaves is not None and epoch > self.told and held == 0
+        return self.leaves is not None and epoch > self.told and is_empty
 
 
 NEVER_TOLD = Member()

@@ -3,14 +3,13 @@
     newest generation:  store and probe, as its model says
     older generations:  probe only
 
-A model may send a tuple in one role to be stored and to probe. In an older generation, such a tuple only
-probes. In each model, the later of two tuples meets the earlier one at exactly one unit that stores the
-earlier one. So the later tuple finds the earlier one exactly once: in the generation that stores it. A slot
-may belong to several generations, and it gets each tuple once. This is enough, because every tuple of the
-other side probes such a slot (``Model.shared_kind``).
+A model says where tuples of newer generations probe (``Model.route_probes``). The later of two tuples meets
+the earlier one at exactly one unit that stores the earlier one. So the later tuple finds the earlier one
+exactly once: in the generation that stores it. A slot may belong to several generations, and it gets each
+tuple once. This is enough, because every tuple of the other side probes such a slot (``Model.shared_kind``).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -41,17 +40,12 @@ class PlanRouter:
         routes: list[Route] = []
         probed: set[int] = set()
         for number, (router, slots) in enumerate(self.generations):
-            found = list(router.find_routes(stream, payload, tuples, probing))
-            if number:
-                found = _only_probe(found)
+            find = router.find_probe_routes if number else router.find_routes
+            found = list(find(stream, payload, tuples, probing))
             mine = [route._replace(unit=slots[route.unit]) for route in found]
             routes += [route for route in mine if route.unit not in probed]
             probed |= {route.unit for route in mine if route.role is not Role.STORE}
         yield from take_blocks(payload, routes)
-
-
-def _only_probe(routes: Sequence[Route]) -> list[Route]:
-    return [route._replace(role=Role.PROBE) for route in routes if route.role is not Role.STORE]
 
 
 def build_router(spec: EngineSpec, plan: ControlPlan) -> PlanRouter:

@@ -36,7 +36,7 @@ SENDER = "sender"
 DECIDED = "decided"
 NUMBERS = "left_number", "right_number"
 KEY = "key"
-BORN = "born"
+BORN, OLDEST = "born", "oldest"
 EARLIEST, LATEST = "earliest", "latest"
 PRESENT = "present", "present_too"
 """Columns behind the results of an outer join: whether a row has a tuple of the first padded stream, and of

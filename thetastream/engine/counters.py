@@ -41,8 +41,8 @@ class LateTuples(NamedTuple):
 class Counters:
     """The work that one unit did in one epoch.
 
-    ``late_tuples`` holds the late tuples that are counted, if they are kept. It is no counter, so it is not
-    reported.
+    ``late_tuples`` holds the late tuples that are counted, if they are kept. ``expects_tuples`` says whether
+    stored tuples of other units may still pass this unit. They are no counters, so they are not reported.
     """
 
     left: int = 0
@@ -78,6 +78,12 @@ class Counters:
 
     def __post_init__(self) -> None:
         self.late_tuples: list[LateTuples] | None = None
+        self.expects_tuples = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the unit holds nothing at the end of the epoch that a later epoch may need."""
+        return self.held == 0 and not self.expects_tuples
 
     def keep_late(self) -> None:
         """Keep late tuples from now on."""

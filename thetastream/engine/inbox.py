@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from thetastream.core.blocks import concat
 from thetastream.core.sides import Role
+from thetastream.engine.peers import ALONE, Peers
 
 
 class Message(NamedTuple):
@@ -17,7 +18,7 @@ class Message(NamedTuple):
     block: pa.RecordBatch | None = None
     """The tuples that the message carries."""
     to: int | None = None
-    """Slot of the unit that receives the message; None means all units."""
+    """Slot of the unit that receives the message; None means all units of the epoch that reads it."""
     sender: int = -1
     """Slot of the unit that sent the message. The code that delivers the message fills it in."""
 
@@ -51,6 +52,8 @@ class Inbox:
     messages: list[Message] = field(default_factory=list)
     shed: list[ShedReport] = field(default_factory=list)
     """What the routers dropped. Only the first unit gets these reports."""
+    peers: Peers = ALONE
+    """The other units of a join whose units may change."""
     _blocks: dict[tuple[int, Role], list[tuple[int, pa.RecordBatch]]] = field(default_factory=dict)
 
     def add(self, stream: int, role: int, origin: int, block: pa.RecordBatch, sent_bytes: int) -> None:

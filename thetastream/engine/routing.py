@@ -51,10 +51,26 @@ class Router:
 
         ``probing`` says which rows look for partners, as in ``route``.
         """
+        yield from self._find(self.model.route, stream, payload, tuples, probing)
+
+    def find_probe_routes(
+        self, stream: int, payload: pa.RecordBatch, tuples: Int64s | None, probing: Mask | None = None
+    ) -> Iterator[Route]:
+        """Yield the routes of rows that look for partners and are stored elsewhere."""
+        yield from self._find(self.model.route_probes, stream, payload, tuples, probing)
+
+    def _find(
+        self,
+        route: Callable[[Side, int, Hashes], Iterator[Route]],
+        stream: int,
+        payload: pa.RecordBatch,
+        tuples: Int64s | None,
+        probing: Mask | None,
+    ) -> Iterator[Route]:
         # Models of more than two streams send every tuple to every node and ignore the side.
         side = Side(stream) if stream in (0, 1) else Side.LEFT
         found = None if self.places is None else self.places(side, payload)
-        routes = self.model.route(side, payload.num_rows, Hashes(tuples, found))
+        routes = route(side, payload.num_rows, Hashes(tuples, found))
         yield from routes if probing is None else _limit_probes(routes, probing)
 
 

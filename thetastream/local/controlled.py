@@ -13,6 +13,7 @@ from thetastream.control.change import Rules
 from thetastream.control.model_json import decode_model
 from thetastream.control.notices import ENDS, JOINS, Member, Notice, list_notices
 from thetastream.control.offset import ControlOffset, fold
+from thetastream.control.peers import describe_peers
 from thetastream.control.plan import ControlPlan
 from thetastream.control.request import Request
 from thetastream.control.routing import PlanRouter, build_router
@@ -81,6 +82,10 @@ class ControlledRun(LocalRun):
         """The plan of the epoch that runs."""
         return self.entries[max(epoch for epoch in self.entries if epoch <= self._clock.epoch)]
 
+    @property
+    def _slots(self) -> Sequence[int]:
+        return self.plan.slots
+
     def open(self, slot: int) -> Engine:
         """Open the engine of one unit for the epoch that ``deliver`` began, after its notice."""
         notice = self._notices.get(slot)
@@ -101,9 +106,11 @@ class ControlledRun(LocalRun):
         """Run one unit in the epoch that ``deliver`` began, if the plan has it or a notice came for it."""
         if slot not in self.plan.slots and slot not in self._notices:
             return
-        yield from super().run(slot, inbox, engine)
+        engine = engine or self.open(slot)  # The unit reads its notice before it learns of its peers.
         member = self.members[slot]
-        if member.leaves is not None and member.has_drained(self._clock.epoch, self.counters[slot].held):
+        inbox.peers = describe_peers(self.plan, member, slot)
+        yield from super().run(slot, inbox, engine)
+        if member.leaves is not None and member.has_drained(self._clock.epoch, self.counters[slot].is_empty):
             self.drained.add((slot, member.leaves))
         notice = self._notices.get(slot)
         if notice is not None and notice.event == ENDS:

@@ -106,11 +106,15 @@ class LocalRun:
                 for slot, role, block in self._route(stream, batch, probing):
                     inboxes[slot].add(stream, role, 0, block, block.nbytes)
         for message in self.in_flight:
-            to = inboxes if message.to is None else [inboxes[message.to]]
-            for inbox in to:
-                inbox.deliver(message, 0 if message.block is None else message.block.nbytes)
+            for slot in self._slots if message.to is None else [message.to]:
+                inboxes[slot].deliver(message, 0 if message.block is None else message.block.nbytes)
         self.in_flight, self._is_waiting = [], False
         return inboxes
+
+    @property
+    def _slots(self) -> Sequence[int]:
+        """The slots that receive messages to all units."""
+        return range(len(self.states))
 
     def open(self, slot: int) -> Engine:
         """Open the engine of one unit for the epoch that ``deliver`` began."""

@@ -55,6 +55,7 @@ class ATR(Multiway):
     master: str | int = 0
     order: Mapping[str, Sequence[str]] | None = None
     name: ClassVar[str] = "atr"
+    sizes: ClassVar[tuple[str, ...]] = ("nodes",)
     runs_as_unit: ClassVar[bool] = False
     travel: ClassVar[Travel] = Travel.STAY
     span_field: ClassVar[str] = "segment"

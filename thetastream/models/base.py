@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thetastream.core.keys import Int64s
-from thetastream.core.sides import Side
+from thetastream.core.sides import Role, Side
 from thetastream.errors import ThetastreamError
 from thetastream.models.drawing import Drawing, row
 from thetastream.models.routes import Hashes, Route
@@ -182,6 +182,12 @@ class Model(ABC):
     @abstractmethod
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         """Yield the routes of the rows of one block."""
+
+    def route_probes(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
+        """Yield the routes of rows that look for partners among tuples stored earlier, and are not stored."""
+        for route in self.route(side, n_rows, hashes):
+            if route.role is not Role.STORE:
+                yield route._replace(role=Role.PROBE)
 
     def is_home(self, unit: int, side: Side) -> bool:
         """Whether this unit counts the tuples of ``side`` that it receives. Other units do not count their

@@ -67,6 +67,7 @@ class Chain(Model):
     fast_forward: bool = False
     name: ClassVar[str] = "chain"
     is_costed: ClassVar[bool] = False
+    sizes: ClassVar[tuple[str, ...]] = ("workers",)
 
     def __post_init__(self) -> None:
         if not is_positive(self.workers):
@@ -135,6 +136,10 @@ class Chain(Model):
             # An empty block tells the right end that there are new tuples, because it must notice when
             # streams pause.
             yield Route(self.workers - 1, Role.PROBE, np.zeros(0, dtype=np.int64))
+
+    def route_probes(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
+        for worker in range(self.workers):
+            yield Route(worker, Role.PROBE, None)
 
     def is_prompt(self, n_streams: int) -> bool:
         return self.fast_forward

@@ -61,6 +61,7 @@ class CTR(Multiway):
     segment: str | timedelta = SEGMENT
     order: Mapping[str, Sequence[str]] | None = None
     name: ClassVar[str] = "ctr"
+    sizes: ClassVar[tuple[str, ...]] = ("nodes",)
     runs_as_unit: ClassVar[bool] = False
     travel: ClassVar[Travel] = Travel.COVER
     span_field: ClassVar[str] = "segment"

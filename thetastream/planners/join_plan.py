@@ -131,9 +131,9 @@ class JoinPlan(QueryPlan):
         is_counted = self.physical.counts is not None
         left, right = (not is_counted and lifetime is None for lifetime in self.physical.lifetimes_us)
         can_shed = given.shed is not None
-        return Control(
-            given.mailbox, Rules(given.max_units, tuple(routings), (left, right), can_shed, is_counted)
-        )
+        sends = self.model.has_mailbox(2)
+        rules = Rules(given.max_units, tuple(routings), (left, right), can_shed, is_counted, sends)
+        return Control(given.mailbox, rules)
 
     @property
     def staging_obstacle(self) -> str | None:

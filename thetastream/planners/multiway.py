@@ -13,15 +13,17 @@ from typing import cast
 
 from pyspark.sql import DataFrame
 
+from thetastream.control.change import Rules
 from thetastream.core.result_columns import ColumnSource
 from thetastream.core.shed import Shed
+from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.shedding import Shedding
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
 from thetastream.frontend.hop_orders import choose_hop_orders, choose_refinement
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
-from thetastream.frontend.max_units import refuse_max_units
+from thetastream.frontend.max_units import read_max_units
 from thetastream.frontend.shed import find_shed_problem
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway
@@ -40,6 +42,7 @@ from thetastream.planners.query_plan import QueryPlan
 from thetastream.planners.staging import Emitted
 from thetastream.planners.two_streams import plan_two_streams
 from thetastream.spark.build import build
+from thetastream.spark.control.access import Control
 from thetastream.spark.idle.reports import list_idle_reports
 from thetastream.spark.joins import build_multiway_join
 from thetastream.spark.session import check_session
@@ -65,6 +68,8 @@ class MultiwayPlan(QueryPlan):
     """The estimated load of the nodes."""
     choose: Callable[[int], Model] | None = None
     """How the model follows from the number of shuffle partitions; None if the user gave the nodes."""
+    control: Control | None = None
+    """How the nodes may change while the join runs; None if they do not change."""
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -119,6 +124,7 @@ class MultiwayPlan(QueryPlan):
             idle=list_idle_reports(self.inputs),
             shedding=None if self.shed is None else Shedding(self.shed, self.spec.graph.sides),
             staging=staging,
+            control=self.control,
         )
 
 
@@ -128,7 +134,6 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     request, settings, problems = checked.request, checked.settings, checked.problems
     model = cast(Multiway, checked.model)  # only these models name this planner
     refuse_arrival_order(checked)
-    refuse_max_units(settings["max_units"], "a join hop by hop", problems)
     if settings["index"] is not None:
         what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
         problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
@@ -138,8 +143,9 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
         return plan_two_streams(alike) if len(checked.streams) == 2 else plan_pipeline(alike)
     # 2. Check the session.
     problems += check_session(request.spark, model.n_units)
-    mailbox = ""
-    if model.has_mailbox(len(checked.streams)) or checked.shed is not None:
+    mailbox, max_units = "", read_max_units(settings["max_units"], model, problems)
+    has_mailbox = model.has_mailbox(len(checked.streams))
+    if has_mailbox or checked.shed is not None or max_units is not None:
         mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
     unfit = find_shed_problem(checked.shed, model)
     problems += [] if unfit is None else [unfit]
@@ -157,7 +163,18 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     frames = tuple(request.streams.values())
     choose = sizes if checked.has_open_size else None
     cache, late = settings["cache_folder"], checked.late
-    return MultiwayPlan(query, lowered, spec, frames, mailbox, cache, late, checked.shed, load, choose)
+    control = None if max_units is None else _describe_control(mailbox, max_units, graph, checked.shed)
+    return MultiwayPlan(
+        query, lowered, spec, frames, mailbox, cache, late, checked.shed, load, choose, control
+    )
+
+
+def _describe_control(root: str, max_units: int, graph: JoinGraph, shed: Shed | None) -> Control:
+    """Describe how the nodes may change while the join runs."""
+    is_endless = any(graph.lifetime_us(stream) is None for stream in range(len(graph.sides)))
+    endless = (is_endless, is_endless)
+    rules = Rules(max_units, never_expires=endless, can_shed=shed is not None, only_sizes=True)
+    return Control(root, rules)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from thetastream.plan.physical import SidePlan
 from thetastream.spark import metrics
 from thetastream.spark.choice import Choice, FittedSpec
 from thetastream.spark.control.access import Control, ControlAccess
+from thetastream.spark.control.mailbox_source import read_controlled_mailbox
 from thetastream.spark.control.source import read_control
 from thetastream.spark.deciding import Deciding, decide
 from thetastream.spark.emit import BlockEmitter, Emitter
@@ -148,13 +149,18 @@ def _stream(
     watch_queries(spark)
     spark.dataSource.register(ParquetSink)
     # Spark asks this source for offsets before each epoch. It refuses a checkpoint of another query.
-    if spec.has_messages:
-        source = read_mailbox(spark, mailboxes, query, list_announced(fitted))
-    elif control is not None and access is not None:
+    if control is not None and access is not None:
         settings = {"root": access.root, "join": access.join, "rules": control.rules.as_json()}
         first = ControlPlan.begin(spec.router.model).as_json()
         partitions = None if join.choice is None else join.choice.partitions
-        source = read_control(spark, query, settings, first, partitions)
+        if spec.has_messages:
+            source = read_controlled_mailbox(
+                spark, mailboxes, query, fitted.keys, settings, first, partitions
+            )
+        else:
+            source = read_control(spark, query, settings, first, partitions)
+    elif spec.has_messages:
+        source = read_mailbox(spark, mailboxes, query, list_announced(fitted))
     else:
         source = read_identity(spark, query)
     shed = None if shedding is None else ShedLoads(shedding, mailboxes, digest(query))

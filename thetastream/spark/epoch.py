@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from thetastream.control.model_json import decode_model
-from thetastream.control.notices import ENDS, JOINS, Member
+from thetastream.control.notices import ENDS, JOINS, LEAVES, Member
+from thetastream.control.peers import describe_peers, find_last_epoch
+from thetastream.control.plan import ControlPlan
 from thetastream.core.identity import Identity, digest, fix_choices
 from thetastream.core.shed import LAG
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
+from thetastream.engine.peers import Peers
 from thetastream.engine.protocol import Engine, OpenStore
 from thetastream.errors import StateError
 from thetastream.plan.identity import MODEL
@@ -122,6 +125,8 @@ class UnitEpoch:
         state = before.state
         if told.notice is not None and told.notice.event == JOINS and not told.notice.keeps:
             state = spec.state_type()
+        if self.control is not None:
+            inbox.peers = self._find_peers(self.control, member, slot)
         engine = self._open(member, slot, state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
             engine.counters.keep_late()
@@ -136,13 +141,17 @@ class UnitEpoch:
             self._publish_load(self.shed, slot, engine.counters, inbox, timers)
         # 3. Send messages.
         mailbox = None
-        if spec.has_messages:
+        event = None if told.notice is None else told.notice.event
+        # A unit that joins gets the name of the mailbox in its first epoch with tuples, because units that
+        # leave have sent something then.
+        if spec.has_messages and event != JOINS:
             mailbox = find_mailbox_name(before.mailbox, told.mailbox)
             box = Mailbox(self.mailboxes, mailbox)
-            sent = post(box, query, clock.epoch, slot, engine.messages, engine.is_waiting, keys)
+            has_news = engine.is_waiting or event == LEAVES
+            sent = post(box, query, clock.epoch, slot, engine.messages, has_news, keys)
             engine.counters.count_sent(sent)
         # 4. Keep the state. The timer makes Spark call the unit when the watermark moves, even without rows.
-        if told.notice is not None and told.notice.event == ENDS:
+        if event == ENDS:
             value.clear()
             if spec.has_event_time:
                 handle.deleteTimer(_when_called(before.heard))
@@ -151,7 +160,7 @@ class UnitEpoch:
             value.update((Manifest(heard, mailbox, engine.state, member).encode(query),))
             if spec.has_event_time:
                 _renew_timer(handle, before.heard, clock, has_fired=rows is None)
-        if self.control is not None and member.has_drained(clock.epoch, engine.counters.held):
+        if self.control is not None and member.has_drained(clock.epoch, engine.counters.is_empty):
             assert member.leaves is not None
             self.control.mark_drained(slot, member.leaves)
         engine.counters.tell_delays(self.delays_us)
@@ -177,6 +186,13 @@ class UnitEpoch:
         if member.model is None:
             return spec.open(slot, state, open_store)
         return spec.with_model(decode_model(member.model)).open(member.unit, state, open_store)
+
+    def _find_peers(self, control: ControlAccess, member: Member, slot: int) -> Peers:
+        """Find the other units of a controlled join."""
+        spec = self.fitted.spec
+        if not spec.has_messages:
+            return Peers(last_epoch=find_last_epoch(member))
+        return describe_peers(control.find_plan() or ControlPlan.begin(spec.router.model), member, slot)
 
     def _identify(self) -> Identity:
         """Return the identity of the running query, whose model was chosen for its own partitions."""

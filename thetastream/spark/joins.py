@@ -1,7 +1,6 @@
 """Turns plans into joins that ``thetastream.spark.build`` can run, with one function per family of joins."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -190,7 +189,7 @@ def build_multiway_join(
 
 
 def _build_multiway_spec(spec: MultiwaySpec, model: Any) -> EngineSpec:
-    return replace(spec, model=model)
+    return spec.with_model(model)
 
 
 def build_shared_tasks_join(

@@ -131,3 +131,8 @@ class MarkProbed:
 
 
 Instruction = Join | StoreTuples | Send | Drop | MarkProbed
+
+
+def needs_tuples(step: Instruction) -> bool:
+    """Whether an instruction may need the tuples of the event, as all do but letters without them."""
+    return not isinstance(step, Send) or step.has_event

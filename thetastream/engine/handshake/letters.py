@@ -5,7 +5,7 @@ name of the header in ESJ.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from typing import NamedTuple
 
@@ -48,6 +48,11 @@ class Letter(NamedTuple):
     header: LetterHeader
     block: pa.RecordBatch | None = None
 
+    @property
+    def n_rows(self) -> int:
+        """The number of tuples that the letter carries."""
+        return 0 if self.block is None else int(self.block.num_rows)
+
     def seal(self, to: int) -> inbox.Message:
         """Convert the letter to a message to the worker at place ``to``.
 
@@ -66,3 +71,17 @@ class Letter(NamedTuple):
         """
         name, *fields = json.loads(message.header)
         return cls(_FORMS[name](*fields), message.block)
+
+
+def sort_letters(
+    messages: Sequence[inbox.Message], place: int, slots: Sequence[int]
+) -> tuple[list[Letter], list[Letter]]:
+    """Return the letters of the left and of the right neighbour of the worker at ``place``.
+
+    ``slots`` has the slot of each worker of the chain.
+    """
+    left: list[Letter] = []
+    right: list[Letter] = []
+    for message in messages:
+        (right if slots.index(message.sender) > place else left).append(Letter.unseal(message))
+    return left, right

@@ -30,8 +30,8 @@ class HandshakeSpec(HandshakeQuery):
 
     @property
     def scaling_obstacle(self) -> str | None:
-        """Why the units cannot change while the query runs."""
-        return "workers pass tuples on to their neighbours, and the ends of the chain are fixed"
+        """Why the units cannot change while the query runs; None if they can."""
+        return None
 
     def with_model(self, model: Chain) -> "HandshakeSpec":
         """Return the same query under another model."""

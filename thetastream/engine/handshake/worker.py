@@ -5,6 +5,11 @@ The workers at the ends of the chain also receive new tuples. The protocol
 (``thetastream.engine.handshake.protocol``) gives instructions, and this module applies them to tuples: it
 joins, stores and forwards them. A letter is delivered in the next epoch, so a tuple moves by one worker per
 epoch.
+
+If a newer chain stores the new tuples, all workers of this one receive them, and join them with what they
+store. After the letters of an epoch are read, each stored tuple is at one worker, apart from copies. So each
+new tuple meets it once. The worker forwards no blocks any more. It goes on with expired tuples and silence,
+until all of its own pairs have met.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +34,9 @@ from thetastream.engine.handshake.instructions import (
     Send,
     StoreTuples,
     TupleBlk,
+    needs_tuples,
 )
-from thetastream.engine.handshake.letters import Letter
+from thetastream.engine.handshake.letters import Letter, sort_letters
 from thetastream.engine.handshake.measured_work import average_work, choose_block
 from thetastream.engine.handshake.protocol import Protocol
 from thetastream.engine.handshake.query import COPIES, HandshakeQuery
@@ -41,9 +47,6 @@ from thetastream.engine.matching import Matches, Residual, match
 from thetastream.engine.store.box import IndexPlan, encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore
-
-QUIET_EPOCHS = 2
-"""The number of epochs without a new tuple after which a silence begins."""
 
 
 class HandshakeWorker:
@@ -88,6 +91,8 @@ class HandshakeWorker:
             self.block,
             self._known.remembered,
         )
+        self._slots: Sequence[int] = range(spec.model.workers)
+        self._has_left = False
         self.sent: list[tuple[int, Letter]] = []
         """The letters for the next epoch with the places of their receivers, in the order of sending."""
         self.counters = SendingCounters()
@@ -103,7 +108,7 @@ class HandshakeWorker:
     @property
     def messages(self) -> list[Message]:
         """The letters for the next epoch, as messages of the engine protocol."""
-        return [letter.seal(to) for to, letter in self.sent]
+        return [letter.seal(self._slots[to]) for to, letter in self.sent]
 
     @property
     def is_waiting(self) -> bool:
@@ -117,13 +122,16 @@ class HandshakeWorker:
 
     def _matches(self, inbox: Inbox, clock: Clock) -> Iterator[Matches]:
         # 1. Read the letters of the left neighbour, then those of the right one, then the new tuples.
-        came = [(message.sender > self._place, Letter.unseal(message)) for message in inbox.messages]
-        for is_right in (False, True):
-            yield from self._read_letters([letter for side, letter in came if side is is_right])
+        self._slots = inbox.peers.slots or self._slots
+        self._has_left = inbox.peers.has_left(clock.epoch)
+        came = sort_letters(inbox.messages, self._place, self._slots)
+        for letters in came:
+            yield from self._read_letters(letters)
+        role, admit = (Role.PROBE, self._meet) if self._has_left else (Role.BOTH, self._enter)
         for side in Side:
-            batch = inbox.batch(side, Role.BOTH)
+            batch = inbox.batch(side, role)
             if batch is not None:
-                yield from self._enter(side, batch, clock.late_us)
+                yield from admit(side, batch, clock.late_us)
         # 2. Send expired tuples past the rest of the chain.
         for group in Group:
             for meta in self._stored[group].take_expired(clock.watermark_us):
@@ -132,22 +140,15 @@ class HandshakeWorker:
                 self.counters.expired += meta.n_rows
             self._stored[group].archive(clock.watermark_us)
         # 3. Announce silence, and balance the loads.
-        if self._place == self._spec.model.workers - 1 and self._falls_silent(inbox.is_quiet):
+        is_quiet = inbox.is_quiet or self._has_left
+        if self._place == self._spec.model.workers - 1 and self._known.falls_silent(is_quiet):
             yield from self._do(self._protocol.fall_silent(self._arrived[Side.RIGHT]), None)
-        yield from self._do(self._protocol.balance(), None)
+        if not self._has_left:
+            yield from self._do(self._protocol.balance(), None)
         # 4. Write the segments that are still at this worker.
         for index in self._stored.values():
             index.write()
-        self._count(inbox, [letter.block for _, letter in came if letter.block is not None])
-
-    def _falls_silent(self, is_quiet: bool) -> bool:
-        known = self._known
-        known.quiet_epochs = known.quiet_epochs + 1 if is_quiet else 0
-        known.has_news = known.has_news or not is_quiet
-        if known.quiet_epochs < QUIET_EPOCHS or not known.has_news:
-            return False
-        known.has_news = False
-        return True
+        self._count(inbox, [letter.block for letter in chain(*came) if letter.block is not None])
 
     # Events
 
@@ -156,15 +157,15 @@ class HandshakeWorker:
         for header, group in groupby(letters, key=lambda letter: letter.header):
             same = list(group)
             if not isinstance(header, TupleBlk):
-                for _, block in same:
-                    yield from self._do(self._protocol.receive(header, _count_rows(block)), block)
+                for letter in same:
+                    yield from self._do(self._protocol.receive(header, letter.n_rows), letter.block)
                 continue
             blocks = [block for _, block in same if block is not None]
             steps = [list(self._protocol.receive(header, block.num_rows)) for block in blocks]
             # Each block has its own replies. All other instructions are the same for each block.
-            replies = [step for found in steps for step in found if _needs_no_tuples(step)]
+            replies = [step for found in steps for step in found if not needs_tuples(step)]
             for block in gather(blocks):
-                yield from self._do([step for step in steps[0] if not _needs_no_tuples(step)], block)
+                yield from self._do([step for step in steps[0] if needs_tuples(step)], block)
             yield from self._do(replies, None)
 
     def _enter(self, side: Side, batch: pa.RecordBatch, late_us: int | None) -> Iterator[Matches]:
@@ -176,6 +177,16 @@ class HandshakeWorker:
             batch = batch.append_column(NUMBER, pa.array(numbers))
         self._arrived[side] += batch.num_rows
         yield from self._do(self._protocol.enter(side, batch.num_rows), batch)
+
+    def _meet(self, side: Side, batch: pa.RecordBatch, late_us: int | None) -> Iterator[Matches]:
+        """Join new tuples, which a newer chain stores, with the tuples of the other stream at this worker."""
+        batch = drop_late(batch, side, self._spec.condition.sides[side], late_us)
+        self.counters.probed += batch.num_rows
+        if side is Side.LEFT:
+            yield from self._probe(side, batch, (Group.S,))
+            return
+        batch = batch.append_column(NUMBER, pa.array(np.zeros(batch.num_rows, dtype=np.int64)))
+        yield from self._probe(side, batch, (Group.FRESH, Group.PROBED))
 
     # Instructions
 
@@ -273,20 +284,15 @@ class HandshakeWorker:
         counters.received_bytes = inbox.received_bytes
         counters.forwarded = sum(block.num_rows for block in moved)
         counters.count_state(self.state.segments)
-        blocks = [letter.block for _, letter in self.sent if isinstance(letter.header, TupleBlk)]
+        self._known.empty_epochs = self._known.empty_epochs + 1 if self._has_left and not counters.held else 0
+        # An expired tuple passes the chain in as many epochs as there are workers, and is then acknowledged.
+        counters.expects_tuples = self._known.empty_epochs < self._spec.model.workers + 2
+        blocks = [letter for _, letter in self.sent if isinstance(letter.header, TupleBlk)]
         self._known.measured = average_work(
             self._known.measured,
             counters,
             self._protocol.load,
-            n_forwarded=sum(map(_count_rows, blocks)),
+            n_forwarded=sum(letter.n_rows for letter in blocks),
             arrived_bytes=sum(block.nbytes for block in (*came, *fresh)),
             n_workers=self._spec.model.workers,
         )
-
-
-def _needs_no_tuples(step: Instruction) -> bool:
-    return isinstance(step, Send) and not step.has_event
-
-
-def _count_rows(block: pa.RecordBatch | None) -> int:
-    return 0 if block is None else int(block.num_rows)

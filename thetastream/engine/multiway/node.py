@@ -16,14 +16,15 @@ new (PSP-I).
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.columns import BORN, EARLIEST, LATEST
+from thetastream.core.columns import BORN, EARLIEST, LATEST, OLDEST
 from thetastream.core.keys import Int64s
 from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
@@ -32,20 +33,22 @@ from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.matching import Residual
 from thetastream.engine.multiway.counters import MultiwayCounters
+from thetastream.engine.multiway.equal_decisions import EqualDecisions, is_decision, take_over
 from thetastream.engine.multiway.hop import Hop, join_columns, list_member_columns
-from thetastream.engine.multiway.hop_orders import Refiner
+from thetastream.engine.multiway.overlap import Overlap, find_end
 from thetastream.engine.multiway.partial_results import (
     PartialResults,
     PartialResultsHeader,
     merge_partial_results,
 )
 from thetastream.engine.multiway.query import MultiwayQuery
-from thetastream.engine.multiway.queue import Fresh, Queue
+from thetastream.engine.multiway.queue import Fresh
 from thetastream.engine.multiway.state import MultiwayState
+from thetastream.engine.peers import Peers
 from thetastream.engine.store.box import encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentStore
-from thetastream.models.multiway import NewTuples, Probes, Travel
+from thetastream.models.multiway import Multiway, NewTuples, Probes, Travel
 
 
 class MultiwayNode:
@@ -66,18 +69,18 @@ class MultiwayNode:
     def __init__(self, spec: MultiwayQuery, slot: int, state: MultiwayState, store: SegmentStore) -> None:
         self._spec = spec
         self._slot = slot
-        self._arrived = list(state.arrived or (0,) * spec.n_streams)
-        self._queue = Queue(spec.model.in_flight, spec.n_streams - 1, state.waiting, state.admitted, store)
+        self._blocks = store
+        self._decisions = EqualDecisions(spec, state, store)
         self._stored = [
             ChainedIndex(stored, [meta for meta in state.segments if meta.stream == number], store)
             for number, stored in enumerate(spec.stored)
         ]
-        refinement = spec.refinement
-        self._refiner = None if refinement is None else Refiner(refinement, spec.orders, state.measured)
         self._found: dict[PartialResultsHeader, list[pa.RecordBatch]] = defaultdict(list)
-        self.going: list[PartialResults] = []
-        """The partial results that are sent to the next epoch."""
-        self._newest: list[tuple[int, int, int]] = []
+        self.messages: list[Message] = []
+        """The messages to the next epoch: partial results, and decisions for nodes that join."""
+        self._has_left = False
+        self._overlap: Overlap | None = None
+        self._ends_us = state.ends_us
         self.counters = MultiwayCounters()
         self._is_home = spec.model.is_home(slot, Side.LEFT)
         if self._is_home:
@@ -87,19 +90,12 @@ class MultiwayNode:
     def state(self) -> MultiwayState:
         """The current state."""
         segments = [meta for index in self._stored for meta in index.segments]
-        queue = self._queue
-        measured = None if self._refiner is None else self._refiner.measured
-        return MultiwayState(segments, tuple(self._arrived), queue.waiting, queue.admitted, measured)
-
-    @property
-    def messages(self) -> list[Message]:
-        """The partial results for the next epoch, as messages of the engine protocol."""
-        return [partial.seal() for partial in self.going]
+        return replace(self._decisions.state, segments=segments, ends_us=self._ends_us)
 
     @property
     def is_waiting(self) -> bool:
         """Whether another epoch is needed even if no new tuples arrive. Node 0 answers for all nodes."""
-        return self._slot == 0 and bool(self._queue.waiting)
+        return self._slot == 0 and bool(self._decisions.queue.waiting)
 
     def _take_found(self) -> list[PartialResults]:
         """Return the partial results that were found since the last call."""
@@ -109,50 +105,84 @@ class MultiwayNode:
 
     def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
         """Run one epoch and yield the payload columns of complete results, stream after stream."""
-        # 1. Expire the tuples that nothing can join any more.
-        received = [PartialResults.unseal(message) for message in inbox.messages]
+        # 1. Read the messages, and expire the tuples that nothing can join any more.
+        self._has_left = inbox.peers.has_left(clock.epoch)
+        received = self._receive(inbox)
         in_flight = [partial.since_us for partial in received]
-        waiting = [entry.since_us for entry in self._queue.waiting]
+        waiting = [entry.since_us for entry in self._decisions.queue.waiting]
         horizon = find_earliest([clock.late_us, *in_flight, *waiting])
         for index in self._stored:
             self.counters.expired += index.expire(horizon)
             index.archive(horizon)
+        if self._has_left and self._spec.model.travel is Travel.STAY:
+            self._overlap_with_newer(inbox.peers, horizon)
         # 2. Store the share of this node of the new tuples. Only later tuples find them.
         fresh = self._admit(inbox, clock)
         # 3. Join the new tuples and the partial results in flight.
-        beginning = list(self._queue.admit(clock.epoch, fresh))
-        self._refine(received, clock.late_us, bool(beginning))
-        partials = [partial for tuples in beginning for partial in self._begin(tuples)]
+        partials = self._decisions.begin(clock.epoch, clock.late_us, fresh, received)
+        if self._overlap is not None:
+            partials = [self._overlap.begin(partial) for partial in partials]
         partials += merge_partial_results(received)
-        self._count_comparisons(partials)
+        self._decisions.count_comparisons(partials)
         while partials:
             for partial in partials:
                 yield from self._hop(partial)
             partials = self._take_found() if self._spec.model.travel is Travel.STAY else []
         # 4. Send the new partial results.
-        self.going = self._take_found()
-        if self._spec.model.travel is Travel.COVER:
-            self.going = [to_node for partial in self.going for to_node in self._address(partial)]
+        self._send(self._take_found(), inbox.peers, clock)
         # 5. Write the new segments.
         for index in self._stored:
             index.write()
         self._count(inbox)
 
-    def _address(self, partial: PartialResults) -> Iterator[PartialResults]:
-        """Address partial results to the nodes that store their partners.
+    def _overlap_with_newer(self, peers: Peers, horizon: int | None) -> None:
+        """Go on storing new tuples until all tuples have expired that a newer generation does not store."""
+        assert peers.last_epoch is not None
+        if self._ends_us is None:
+            self._ends_us = find_end(self._stored)
+        if horizon is None or horizon < self._ends_us:
+            self._overlap = Overlap((peers.last_epoch + 1) * self._spec.n_streams)
+        else:
+            self.counters.expired += sum(index.clear() for index in self._stored)
+
+    def _receive(self, inbox: Inbox) -> list[PartialResults]:
+        """Read the partial results of an epoch. A node that has joined takes over the decisions so far."""
+        decided = [is_decision(message) for message in inbox.messages]
+        if any(decided) and not self._has_left:
+            found = list(compress(inbox.messages, decided))
+            self._decisions = take_over(self._spec, found, self._blocks) or self._decisions
+        pairs = zip(inbox.messages, decided, strict=True)
+        return [PartialResults.unseal(message) for message, is_other in pairs if not is_other]
+
+    def _send(self, found: list[PartialResults], peers: Peers, clock: Clock) -> None:
+        """Send partial results, and in the last epoch before other nodes join, the decisions so far."""
+        generations = peers.generations or ((self._spec.model, tuple(range(self._spec.model.n_units))),)
+        if any(model.travel is Travel.COVER for model, _ in generations):
+            found = [to_node for partial in found for to_node in self._address(partial, generations)]
+        self.counters.forwarded = sum(partial.block.num_rows for partial in found)
+        self.messages = [partial.seal() for partial in found]
+        is_asked = self._slot == 0 and clock.epoch == peers.last_epoch
+        if is_asked and self._spec.model.has_mailbox(self._spec.n_streams):
+            self.messages += self._decisions.seal()
+
+    def _address(
+        self, partial: PartialResults, generations: Sequence[tuple[Multiway, Sequence[int]]]
+    ) -> Iterator[PartialResults]:
+        """Address partial results to the nodes that store their partners, in each generation.
 
         An empty message to all nodes carries the watermark of the origins, so that nodes delay purging.
         """
         yield replace(partial, block=partial.block.slice(0, 0))
         payload, _ = self._next_hop(partial).prepare_probes(partial.block)
         probes = self._describe_probes(partial.origin, payload)
-        for node in range(self._spec.model.n_units):
-            parts = [
-                np.arange(len(probes.tie_breakers)) if rows is None else rows
-                for rows in self._spec.model.choose_probes(node, probes)
-            ]
-            if len(rows := np.unique(np.concatenate(parts))):
-                yield replace(partial, block=partial.block.take(rows), to=node)
+        for model, slots in generations:
+            for node, slot in enumerate(slots):
+                parts = [
+                    np.arange(len(probes.tie_breakers)) if rows is None else rows
+                    for rows in model.choose_probes(node, probes)
+                ]
+                if len(rows := np.unique(np.concatenate(parts))):
+                    yield replace(partial, block=partial.block.take(rows), to=slot)
 
     def _describe_probes(self, origin: int, payload: pa.RecordBatch) -> Probes:
         """Describe partial results that began with tuples of ``origin``, for the model."""
@@ -163,77 +193,35 @@ class MultiwayNode:
     def _next_hop(self, partial: PartialResults) -> Hop:
         return self._spec.find_hop(partial.path[: partial.n_members], partial.path[partial.n_members])
 
-    # Hop orders
-
-    def _refine(self, partials: list[PartialResults], late_us: int | None, is_begun: bool) -> None:
-        """Count the results of the last hops, and choose the hop orders of the tuples that begin now."""
-        if self._refiner is not None:
-            self._refiner.count_results(
-                (partial.make_hop_key(partial.n_members - 1), partial.block.num_rows) for partial in partials
-            )
-            self._refiner.count_arrivals(self._newest, late_us)
-            if is_begun:
-                self._refiner.choose()
-
-    def _begin(self, beginning: Fresh) -> Iterator[PartialResults]:
-        """Convert tuples that begin to look for partners to partial results. Some try another hop order."""
-        stream, since_us, block = beginning
-        if self._refiner is None:
-            yield PartialResults((stream, *self._spec.orders[stream]), 1, since_us, block)
-            return
-        order, rest = self._refiner.orders[stream], block
-        trial = self._refiner.assign_trial(stream, self._number_tie_breakers(stream, block))
-        if trial is not None and len(trial[1]):
-            tried = np.isin(np.arange(block.num_rows), trial[1])
-            yield PartialResults((stream, *trial[0]), 1, since_us, block.take(trial[1]))
-            rest = block.take(np.flatnonzero(~tried))
-        if rest.num_rows:
-            yield PartialResults((stream, *order), 1, since_us, rest)
-
-    def _number_tie_breakers(self, stream: int, block: pa.RecordBatch) -> Int64s:
-        """Compute a tie-breaking number per tuple.
-
-        With event time, the number does not depend on the order of the rows, which may change when a Spark
-        task is run again.
-        """
-        side = self._spec.graph.sides[stream]
-        return np.arange(block.num_rows) if side.time is None else read_times(block, side)
-
-    def _count_comparisons(self, partials: list[PartialResults]) -> None:
-        """Count the comparisons of all hops but the last, whose results are not seen by all nodes."""
-        for partial in partials:
-            if self._refiner is not None and partial.n_members + 1 < self._spec.n_streams:
-                self._refiner.count_comparisons(
-                    partial.make_hop_key(partial.n_members), partial.block.num_rows
-                )
+    # New tuples
 
     def _admit(self, inbox: Inbox, clock: Clock) -> list[Fresh]:
         """Drop late tuples, add the place in the global order, and store the share of this node."""
         admitted = []
-        self._newest = []
-        batches = {n: inbox.batch(n, Role.BOTH) for n in range(self._spec.n_streams)}
+        is_counted = self._is_home and not self._has_left
+        role = Role.PROBE if self._has_left else Role.BOTH
+        batches = {n: inbox.batch(n, role) for n in range(self._spec.n_streams)}
         n_new = sum(batch.num_rows for batch in batches.values() if batch is not None)
         for stream, batch in batches.items():
             if batch is None:
                 continue
             side = self._spec.graph.sides[stream]
-            batch = drop_late(batch, stream, side, clock.late_us, self.counters if self._is_home else None)
+            batch = drop_late(batch, stream, side, clock.late_us, self.counters if is_counted else None)
             n_rows = batch.num_rows
             if not n_rows:
                 continue
             times = read_times(batch, side)
             born = np.full(n_rows, clock.epoch * self._spec.n_streams + stream)
             batch = batch.append_column(BORN, pa.array(born))
-            sequence = np.arange(self._arrived[stream], self._arrived[stream] + n_rows)
-            self._arrived[stream] += n_rows
-            self._newest.append((stream, int(times.max()), n_rows))
-            arrivals = NewTuples(stream, sequence, times, self._spec.reach[stream], n_new)
-            parts = self._spec.model.assign_parts(self._slot, arrivals)
-            for part in range(self._spec.model.n_parts):
-                self._store(self._spec.part(stream, part), batch, parts == part)
-            if self._spec.model.travel is Travel.STAY:
-                # A node that stores a tuple also stores all tuples that it can join with.
-                batch = batch.filter(pa.array(parts >= 0))
+            sequence = self._decisions.number(stream, times)
+            if not self._has_left or self._overlap is not None:
+                arrivals = NewTuples(stream, sequence, times, self._spec.reach[stream], n_new)
+                parts = self._spec.model.assign_parts(self._slot, arrivals)
+                for part in range(self._spec.model.n_parts):
+                    self._store(self._spec.part(stream, part), batch, parts == part)
+                if self._spec.model.travel is Travel.STAY:
+                    # A node that stores a tuple also stores all tuples that it can join with.
+                    batch = batch.filter(pa.array(parts >= 0))
             if batch.num_rows:
                 admitted.append(Fresh(stream, clock.late_us, batch))
         return admitted
@@ -275,12 +263,16 @@ class MultiwayNode:
             found, stored = residual.keep(Side.LEFT, payload, found, partner, stored)
             if not len(found):
                 continue
-            columns = join_columns(self._spec.graph, hop, payload.take(found), partner.take(stored))
+            joined, targets = payload.take(found), partner.take(stored)
+            if self._overlap is not None:
+                joined, targets = self._overlap.join(joined, targets, is_last)
+            columns = join_columns(self._spec.graph, hop, joined, targets)
             if is_last:
-                self.counters.matched += len(found)
+                self.counters.matched += joined.num_rows
                 yield [columns[name] for side in self._spec.graph.sides for name in side.columns]
                 continue
             names = [*list_member_columns(self._spec.graph, everyone), BORN]
+            names += [OLDEST] * (self._overlap is not None)
             block = pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
             self._found[partial.path, partial.n_members + 1, partial.since_us].append(block)
 
@@ -289,10 +281,11 @@ class MultiwayNode:
         counters = self.counters
         counters.received = inbox.received
         counters.received_bytes = inbox.received_bytes
-        counters.forwarded = sum(partial.block.num_rows for partial in self.going)
-        counters.waiting = self._queue.n_waiting if self._slot == 0 else 0  # all nodes have the same queue
-        if self._refiner is not None:
+        queue, refiner = self._decisions.queue, self._decisions.refiner
+        # All nodes have the same queue.
+        counters.waiting = queue.n_waiting if self._slot == 0 and not self._has_left else 0
+        if refiner is not None:
             aliases = [side.alias for side in self._spec.graph.sides]
-            orders = zip(aliases, self._refiner.orders, strict=True)
+            orders = zip(aliases, refiner.orders, strict=True)
             counters.order = {alias: [aliases[stream] for stream in order] for alias, order in orders}
         counters.count_state(segments)

@@ -39,12 +39,15 @@ class MultiwaySpec(MultiwayQuery):
 
     @property
     def scaling_obstacle(self) -> str | None:
-        """Why the units cannot change while the query runs."""
-        return "partial results that are in flight visit the nodes with which they began"
+        """Why the units cannot change while the query runs; None if they can."""
+        return None
 
     def with_model(self, model: Multiway) -> "MultiwaySpec":
-        """Return the same query under another model."""
-        return replace(self, model=model)
+        """Return the same query under another model, which may divide stored tuples into other parts."""
+        streams = [self.stored[self.part(stream, 0)] for stream in range(self.n_streams)]
+        parts = [stored for stored in streams for _ in range(model.n_parts)]
+        stored = tuple(replace(one, stream=number) for number, one in enumerate(parts))
+        return replace(self, model=model, stored=stored)
 
     def open(self, slot: int, state: MultiwayState, open_store: OpenStore) -> MultiwayNode:
         """Open the node ``slot``."""

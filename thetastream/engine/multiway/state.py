@@ -32,6 +32,8 @@ class MultiwayState:
     """For each epoch whose tuples may be in flight, its number and the number of tuples that began in it."""
     measured: HopMeasurements | None = None
     """The measurements of hops, if hop orders are refined."""
+    ends_us: int | None = None
+    """For a generation of ATR that a newer one replaces: the watermark at which it has ended."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the state to plain values for the manifest."""
@@ -50,4 +52,5 @@ class MultiwayState:
             [Waiting(*fields) for fields in values["waiting"]],
             [(int(epoch), int(n)) for epoch, n in values["admitted"]],
             None if values["measured"] is None else HopMeasurements.from_json(values["measured"]),
+            values.get("ends_us"),  # Earlier versions did not write it.
         )

@@ -134,6 +134,19 @@ class ChainedIndex:
             self._store.drop(meta)
         return sum(meta.n_rows for meta in dead)
 
+    def find_end(self) -> int | None:
+        """Find the watermark at which all tuples that are stored now have expired; None if there is none."""
+        keep = self._spec.lifetime_us
+        return None if keep is None else max((meta.max_ts + keep for meta in self.segments), default=None)
+
+    def clear(self) -> int:
+        """Drop all tuples; return their number."""
+        n_dropped = sum(meta.n_rows for meta in self.segments)
+        for meta in self.segments:
+            self._store.drop(meta)
+        self.segments = []
+        return n_dropped
+
     def retain(self, choose: Callable[[pa.RecordBatch], npt.NDArray[np.bool_]]) -> int:
         """Drop the tuples that ``choose`` does not select from a payload; return their number."""
         n_dropped = 0

@@ -22,7 +22,7 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Thread
 from typing import Any
 
@@ -66,9 +66,7 @@ class ControlSource(IdentitySource):
         return FORMAT
 
     def streamReader(self, schema: Any) -> "ControlReader":
-        names = ("query", "settings", "plan", "partitions")
-        query, settings, plan, partitions = (json.loads(self.options[name]) for name in names)
-        return ControlReader(decode_identity(query), settings, plan, partitions)
+        return make_control_reader(self.options)
 
 
 class ControlReader(IdentityReader):
@@ -226,12 +224,21 @@ class ControlReader(IdentityReader):
             yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
 
     def commit(self, end: dict[str, Any]) -> None:
-        control = end["control"]
+        control = end.get("control")
+        if control is None:
+            return  # The last epoch of a run without max_units.
         folder = _open(control)
         folder.remove_requests(control["outcomes"])
         plan = control["plan"]
         leaving = ((int(slot), version) for slot, version in plan["leaving"].items())
         folder.clean(leaving, (one["since"] for one in plan["membership"]))
+
+
+def make_control_reader(options: Mapping[str, str]) -> ControlReader:
+    """Make the reader from the options of ``make_options``, as JSON."""
+    names = ("query", "settings", "plan", "partitions")
+    query, settings, plan, partitions = (json.loads(options[name]) for name in names)
+    return ControlReader(decode_identity(query), settings, plan, partitions)
 
 
 def _open(control: dict[str, Any]) -> ControlFolder:
@@ -261,15 +268,21 @@ def read_control(
     """Make the stream of notices of a controlled join, which also keeps the identity of ``query``."""
     spark.dataSource.register(ControlSource)
     reader = spark.readStream.format(FORMAT)
-    options = {
+    for name, value in make_options(query, settings, plan, partitions).items():
+        reader = reader.option(name, json.dumps(value))
+    return reader.load()
+
+
+def make_options(
+    query: Identity, settings: dict[str, Any], plan: dict[str, Any], partitions: int | None
+) -> dict[str, Any]:
+    """Make the options of the source: the arguments of ``ControlReader`` by their names."""
+    return {
         "query": encode_identity(query),
         "settings": settings,
         "plan": plan,
         "partitions": partitions,
     }
-    for name, value in options.items():
-        reader = reader.option(name, json.dumps(value))
-    return reader.load()
 
 
 for module in (folders, files, identity_source, sys.modules[__name__]):

@@ -29,7 +29,13 @@ from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.state.identity_source import SCHEMA, WRITER, continue_query, write_identity
+from thetastream.spark.state.identity_source import (
+    SCHEMA,
+    WRITER,
+    continue_query,
+    refuse_scaled,
+    write_identity,
+)
 from thetastream.spark.wide_rows import STEP
 
 FORMAT = "thetastream_mailbox"
@@ -135,6 +141,7 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pass
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        refuse_scaled(start)
         start = {**continue_query(start, self._query), "root": hide_secrets(self._root)}
         if start["mailbox"] == self._new and not self._has_begun:
             return start
@@ -144,6 +151,7 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**start, "epoch": epoch, "units": units} if epoch > start["epoch"] else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        refuse_scaled(end)
         continue_query(end, self._query)
         box = self._open(end)
         if end["epoch"] < 0:

@@ -1,0 +1,164 @@
+"""Runs of controlled queries as Spark runs them: some tuples in each epoch, requests, and the nested loop."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from tests.support import oracle
+from tests.support.controlled import CONDITION, SCHEMA, UNIT
+from tests.support.graphs import GraphCase, answer, side
+from tests.support.spark_epochs import Crash, SparkEpochs, count_results
+from thetastream.control.change import Rules
+from thetastream.core.condition import TIME, Bound, Dimension, Equality
+from thetastream.core.shed import Shed
+from thetastream.core.sides import Side
+from thetastream.engine.handshake.spec import HandshakeSpec
+from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
+from thetastream.engine.multiway.selectivities import Refinement
+from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.shedding import Shedding
+from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.models import Ring
+from thetastream.plan.multiway_spec import build_multiway_spec
+
+RULES = Rules(9, ("hash", "range"))
+STEP_US = 1000
+"""Spark's watermark has milliseconds."""
+WINDOW_MS = 12
+"""The window of the condition in the time of these tests: one unit of ``t`` is a millisecond."""
+COLUMNS_OF_A_TUPLE = 4
+
+
+def scaled_unit() -> Any:
+    """Return the query of the random schedules, with event times in milliseconds."""
+    window = Dimension(Side.LEFT, TIME, Bound(TIME, -WINDOW_MS * STEP_US), Bound(TIME, WINDOW_MS * STEP_US))
+    condition = replace(CONDITION, window=window)
+    return replace(UNIT, condition=condition, archive_period_us=2 * STEP_US)
+
+
+class Epochs:
+    """Epochs with some tuples each, and the results that they find."""
+
+    def __init__(self, spark: SparkEpochs, n_streams: int, seed: int) -> None:
+        self.spark, self.n_streams = spark, n_streams
+        self.counters: list[dict[str, Any]] = []
+        self.rng = random.Random(seed)
+        self.found: Counter[Any] = Counter()
+        self.epoch = 0
+        self.watermark: int | None = None
+        self.late: int | None = None
+
+    def draw(self, n: int) -> Sequence[pa.RecordBatch]:
+        """Draw the tuples of the next epoch, ``n`` of each stream, and remember them."""
+        raise NotImplementedError
+
+    def draw_rows(self, n: int, *keys: tuple[str, int]) -> list[list[dict[str, int]]]:
+        """Draw ``n`` rows of each stream, with keys from 0 to some number."""
+        return [
+            [
+                {
+                    "id": 1000 * self.epoch + 100 * stream + i,
+                    "t": (10 * self.epoch + self.rng.randint(-9, 5)) * STEP_US,
+                    **{name: self.rng.randint(0, most) for name, most in keys},
+                }
+                for i in range(n)
+            ]
+            for stream in range(self.n_streams)
+        ]
+
+    def run(self, n: int = 8, crashes: tuple[int, ...] = ()) -> None:
+        """Run an epoch with ``n`` tuples of each stream, after attempts that crash before these steps."""
+        batches = self.draw(n)
+        self.spark.log_offset()
+        for crash in crashes:
+            with pytest.raises(Crash):
+                self.spark.run(batches, self.watermark, crash)
+            self.spark.start()
+        results = self.spark.run(batches, self.watermark)
+        self.counters = [
+            json.loads(text) for one in results for text in one.column(-1).to_pylist() if text is not None
+        ]
+        self.found += count_results(
+            results, *range(0, COLUMNS_OF_A_TUPLE * self.n_streams, COLUMNS_OF_A_TUPLE)
+        )
+        self.late = self.watermark
+        self.epoch += 1
+        self.watermark = max(self.watermark or 0, (10 * self.epoch - 15) * STEP_US) or None
+
+
+class Run(Epochs):
+    """A join of two streams whose units send no messages."""
+
+    rules: ClassVar[Rules] = RULES
+
+    def __init__(
+        self, folder: Path, patch: pytest.MonkeyPatch, model: Any, seed: int = 1, shed: Shed | None = None
+    ) -> None:
+        self.condition = scaled_unit().condition
+        shedding = None if shed is None else Shedding(shed, self.condition.sides)
+        spark = SparkEpochs(self.build(model), model, self.rules, folder, patch, shedding)
+        super().__init__(spark, 2, seed)
+        self.kept: tuple[list[Any], list[Any]] = ([], [])
+
+    def build(self, model: Any) -> EngineSpec:
+        """Build the query under a model."""
+        return TwoStreamSpec(scaled_unit(), model)
+
+    def draw(self, n: int) -> Sequence[pa.RecordBatch]:
+        drawn = self.draw_rows(n, ("k", 2), ("v", 9))
+        for kept, rows in zip(self.kept, drawn, strict=True):
+            kept += oracle.timely(rows, self.late, "t")
+        return [pa.RecordBatch.from_pylist(rows, schema=SCHEMA) for rows in drawn]
+
+    def check(self) -> None:
+        """Compare the results with the nested loop."""
+        assert self.found == oracle.join(self.condition, *self.kept)
+        assert len(self.found) > 50
+
+
+class ChainRun(Run):
+    """A join on a handshake chain."""
+
+    rules = replace(RULES, only_sizes=True)
+
+    def build(self, model: Any) -> EngineSpec:
+        unit = scaled_unit()
+        return HandshakeSpec(unit.condition, unit.indexes, unit.archive_period_us, model)
+
+
+class MultiwayRun(Epochs):
+    """A join of three streams hop by hop. Under a ring, hop orders follow what is measured."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, model: Any, seed: int = 1) -> None:
+        window = Ends(-WINDOW_MS * STEP_US, WINDOW_MS * STEP_US)
+        edges = {pair: Edge(window=window) for pair in combinations(range(3), 2)}
+        edges |= {pair: Edge((Equality(0, 0),), window=window) for pair in ((0, 1), (1, 2))}
+        graph = JoinGraph(tuple(map(side, range(3))), edges)
+        lifetimes = tuple(map(graph.lifetime_us, range(3)))
+        free = Refinement((True,) * 3, ((0b011, 0.5), (0b110, 0.5)), lifetimes)
+        refinement = free if isinstance(model, Ring) else None
+        orders = ((1, 2), (2, 0), (1, 0))
+        spec = build_multiway_spec(graph, orders, model, 2 * STEP_US, refinement)
+        rules = replace(RULES, only_sizes=True)
+        spark = SparkEpochs(spec, model, rules, folder, patch, width=3 * COLUMNS_OF_A_TUPLE)
+        super().__init__(spark, 3, seed)
+        self.case = GraphCase(graph, orders, None, ())
+        self.read: list[Any] = []
+
+    def draw(self, n: int) -> Sequence[pa.RecordBatch]:
+        drawn = self.draw_rows(n, ("k0", 3), ("k1", 3))
+        self.read.append((tuple(drawn), self.watermark))
+        return [self.case.batch(stream, rows) for stream, rows in enumerate(drawn)]
+
+    def check(self) -> None:
+        """Compare the results with the nested loop."""
+        assert self.found == answer(replace(self.case, epochs=tuple(self.read)))
+        assert len(self.found) > 50

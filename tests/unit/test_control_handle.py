@@ -1,0 +1,144 @@
+"""Handles on a controlled join, the command line, and the process of the control source."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from tests.support.control_runs import RULES, Run
+from thetastream.cli import main
+from thetastream.control.plan import ControlPlan
+from thetastream.control.request import Request
+from thetastream.core.shed import Shed
+from thetastream.errors import QueryError, StateError
+from thetastream.models import Split
+from thetastream.spark.control import files
+from thetastream.spark.control.handle import control
+from thetastream.spark.control.source import ControlSource
+from thetastream.spark.mailbox.source import MailboxReader
+
+
+def test_status_knows_when_a_generation_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One epoch reads two requests, and later plans are so many that old ones are removed."""
+    monkeypatch.setattr(files, "KEPT_PLANS", 2)
+    run = Run(tmp_path, monkeypatch, Split(2), shed=Shed("1 GB", "2 GB"))
+    run.spark.rules = replace(RULES, can_shed=True)
+    run.spark.start()
+    run.run()
+    run.spark.control.put_request(Request(sizes={"cores": 3}).write())
+    for number in range(1, 9):
+        run.spark.control.put_request(Request(shed_factor=number / 100).write())
+        run.run()
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])]))
+    (generation,) = control(tmp_path).status()["generations"]
+    assert (generation["model"], generation["since"]) == ("Split(cores=3)", 2)
+    assert len(run.spark.control.list_plans()) == 3
+
+
+def test_a_handle_names_the_joins_if_none_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    plan = ControlPlan.begin(Split(2)).as_json()
+    lines = ["v1", "{}", *(json.dumps({"control": {"join": name, "plan": plan}}) for name in ("one", "two"))]
+    (tmp_path / "offsets" / "0").write_text("\n".join(lines))
+    assert control(tmp_path, "two").plan.newest.model == Split(2)
+    with pytest.raises(QueryError, match=r"\[SEVERAL_JOINS\].*one, two, and none of them is 'three'"):
+        control(tmp_path, "three")
+    with pytest.raises(QueryError, match=r"\[SEVERAL_JOINS\].*one, two; give"):
+        control(tmp_path)
+
+
+def test_the_command_line_scales_from_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(tmp_path, monkeypatch, Split(2))
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "offsets").mkdir(parents=True)
+
+    def run_epoch() -> None:
+        run.run()
+        lines = ["v1", "{}", json.dumps({"path": "a"}), json.dumps(run.spark.offsets[-1])]
+        (checkpoint / "offsets" / str(run.epoch - 1)).write_text("\n".join(lines))
+
+    (checkpoint / "metadata").write_text('{"id": "query"}')
+    run_epoch()
+    assert main(["scale", str(checkpoint), "--cores", "3"]) == 0
+    assert main(["scale", str(checkpoint), "--units", "3"]) == 1
+    assert "[CANNOT_SCALE] Split(cores=2) can change cores, not units" in capsys.readouterr().err
+    assert main(["scale", str(checkpoint)]) == 1
+    assert "[BAD_REQUEST]" in capsys.readouterr().err
+    run_epoch()
+    assert main(["scale", str(checkpoint), "--model", "matrix", "--rows", "2", "--columns", "1"]) == 0
+    assert main(["status", str(checkpoint)]) == 0
+    version, _, old, new, first, second = capsys.readouterr().out.splitlines()[1:]
+    assert version == "version       1"
+    assert old == "generation    Split(cores=2) on units 0, 1 since epoch 0; 0, 1 store no new tuples"
+    assert new == "generation    Split(cores=3) on units 2, 3, 4 since epoch 2"
+    assert first.endswith(": accepted")
+    assert second.endswith(": waiting")
+    for _ in range(8):
+        run_epoch()
+    assert main(["status", str(checkpoint), "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert [one["model"] for one in status["generations"]] == ["Matrix(rows=2, columns=1)"]
+    run.check()
+    # What is left behind is cleaned with the rest.
+    assert main(["inspect", str(checkpoint)]) == 0
+    assert "change(s) of the units" in capsys.readouterr().out
+    assert main(["clean", str(checkpoint), "--for-good", "--min-age", "0s"]) == 0
+    assert [path for path in (tmp_path / "box").rglob("*") if path.is_file()] == []
+
+
+def test_a_mailbox_without_control_refuses_units_that_have_changed() -> None:
+    reader = MailboxReader("nowhere", {}, ())
+    offset = {"control": {"plan": {"version": 2}}}
+    with pytest.raises(StateError, match=r"\[CONTROL_NEEDED\] .* 2 time"):
+        reader.latestOffset(offset, ReadAllAvailable())
+    with pytest.raises(StateError, match=r"\[CONTROL_NEEDED\]"):
+        reader.partitions(offset, offset)
+
+
+def test_the_process_of_the_source_loads_the_package_for_a_request_only(tmp_path: Path) -> None:
+    """It loads it in the background: the offset stays the same until the package is there."""
+    packed = cloudpickle.dumps(ControlSource)
+    (tmp_path / "source").write_bytes(packed)
+    done = subprocess.run(
+        [sys.executable, "-c", SOURCE_PROCESS, str(tmp_path)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["[]", "0", "1"]
+
+
+SOURCE_PROCESS = """
+import json, pathlib, pickle, sys, time
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+folder = pathlib.Path(sys.argv[1])
+source = pickle.loads((folder / "source").read_bytes())
+rules = {"max_units": 4, "routings": [], "never_expires": [False, False]}
+model = {"name": "split", "cores": 1}
+first = [{"since": 0, "model": model, "slots": [0]}]
+plan = {"version": 0, "membership": first, "shed_factor": 0, "leaving": {}}
+settings = {"root": str(folder), "join": "j", "rules": rules}
+options = {"query": {}, "settings": settings, "plan": plan, "partitions": None}
+reader = source({name: json.dumps(value) for name, value in options.items()}).streamReader(None)
+look = lambda offset: reader.latestOffset(offset, ReadAllAvailable())
+offset = look(reader.initialOffset())
+reader.partitions(offset, offset)
+assert look(offset) == offset
+print([name for name in sys.modules if name.startswith("thetastream")])
+requests = folder / f"control-{offset['control']['name']}" / "requests"
+requests.mkdir()
+(requests / "1").write_text('{"format": 1, "sizes": {"cores": 2}}')
+time.sleep(0.2)
+print(look(offset)["control"]["plan"]["version"])
+until, found = time.monotonic() + 100, offset
+while found == offset and time.monotonic() < until:
+    time.sleep(0.2)
+    found = look(offset)
+print(found["control"]["plan"]["version"])
+"""

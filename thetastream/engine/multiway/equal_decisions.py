@@ -1,0 +1,136 @@
+"""The decisions that all nodes of a multi-way join make alike, each for itself and without messages.
+
+Every node sees all new tuples and all partial results. So all nodes number the tuples alike, let the same
+tuples wait (``queue``), and give tuples the same hop orders (``hop_orders``). If nodes decided differently,
+results would be lost.
+
+A node that joins while the query runs has not seen the earlier tuples. A node that leaves sends it the state
+of the decisions and the tuples that wait (``seal``, ``take_over``). From then on it decides like the others.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from thetastream.core.keys import Int64s
+from thetastream.engine.inbox import Message
+from thetastream.engine.lateness import read_times
+from thetastream.engine.multiway.hop_orders import Refiner
+from thetastream.engine.multiway.partial_results import PartialResults
+from thetastream.engine.multiway.query import MultiwayQuery
+from thetastream.engine.multiway.queue import Fresh, Queue
+from thetastream.engine.multiway.state import MultiwayState
+from thetastream.engine.store.segment import SegmentStore
+
+DECISIONS, WAITING = "decisions", "waiting"
+"""The headers of messages to nodes that join. The other messages are partial results."""
+
+
+class EqualDecisions:
+    """The decisions of one epoch.
+
+    Parameters
+    ----------
+    query : MultiwayQuery
+    state : MultiwayState
+        The state before this epoch, of this node or of a node that decided alike.
+    store : SegmentStore
+        The store that keeps the blocks of waiting tuples.
+    """
+
+    def __init__(self, query: MultiwayQuery, state: MultiwayState, store: SegmentStore) -> None:
+        self._query = query
+        self._store = store
+        self._arrived = list(state.arrived or (0,) * query.n_streams)
+        self._newest: list[tuple[int, int, int]] = []
+        self.queue = Queue(query.model.in_flight, query.n_streams - 1, state.waiting, state.admitted, store)
+        """The tuples that wait before they look for partners."""
+        refinement = query.refinement
+        self.refiner = None if refinement is None else Refiner(refinement, query.orders, state.measured)
+        """The hop orders that follow measured selectivities; None if hop orders stay as planned."""
+
+    @property
+    def state(self) -> MultiwayState:
+        """The state of the decisions, without segments."""
+        measured = None if self.refiner is None else self.refiner.measured
+        return MultiwayState([], tuple(self._arrived), self.queue.waiting, self.queue.admitted, measured)
+
+    def number(self, stream: int, times: Int64s) -> Int64s:
+        """Number the new tuples of a stream, given their event times."""
+        first = self._arrived[stream]
+        self._arrived[stream] += len(times)
+        self._newest.append((stream, int(times.max()), len(times)))
+        return np.arange(first, first + len(times))
+
+    def begin(
+        self, epoch: int, late_us: int | None, fresh: list[Fresh], received: Iterable[PartialResults]
+    ) -> list[PartialResults]:
+        """Return the tuples that begin to look for partners in an epoch, as partial results.
+
+        ``received`` are the partial results that all nodes have received in the epoch.
+        """
+        beginning = list(self.queue.admit(epoch, fresh))
+        if self.refiner is not None:
+            self.refiner.count_results(
+                (partial.make_hop_key(partial.n_members - 1), partial.block.num_rows) for partial in received
+            )
+            self.refiner.count_arrivals(self._newest, late_us)
+            if beginning:
+                self.refiner.choose()
+        return [partial for tuples in beginning for partial in self._order_hops(tuples)]
+
+    def count_comparisons(self, partials: Iterable[PartialResults]) -> None:
+        """Count the comparisons of all hops but the last, whose results are not seen by all nodes."""
+        for partial in partials:
+            if self.refiner is not None and partial.n_members + 1 < self._query.n_streams:
+                self.refiner.count_comparisons(
+                    partial.make_hop_key(partial.n_members), partial.block.num_rows
+                )
+
+    def _order_hops(self, beginning: Fresh) -> Iterator[PartialResults]:
+        """Convert tuples that begin to look for partners to partial results. Some try another hop order."""
+        stream, since_us, block = beginning
+        if self.refiner is None:
+            yield PartialResults((stream, *self._query.orders[stream]), 1, since_us, block)
+            return
+        order, rest = self.refiner.orders[stream], block
+        side = self._query.graph.sides[stream]
+        # With event time, a tie-breaking number does not depend on the order of the rows, which may change
+        # when a Spark task is run again.
+        ties = np.arange(block.num_rows) if side.time is None else read_times(block, side)
+        trial = self.refiner.assign_trial(stream, ties)
+        if trial is not None and len(trial[1]):
+            tried = np.isin(np.arange(block.num_rows), trial[1])
+            yield PartialResults((stream, *trial[0]), 1, since_us, block.take(trial[1]))
+            rest = block.take(np.flatnonzero(~tried))
+        if rest.num_rows:
+            yield PartialResults((stream, *order), 1, since_us, rest)
+
+    # Nodes that join
+
+    def seal(self) -> Iterator[Message]:
+        """Yield the decisions and the waiting tuples as messages to all nodes."""
+        yield Message(json.dumps([DECISIONS, self.state.as_json()]))
+        for entry in self.queue.waiting:
+            yield Message(json.dumps([WAITING, entry.id]), self._store.get_block(entry.id, entry.n_rows))
+
+
+def take_over(
+    query: MultiwayQuery, messages: Sequence[Message], store: SegmentStore
+) -> EqualDecisions | None:
+    """Take over decisions from the messages that ``seal`` yielded; None if there are no such messages."""
+    state = None
+    for message in messages:
+        kind, value = json.loads(message.header)
+        if kind == DECISIONS:
+            state = MultiwayState.from_json(value)
+        else:
+            assert message.block is not None
+            store.put_block(value, message.block)
+    return None if state is None else EqualDecisions(query, state, store)
+
+
+def is_decision(message: Message) -> bool:
+    """Whether a message holds decisions or waiting tuples, and no partial results."""
+    return json.loads(message.header)[0] in (DECISIONS, WAITING)

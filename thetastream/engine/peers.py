@@ -1,0 +1,28 @@
+"""The other units of a join whose units may change while it runs, as one unit sees them in an epoch."""
+
+from typing import Any, NamedTuple
+
+
+class Peers(NamedTuple):
+    """The generations of units that are alive, and whether this unit still stores new tuples."""
+
+    generations: tuple[tuple[Any, tuple[int, ...]], ...] = ()
+    """For each generation that holds tuples, newest first: its model, and the slots of its units. It is empty
+    for an engine whose units send no messages."""
+    slots: tuple[int, ...] = ()
+    """The slots of the generation of this unit. It is empty in the epoch before a unit stores its first
+    tuple."""
+    last_epoch: int | None = None
+    """The last epoch in which this unit stores new tuples. None if its generation is the newest one."""
+
+    def has_left(self, epoch: int) -> bool:
+        """Whether new tuples of an epoch are stored by a newer generation.
+
+        >>> Peers(last_epoch=4).has_left(4), Peers(last_epoch=4).has_left(5), Peers().has_left(5)
+        (False, True, False)
+        """
+        return self.last_epoch is not None and epoch > self.last_epoch
+
+
+ALONE = Peers()
+"""The peers of a unit of a join whose units do not change."""

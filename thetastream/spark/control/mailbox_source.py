@@ -1,0 +1,132 @@
+"""The control source and the mailbox as one streaming source, for units that change and send messages.
+
+An offset has the fields of both. They are one source, so that a query has the same number of sources with and
+without ``max_units``, and may continue from its checkpoint with the other setting.
+
+Messages to all units go to the units of the plan that routers follow in the epoch that reads them. It is the
+plan of the offset before, because the plan of an offset holds from the next epoch on.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from thetastream.core.identity import Identity, decode_identity
+from thetastream.spark.control.source import ControlReader, make_control_reader, make_options
+from thetastream.spark.mailbox.source import MailboxReader
+from thetastream.spark.state.identity_source import SCHEMA
+
+FORMAT = "thetastream_controlled_mailbox"
+_CALLED = "called"
+"""The field of a partition of the mailbox with the grouping keys of the units of the epoch."""
+
+
+class ControlledMailboxSource(DataSource):
+    """Spark's data source ``thetastream_controlled_mailbox``, with the options of its two parts."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> "ControlledMailboxReader":
+        root, query, keys = (json.loads(self.options[name]) for name in ("root", "query", "keys"))
+        mailbox = MailboxReader(root, decode_identity(query), keys)
+        return ControlledMailboxReader(mailbox, make_control_reader(self.options), keys)
+
+
+class ControlledMailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of one run of a query.
+
+    Parameters
+    ----------
+    mailbox : MailboxReader
+    control : ControlReader
+    keys : sequence of int
+        The grouping key of each slot.
+    """
+
+    def __init__(self, mailbox: MailboxReader, control: ControlReader, keys: Sequence[int]) -> None:
+        self._mailbox = mailbox
+        self._control = control
+        self._keys = keys
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {**self._mailbox.initialOffset(), **self._control.initialOffset()}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._mailbox.prepareForTriggerAvailableNow()
+        self._control.prepareForTriggerAvailableNow()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        box = self._mailbox.latestOffset(_leave_out_control(start), limit)
+        return self._control.latestOffset({**start, **box}, limit)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        found = [*self._control.partitions(start, end)]
+        if end["epoch"] < 0 or end["epoch"] != start["epoch"]:
+            plan = (start if "control" in start else end)["control"]["plan"]
+            called = sorted({self._keys[slot] for one in plan["membership"] for slot in one["slots"]})
+            for one in self._mailbox.partitions(*map(_leave_out_control, (start, end))):
+                found.append(InputPartition({**one.value, _CALLED: called}))
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition.value, dict):
+            yield from self._control.read(partition)
+            return
+        called = set(partition.value[_CALLED])
+        for batch in self._mailbox.read(partition):
+            # All rows of a batch of the mailbox are for one unit.
+            if batch.column("unit")[0].as_py() in called:
+                yield batch
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._control.commit(end)
+        self._mailbox.commit(end)
+
+
+def _leave_out_control(offset: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in offset.items() if name != "control"}
+
+
+def read_controlled_mailbox(
+    spark: SparkSession,
+    root: str,
+    query: Identity,
+    keys: Sequence[int],
+    settings: dict[str, Any],
+    plan: dict[str, Any],
+    partitions: int | None,
+) -> DataFrame:
+    """Make the stream of messages and notices of a controlled join whose units send messages.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    root : str
+        The folder of mailboxes.
+    query : Identity
+    keys : sequence of int
+        The grouping key of each slot.
+    settings, plan, partitions
+        The control of the join, as in ``read_control``.
+    """
+    spark.dataSource.register(ControlledMailboxSource)
+    reader = spark.readStream.format(FORMAT)
+    options = {"root": root, "keys": list(keys), **make_options(query, settings, plan, partitions)}
+    for name, value in options.items():
+        reader = reader.option(name, json.dumps(value))
+    return reader.load()
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
