@@ -25,24 +25,34 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def log_events(folder: Path) -> dict[str, str]:
+    """Return the settings that make Spark log its events into a folder."""
+    (folder / "events").mkdir()
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+    }
+
+
+def read_events(folder: Path) -> str:
+    return "".join(path.read_text() for path in (folder / "events").rglob("*") if path.is_file())
+
+
 @pytest.mark.slow
 def test_speculative_attempts(cluster: StandaloneCluster, folder: Path) -> None:
     """Two attempts of one Spark task run at the same time on two hosts; the first to finish counts."""
-    (folder / "events").mkdir()
     conf = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
         "spark.speculation.multiplier": "1.1",
         "spark.speculation.quantile": "0.1",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": (folder / "events").as_uri(),
+        **log_events(folder),
     }
     job = Job(str(folder), cluster.master, conf, faults={"5": "stall", "14": "stall"})
     job.finish()
     assert faults.read_committed(job.sink) == faults.oracle(folder)
-    events = "".join(path.read_text() for path in (folder / "events").rglob("*") if path.is_file())
-    assert '"Speculative":true' in events
+    assert '"Speculative":true' in read_events(folder)
 
 
 @pytest.mark.slow
@@ -59,3 +69,27 @@ def test_a_worker_killed_on_the_way(cluster: StandaloneCluster, folder: Path) ->
         assert process.wait(900) == 0, job.output[-4000:]
     assert faults.read_committed(job.sink) == faults.oracle(folder)
     cluster.add_worker()
+
+
+@pytest.mark.slow
+def test_executors_come_and_go(cluster: StandaloneCluster, folder: Path) -> None:
+    """Tasks that wait bring an executor, and an idle executor leaves. State goes where the tasks are.
+
+    While one task of an epoch stalls, the other one waits for an executor, or has left its executor idle.
+    """
+    conf = {
+        "spark.executor.cores": "1",
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
+        "spark.dynamicAllocation.minExecutors": "1",
+        "spark.dynamicAllocation.maxExecutors": "2",
+        "spark.dynamicAllocation.executorIdleTimeout": "2s",
+        **log_events(folder),
+    }
+    job = Job(str(folder), cluster.master, conf, faults={"5": "stall", "11": "stall", "17": "stall"})
+    job.finish()
+    assert faults.read_committed(job.sink) == faults.oracle(folder)
+    events = read_events(folder)
+    assert events.count('"Event":"SparkListenerExecutorAdded"') >= 2
+    assert '"Event":"SparkListenerExecutorRemoved"' in events
