@@ -109,6 +109,26 @@ def test_units_of_a_count_window_change(spark: SparkSession, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_a_run_of_one_epoch_reads_requests(spark: SparkSession, tmp_path: Path) -> None:
+    """Its source process is new and loads what folds requests, so it must wait for that."""
+    joined = Controlled(spark, tmp_path)
+
+    def run() -> None:
+        joined.start(th.Biclique((1, 1)), max_units=6, is_once=True).awaitTermination()
+
+    joined.write(40)
+    run()
+    name = th.control(joined.checkpoint).scale(units=(2, 1))
+    for _ in range(3):
+        joined.write(40)
+        run()
+    status = th.control(joined.checkpoint).status()
+    assert status["requests"][name] == "accepted"
+    assert status["generations"][-1]["model"].startswith("Biclique(units=(2, 1)")
+    assert joined.found == joined.expect()
+
+
+@pytest.mark.slow
 def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
     run = Controlled(spark, tmp_path)
     run.start(th.Biclique((1, 1)))

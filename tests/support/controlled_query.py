@@ -34,7 +34,14 @@ class Controlled:
         self.n = 0
         self.query: Any = None
 
-    def start(self, model: Any, within: Any = f"{WITHIN_S} seconds", **settings: Any) -> Any:
+    @property
+    def checkpoint(self) -> str:
+        return str(self.folder / "checkpoint")
+
+    def start(
+        self, model: Any, within: Any = f"{WITHIN_S} seconds", is_once: bool = False, **settings: Any
+    ) -> Any:
+        """Start the query. With ``is_once``, it runs one epoch."""
         marked = {name: frame.withWatermark("ts", "5 seconds") for name, frame in self.streams.items()}
         pairs = th.join(marked, ON[len(marked)], within, model, mailbox=str(self.folder / "box"), **settings)
 
@@ -42,17 +49,22 @@ class Controlled:
             self.found.update(tuple(row) for row in batch.collect())
 
         writer = pairs.select(*(f"{alias}.id" for alias in self.aliases)).writeStream.foreachBatch(collect)
-        self.query = writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
+        writer = writer.option("checkpointLocation", self.checkpoint)
+        self.query = (writer.trigger(once=True) if is_once else writer).start()
         return self.query
 
     def add(self, n: int = 40) -> None:
         """Write the next file of each stream, and wait until it has been read."""
+        self.write(n)
+        self.query.processAllAvailable()
+
+    def write(self, n: int) -> None:
+        """Write the next file of each stream."""
         for source in self.sources:
             path = source / f".epoch-{self.n + 1:05}.csv"  # Spark does not read names that begin with a dot.
             path.write_text("".join(f"{row}\n" for row in range(self.n, self.n + n)))
             path.rename(source / path.name[1:])
         self.n += n
-        self.query.processAllAvailable()
 
     def run_until(self, is_done: Any, n: int = 40) -> dict[str, Any]:
         """Feed the streams, ``n`` tuples each time, until the status of the join is as wanted."""

@@ -15,7 +15,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.control.change import Rules
 from thetastream.control.plan import ControlPlan
@@ -173,7 +172,7 @@ class SparkEpochs:
     def log_offset(self) -> None:
         """Ask the source for the offset of the next epoch, and write it to the log."""
         start = self.offsets[-1] if self.offsets else self.reader.initialOffset()
-        self.offsets.append(self.reader.latestOffset(deepcopy(start), ReadAllAvailable()))
+        self.offsets.append(self.reader.latestOffset(deepcopy(start), self.reader.getDefaultReadLimit()))
 
     def run(
         self, batches: Sequence[pa.RecordBatch], watermark_us: int | None, crash: int | None = None

@@ -116,7 +116,6 @@ def test_the_process_of_the_source_loads_the_package_for_a_request_only(tmp_path
 
 SOURCE_PROCESS = """
 import json, pathlib, pickle, sys, time
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 folder = pathlib.Path(sys.argv[1])
 source = pickle.loads((folder / "source").read_bytes())
 rules = {"max_units": 4, "routings": [], "never_expires": [False, False]}
@@ -126,7 +125,7 @@ plan = {"version": 0, "membership": first, "shed_factor": 0, "leaving": {}}
 settings = {"root": str(folder), "join": "j", "rules": rules}
 options = {"query": {}, "settings": settings, "plan": plan, "partitions": None}
 reader = source({name: json.dumps(value) for name, value in options.items()}).streamReader(None)
-look = lambda offset: reader.latestOffset(offset, ReadAllAvailable())
+look = lambda offset: reader.latestOffset(offset, reader.getDefaultReadLimit())
 offset = look(reader.initialOffset())
 reader.partitions(offset, offset)
 assert look(offset) == offset

@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from thetastream.core import folder as folders
 from thetastream.core.columns import NOTICE
@@ -45,6 +45,8 @@ FOLDING = "thetastream.control.offset"
 """The module that folds requests."""
 LOOK_S = 0.1
 """Requests are looked for at most this often, in seconds."""
+NO_LIMIT = ReadMaxRows(2**31 - 1)
+"""The usual limit of a read, which never binds. With ``trigger(once=True)``, Spark gives another one."""
 _QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _ROWS = pa.schema(
     [
@@ -105,6 +107,9 @@ class ControlReader(IdentityReader):
         # The run ends soon, so it waits for requests that are there.
         self._waits = True
 
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return NO_LIMIT
+
     def initialOffset(self) -> dict[str, Any]:
         return {**super().initialOffset(), "control": self._first}
 
@@ -115,6 +120,8 @@ class ControlReader(IdentityReader):
         if offset["control"]["name"] == self._first["name"] and not self._is_made:
             return offset  # The first epoch makes the folder.
         control = {**offset["control"], **self._settings}
+        # A run of one epoch asks once, for all that is available, and waits for requests that are there.
+        self._waits = self._waits or isinstance(limit, ReadAllAvailable)
         now_s = time.monotonic()
         if self._waits or now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
