@@ -84,10 +84,10 @@ def test_executors_come_and_go(cluster: StandaloneCluster, folder: Path) -> None
         "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
         "spark.dynamicAllocation.minExecutors": "1",
         "spark.dynamicAllocation.maxExecutors": "2",
-        "spark.dynamicAllocation.executorIdleTimeout": "2s",
+        "spark.dynamicAllocation.executorIdleTimeout": "8s",
         **log_events(folder),
     }
-    job = Job(str(folder), cluster.master, conf, faults={"5": "stall", "11": "stall", "17": "stall"})
+    job = Job(str(folder), cluster.master, conf, faults={"5": "stall", "14": "stall"})
     job.finish()
     assert faults.read_committed(job.sink) == faults.oracle(folder)
     events = read_events(folder)
