@@ -1,12 +1,13 @@
 """The demo runs in its own process."""
 
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from thetastream.demo import check, departures
+from thetastream.demo import check, departures, screenshot
 from thetastream.stores import ParquetStore
 
 
@@ -31,4 +32,6 @@ def test_demo_counts_what_duckdb_counts(tmp_path):
     assert re.search(rf"^ +0  2013-02-0\d \d\d:\d\d +{2 * departures.PER_FILE:,} ", done.stdout, re.MULTILINE)
     assert (tmp_path / "out" / "departures.png").stat().st_size > 10_000
     assert ParquetStore(str(tmp_path / "out" / "pairs")).read().num_rows == expected
+    if any(map(shutil.which, screenshot.BROWSERS)):
+        assert (tmp_path / "out" / "page.png").stat().st_size > 10_000
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -10,6 +10,7 @@ import pytest
 from tests.support.browser import open_browser
 from tests.support.metric_entries import make_entry
 from tests.support.service import HELD, add_epoch, run_service
+from thetastream.demo.screenshot import take_screenshot
 from thetastream.service.page import HEADERS
 from thetastream.spark.metric_lines import MetricLines
 from thetastream.stores import ParquetStore
@@ -139,3 +140,19 @@ def test_the_browser_may_load_and_run_nothing_else(page: Any, store: ParquetStor
         script = page.request.get(f"{address}/page/main.js")
         assert script.headers["content-security-policy"] == HEADERS["Content-Security-Policy"]
         assert page.request.get(f"{address}/page/../app.py").status == 404
+
+
+def test_the_demo_takes_a_picture_of_the_page(
+    browser: Any, metrics: MetricLines, store: ParquetStore, tmp_path: Path
+) -> None:
+    target = tmp_path / "page.png"
+    assert take_screenshot(Path(store.path), tmp_path / "metrics.jsonl", target)
+    assert target.read_bytes().startswith(b"\x89PNG")
+    assert target.stat().st_size > 10_000
+
+
+def test_without_a_browser_there_is_no_picture(
+    metrics: MetricLines, store: ParquetStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not take_screenshot(Path(store.path), tmp_path / "metrics.jsonl", tmp_path / "page.png")

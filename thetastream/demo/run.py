@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import thetastream as th
 from thetastream.demo import departures
 from thetastream.demo.board import Board, Epoch
+from thetastream.demo.screenshot import take_screenshot
 from thetastream.demo.serving import serve_results
 from thetastream.errors import ThetastreamError
 from thetastream.spark.standard_error import stderr_into
@@ -67,7 +68,9 @@ def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None 
         _say(f"pairs    {out / 'pairs'}")
         _say(f"picture  {picture.draw(pairs, table, out / 'departures.png')}")
         if port is None:
-            _say("page     thetastream demo --serve shows the running join and its results in a browser")
+            if take_screenshot(out / "pairs", metrics, out / "page.png"):
+                _say(f"page     {out / 'page.png'}")
+            _say("         thetastream demo --serve shows the running join and its results in a browser")
         else:
             _say(f"page     http://127.0.0.1:{port}, until Ctrl-C")
             with suppress(KeyboardInterrupt):

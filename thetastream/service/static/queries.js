@@ -38,7 +38,7 @@ function showJoin(join, isOneOfSeveral) {
     html("dl", { class: "words" }, ...Object.entries(join.words).flatMap(([name, text]) => [
       html("dt", {}, name.replace(/^the /, "")), html("dd", {}, html("code", {}, text))])),
     tiles(join, last),
-    html("div", { class: "panels" },
+    html("div", { class: "panels of-join" },
       panel("Throughput, tuples per second", lineChart(join.epochs, rate, count, "throughput in tuples per second")),
       panel("Lag behind the clock", lineChart(join.epochs, (epoch) => epoch.lag_s, seconds, "lag")),
       panel("State", lineChart(join.epochs, (epoch) => epoch.state_bytes, bytes, "state in bytes")),

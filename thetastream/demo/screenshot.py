@@ -1,0 +1,61 @@
+"""Takes a picture of the demo's page with a Chromium that needs no screen."""
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from thetastream.demo.serving import serve_results
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+SIZE = "1100,1500"
+"""Width and height of the picture, in pixels."""
+START_S, LOAD_S, STOP_S = 30.0, 8.0, 60.0
+"""The service answers within the first time, the page loads in the second, and the browser may take the
+third."""
+
+
+def take_screenshot(store: Path, metrics: Path, target: Path) -> bool:
+    """Write a PNG file of the page of a store and of a query; return whether there is one.
+
+    There is none if this machine has no Chromium, or lacks the packages of the ``serve`` extra.
+    """
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None or not all(map(importlib.util.find_spec, ("fastapi", "uvicorn"))):
+        return False
+    port = _find_free_port()
+    # Chromium refuses to run as root inside its sandbox.
+    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
+    options = ["--headless", "--disable-gpu", "--hide-scrollbars", f"--window-size={SIZE}"]
+    wait = f"--virtual-time-budget={LOAD_S * 1000:.0f}"
+    command = [browser, *options, *sandbox, wait, f"--screenshot={target.resolve()}"]
+    target.unlink(missing_ok=True)
+    with serve_results(store, metrics, port, subprocess.DEVNULL), suppress(subprocess.TimeoutExpired):
+        _wait_for(port)
+        subprocess.run(  # noqa: S603 (a browser that this machine has)
+            [*command, f"http://127.0.0.1:{port}/"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=STOP_S,
+            check=False,
+        )
+    return target.exists()
+
+
+def _find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    """Wait until something listens at the port."""
+    until_s = time.monotonic() + START_S
+    while time.monotonic() < until_s:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
