@@ -67,6 +67,9 @@ class ControlledMailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._mailbox.prepareForTriggerAvailableNow()
         self._control.prepareForTriggerAvailableNow()
 
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return self._control.getDefaultReadLimit()
+
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         box = self._mailbox.latestOffset(_leave_out_control(start), limit)
         return self._control.latestOffset({**start, **box}, limit)
