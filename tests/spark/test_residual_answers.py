@@ -39,7 +39,7 @@ CONDITIONS = [
     f"{INDEXED} AND {RESIDUAL}",
     "(a.x = b.x OR a.y = b.y) AND concat(a.tags[1], b.id) LIKE 't%1'",
     "coalesce(a.x, b.x) % 3 = b.y % 3 AND a.y > 4",
-    "a.x = b.x AND struct(a.y) <> struct(b.y)",
+    "a.x = b.x AND struct(a.y) <> struct(b.y) AND cast(a.id AS STRING) < cast(b.id AS STRING)",
     "1000 / (a.y - b.y + 20) < 50",
 ]
 

@@ -45,19 +45,24 @@ def narrow_results(plan: PhysicalPlan, read: Collection[str]) -> PhysicalPlan:
 
 
 def _rename(condition: Condition, names: Sequence[Mapping[str, str]]) -> Condition:
-    """Return the condition with the new names of each side's payload columns."""
+    """Return the condition with the new names of each side's payload columns.
+
+    Computed columns keep their names.
+    """
     left, right = (_rename_keys(spec, new) for spec, new in zip(condition.sides, names, strict=True))
     return replace(
         condition,
         sides=(left, right),
         predicates=tuple(_rename_columns(predicate, names) for predicate in condition.predicates),
-        same=tuple((names[0][mine], names[1][theirs]) for mine, theirs in condition.same),
+        same=tuple(
+            (names[0].get(mine, mine), names[1].get(theirs, theirs)) for mine, theirs in condition.same
+        ),
     )
 
 
 def _rename_keys(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
     def rename(key: Key) -> Key:
-        return replace(key, column=names.get(key.column, key.column))  # computed columns keep their names
+        return replace(key, column=names.get(key.column, key.column))
 
     return replace(
         spec,
@@ -68,7 +73,7 @@ def _rename_keys(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
 
 def _rename_columns(predicate: PythonPredicate, names: Sequence[Mapping[str, str]]) -> PythonPredicate:
     left, right = (
-        tuple((argument, new[block]) for argument, block in columns)
+        tuple((argument, new.get(block, block)) for argument, block in columns)
         for columns, new in zip(predicate.columns, names, strict=True)
     )
     return replace(predicate, columns=(left, right))
