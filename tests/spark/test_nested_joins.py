@@ -10,14 +10,22 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
-from tests.spark.test_answers import DELAY_S, EPOCHS, LEFT, RIGHT, ROWS, SCHEMA, make_rows
+from tests.support.answer_streams import (
+    DELAY_S,
+    EPOCHS,
+    LEFT,
+    RIGHT,
+    ROWS,
+    SCHEMA,
+    WITHIN_S,
+    make_rows,
+)
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
 from thetastream.errors import QueryError
 
 THIRD = make_rows(3)
 ROWS_OF = {"a": LEFT, "b": RIGHT, "c": THIRD}
-WITHIN_S = 20
 
 
 @pytest.fixture(autouse=True)
