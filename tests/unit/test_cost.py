@@ -45,7 +45,7 @@ from thetastream.plan.closed_forms import (
     memory_per_unit_biclique,
     memory_per_unit_matrix,
     processing_latency,
-    scaling_gain_ratio,
+    scaling_gain_ratio_matrix,
     visiting_latency,
     visiting_latency_chain,
 )
@@ -129,14 +129,29 @@ def test_room_grows_by_every_unit_of_a_biclique_and_by_ever_less_of_a_matrix(sha
     for shape in squares:
         full = capacity_matrix(*shape, 100.0, share)
         assert memory_per_unit_matrix(share * full, (1 - share) * full, *shape) == pytest.approx(100)
-    ratios = [scaling_gain_ratio(*step, share) for step in pairwise(squares)]
-    assert ratios == sorted(ratios)
-    for (before, after), ratio in zip(pairwise(squares), ratios, strict=True):
-        won = capacity_biclique(after[0] ** 2, 1.0) - capacity_biclique(before[0] ** 2, 1.0)
-        lost = capacity_matrix(*after, 1.0, share) - capacity_matrix(*before, 1.0, share)
-        assert ratio == pytest.approx(won / lost)
+    ratios = []
+    for before, after in pairwise(squares):
+        biclique = capacity_biclique(after[0] ** 2, 1.0) - capacity_biclique(before[0] ** 2, 1.0)
+        matrix = capacity_matrix(*after, 1.0, share) - capacity_matrix(*before, 1.0, share)
+        ratios.append(biclique / matrix)
         if share == 0.5:
-            assert ratio == pytest.approx(before[0] + after[0])  # about 2 sqrt k
+            assert ratios[-1] == pytest.approx(before[0] + after[0])  # about 2 sqrt k
+    assert ratios == sorted(ratios)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5])
+def test_a_new_row_has_room_for_what_the_gain_ratio_says(columns):
+    """A row more leaves the copies of S at each unit as they are, and they fill the rest of its memory."""
+    left, right = 700 * 60, 200 * 30
+    stored = 60 * right
+    for rows in (1, 4):
+        found = estimate(Matrix(rows, columns), work((700, 200), (60, 30)), rows * columns)
+        copies = found.mlv_bytes - 60 * left / rows
+        ratio = scaling_gain_ratio_matrix(stored, columns, found.mlv_bytes)
+        assert ratio == pytest.approx(1 - copies / found.mlv_bytes, **EVEN)
+    assert scaling_gain_ratio_matrix(stored, columns, 4 * stored) > scaling_gain_ratio_matrix(
+        stored, columns, 2 * stored
+    )
 
 
 def test_latencies_follow_cores():

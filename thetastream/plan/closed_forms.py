@@ -63,18 +63,17 @@ def capacity_matrix(rows: int, columns: int, per_unit: float, share: float = 0.5
     return per_unit / (share / rows + (1 - share) / columns)
 
 
-def scaling_gain_ratio(before: tuple[int, int], after: tuple[int, int], share: float = 0.5) -> float:
-    """Return how much more capacity a biclique gains per added unit than a matrix that grows.
+def scaling_gain_ratio_matrix(opposite: float, partitions: int, per_unit: float) -> float:
+    """Return SGR = 1 - (|S| / n) / C, the share of the memory of a new unit that new tuples can use.
 
-    The matrix grows from ``before`` to ``after`` (rows, columns). With every unit, a biclique gains the
-    capacity of one unit. A matrix that grows from a square of k units to the next square gains about
-    1 / (2 sqrt k) of it. So the ratio is about 2 sqrt k.
+    A new row of a matrix stores tuples of R, and also copies of S, of which each of the n columns has a part.
+    The formula is that of equations 3 and 4, for a new row and for a new column. A new unit of a biclique
+    has no copies, so that its ratio is 1. ``opposite`` is |S|, and ``per_unit`` is C, in the same measure.
 
-    >>> scaling_gain_ratio((2, 2), (3, 3))
-    5.0
+    >>> scaling_gain_ratio_matrix(300, partitions=3, per_unit=200)
+    0.5
     """
-    added = after[0] * after[1] - before[0] * before[1]
-    return added / (capacity_matrix(*after, 1.0, share) - capacity_matrix(*before, 1.0, share))
+    return 1 - opposite / partitions / per_unit
 
 
 # Bandwidth, BiStream section 4
