@@ -19,6 +19,7 @@ from thetastream.core.condition import (
     SideSpec,
 )
 from thetastream.core.sides import Side
+from thetastream.engine.handshake.block_size import BlockCost
 from thetastream.engine.two_stream.content_routing import CELL_BANDS
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.errors import QueryError
@@ -40,6 +41,7 @@ from thetastream.plan.closed_forms import (
     bandwidth_split,
     capacity_biclique,
     capacity_matrix,
+    find_best_block,
     memory_biclique,
     memory_matrix,
     memory_per_unit_biclique,
@@ -48,6 +50,7 @@ from thetastream.plan.closed_forms import (
     scaling_gain_ratio_matrix,
     visiting_latency,
     visiting_latency_chain,
+    weigh_block,
 )
 from thetastream.plan.cost import estimate
 from thetastream.plan.lower import Lowered
@@ -447,3 +450,18 @@ def test_hashes_are_even_together():
     for side in Side:
         stored = compute_shares(model)[side].stored
         assert stored[stored > 0] == pytest.approx(1 / model.per_side[side], rel=0.01)
+
+
+@pytest.mark.parametrize("weight", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("workers", [2, 16])
+def test_the_best_block_is_where_the_target_function_is_least(weight, workers):
+    best = find_best_block(5000, workers, 0.01, weight)
+    least = weigh_block(best, 5000, workers, 0.01, weight)
+    assert all(
+        weigh_block(best * factor, 5000, workers, 0.01, weight) > least for factor in (0.5, 0.99, 1.01, 2)
+    )
+    # A chain counts both terms in seconds, which is J with equal weights and its own constants.
+    cost = BlockCost(moved=5000, probes=5000, look_share=1e-3, nbytes=40)
+    imbalance_s = cost.imbalance_s(1.0)
+    same = find_best_block(5000, workers, cost.serialisation_s(1.0) * workers / 5000**2 / imbalance_s)
+    assert cost.find_best() == pytest.approx(same, rel=0.01)

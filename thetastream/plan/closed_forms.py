@@ -5,10 +5,11 @@
 
 The forms are those of BiStream (SIGMOD 2015) section 4. |R| and |S| are the tuples in the windows, r and s
 are the arrivals per second, and m and n are the units that store R and S in d and e subgroups. Latencies
-follow SplitJoin (ATC 2016) section 6. The docstring of each function derives its form.
+follow SplitJoin (ATC 2016) section 6, and the block of a handshake chain follows ESJ. The docstring of each
+function derives its form.
 """
 
-from math import ceil, log, log2
+from math import ceil, log, log2, sqrt
 
 # Memory, BiStream section 4
 
@@ -146,3 +147,32 @@ def visiting_latency_chain(cores: int, per_hop_s: float) -> float:
     Handshake join (SIGMOD 2011).
     """
     return cores * per_hop_s
+
+
+# Block of a handshake chain, ESJ, section on message passing
+
+
+def weigh_block(block: float, stored: float, workers: int, per_message: float, weight: float = 0.5) -> float:
+    """Return J = alpha C_ser w / b + (1 - alpha) b m / w, the target function of the block size.
+
+    w tuples are ``stored`` (rate times window) at m workers, which forward them in blocks of b tuples. A
+    message costs C_ser (``per_message``), so the first term is the cost of all messages. The loads of workers
+    differ by at most a block, so the second term is the imbalance. ``weight`` is alpha, between 0 and 1. The
+    cost of the bytes is left out, because no block changes it.
+
+    >>> weigh_block(500, 2000, workers=4, per_message=1.0)
+    2.5
+    """
+    messages, imbalance = per_message * stored / block, block * workers / stored
+    return weight * messages + (1 - weight) * imbalance
+
+
+def find_best_block(stored: float, workers: int, per_message: float, weight: float = 0.5) -> float:
+    """Return w sqrt(alpha / (1 - alpha) C_ser / m), the block where J is least: its derivative is 0 there.
+
+    A chain minimises J with measured seconds for both terms (``BlockCost``), so that it needs no weight.
+
+    >>> find_best_block(2000, workers=4, per_message=1.0)
+    1000.0
+    """
+    return stored * sqrt(weight / (1 - weight) * per_message / workers)
