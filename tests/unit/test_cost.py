@@ -46,10 +46,11 @@ from thetastream.plan.closed_forms import (
     memory_matrix,
     memory_per_unit_biclique,
     memory_per_unit_matrix,
-    processing_latency,
+    processing_latency_chain,
+    processing_latency_split,
     scaling_gain_ratio_matrix,
-    visiting_latency,
     visiting_latency_chain,
+    visiting_latency_split,
     weigh_block,
 )
 from thetastream.plan.cost import estimate
@@ -157,14 +158,24 @@ def test_a_new_row_has_room_for_what_the_gain_ratio_says(columns):
     )
 
 
-def test_latencies_follow_cores():
-    nested = [processing_latency(4096, k, 1e-6) for k in (1, 2, 4)]
-    assert nested == pytest.approx([4096e-6, 2048e-6, 1024e-6])
-    indexed = [processing_latency(4096, k, 1e-6, is_indexed=True) for k in (1, 2, 4)]
-    assert indexed == pytest.approx([12e-6, 11e-6, 10e-6])
-    assert [visiting_latency(k, 1.0) for k in (1, 2, 5, 64)] == [0, 2, 6, 12]
-    assert visiting_latency(64, 1.0, fan_out=8) == 4
-    assert visiting_latency_chain(64, 1.0) == 64
+@pytest.mark.parametrize("find", [processing_latency_split, visiting_latency_split])
+def test_latencies_of_a_tree_grow_with_its_levels(find):
+    found = [find(k, 1000, 1.0, 1e-3).distribution_s for k in (1, 2, 5, 64)]
+    assert found == [0, 1, 3, 6]
+    assert find(64, 1000, 1.0, 1e-3, fan_out=8).distribution_s == 2
+
+
+def test_the_same_window_on_more_cores_is_compared_sooner_and_reached_later():
+    window, cores = 4096, (1, 2, 4, 8)
+    tree = [processing_latency_split(k, window / k, 1.0, 1e-3) for k in cores]
+    chain = [processing_latency_chain(k, window / k, 1.0, 1e-3, watch_s=0.5, collect_s=2.0) for k in cores]
+    for a, b in zip(tree, chain, strict=True):
+        assert a.comparison_s == b.comparison_s
+    assert [one.comparison_s for one in tree] == pytest.approx([4.096, 2.048, 1.024, 0.512])
+    assert [one.distribution_s for one in chain] == [1, 2.5, 5.5, 11.5]
+    assert chain[3].total_s == pytest.approx(11.5 + 0.512 + 2)
+    # Two tuples meet half-way.
+    assert visiting_latency_chain(9, 100, 1.0, 1e-3).total_s == pytest.approx(1 + 4 + 0.05)
 
 
 def test_ranges_reach_into_a_second_cell():

@@ -9,7 +9,8 @@ follow SplitJoin (ATC 2016) section 6, and the block of a handshake chain follow
 function derives its form.
 """
 
-from math import ceil, log, log2, sqrt
+from dataclasses import dataclass
+from math import ceil, log, sqrt
 
 # Memory, BiStream section 4
 
@@ -112,41 +113,85 @@ def bandwidth_split(left: float, right: float, cores: int) -> float:
 # Latency, SplitJoin section 6
 
 
-def processing_latency(
-    opposite: float, cores: int, per_comparison_s: float, is_indexed: bool = False
-) -> float:
-    """Return the seconds that a core needs to process a tuple: it searches 1 / k of the opposite window.
+@dataclass(frozen=True)
+class Latency:
+    """The terms of a latency, in seconds.
 
-    A nested loop makes |S| / k comparisons. An index makes log2(|S| / k) comparisons, and then those with the
-    matches, which are not counted here.
-
-    >>> processing_latency(1000, 4, 0.001)
-    0.25
+    A chain is a handshake join with fast forwarding. In Thetastream, one Spark exchange takes the place of
+    both trees and of the hops of a chain.
     """
-    mine = opposite / cores
-    return per_comparison_s * (log2(max(mine, 1.0)) if is_indexed else mine)
+
+    distribution_s: float
+    """Until the tuple has reached the cores."""
+    comparison_s: float
+    """Until a core has compared the tuple with its part of the other window."""
+    collection_s: float = 0.0
+    """Until the results have left the network that gathers them."""
+
+    @property
+    def total_s(self) -> float:
+        """The sum of the terms."""
+        return self.distribution_s + self.comparison_s + self.collection_s
 
 
-def visiting_latency(cores: int, per_hop_s: float, fan_out: int = 2) -> float:
-    """Return the seconds, processing excluded, until a tuple reached all cores and its results are gathered.
+def processing_latency_split(
+    cores: int, compared: float, hop_s: float, comparison_s: float, fan_out: int = 2, fan_in: int = 2
+) -> Latency:
+    """Return the terms of PL = T_CL log_b k + w T_P + T_CL log_c k, equation 5.
 
-    A tree with this fan-out distributes a tuple in ceil(log_f k) hops, and a second tree gathers its results
-    by punctuation in as many hops. Handshake join passes a tuple from core to core in k hops. In Thetastream,
-    one Spark exchange replaces both trees.
+    A tree with this fan-out brings a tuple to k cores. Each core compares it with w tuples (``compared``),
+    its part of the other window. A tree with this fan-in gathers the results.
 
-    >>> visiting_latency(16, 0.001), visiting_latency_chain(16, 0.001)
-    (0.008, 0.016)
+    >>> processing_latency_split(16, compared=1000, hop_s=0.25, comparison_s=0.001)
+    Latency(distribution_s=1.0, comparison_s=1.0, collection_s=1.0)
     """
-    hops = ceil(log(cores, fan_out) - 1e-9) if cores > 1 else 0
-    return 2 * hops * per_hop_s
+    to_cores, from_cores = (hop_s * _count_levels(cores, width) for width in (fan_out, fan_in))
+    return Latency(to_cores, compared * comparison_s, from_cores)
 
 
-def visiting_latency_chain(cores: int, per_hop_s: float) -> float:
-    """Return the seconds of k hops: R passes all cores from one end, S from the other end.
+def visiting_latency_split(
+    cores: int, compared: float, hop_s: float, comparison_s: float, fan_out: int = 2
+) -> Latency:
+    """Return the terms of VL = T_CL log_b k + w / 2 T_P, equation 6: the mean time until two tuples meet.
 
-    Handshake join (SIGMOD 2011).
+    >>> visiting_latency_split(16, compared=1000, hop_s=0.25, comparison_s=0.001)
+    Latency(distribution_s=1.0, comparison_s=0.5, collection_s=0.0)
     """
-    return cores * per_hop_s
+    return Latency(hop_s * _count_levels(cores, fan_out), compared / 2 * comparison_s)
+
+
+def processing_latency_chain(
+    cores: int,
+    compared: float,
+    hop_s: float,
+    comparison_s: float,
+    watch_s: float = 0.0,
+    collect_s: float = 0.0,
+) -> Latency:
+    """Return the terms of PL = T_CL + (k - 1) (T_CL + T_ML) + w T_P + T_Col, equation 1.
+
+    Each of k cores hands the tuple on to the next one. T_ML (``watch_s``) is the time in which it watches the
+    other stream, so that no pair is missed on the way.
+
+    >>> processing_latency_chain(16, compared=1000, hop_s=0.25, comparison_s=0.001)
+    Latency(distribution_s=4.0, comparison_s=1.0, collection_s=0.0)
+    """
+    return Latency(hop_s + (cores - 1) * (hop_s + watch_s), compared * comparison_s, collect_s)
+
+
+def visiting_latency_chain(
+    cores: int, compared: float, hop_s: float, comparison_s: float, watch_s: float = 0.0
+) -> Latency:
+    """Return the terms of VL = T_CL + (k - 1) / 2 (T_CL + T_ML) + w / 2 T_P, equation 2.
+
+    >>> visiting_latency_chain(17, compared=1000, hop_s=0.25, comparison_s=0.001)
+    Latency(distribution_s=2.25, comparison_s=0.5, collection_s=0.0)
+    """
+    return Latency(hop_s + (cores - 1) / 2 * (hop_s + watch_s), compared / 2 * comparison_s)
+
+
+def _count_levels(cores: int, width: int) -> int:
+    return ceil(log(cores, width) - 1e-9) if cores > 1 else 0
 
 
 # Block of a handshake chain, ESJ, section on message passing
