@@ -49,6 +49,7 @@ def test_units_change_and_a_restart_in_the_middle_changes_nothing(
         run.start(th.Biclique((1, 1))).processAllAvailable()
 
 
+@pytest.mark.slow
 def test_nodes_of_a_ring_of_three_streams_change(spark: SparkSession, tmp_path: Path) -> None:
     """The query starts without control and continues with it. Partial results are in flight at the change."""
     run = Controlled(spark, tmp_path, "abc")
@@ -86,7 +87,6 @@ def test_units_of_other_models_change(
     th.control(run.query).scale(**sizes)
     status = run.run_until(lambda status: status["version"] == 2, 100)
     assert [len(one["units"]) for one in status["generations"]] == [*sizes.values()]
-    run.add()
     run.query.stop()
     assert run.found == run.expect()
 
