@@ -7,8 +7,12 @@ inner and left form the pairs of ``bench.core.check``. In epoch k, a tuple of th
     is an answer of the semi join     if its first partner or itself is in file k
     is decided                        if its event time plus the window is at or before the watermark
 
+Spark's own left join decides a tuple if its event time plus the window is before the watermark.
+
 The watermark is the event time of the last tuple of epoch k - 1. DuckDB counts the tuples.
 """
+
+from typing import Literal
 
 import duckdb
 import numpy as np
@@ -28,6 +32,7 @@ Times = npt.NDArray[np.int64]
 
 def count_answers(shape: Shape, kind: str, pairs: list[int]) -> list[int]:
     """Count the results of each epoch, given the numbers of its pairs. ``kind`` is the name of an engine."""
+    side: Literal["left", "right"] = "left" if kind == SPARK_LEFT else "right"
     kind = kind.removeprefix("spark-")
     connection = connect()
     if kind == "semi":
@@ -35,7 +40,7 @@ def count_answers(shape: Shape, kind: str, pairs: list[int]) -> list[int]:
     times = _read_times(shape, len(pairs))
     found = []
     for epoch, n_pairs in enumerate(pairs):
-        decided = _list_decided(shape, times, epoch)
+        decided = _list_decided(shape, times, epoch, side)
         if kind == "nearest":
             found.append(_count_nearest(shape, connection, times, decided, epoch))
             continue
@@ -50,14 +55,17 @@ def _read_times(shape: Shape, epochs: int) -> Times:
     return np.concatenate([file.column("ts").to_numpy().astype("M8[us]").astype(np.int64) for file in files])
 
 
-def _list_decided(shape: Shape, times: Times, epoch: int) -> range:
-    """List the numbers of the left tuples that an epoch decides."""
+def _list_decided(shape: Shape, times: Times, epoch: int, side: Literal["left", "right"]) -> range:
+    """List the numbers of the left tuples that an epoch decides.
+
+    With the side "right", the last one has the latest event time that the watermark allows.
+    """
 
     def count(before: int) -> int:
         if before < 1:
             return 0
         horizon = times[before * shape.epoch - 1] - shape.window_us
-        return int(np.searchsorted(times, horizon, side="right"))
+        return int(np.searchsorted(times, horizon, side=side))
 
     return range(count(epoch - 1), count(epoch))
 
