@@ -1,9 +1,9 @@
 """``python -m bench NAME`` measures a workload or figures of papers. The exit code is 1 if a count is wrong.
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
-DuckDB; aggregate; outer; outer-equi; backfill; floor; predicate-cost; soak; a paper (bistream, splitjoin,
-psp, esj); figures, for those of all papers; or the name of a figure. Figures and soak have
-options of their own: python -m bench figures --help.
+DuckDB; aggregate; outer; outer-equi; backfill; floor; predicate-cost; soak; overload; a paper (bistream,
+splitjoin, psp, esj); figures, for those of all papers; or the name of a figure. Figures, soak and overload
+have options of their own: python -m bench figures --help.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from bench import papers
 from bench.core.engines import ENGINES
 from bench.core.suites import SUITES, Suite, list_pairs, list_tasks
 
-PREDICATE, FLOOR, SOAK = "predicate-cost", "floor", "soak"
+PREDICATE, FLOOR, SOAK, OVERLOAD = "predicate-cost", "floor", "soak", "overload"
 QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1}
 """Values of ``--quick`` that the command line does not give. A run takes a minute once its data exists."""
 USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3}
@@ -83,6 +83,10 @@ def main(arguments: list[str]) -> int:
         from bench.core import soak
 
         return soak.main(arguments[1:], announce)
+    if arguments[:1] == [OVERLOAD]:
+        from bench.core import overload
+
+        return overload.main(arguments[1:], announce)
     asked = parse(arguments)
     if asked.workload == PREDICATE:
         from bench.papers.psp import predicate_cost

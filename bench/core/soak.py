@@ -27,6 +27,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.core.processes import measure_processes
+
 SPEED = 60
 """Seconds of event time in a second of the clock."""
 PER_TICK, BURST = 60, 5
@@ -167,18 +169,9 @@ class Sample:
 
 def take_sample(program: Program, second: float) -> Sample | None:
     """Measure the processes and files of the program; None if it is between two runs."""
-    import psutil
-
     assert program.process is not None
-    java = python = descriptors = 0
-    with contextlib.suppress(psutil.Error):
-        main = psutil.Process(program.process.pid)
-        for each in (main, *main.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                size = each.memory_info().rss
-                java, python = (java + size, python) if each.name() == "java" else (java, python + size)
-                descriptors += each.num_fds()
-    if not java:
+    usage = measure_processes(program.process.pid)
+    if not usage.java_mb:
         return None
     folders = [
         *program.folder.glob("checkpoints/*/state"),
@@ -186,7 +179,7 @@ def take_sample(program: Program, second: float) -> Sample | None:
         program.folder / "cache",
     ]
     files = sum(len(names) for folder in folders for _, _, names in os.walk(folder))
-    return Sample(second, java / 1e6, python / 1e6, descriptors, files)
+    return Sample(second, *usage, files)
 
 
 @dataclass
