@@ -1,6 +1,7 @@
 """Distribution of latency (BiStream, figure 9).
 
-Most tuples have a small latency, and the biclique's is below the matrix's.
+All models have about the same latency, within 10 ms of each other. Random routing is slightly slower than the
+matrix, and content-sensitive subgroups are faster than it.
 """
 
 from bench.core.clock import Setting
@@ -10,6 +11,8 @@ from bench.papers.bistream.models import UNITS, in_spark
 
 EPOCHS, WARMUP, PER_EPOCH = 20, 6, 4_000
 """Number of epochs, of those that are not measured, and of the tuples of both streams in an epoch."""
+SLIGHTLY = 1.25
+"""A latency that is more than this times another one is not slightly longer."""
 PERCENTILES = (10, 25, 50, 75, 90, 99)
 
 
@@ -25,14 +28,16 @@ def measure(run: Run) -> Verdict:
     per_epoch = round(query.volume / EPOCHS)
     run.parameters = {"query": query.name, "units": UNITS, "tuples_per_epoch": per_epoch}
     half, most = (run.rows.by("setting", "latency_ms", percentile=n) for n in (50, 99))
-    ratio = half["JB-CR4"] / half["JM, square"]
+    random, ratio = (half[name] / half["JM, square"] for name in ("JB (random)", "JB-CR4"))
     facts = {
         "the median (ms) is": half,
+        "the median of random routing is that of the square matrix times": random,
         "the median of JB-CR4 is that of the square matrix times": ratio,
         "99 % of the latencies (ms) are below": most,
     }
     remark = "most of it is the floor of a micro-batch, and all settings pay it"
-    return Verdict(ratio < 0.9, ratio, facts, remark, partly=ratio < 1.0)
+    is_slightly_slower = 1.0 <= random < SLIGHTLY
+    return Verdict(is_slightly_slower and ratio < 1.0, ratio, facts, remark, partly=ratio < 1.0)
 
 
 FIGURE = Figure(
