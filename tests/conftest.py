@@ -12,12 +12,16 @@
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
+
+from tests.support.fast_checkpoints import CHECKPOINT_FILES
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 # Every JVM here is young: optimising its code would cost more than it saves. Without the optimiser, a JVM
@@ -83,20 +87,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder in ("kafka", "s3"):
             if path.startswith(f"{folder}/"):
                 item.add_marker(folder)
+    leave_cases_to_the_sweep(items)
     items.sort(key=place)
 
 
-CHECKPOINT_FILES = {
-    "spark.sql.streaming.checkpoint.fileChecksum.enabled": False,
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
-"""Settings under which Spark writes a checkpoint with few processes.
+def leave_cases_to_the_sweep(items: list[pytest.Item]) -> None:
+    """Keep every third case of a test with the mark ``sampled``, and mark the others as slow."""
+    seen: Counter[Any] = Counter()
+    for item in items:
+        if item.get_closest_marker("sampled") and not item.get_closest_marker("slow"):
+            test = item.path, getattr(item, "originalname", item.name)
+            if seen[test] % 3:
+                item.add_marker(pytest.mark.slow)
+            seen[test] += 1
 
-By default, Hadoop starts ten processes (chmod, readlink) to write a file, and ten more for its checksum file.
-This is a third of the CPU time of a small query. Processes of their own, which tests kill, keep the default.
-"""
 
 CALL_SITES = "spark.python.sql.dataFrameDebugging.enabled"
 """Whether PySpark tells the JVM, for each operation on a Column, the line of Python that called it.
@@ -119,7 +123,9 @@ LOOKED_UP = (
 def spark() -> Iterator[SparkSession]:
     import thetastream as th
 
-    settings = {"spark.sql.timeType.enabled": True, CALL_SITES: False, **CHECKPOINT_FILES}
+    # With the default of 1 GB, collecting garbage is a twentieth of the CPU time of the JVM.
+    memory = {"spark.driver.memory": "2g"}
+    settings = {"spark.sql.timeType.enabled": True, CALL_SITES: False, **memory, **CHECKPOINT_FILES}
     session = th.local_session(2, "thetastream tests", **settings)
     write_no_checksum_files(session)
     find_classes_at_once(session)

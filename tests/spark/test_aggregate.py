@@ -132,6 +132,7 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     assert len(wanted) > 0 or "id < 0" in text
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

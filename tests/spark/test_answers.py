@@ -65,6 +65,7 @@ def wanted(how: str, left: list[Any], right: list[Any]) -> Counter[Any]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("how", HOWS)
 def test_batch(spark: SparkSession, how: str) -> None:
     a, b = frames(spark)
@@ -274,6 +275,7 @@ def test_a_restart_changes_nothing(spark: SparkSession, how: Any, tmp_path: Path
 RANKINGS = ["abs(a.y - b.y)", "b.y", "b.ts - a.ts", "a.x * 1.5D - b.y"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("by", RANKINGS)
 def test_nearest_on_batch(spark: SparkSession, by: str) -> None:
     a, b = (frame.drop("tags") for frame in frames(spark))
@@ -347,6 +349,7 @@ STATEMENTS = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_sql(spark: SparkSession, statement: str) -> None:
     a, b = (frame.drop("tags") for frame in frames(spark))

@@ -55,6 +55,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_batch(spark, tables, on):
     plan = th.plan(tables, on=on, within={alias: f"{n} seconds" for alias, n in SECONDS.items()})

@@ -55,6 +55,10 @@ def test_same_bag_as_the_oracle(said: dict[str, Any], folder: Path, sink: str) -
     assert bag(said[sink]) == faults.oracle(folder)
 
 
+def test_units_change_by_the_query_and_by_its_checkpoint(said: dict[str, Any]) -> None:
+    assert said["scaled"] == [["accepted", "accepted"], 2, "Biclique(units=(1, 1))"]
+
+
 def test_units_write_into_a_store(said: dict[str, Any]) -> None:
     assert said["way"].startswith("units")
 

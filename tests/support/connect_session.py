@@ -6,6 +6,7 @@ The process prints one JSON object, which ``test_connect.py`` examines.
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,23 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 import thetastream as th
 from tests.support import faults
+from tests.support.fast_checkpoints import CHECKPOINT_FILES
 
 CONDITION = f"abs(a.x - b.x) <= {faults.BAND} AND a.y > b.y"
 WITHIN = f"{faults.WITHIN_S} seconds"
+
+
+def scale(query: Any, checkpoint: str) -> list[Any]:
+    """Change the units by the query and by its checkpoint; return the outcomes and the newest plan."""
+    requests = []
+    for handle, units in ((th.control(query), (2, 1)), (th.control(checkpoint), (1, 1))):
+        requests.append(handle.scale(units=units))
+        until_s = time.monotonic() + 120
+        while handle.status()["requests"].get(requests[-1]) == "waiting" and time.monotonic() < until_s:
+            time.sleep(0.1)
+    plan = handle.status()
+    outcomes = [plan["requests"][name] for name in requests]
+    return [outcomes, plan["version"], plan["generations"][-1]["model"]]
 
 
 def main(folder: Path) -> dict[str, Any]:
@@ -29,6 +44,8 @@ def main(folder: Path) -> dict[str, Any]:
     builder = builder.config("spark.connect.grpc.binding.port", str(port))
     spark = th.configure(builder, 2).getOrCreate()
     th.configure(spark, 2)
+    for key, value in CHECKPOINT_FILES.items():
+        spark.conf.set(key, value)
     said: dict[str, Any] = {"session": type(spark).__module__}
 
     # 1. Batch.
@@ -49,13 +66,15 @@ def main(folder: Path) -> dict[str, Any]:
     writer.format("memory").queryName("chain").trigger(availableNow=True).start().awaitTermination()
     said["chain"] = sorted([row.a, row.b] for row in spark.table("chain").collect())
 
-    # 3. Streaming, to a store, by units.
-    plan = th.plan(streams, on=CONDITION, within=WITHIN, model=th.Biclique(units=(2, 2)))
+    # 3. Streaming, to a store, by units whose number changes meanwhile.
+    plan = th.plan(streams, on=CONDITION, within=WITHIN, model=th.Biclique(units=(2, 2)), max_units=8)
     said["explain"] = plan.explain()
     store = th.ParquetStore(str(folder / "store"))
     select = ["a.id AS a", "b.id AS b"]
-    query = th.write(plan, store, select=select, checkpoint=str(folder / "store-c"), trigger="available now")
-    query.awaitTermination()
+    query = th.write(plan, store, select=select, checkpoint=str(folder / "store-c"))
+    said["scaled"] = scale(query, str(folder / "store-c"))
+    query.processAllAvailable()
+    query.stop()
     said["store"] = sorted([row["a"], row["b"]] for row in store.read().to_pylist())
     said["way"] = plan.explain_write(select)
 
