@@ -1,6 +1,6 @@
 """Settings that make checkpoints of tests cheap."""
 
-CHECKPOINT_FILES = {
+CHECKPOINT_FILES: dict[str, str | bool] = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": False,
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
