@@ -55,7 +55,7 @@ SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_
 smoke: machine $(VENV)/.dev
 	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
 
-# The long tests, then the tests that draw random cases, ten times as many.
+# The long tests and the cases that sampled tests leave out, then the tests that draw random cases, ten times as many.
 sweep: machine $(VENV)/.dev
 	@$(PYTEST) -m "slow and not kafka and not s3 and not databases" $(ARGS)
 	@THETASTREAM_DRAWS=10 $(PYTEST) -m "drawn and not slow" $(ARGS)
