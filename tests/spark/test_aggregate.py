@@ -115,14 +115,8 @@ FOLDED = [
 ]
 
 
-QUICK = {1, 4, 7, 9, 14}
-"""Which folded statements each run of the tests compares; the long tests compare all of them."""
-
-
-@pytest.mark.parametrize(
-    "text",
-    [pytest.param(text, marks=[pytest.mark.slow] * (n not in QUICK)) for n, text in enumerate(FOLDED)],
-)
+@pytest.mark.sampled
+@pytest.mark.parametrize("text", FOLDED)
 def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     text = text.format(join=JOIN)
     assert "units fold" in explain(spark, tables, text)

@@ -1,6 +1,7 @@
 """Random cases of outer, semi and anti joins: fitting models, blocks with failing tuples, timely tuples."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -77,6 +78,24 @@ def keep_timely(case: Case) -> tuple[list[oracle.Row], list[oracle.Row]]:
         for side, rows in zip(Side, (left, right), strict=True):
             kept[side].extend(oracle.timely(rows, late_us, "t"))
     return kept
+
+
+def count_answers(case: Case, how: How, answers: Iterable[list[pa.Array]]) -> Counter[Answer]:
+    """Count the answers of an epoch, which units yield as columns."""
+    n_columns, found = len(case.condition.sides[0].columns), Counter[Answer]()
+    for columns in answers:
+        found.update(read(how, columns, n_columns))
+    return found
+
+
+def gather_rows(case: Case) -> tuple[list[oracle.Row], list[oracle.Row]]:
+    """Gather the left and the right rows of all epochs."""
+    left: list[oracle.Row] = []
+    right: list[oracle.Row] = []
+    for mine, others, _ in case.epochs:
+        left.extend(mine)
+        right.extend(others)
+    return left, right
 
 
 def make_last(run: LocalRun) -> None:

@@ -1,14 +1,13 @@
 """A real Chromium without a screen, driven by playwright; tests are skipped where one of them is missing."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+from thetastream.demo.screenshot import find_browser
 
 
 @contextmanager
@@ -17,7 +16,7 @@ def open_browser() -> Iterator[Any]:
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="the page is tested by playwright: pip install playwright"
     )
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    path = find_browser()
     if path is None:
         pytest.skip("the page is tested in Chromium: apt-get install chromium, or set CHROMIUM to its path")
     with playwright.sync_playwright() as driver:

@@ -16,7 +16,9 @@ from tests.support.answer_cases import (
     ANSWERING,
     END,
     block,
+    count_answers,
     drawn_passes,
+    gather_rows,
     keep_timely,
     make_last,
     models,
@@ -53,7 +55,6 @@ def run_epochs(
 ) -> Iterator[tuple[Counter[Answer], LocalRun]]:
     """Run the epochs of the case and one epoch whose watermark decides every tuple."""
     run = LocalRun(make_spec(case, how, model))
-    n_columns = len(case.condition.sides[0].columns)
     for left, right, watermark in [*case.epochs, ([], [], END)]:
         blocks = []
         for side, rows in zip(Side, (left, right), strict=True):
@@ -61,10 +62,7 @@ def run_epochs(
                 blocks.append(block(case, side, rows, passes))
             else:
                 blocks.append(case.batch(side, [row for row in rows if passes[row["id"]]]))
-        found: Counter[Answer] = Counter()
-        for columns in run.epoch(blocks, watermark):
-            found.update(read(how, columns, n_columns))
-        yield found, run
+        yield count_answers(case, how, run.epoch(blocks, watermark)), run
 
 
 @pytest.mark.parametrize("name", ANSWERING)
@@ -165,17 +163,11 @@ def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
 @draw_cases(15)
 @given(data=st.data(), case=cases())
 def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case: Case) -> None:
-    how, rows = HOWS[name], ([], [])
-    for left, right, _ in case.epochs:
-        rows[0].extend(left)
-        rows[1].extend(right)
+    how, rows = HOWS[name], gather_rows(case)
     spec = make_spec(case, how, data.draw(models(how, case.condition)))
     run = LocalRun(spec)
     make_last(run)
-    n_columns = len(case.condition.sides[0].columns)
-    found: Counter[Answer] = Counter()
-    for columns in run.epoch([case.batch(side, rows[side]) for side in Side]):
-        found.update(read(how, columns, n_columns))
+    found = count_answers(case, how, run.epoch([case.batch(side, rows[side]) for side in Side]))
     assert found == answers(name, lambda a, b: oracle.holds(case.condition, a, b), *rows)
 
 

@@ -155,4 +155,5 @@ def test_without_a_browser_there_is_no_picture(
     metrics: MetricLines, store: ParquetStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CHROMIUM", raising=False)
     assert not take_screenshot(Path(store.path), tmp_path / "metrics.jsonl", tmp_path / "page.png")

@@ -19,8 +19,10 @@ from tests.support import oracle
 from tests.support.answer_cases import (
     ANSWERING,
     END,
+    count_answers,
     drawn_passes,
     flag_passing,
+    gather_rows,
     keep_timely,
     make_last,
     models,
@@ -62,7 +64,6 @@ def is_chosen(a: int, b: int) -> bool:
 
 def run_epochs(run: TwoUnits, case: Case, how: How, passes: dict[Any, bool]) -> Iterator[Counter[Answer]]:
     """Run the epochs of the case and one epoch whose watermark decides every tuple."""
-    n_columns = len(case.condition.sides[0].columns)
     for left, right, watermark in [*case.epochs, ([], [], END)]:
         batches = []
         for side, rows in zip(Side, (left, right), strict=True):
@@ -70,10 +71,7 @@ def run_epochs(run: TwoUnits, case: Case, how: How, passes: dict[Any, bool]) -> 
                 batches.append(run.batch(side, rows, {PASSES: flag_passing(rows, passes)}))
             else:
                 batches.append(run.batch(side, [row for row in rows if passes[row["id"]]]))
-        found: Counter[Answer] = Counter()
-        for columns in run.epoch(batches, watermark):
-            found.update(read(how, columns, n_columns))
-        yield found
+        yield count_answers(case, how, run.epoch(batches, watermark))
 
 
 @pytest.mark.parametrize("name", ANSWERING)
@@ -123,25 +121,18 @@ def test_each_answer_comes_in_the_epoch_in_which_a_single_unit_gives_it(
     )
     two = run_epochs(TwoUnits(case, how, model, is_chosen), case, how, passes)
     for (left, right, watermark), found in zip([*case.epochs, ([], [], END)], two, strict=True):
-        expected: Counter[Answer] = Counter()
-        for columns in single.epoch([case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right)], watermark):
-            expected.update(read(how, columns, len(condition.sides[0].columns)))
-        assert found == expected
+        batches = [case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right)]
+        assert found == count_answers(case, how, single.epoch(batches, watermark))
 
 
 @pytest.mark.parametrize("name", ANSWERING)
 @draw_cases(15)
 @given(data=st.data(), case=cases())
 def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case: Case) -> None:
-    how, rows = HOWS[name], ([], [])
-    for left, right, _ in case.epochs:
-        rows[0].extend(left)
-        rows[1].extend(right)
+    how, rows = HOWS[name], gather_rows(case)
     run = TwoUnits(case, how, data.draw(models(how, case.condition)), is_chosen)
     make_last(run.first)
-    found: Counter[Answer] = Counter()
-    for columns in run.epoch([run.batch(side, rows[side]) for side in Side]):
-        found.update(read(how, columns, len(case.condition.sides[0].columns)))
+    found = count_answers(case, how, run.epoch([run.batch(side, rows[side]) for side in Side]))
 
     def matches(a: oracle.Row, b: oracle.Row) -> bool:
         return is_chosen(a["id"], b["id"]) and oracle.holds(case.condition, a, b)

@@ -24,7 +24,7 @@ def take_screenshot(store: Path, metrics: Path, target: Path) -> bool:
 
     There is none if this machine has no Chromium, or lacks the packages of the ``serve`` extra.
     """
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    browser = find_browser()
     if browser is None or not all(map(importlib.util.find_spec, ("fastapi", "uvicorn"))):
         return False
     port = _find_free_port()
@@ -44,6 +44,11 @@ def take_screenshot(store: Path, metrics: Path, target: Path) -> bool:
             check=False,
         )
     return target.exists()
+
+
+def find_browser() -> str | None:
+    """Find Chromium, which the environment variable CHROMIUM may name; None if there is none."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def _find_free_port() -> int:

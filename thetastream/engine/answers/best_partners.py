@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import concat
-from thetastream.core.columns import KEY, TUPLE
+from thetastream.core.columns import KEY, RANKED, TUPLE
 from thetastream.core.keys import Int64s
-from thetastream.core.ranking import select_nearest
+from thetastream.core.ranking import Ranking, select_nearest
 from thetastream.engine.answers.number_set import PAGE, Mask
 from thetastream.engine.store.segment import SegmentStore
 
@@ -112,3 +112,11 @@ class BestPartners:
             name = uuid.uuid4().hex
             self._store.put_block(name, block)
             self._pages[page] = name, block.num_rows
+
+
+def rank_matches(ranking: Ranking, left: pa.RecordBatch, right: pa.RecordBatch) -> Int64s:
+    """Compute the key by which each pair of matching tuples is ranked."""
+    return ranking.rank_keys(
+        left.column(RANKED) if ranking.has_left else None,
+        right.column(RANKED) if ranking.has_right else None,
+    )

@@ -24,6 +24,7 @@ from thetastream.core.columns import DECIDED, KEY, NUMBERS, RANKED, SENDER, TUPL
 from thetastream.core.how import How
 from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
+from thetastream.engine.answers.best_partners import rank_matches
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.matching import Matches, match
 from thetastream.engine.store.probing import Candidates
@@ -104,13 +105,8 @@ class CandidatesUnit(AnsweringUnit):
             payload += batch.select(self._rows.payload[side]).columns
             if side in self._open:
                 values[NUMBERS[side]] = batch.column(TUPLE)
-        ranking = self._rows.ranking
-        if ranking is not None:
-            left, right = (
-                batch.column(RANKED) if RANKED in batch.schema.names else None
-                for batch in (matches.left, matches.right)
-            )
-            values[KEY] = pa.array(ranking.rank_keys(left, right))
+        if self._rows.ranking is not None:
+            values[KEY] = pa.array(rank_matches(self._rows.ranking, matches.left, matches.right))
         return self._rows.build(n, payload, values)
 
     def _answer_unmatched(self, side: Side, batch: pa.RecordBatch) -> Iterator[list[pa.Array]]:

@@ -17,7 +17,7 @@ from thetastream.core.columns import RANKED, TUPLE
 from thetastream.core.how import How
 from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
-from thetastream.engine.answers.best_partners import BestPartners, BestState
+from thetastream.engine.answers.best_partners import BestPartners, BestState, rank_matches
 from thetastream.engine.answers.rows import build_pairs
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.clock import Clock
@@ -73,10 +73,7 @@ class NearestUnit(AnsweringUnit):
         for left, right in match(side, payload, candidates, self._residual, self._columns, self.counters):
             numbers = left.column(TUPLE).to_numpy()
             self._open[Side.LEFT].close(numbers)
-            keys = ranking.rank_keys(
-                left.column(RANKED) if ranking.has_left else None,
-                right.column(RANKED) if ranking.has_right else None,
-            )
+            keys = rank_matches(ranking, left, right)
             self._best.add(numbers, keys, right.drop_columns([RANKED]) if ranking.has_right else right)
         yield from ()
 
