@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.metric_entries import make_entry
 from thetastream.errors import SessionError
+from thetastream.service.metrics_file import MetricsFile
 from thetastream.spark import export
 from thetastream.spark.exposition import ALL, Exposition
 from thetastream.spark.listener import Listener
@@ -98,6 +99,41 @@ def test_the_endpoint_and_the_lines(listener: Listener, tmp_path: Path) -> None:
     assert (listener.exports, running.url) == ([], None)
     with pytest.raises(SessionError, match="METRICS_FILE"):
         export.export_metrics(None, port=None, json_lines=tmp_path / "none" / "file")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("report", "exception", "failed"),
+    [
+        (None, "a.b.SparkException: [TASK] lost\n\tat java", ["orders"]),
+        ({"numInputRows": 0}, "a.b.SparkException: [TASK] lost", ["orders"]),
+        ({"numInputRows": 7}, "a.b.SparkException: [TASK] lost", []),  # a query without a join
+        (None, None, []),
+    ],
+)
+def test_a_query_that_fails_before_its_first_epoch_is_exported(
+    listener: Listener,
+    tmp_path: Path,
+    report: dict[str, object] | None,
+    exception: str | None,
+    failed: list[str],
+) -> None:
+    file = tmp_path / "metrics.jsonl"
+    running = export.export_metrics(None, port=0, json_lines=file)  # type: ignore[arg-type]
+    listener.begin("id", "run", "orders")
+    if report is not None:
+        listener.read(json.dumps({"runId": "run", "id": "id", "name": "orders", **report}))
+    listener.forget("run", exception)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["query"], line["error"]) for line in lines] == [
+        (query, "SparkException: [TASK] lost") for query in failed
+    ]
+    assert {name: state for name, (state, _) in MetricsFile(file).read().items()} == dict.fromkeys(
+        failed, "failed"
+    )
+    assert running.url is not None
+    with urlopen(running.url) as answer:
+        assert ('thetastream_query_failed{query="orders"} 1' in answer.read().decode()) == bool(failed)
+    running.stop()
 
 
 # Files for operators

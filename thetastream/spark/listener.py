@@ -40,11 +40,14 @@ class Listener(StreamingQueryListener):
         self._watches: dict[tuple[str, str], Watch] = {}
         self._health: dict[tuple[str, str], Health] = {}
         self._names: dict[str, str] = {}
+        """The name of the query of each run that has reported an epoch of a join."""
+        self._unreported: dict[str, str] = {}
+        """The name of the query of each run that has reported no epoch yet."""
         self.exports: list[Export] = []
         self._marks = RunningMarks()
 
     def onQueryStarted(self, event: Any) -> None:
-        self.begin(str(event.id), str(event.runId))
+        self.begin(str(event.id), str(event.runId), event.name)
 
     def onQueryProgress(self, event: Any) -> None:
         self.read(event.progress.json)
@@ -67,9 +70,11 @@ class Listener(StreamingQueryListener):
     def read(self, progress: str) -> None:
         """Read one report of Spark about one epoch of one query, as JSON."""
         report = json.loads(progress)
+        run = str(report["runId"])
+        if report.get("numInputRows"):
+            self._unreported.pop(run, None)
         watermark = (report.get("eventTime") or {}).get("watermark")
         for entry in list_epochs(report):
-            run = str(report["runId"])
             key = run, entry["join"]
             name = self._names.setdefault(run, str(report.get("name") or report["id"]))
             LOG.info("%s", describe_epoch(name, entry))
@@ -82,14 +87,19 @@ class Listener(StreamingQueryListener):
             for export in self.exports:
                 export.add(name, entry)
 
-    def begin(self, query: str, run: str) -> None:
-        """Mark a query as running."""
+    def begin(self, query: str, run: str, name: str | None = None) -> None:
+        """Mark a query as running. ``name`` is the name that the user gave it."""
         self._marks.mark(query, run)
+        self._unreported[run] = name or query
 
     def forget(self, run: str, exception: str | None) -> None:
-        """Forget a run that has ended, by itself or by an exception with this text."""
+        """Forget a run that has ended, by itself or by an exception with this text.
+
+        A run that fails before its first report may be one of a join, so its failure is passed on too.
+        """
         self._marks.release(run)
-        name = self._names.pop(run, None)
+        unreported = self._unreported.pop(run, None)
+        name = self._names.pop(run, None if exception is None else unreported)
         for export in self.exports:
             if name is not None:
                 export.end(name, None if exception is None else summarize_failure(exception))
@@ -108,7 +118,7 @@ class _JsonListener:
         self._listener = listener
 
     def onQueryStarted(self, event: Any) -> None:
-        self._listener.begin(event.id().toString(), event.runId().toString())
+        self._listener.begin(event.id().toString(), event.runId().toString(), event.name())
 
     def onQueryProgress(self, event: Any) -> None:
         self._listener.read(event.progress().json())
