@@ -1,5 +1,6 @@
 """The service: what clients read is what the store holds, and what they may not ask is refused."""
 
+import asyncio
 import json
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 from tests.support.service import HELD, add_epoch, connect
 from thetastream.cli.serving import read_token, serve
 from thetastream.errors import QueryError
-from thetastream.service import Limits, events
+from thetastream.service import Limits, events, feed
 from thetastream.service.encoding import ARROW
 from thetastream.stores import ParquetStore
 
@@ -231,3 +232,35 @@ def test_a_new_subscriber_costs_one_look_at_the_store(
 def test_the_first_rows_of_a_snapshot(client: httpx.Client) -> None:
     rows = client.get("/stores/pairs/snapshots/1", params={"first": 1}).json()
     assert [row["id"] for row in rows] == [1]
+
+
+def test_a_snapshot_that_was_forgotten_is_gone_for_new_and_for_connected_subscribers(
+    client: httpx.Client, store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(subscribe(client, 2)) == 2
+    assert store.forget(before=2) == 1
+    answer = client.get(SUBSCRIBE, params={"since": 0})
+    assert (answer.status_code, answer.json()["condition"]) == (410, "SNAPSHOT_GONE")
+
+    def read_none(self: ParquetStore, snapshot: Any) -> pa.Table:
+        raise QueryError("UNKNOWN_SNAPSHOT", "it was forgotten after it was listed")
+
+    monkeypatch.setattr(ParquetStore, "read_snapshot", read_none)
+    with client.stream("GET", SUBSCRIBE, params={"sql": "SELECT id FROM results"}) as answer:
+        kind, _, data = next(read_events(answer.iter_lines()))
+    assert (kind, data["condition"]) == ("error", "SNAPSHOT_GONE")
+
+
+def test_a_subscriber_that_many_snapshots_have_overtaken_misses_none(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "KEPT_SNAPSHOTS", 2)
+
+    async def follow() -> list[int]:
+        one = feed.Feed(store, poll_s=0)
+        seen = [snapshot.number for snapshot in await one.list_after(None)]
+        for epoch in range(2, 9):
+            add_epoch(store, epoch, epoch)
+        return seen + [snapshot.number for snapshot in await one.wait(seen[-1], 5)]
+
+    assert asyncio.run(follow()) == list(range(1, 10))

@@ -20,7 +20,7 @@ from thetastream.service.limits import Limits
 from thetastream.stores.base import Store
 from thetastream.stores.question import RESULTS, ask
 from thetastream.stores.snapshots import Snapshot
-from thetastream.stores.subscription import refuse_gap
+from thetastream.stores.subscription import read_rows, refuse_gap
 
 SILENCE_S = 10.0
 """After so long without a snapshot an event ``progress`` shows that the connection is alive."""
@@ -108,7 +108,7 @@ async def _produce(
 
 def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, limits: Limits) -> bytes:
     known: dict[str, Any] = describe_snapshot(snapshot).model_dump()
-    rows = store.read_snapshot(snapshot)
+    rows = read_rows(store, snapshot)
     try:
         statement = sql or f"SELECT * FROM {RESULTS}"
         found = ask(rows, statement, limits.memory, max_rows=limits.rows, max_s=limits.seconds)

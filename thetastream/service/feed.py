@@ -26,22 +26,19 @@ class Feed:
         self._events: OrderedDict[int, asyncio.Task[bytes]] = OrderedDict()
 
     async def list_after(self, seen: int | None) -> list[Snapshot]:
-        """List the snapshots after ``seen`` that are there by now, in order.
+        """List the snapshots after ``seen`` that the store has now, in order.
 
         If ``seen`` is None, the first snapshot that is kept comes first. The one that follows ``seen`` may be
         missing, because it is not kept any more.
         """
-        known = self._snapshots
-        if seen is None or not known or seen + 1 < known[0].number:
-            found = await asyncio.to_thread(self._store.snapshots, seen or 0)
-            self._remember(found)
-            return found
-        return [one for one in known if one.number > seen]
+        found = await asyncio.to_thread(self._store.snapshots, seen or 0)
+        self._remember(found)
+        return found
 
     async def wait(self, seen: int | None, patience_s: float) -> list[Snapshot]:
-        """Return what ``list_after`` lists; wait if there is nothing, and return none if the time is over."""
+        """List the snapshots after ``seen``; wait if there is none, and return none if the time is over."""
         deadline = asyncio.get_running_loop().time() + patience_s
-        found = await self.list_after(seen)
+        found = await self._list_known(seen)
         while not found:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
@@ -52,8 +49,15 @@ class Feed:
             await asyncio.wait([self._look], timeout=left)
             if self._look.done():
                 self._look.result()
-            found = [one for one in self._snapshots if one.number > (seen or 0)]
+            found = await self._list_known(seen)
         return found
+
+    async def _list_known(self, seen: int | None) -> list[Snapshot]:
+        """List the snapshots after ``seen`` from memory; ask the store if memory begins behind them."""
+        known = self._snapshots
+        if known and (seen or 0) + 1 < known[0].number:
+            return await self.list_after(seen)
+        return [one for one in known if one.number > (seen or 0)]
 
     async def _look_once(self) -> None:
         await asyncio.sleep(self._poll_s)

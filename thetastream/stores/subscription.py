@@ -87,7 +87,7 @@ def _deliver(
     while True:
         for snapshot in store.snapshots(after=seen or 0):
             refuse_gap(seen, snapshot)
-            rows = _read_rows(store, snapshot)
+            rows = read_rows(store, snapshot)
             yield Delivery(snapshot, rows if sql is None else ask(rows, sql))
             seen, waited_since = snapshot.number, time.monotonic()
         if patience_s is not None and time.monotonic() - waited_since >= patience_s:
@@ -108,8 +108,14 @@ def refuse_gap(seen: int | None, found: Snapshot) -> None:
         raise QueryError("SNAPSHOT_GONE", f"{what}; subscribe with since={found.number - 1}")
 
 
-def _read_rows(store: Store, snapshot: Snapshot) -> pa.Table:
-    """Read the rows of a snapshot, which ``forget`` may have taken away since it was listed."""
+def read_rows(store: Store, snapshot: Snapshot) -> pa.Table:
+    """Read the rows of a snapshot, which ``forget`` may have taken away since it was listed.
+
+    Raises
+    ------
+    QueryError
+        SNAPSHOT_GONE.
+    """
     try:
         return store.read_snapshot(snapshot)
     except QueryError as error:
