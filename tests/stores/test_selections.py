@@ -1,10 +1,16 @@
 """Results are read by time and by key, and values are compared as in Spark."""
 
+import json
+import math
+from datetime import date
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
 from tests.support.stores import KINDS, SCHEMA, START, commit_rows, read_ids, stage
 from thetastream.errors import QueryError
+from thetastream.service.encoding import JSON, encode_table
 from thetastream.stores import Store
 from thetastream.stores.description import Description
 
@@ -64,3 +70,26 @@ def test_keys_are_compared_as_in_spark(empty: Store, per_epoch: int) -> None:
         assert read_ids(empty, key={"x": key}) == wanted, key
     for key, wanted in {2**53 + 1: [0], (2**53, None): [0, 1, 4], (None, 0): [2, 5]}.items():
         assert read_ids(empty, key={"n": key}) == wanted, key
+
+
+@pytest.mark.parametrize("empty", KINDS, indirect=True)
+def test_a_key_may_be_given_as_json_writes_it(empty: Store) -> None:
+    columns = {
+        "id": pa.array([1, 2, 3]),
+        "day": pa.array([date(2026, 1, 5), date(2026, 1, 6), None]),
+        "price": pa.array([Decimal("1.50"), Decimal("-2.25"), None], pa.decimal128(10, 2)),
+        "raw": pa.array([b"\x00\xff", b"", None]),
+        "x": pa.array([math.nan, -math.inf, 7.5]),
+        "at": pa.array([START, START.replace(hour=10), None], pa.timestamp("us", "UTC")),
+    }
+    rows = pa.RecordBatch.from_pydict(columns)
+    held = Description(rows.schema, None, tuple(columns))
+    empty.describe(held)
+    commit_rows(empty, 0, held, rows)
+    (first, second, _) = json.loads(encode_table(pa.Table.from_batches([rows]), JSON))
+    for name in columns:
+        assert read_ids(empty, key={name: first[name]}) == [1], name
+        assert read_ids(empty, key={name: second[name]}) == [2], name
+    for name, text in {"day": "soon", "price": "much", "raw": "?", "x": "x"}.items():
+        with pytest.raises(QueryError, match=f"BAD_VALUE.*{name}"):
+            empty.read(key={name: text})

@@ -1,8 +1,11 @@
 """Which results a reader asks for: a range of time, and values or ranges of keys."""
 
+import math
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -12,6 +15,9 @@ import pyarrow as pa
 from thetastream.errors import QueryError
 from thetastream.stores.description import Description
 from thetastream.stores.staged import Staged, find_bounds, find_type, split_path
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Numbers that JSON does not have, as the service and Spark write them."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +135,25 @@ def _make_scalar(description: Description, column: str, value: Any) -> pa.Scalar
     if pa.types.is_timestamp(kind) and isinstance(value, str | date):
         value = _read_instant(value, column, has_zone=kind.tz is not None)
     try:
+        value = _read_text(value, kind) if isinstance(value, str) else value
         scalar = pa.scalar(value, kind)
         is_exact = not pa.types.is_integer(kind) or scalar.as_py() == value
-    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+    except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
         raise QueryError("BAD_VALUE", f"{column!r} must be a value of type {kind}, not {value!r}") from error
     if not is_exact:
         raise QueryError("BAD_VALUE", f"{column!r} must be a value of type {kind}, not {value!r}")
     return scalar
+
+
+def _read_text(value: str, kind: pa.DataType) -> Any:
+    """Read a value as the service writes it in JSON, if JSON has no such values."""
+    if pa.types.is_date(kind):
+        return date.fromisoformat(value)
+    if pa.types.is_decimal(kind):
+        return Decimal(value)
+    if pa.types.is_binary(kind):
+        return b64decode(value, validate=True)
+    return _NOT_FINITE.get(value, value) if pa.types.is_floating(kind) else value
 
 
 def _read_instant(value: "str | date", column: str, has_zone: bool) -> datetime:
