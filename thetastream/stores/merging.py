@@ -7,13 +7,13 @@ read. Rows that no snapshot has yet are not merged.
 import uuid
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
 from thetastream.stores.history import Held
+from thetastream.stores.parquet_reader import read_file
 from thetastream.stores.parquet_stage import GROUP_ROWS, open_writer
 from thetastream.stores.sorted_stage import sort_by_keys
 from thetastream.stores.staged import BoundsFinder, Staged
@@ -60,28 +60,3 @@ def merge(folder: Folder, held: Sequence[Held], description: Description) -> lis
             merged.append(Held(staged, query, snapshot))
         writer.close()
     return merged
-
-
-def read_file(folder: Folder, staged: Staged) -> pa.Table:
-    """Read staged rows from their file."""
-    import pyarrow.parquet as pq
-
-    with folder.filesystem.open_input_file(folder.locate(staged.name)) as file:
-        reader = pq.ParquetFile(file)
-        return reader.read() if staged.groups is None else reader.read_row_groups(list(range(*staged.groups)))
-
-
-def open_files(folder: Folder, staged: Sequence[Staged], schema: pa.Schema) -> Any:
-    """Open staged rows as a data set without reading them."""
-    import pyarrow.dataset as ds
-
-    kind = ds.ParquetFileFormat()
-    fragments = [
-        kind.make_fragment(
-            folder.locate(one.name),
-            folder.filesystem,
-            row_groups=None if one.groups is None else list(range(*one.groups)),
-        )
-        for one in staged
-    ]
-    return ds.FileSystemDataset(fragments, schema, kind, folder.filesystem)

@@ -16,13 +16,15 @@ import pyarrow as pa
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
 from thetastream.stores.history import History
+from thetastream.stores.key_values import KEY_VALUES, keep_with_values, sort_values
 from thetastream.stores.logged import TARGET, LoggedStore, select
-from thetastream.stores.merging import PREFIX, merge, open_files, plan_merges, read_file
+from thetastream.stores.merging import PREFIX, merge, plan_merges
+from thetastream.stores.parquet_reader import open_files, read_file
 from thetastream.stores.parquet_stage import ParquetStage
 from thetastream.stores.part_name import read_part_name
 from thetastream.stores.recent import RECENT, split_recent
-from thetastream.stores.selection import Selection
-from thetastream.stores.staged import Origin, Stage, Staged
+from thetastream.stores.selection import Range, Selection
+from thetastream.stores.staged import Origin, Stage, Staged, find_column
 from thetastream.stores.version_log import VersionLog
 
 
@@ -133,13 +135,24 @@ class ParquetStore(LoggedStore):
         import pyarrow.dataset as ds
 
         folder, schema = Folder(self.path, ""), self.description.schema
-        recent, older = split_recent(list(staged))
+        found = keep_with_values(
+            list(staged), selection, lambda one, wanted: self._read_values(folder, one, wanted)
+        )
+        recent, older = split_recent(found)
         tables = [self._read_recent(folder, one) for one in recent]
         parts = [ds.dataset(pa.concat_tables(tables))] if tables else []
         if older or not tables:
             parts.append(open_files(folder, older, schema))
         data = parts[0] if len(parts) == 1 else ds.dataset(parts)
         return data if selection.filter is None else data.filter(selection.filter)
+
+    def _read_values(self, folder: Folder, staged: Staged, wanted: Range) -> pa.Table:
+        """Read the distinct values of a key in staged rows, or take them from memory."""
+
+        def read() -> pa.Table:
+            return sort_values(find_column(read_file(folder, staged, [wanted.column]), wanted.column))
+
+        return KEY_VALUES.get(f"{self.path}/{staged.place} {wanted.column}", read)
 
     def _read_recent(self, folder: Folder, staged: Staged) -> pa.Table:
         """Read staged rows, or take them from memory."""
