@@ -1,9 +1,9 @@
 """``python -m bench NAME`` measures a workload or figures of papers. The exit code is 1 if a count is wrong.
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
-DuckDB; aggregate; outer; outer-equi; backfill; floor; questions; predicate-cost; soak; overload; a paper
-(bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a figure. Figures, soak and
-overload have options of their own: python -m bench figures --help.
+DuckDB; aggregate; outer; outer-equi; backfill; floor; questions; index-shapes; predicate-cost; soak;
+overload; a paper (bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
+Figures, soak and overload have options of their own: python -m bench figures --help.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from bench.core.engines import ENGINES
 from bench.core.suites import SUITES, Suite, list_pairs, list_tasks
 
 PREDICATE, FLOOR, SOAK, OVERLOAD = "predicate-cost", "floor", "soak", "overload"
-QUESTIONS = "questions"
+QUESTIONS, SHAPES = "questions", "index-shapes"
 QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1}
 """Values of ``--quick`` that the command line does not give. A run takes a minute once its data exists."""
 USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3}
@@ -45,7 +45,7 @@ OPTIONS = (
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("workload", choices=[*SUITES, PREDICATE, FLOOR, QUESTIONS])
+    parser.add_argument("workload", choices=[*SUITES, PREDICATE, FLOOR, QUESTIONS, SHAPES])
     for name, kind, default, text in OPTIONS:
         parser.add_argument(name, type=kind, default=default, help=text)
     parser.add_argument(
@@ -101,6 +101,10 @@ def main(arguments: list[str]) -> int:
         from bench.core import questions
 
         return questions.main(asked, announce)
+    if asked.workload == SHAPES:
+        from bench.core import index_shapes
+
+        return index_shapes.main(asked, announce)
     from bench.core import harness, report
 
     suite = SUITES[asked.workload]

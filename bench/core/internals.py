@@ -15,6 +15,7 @@ from thetastream.core.condition import (
     Domain,
     Equality,
     Key,
+    PythonPredicate,
     SideSpec,
 )
 from thetastream.core.keys import scramble
@@ -30,6 +31,7 @@ from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.index import REGISTRY as SHAPES
 from thetastream.index import IndexSpec
 from thetastream.kernels import walk as walk_kernel
 from thetastream.local import LocalRun
@@ -38,6 +40,8 @@ from thetastream.models.base import AUTO, Model
 from thetastream.plan.efficiency import brute_force, by_hash, by_range, matches
 from thetastream.plan.index_choice import choose_index
 from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
+from thetastream.predicate import Predicate
+from thetastream.predicate.sphere import RADIUS_M
 from thetastream.simulator.load_curve import BISTREAM as BISTREAM_CURVE
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import list_pages

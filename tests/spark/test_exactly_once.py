@@ -1,6 +1,7 @@
 """The answer has each pair exactly once, even if processes are killed, files lost or epochs repeated."""
 
 import random
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.support import faults
-from tests.support.faults import Job, find_segments
+from tests.support.faults import Job, find_segments, killed_at_the_end
 from tests.support.truth import configured
 
 FILES, ROWS = 8, 150
@@ -30,7 +31,8 @@ def short(tmp_path: Path) -> Path:
 
 
 def assert_exact(job: Job) -> None:
-    found, expected = faults.read_committed(job.sink), faults.oracle(Path(job.folder), how=job.how)
+    found = faults.read_committed(job.sink)
+    expected = faults.oracle(Path(job.folder), how=job.how, has_residual=job.has_residual)
     assert sum(expected.values()) > (10 if job.how == "anti" else 1000)
     assert job.how == "inner" or any(partner is None for _, partner in expected)
     assert max(found.values()) == 1
@@ -72,6 +74,8 @@ def test_driver_killed_many_times(folder: Path, seed: int) -> None:
 def test_driver_of_an_outer_join_killed_many_times(folder: Path, how: str) -> None:
     job = Job(str(folder), cache_folder=str(folder / "cache"), how=how)
     kill_again_and_again(job, kills=4, seed=7)
+    job.finish()
+    assert_exact(job)
 
 
 # Tasks
@@ -83,6 +87,22 @@ def test_tasks_that_fail_are_run_again(folder: Path) -> None:
     job = Job(str(folder), master="local[2,4]", faults={"4": "raise", "11": "die", "16": "raise"})
     job.finish()
     assert job.calls.stat().st_size > 16
+    assert_exact(job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["left", "anti"])
+def test_workers_of_second_units_are_killed(folder: Path, how: str) -> None:
+    """Spark evaluates a part of the condition. Tasks of first and of second units lose their workers."""
+    rng, n_killed = random.Random(3), 0
+    job = Job(str(folder), master="local[2,20]", faults={"9": "raise"}, how=how, has_residual=True)
+    with killed_at_the_end(job.start()) as process:
+        while process.poll() is None:
+            time.sleep(rng.uniform(0.3, 0.9))
+            n_killed += faults.kill_worker(process.pid, rng)
+        assert process.returncode == 0, job.output[-4000:]
+    assert n_killed > FILES
+    assert "Lost task" in job.output
     assert_exact(job)
 
 

@@ -16,6 +16,8 @@ import thetastream as th
 from tests.support.answer_streams import EPOCHS, START, WITHIN_S, frames, streams
 from tests.support.streams import outcome
 from tests.support.truth import configured
+from thetastream.job.document import read_job
+from thetastream.job.run import run as run_job
 
 INDEXED = "abs(a.x - b.x) <= 2 AND a.y > 1 AND b.y < 8"
 RESIDUAL = "a.y + b.y > 9"
@@ -135,8 +137,48 @@ def test_sql(spark: SparkSession) -> None:
     assert found == expected
 
 
-def test_explain_says_where_tuples_are_decided(spark: SparkSession) -> None:
+def test_explain_says_where_tuples_are_decided_and_what_it_costs(spark: SparkSession) -> None:
     a, b = frames(spark)
+    cost = "  second exchange: 41 bytes for each tuple of a, and for each candidate pair"
     for on, is_told in ((RESIDUAL, True), (INDEXED, False)):
         text = th.plan({"a": a, "b": b}, on=on, within=WITHIN, how="anti").explain()
         assert ("decides   second units" in text) == is_told
+        assert (cost in text) == is_told
+
+
+JOB = """
+sql = "SELECT a.id, b.id AS bid FROM a LEFT JOIN b ON a.x = b.x AND a.y + b.y > 9 WITHIN 20 seconds"
+checkpoint = "checkpoint"
+[sources.a]
+format = "csv"
+path = "a"
+schema = "id BIGINT, ts TIMESTAMP, x INT, y INT"
+event_time = "ts"
+[sources.b]
+format = "csv"
+path = "b"
+schema = "id BIGINT, ts TIMESTAMP, x INT, y INT"
+event_time = "ts"
+[sink]
+format = "parquet"
+path = "rows"
+"""
+
+
+def test_a_job_file(spark: SparkSession, tmp_path: Path) -> None:
+    """The matches that a job reports are those of its first units, as of every join with a residual."""
+    lines = {
+        "a": ["1,2024-03-10T00:00:01,5,4", "2,2024-03-10T00:00:02,5,9", "3,2024-03-10T00:10:00,1,1"],
+        "b": ["7,2024-03-10T00:00:03,5,3", "8,2024-03-10T00:10:00,2,2"],
+    }
+    for alias, rows in lines.items():
+        (tmp_path / alias).mkdir()
+        (tmp_path / alias / "0.csv").write_text("\n".join(rows))
+    (tmp_path / "job.toml").write_text(JOB)
+    epochs: list[dict[str, Any]] = []
+    kept = spark.conf.get("spark.sql.streaming.numRecentProgressUpdates")
+    with configured(spark, {"spark.sql.streaming.numRecentProgressUpdates": kept}):
+        run_job(spark, read_job(tmp_path / "job.toml"), epochs.append, until_caught_up=True)
+    found = Counter(map(tuple, spark.read.parquet(str(tmp_path / "rows")).collect()))
+    assert found == Counter([(1, None), (2, 7)])
+    assert sum(epoch.get("matched", 0) for epoch in epochs) == 2

@@ -7,12 +7,14 @@ the answer from the files that the sink has committed:
     { (a.id, b.id) : |a.x - b.x| <= 3, a.y > b.y, |a.ts - b.ts| <= 20 s }
 
 A left or anti join also has (a.id, NULL) for each tuple without partners that the last watermark decides.
+A job may have a part of the condition that only Spark evaluates, so that second units answer the tuples.
 """
 
 import contextlib
 import fcntl
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
@@ -45,6 +48,7 @@ FILE_S = 5
 JITTER_S = 2
 """The disorder inside a file. It is smaller than the watermark delay, so that no tuple is late."""
 DELAY = "3 seconds"
+RESIDUAL = "(a.id + b.id) % 3 > 0"
 SCHEMA = "id BIGINT, x BIGINT, y BIGINT, ts TIMESTAMP"
 
 
@@ -78,7 +82,9 @@ Row = tuple[int, int | None]
 """The ids of a and b. None stands for the partner of a tuple without one."""
 
 
-def oracle(folder: Path, within_s: int = WITHIN_S, how: str = "inner") -> Counter[Row]:
+def oracle(
+    folder: Path, within_s: int = WITHIN_S, how: str = "inner", has_residual: bool = False
+) -> Counter[Row]:
     """Compute the bag of (a.id, b.id) by a nested loop over all tuples of both streams."""
     a, b = (pq.read_table(folder / alias).sort_by("id") for alias in "ab")
     ax, ay, at, bx, by, bt = (
@@ -89,7 +95,10 @@ def oracle(folder: Path, within_s: int = WITHIN_S, how: str = "inner") -> Counte
     watermark_us = min(at.max(), bt.max()) // 1000 * 1000 - delay_us
     for row in range(len(ax)):
         within = np.abs(at[row] - bt) <= within_s * 1_000_000
-        partners = np.flatnonzero((np.abs(ax[row] - bx) <= BAND) & (ay[row] > by) & within)
+        matches = (np.abs(ax[row] - bx) <= BAND) & (ay[row] > by) & within
+        if has_residual:
+            matches &= (row + np.arange(len(bx))) % 3 > 0
+        partners = np.flatnonzero(matches)
         if how != "anti":
             found.update((row, int(partner)) for partner in partners)
         if how != "inner" and not len(partners) and at[row] + within_s * 1_000_000 <= watermark_us:
@@ -168,6 +177,7 @@ class Job:
     cache_folder: str | None = None
     within_s: int = WITHIN_S
     how: str = "inner"
+    has_residual: bool = False
 
     @property
     def sink(self) -> Path:
@@ -260,7 +270,11 @@ class Job:
         faults = {int(call): fault for call, fault in self.faults.items()}
         pairs = th.join(
             streams,
-            on=[f"abs(a.x - b.x) <= {band}", make_failing(self.calls, faults)],
+            on=[
+                f"abs(a.x - b.x) <= {band}",
+                make_failing(self.calls, faults),
+                *[RESIDUAL] * self.has_residual,
+            ],
             within=f"{self.within_s} seconds",
             model=th.Biclique(units=(2, 2)) if self.how == "inner" else None,
             how=self.how,
@@ -273,6 +287,24 @@ class Job:
         """Start the query. It ends when the streams are read."""
         writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(self.checkpoint))
         return writer.trigger(availableNow=True).start(str(self.sink))
+
+
+def kill_worker(driver: int, rng: random.Random) -> bool:
+    """Kill one of the Python workers of a driver; return whether it had one.
+
+    Spark's daemon of Python workers forks them, so that a worker has the command line of its parent.
+    """
+    with contextlib.suppress(psutil.Error):
+        found = psutil.Process(driver).children(recursive=True)
+        workers = [
+            each
+            for each in found
+            if (parent := each.parent()) is not None and "daemon" in " ".join(parent.cmdline())
+        ]
+        if workers:
+            rng.choice(workers).kill()
+            return True
+    return False
 
 
 @contextlib.contextmanager

@@ -242,14 +242,14 @@ def make_equality(model: Model, how: How) -> AnswersSpec:
 
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 windows pass. A page has few tuples, so that pages come and go."""
+    """200 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(number_set, "PAGE", 64)
     monkeypatch.setattr(number_set, "_PAGE_BYTES", 8)
     how = HOWS[name]
     run = LocalRun(make_equality(Matrix(1, 1), how))
     rng = np.random.default_rng(3)
     sizes = []
-    for epoch in range(200):
+    for epoch in range(400):
         batches = [
             pa.RecordBatch.from_pydict(
                 {

@@ -59,6 +59,7 @@ from thetastream.plan.measured_statistics import measure_statistics
 from thetastream.plan.physical import Carried, PhysicalPlan, SidePlan, compute_lifetimes
 from thetastream.plan.query import Query, Stream
 from thetastream.plan.routing_shares import compute_shares
+from thetastream.plan.second_exchange import SecondExchange
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import Inflow, Workload, build_workload
 
@@ -364,6 +365,26 @@ def test_joins_that_answer_tuples_route_by_content_if_it_costs_less(given, prese
         return is_routable and all(map(model.sees_partners, preserved))
 
     assert choose(given, 8, can_run)[0] == wanted
+
+
+def test_a_second_exchange_costs_and_decides():
+    """Its rows leave the unit that stores the preserved tuple, so a heavy key makes one unit slow."""
+    given = replace(work(index="hash", content="hash", candidates=20, skew=0.4), needs_partners=True)
+    second = replace(given, second=SecondExchange((Side.LEFT,), 100))
+    scan = replace(second, index=INDEXES["scan"])
+    unknown = replace(second, candidates=None)
+    # Each left tuple is a row, and so is each candidate pair. A scan makes a pair of each stored tuple.
+    found = [estimate(Matrix(2, 1), each, 2) for each in (given, unknown, second, scan)]
+    assert [each.second_bytes_per_s for each in found] == pytest.approx(
+        [0, 1000 * 100, (1000 + 2000 * 20) * 100, (1000 + 2000 * 640_000) * 100]
+    )
+    assert found[0].cost < estimate(Matrix(2, 1), second, 2).cost
+
+    def can_run(model):
+        return model.sees_partners(Side.LEFT)
+
+    assert choose(given, 2, can_run)[0] == Matrix(2, 1, 2)
+    assert choose(second, 2, can_run)[0] == Matrix(2, 1)
 
 
 def test_the_usual_model_is_what_it_was():

@@ -49,6 +49,7 @@ from thetastream.core.how import HOWS, How, Nearest, find_nearest
 from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
 from thetastream.engine.answers import best_partners, number_set, unit
+from thetastream.engine.answers.arrival_order import sort_tuples
 from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -194,11 +195,11 @@ def make_equality() -> Case:
 
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 windows pass. A page has few tuples, so that pages come and go."""
+    """200 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(number_set, "PAGE", 64)
     monkeypatch.setattr(number_set, "_PAGE_BYTES", 8)
     run, rng, sizes = TwoUnits(make_equality(), HOWS[name], Matrix(1, 1), is_chosen), random.Random(3), []
-    for epoch in range(200):
+    for epoch in range(400):
         batches = [
             run.batch(
                 side,
@@ -230,3 +231,23 @@ def test_numbers_do_not_depend_on_the_order_in_which_tuples_arrive() -> None:
         )
         found.append(Counter(row for piece in leaving for row in piece))
     assert found[0] == found[1]
+
+
+def test_nested_columns_decide_the_order_of_tuples_that_are_equal_otherwise() -> None:
+    nan, rows = float("nan"), []
+    for number in range(12):
+        rows.append(
+            {"t": number % 2, "x": [nan, None, 0.0][number % 3], "tags": [[number], None][number % 2]}
+        )
+    schema = pa.schema([("x", pa.float64()), ("tags", pa.list_(pa.int64())), ("t", pa.int64())])
+    found = set()
+    for seed in range(6):
+        shuffled = random.Random(seed).sample(rows, len(rows))
+        found.add(repr(sort_tuples(pa.RecordBatch.from_pylist(shuffled, schema), "t").to_pylist()))
+    assert len(found) == 1
+
+
+def test_tuples_without_flat_columns_are_sorted_too() -> None:
+    batches = [pa.RecordBatch.from_pydict({"tags": [["b"], None, ["a"]][::step]}) for step in (1, -1)]
+    assert sort_tuples(batches[0], None).equals(sort_tuples(batches[1], None))
+    assert sort_tuples(batches[0].slice(0, 0), None).num_rows == 0

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 import thetastream as th
+from thetastream.spark.deciding import UNITS
 
 LONGEST_LAG_S = 86_400
 """A larger lag is not reported, because event times that old come from a recording."""
@@ -17,7 +18,9 @@ def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
     counters: dict[int, dict[str, int]] = {}
     for epoch in th.metrics(query):
         sums = counters.setdefault(epoch["epoch"], {})
-        for name in ("matched", "late", "state_bytes"):
+        # Second units get matches that first units have counted.
+        is_second = UNITS in ((epoch["plan"] or {}).get("words") or {})
+        for name in ("late", "state_bytes") if is_second else ("matched", "late", "state_bytes"):
             sums[name] = sums.get(name, 0) + epoch[name]
     for progress in query.recentProgress:
         if progress.batchId <= seen or not progress.durationMs.get("triggerExecution"):

@@ -17,6 +17,8 @@ STORE_BYTE_S = 10e-9
 index."""
 SEND_BYTE_S = 5e-9
 """Seconds to pack and write one byte of a block. Reading a byte costs as much."""
+SECOND_ROW_S = 2e-6
+"""Seconds to bring one row out of a unit, through the residual, and to the second exchange."""
 BYTES_PER_CORE = 4 * 2**30
 """Memory of a machine per core."""
 HISTORY_HOURS = 24.0
@@ -40,6 +42,8 @@ class Estimate:
     """Number of copies of a left and of a right tuple that cross the exchange."""
     sent_per_s: float
     sent_bytes_per_s: float
+    second_bytes_per_s: float
+    """Bytes that cross the second exchange, apart from candidate pairs if their number is not known."""
     comparisons: tuple[float, float]
     """Comparisons per left and per right tuple: bisections, and candidates if their number is known."""
     cost: float
@@ -52,11 +56,11 @@ def estimate(model: Model, work: Workload, partitions: int) -> Estimate:
         cost = partitions * (work of the busiest partition) + packing + bytes of replicas / (4 GiB)
 
     in cores. An epoch ends with its last Spark task, so all partitions are occupied until the busiest one is
-    done. Its work is what its units receive, store, search and compare. A machine has about 4 GiB per core,
-    so memory is converted to cores at this rate. Only replicas count, because every model stores each tuple
-    at least once. Users pay for both the cores and the memory of a cluster. If only CPU counted, large
-    matrices, which store every tuple many times, would be the cheapest. If only bytes counted, a single unit,
-    which does not scale, would be the cheapest.
+    done. Its work is what its units receive, store, search, compare, and hand to second units. A machine has
+    about 4 GiB per core, so memory is converted to cores at this rate. Only replicas count, because every
+    model stores each tuple at least once. Users pay for both the cores and the memory of a cluster. If only
+    CPU counted, large matrices, which store every tuple many times, would be the cheapest. If only bytes
+    counted, a single unit, which does not scale, would be the cheapest.
 
     Parameters
     ----------
@@ -75,6 +79,7 @@ def estimate(model: Model, work: Workload, partitions: int) -> Estimate:
     sent_bytes = sends[0] * left.rate * left.sent_bytes + sends[1] * right.rate * right.sent_bytes
     searches = _estimate_searches(shares, work)
     load = _estimate_load(shares, work, searches)
+    second_rows = float(_count_second_rows(shares, work, searches).sum())
     partition_loads = np.array([load[partition::partitions].sum() for partition in range(partitions)])
     packing = sent_bytes * SEND_BYTE_S
     once = sum(flow.estimate_held(HISTORY_HOURS) * flow.stored_bytes for flow in work.inflows)
@@ -88,6 +93,7 @@ def estimate(model: Model, work: Workload, partitions: int) -> Estimate:
         sends=sends,
         sent_per_s=sends[0] * left.rate + sends[1] * right.rate,
         sent_bytes_per_s=sent_bytes,
+        second_bytes_per_s=0.0 if work.second is None else second_rows * work.second.row_bytes,
         comparisons=(
             _count_comparisons(shares[0], searches[0], work),
             _count_comparisons(shares[1], searches[1], work),
@@ -146,14 +152,43 @@ def _count_comparisons(mine: StreamShares, search: PerUnit, work: Workload) -> f
 def _estimate_load(
     shares: tuple[StreamShares, StreamShares], work: Workload, searches: list[PerUnit]
 ) -> PerUnit:
-    """Estimate the seconds of work per second of each unit: receive, store, search, compare candidates."""
+    """Estimate the seconds of work per second of each unit: receive, store, search, compare candidates, and
+    hand rows to a second unit."""
     load = np.zeros(len(shares[0].stored))
     for mine, flow, search in zip(shares, work.inflows, searches, strict=True):
         load += flow.rate * mine.received * flow.sent_bytes * SEND_BYTE_S
         load += flow.rate * mine.stored * (work.index.insert_s + flow.stored_bytes * STORE_BYTE_S)
         load += flow.rate * mine.probing * search * work.index.step_s
     if work.candidates is not None and not work.index.looks_at_all:
-        met = shares[0].probing * shares[1].stored + shares[1].probing * shares[0].stored
-        rate = work.inflows[0].rate + work.inflows[1].rate
-        load += rate * work.candidates * CANDIDATE_S * met / met.sum()
+        load += _count_candidates(shares, work) * CANDIDATE_S
+    if work.second is not None:
+        rows = _count_second_rows(shares, work, searches)
+        load += rows * (SECOND_ROW_S + 2 * work.second.row_bytes * SEND_BYTE_S)
     return load
+
+
+def _count_candidates(shares: tuple[StreamShares, StreamShares], work: Workload) -> PerUnit:
+    """Count the candidates per second at each unit, if their number is known."""
+    met = shares[0].probing * shares[1].stored + shares[1].probing * shares[0].stored
+    rate = work.inflows[0].rate + work.inflows[1].rate
+    found: PerUnit = rate * (work.candidates or 0.0) * met / met.sum()
+    return found
+
+
+def _count_second_rows(
+    shares: tuple[StreamShares, StreamShares], work: Workload, searches: list[PerUnit]
+) -> PerUnit:
+    """Count the rows per second that each unit hands to a second unit: preserved tuples and pairs.
+
+    Without an index, each tuple that a probe looks at is a pair.
+    """
+    rows = np.zeros(len(shares[0].stored))
+    if work.second is None:
+        return rows
+    for side in work.second.preserved:
+        rows += work.inflows[side].rate * shares[side].stored
+    if not work.index.looks_at_all:
+        return rows + _count_candidates(shares, work)
+    for mine, flow, search in zip(shares, work.inflows, searches, strict=True):
+        rows += flow.rate * mine.probing * search
+    return rows

@@ -25,7 +25,8 @@ from thetastream.plan.join_order import Tie
 from thetastream.plan.multiway_spec import list_hops
 from thetastream.plan.query import Stream
 from thetastream.plan.statistics import Statistics
-from thetastream.plan.workload import HOUR_S, estimate_width
+from thetastream.plan.value_bytes import estimate_width
+from thetastream.plan.workload import HOUR_S
 
 NODE_S = 0.03
 """Fixed cost of a node in core seconds per second: a Spark task and a commit of its state per epoch."""

@@ -15,6 +15,7 @@ from thetastream.plan.lower import Lowered
 from thetastream.plan.physical import compute_lifetimes
 from thetastream.plan.query import Query
 from thetastream.plan.routing_shares import StreamShares, compute_shares
+from thetastream.plan.second_exchange import SecondExchange
 from thetastream.plan.statistics import Statistics
 from thetastream.plan.workload import Inflow, Workload, build_workload, estimate_delay_s
 
@@ -55,6 +56,8 @@ def explain_cost(
     yield _explain_statistics(query, statistics, known)
     for flow in work.inflows:
         yield _explain_inflow(flow)
+    if work.second is not None:
+        yield _explain_second_exchange(work.second, work)
     compared = compare(
         work, partitions, lambda other: find_refusal(other, lowered, order is not None) is None
     )
@@ -98,6 +101,12 @@ def _explain_inflow(flow: Inflow) -> str:
     return f"  {flow.alias}: {flow.rate:,.0f} tuples/s, {sizes}, {kept}"
 
 
+def _explain_second_exchange(second: SecondExchange, work: Workload) -> str:
+    tuples = " and ".join(f"each tuple of {work.inflows[side].alias}" for side in second.preserved)
+    known = "" if _knows_comparisons(work) else ", whose number is not known and is left out of the costs"
+    return f"  second exchange: {second.row_bytes:.0f} bytes for {tuples}, and for each candidate pair{known}"
+
+
 def _explain_shedding(shed: Shed, mlv_bytes: float) -> str:
     kept = shed.settle(mlv_bytes)
     return (
@@ -137,15 +146,19 @@ def _build_row(found: Estimate, work: Workload, mine: Estimate) -> Sequence[str]
         _format_state(found.memory_bytes, found.growth_bytes),
         _format_state(found.mlv_bytes, found.mlv_growth_bytes),
         ", ".join(f"{n:.3g}" for n in found.sends),
-        f"{format_nbytes(found.sent_bytes_per_s)}/s",
+        f"{format_nbytes(found.sent_bytes_per_s + found.second_bytes_per_s)}/s",
         ", ".join(_format_comparisons(n, work) for n in found.comparisons),
         f"{found.cost / mine.cost:.0%}" if mine.cost else "-",
     )
 
 
 def _format_comparisons(n: float, work: Workload) -> str:
-    known = work.index.looks_at_all or work.candidates is not None
-    return f"{ceil(n):,}" + ("" if known else " + candidates")
+    return f"{ceil(n):,}" + ("" if _knows_comparisons(work) else " + candidates")
+
+
+def _knows_comparisons(work: Workload) -> bool:
+    """Whether the number of candidates is known."""
+    return work.index.looks_at_all or work.candidates is not None
 
 
 def _format_state(kept: float, growth: float) -> str:

@@ -10,7 +10,7 @@ from thetastream.core.how import Nearest
 from thetastream.core.ranking import Ranking
 from thetastream.core.spark_types import is_integral
 from thetastream.errors import QueryError
-from thetastream.plan.domains import find_domain, write_cast
+from thetastream.plan.domains import find_domain, write_key
 from thetastream.plan.query import Query, Resolver
 from thetastream.predicate import Phrase, parse
 from thetastream.predicate.names import find_references, quote_names
@@ -86,7 +86,7 @@ def _write_value(phrase: Phrase, type_: str, common: str) -> str:
         return f"CAST(({phrase.text}) AS TIMESTAMP_NTZ)"
     if is_integral(common):
         return f"CAST(({phrase.text}) AS BIGINT)"
-    return write_cast(f"({phrase.text})", type_, common)
+    return write_key(f"({phrase.text})", type_, common)
 
 
 def _make_error(nearest: Nearest, why: str) -> QueryError:

@@ -24,33 +24,13 @@ from thetastream.models.base import Model
 from thetastream.plan.lower import Lowered
 from thetastream.plan.physical import compute_lifetimes
 from thetastream.plan.query import Query
+from thetastream.plan.second_exchange import SecondExchange, find_second_exchange
 from thetastream.plan.statistics import Statistics
+from thetastream.plan.value_bytes import estimate_width
 
 HOUR_S = 3_600.0
 _NUMBERS = 24
 """Bytes that count windows add to a stored tuple: two numbers, of which one is also a key."""
-_FIXED = {
-    "boolean": 0.125,
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 4,
-    "float": 4,
-    "date": 4,
-    "decimal": 16,
-    "string": 20,
-    "char": 20,
-    "varchar": 20,
-    "binary": 20,
-    "array": 64,
-    "map": 64,
-    "struct": 64,
-    "variant": 64,
-    "geometry": 64,
-    "geography": 64,
-}
-"""Bytes of a value in Arrow by the head of its Spark type; other types have 8.
-
-A text is assumed to have 16 bytes and an offset."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +75,8 @@ class Workload:
     Without routing by content, one stream is then copied to all units, so that no number of units is more
     than twice as fast as one unit if both streams have the same rate. Therefore content routes such a join
     even if the skew is not known."""
+    second: SecondExchange | None = None
+    """The exchange behind the units; None if there is none."""
 
     def is_ranged(self, model: Model) -> bool:
         """Whether a model routes this workload by cells of a band."""
@@ -119,6 +101,7 @@ def build_workload(query: Query, lowered: Lowered, statistics: Statistics) -> Wo
         content=content,
         skew_is_known=statistics.heaviest_key is not None,
         needs_partners=not query.how.is_inner,
+        second=find_second_exchange(lowered),
     )
 
 
@@ -174,14 +157,3 @@ def _estimate_nbytes(side: Side, lowered: Lowered) -> tuple[float, float]:
 
 
 _KEY_WIDTH = {Domain.DECIMAL: 16, Domain.WIDE_DECIMAL: 16, Domain.TEXT: 20}
-
-
-def estimate_width(type_: str) -> float:
-    """Estimate the bytes of a value of a Spark type.
-
-    >>> types = "bigint", "decimal(10,2)", "varchar(9)", "array<int>", "interval day"
-    >>> [estimate_width(type_) for type_ in types]
-    [8, 16, 20, 64, 8]
-    """
-    head = type_.split("<")[0].split("(")[0].split(" ")[0]
-    return _FIXED.get(head, 8)
