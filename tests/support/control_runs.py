@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,13 +14,16 @@ import pyarrow as pa
 import pytest
 
 from tests.support import oracle
+from tests.support.answers import answers
 from tests.support.controlled import CONDITION, SCHEMA, UNIT
 from tests.support.graphs import GraphCase, answer, side
 from tests.support.spark_epochs import Crash, SparkEpochs, count_results
 from thetastream.control.change import Rules
 from thetastream.core.condition import TIME, Bound, Dimension, Equality
+from thetastream.core.how import HOWS
 from thetastream.core.shed import Shed
 from thetastream.core.sides import Side
+from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
@@ -86,9 +90,7 @@ class Epochs:
         self.counters = [
             json.loads(text) for one in results for text in one.column(-1).to_pylist() if text is not None
         ]
-        self.found += count_results(
-            results, *range(0, COLUMNS_OF_A_TUPLE * self.n_streams, COLUMNS_OF_A_TUPLE)
-        )
+        self.found += count_results(results, *range(0, self.spark.width, COLUMNS_OF_A_TUPLE))
         self.late = self.watermark
         self.epoch += 1
         self.watermark = max(self.watermark or 0, (10 * self.epoch - 15) * STEP_US) or None
@@ -98,13 +100,16 @@ class Run(Epochs):
     """A join of two streams whose units send no messages."""
 
     rules: ClassVar[Rules] = RULES
+    width: ClassVar[int] = 2 * COLUMNS_OF_A_TUPLE
+    """The number of columns of a result."""
+    largest_key: ClassVar[int] = 2
 
     def __init__(
         self, folder: Path, patch: pytest.MonkeyPatch, model: Any, seed: int = 1, shed: Shed | None = None
     ) -> None:
         self.condition = scaled_unit().condition
         shedding = None if shed is None else Shedding(shed, self.condition.sides)
-        spark = SparkEpochs(self.build(model), model, self.rules, folder, patch, shedding)
+        spark = SparkEpochs(self.build(model), model, self.rules, folder, patch, shedding, self.width)
         super().__init__(spark, 2, seed)
         self.kept: tuple[list[Any], list[Any]] = ([], [])
 
@@ -113,7 +118,7 @@ class Run(Epochs):
         return TwoStreamSpec(scaled_unit(), model)
 
     def draw(self, n: int) -> Sequence[pa.RecordBatch]:
-        drawn = self.draw_rows(n, ("k", 2), ("v", 9))
+        drawn = self.draw_rows(n, ("k", self.largest_key), ("v", 9))
         for kept, rows in zip(self.kept, drawn, strict=True):
             kept += oracle.timely(rows, self.late, "t")
         return [pa.RecordBatch.from_pylist(rows, schema=SCHEMA) for rows in drawn]
@@ -122,6 +127,25 @@ class Run(Epochs):
         """Compare the results with the nested loop."""
         assert self.found == oracle.join(self.condition, *self.kept)
         assert len(self.found) > 50
+
+
+class AntiRun(Run):
+    """An anti join, whose tuples are answered when they are decided."""
+
+    rules = replace(RULES, preserved=(Side.LEFT,))
+    width = COLUMNS_OF_A_TUPLE
+    largest_key = 9
+
+    def build(self, model: Any) -> EngineSpec:
+        return AnswersSpec(super().build(model), HOWS["anti"])
+
+    def check(self) -> None:
+        """Decide all tuples, and compare the results with the nested loop."""
+        for _ in range(4):
+            self.run(n=0)
+        expected = answers("anti", partial(oracle.holds, self.condition), *self.kept)
+        assert self.found == Counter((left,) for left, _ in expected.elements())
+        assert len(self.found) > 20
 
 
 class ChainRun(Run):

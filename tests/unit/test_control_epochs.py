@@ -2,13 +2,14 @@
 
 import json
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.support.control_runs import ChainRun, MultiwayRun, Run
+from tests.support.control_runs import AntiRun, ChainRun, MultiwayRun, Run
 from tests.support.controlled import SCHEMA
 from thetastream.control.request import Request
 from thetastream.core.windows import Rows
@@ -59,6 +60,29 @@ def test_a_crash_at_every_step(
     run.run()
     assert [one.model for one in run.spark.plan.membership] == [model]
     run.check()
+
+
+@pytest.mark.parametrize("crash", [None, 0, 2])
+def test_units_that_answer_tuples_hand_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crash: int | None
+) -> None:
+    """New units get copies for a window, and take over. Older units end when their tuples are decided."""
+    run = AntiRun(tmp_path, monkeypatch, Matrix(2, 1))
+    run.run()
+    run.spark.control.put_request(Request(sizes={"rows": 3}).write())
+    shapes = []
+    for number in range(12):
+        run.run(crashes=() if crash is None or number > 4 else (crash,))
+        plan = run.spark.plan
+        shapes.append((plan.coming is not None, [len(one.slots) for one in plan.membership]))
+    run.check()
+    steps = [(True, [2]), (False, [2, 3]), (False, [3])]
+    assert [step for step, after in pairwise([*shapes, None]) if step != after] == steps
+    # What has ended leaves nothing: no state, no timers, no marks.
+    keys = run.spark.fitted.keys
+    assert sorted(run.spark.state["value"]) == sorted(keys[slot] for slot in run.spark.plan.newest.slots)
+    assert not any(run.spark.state["timers"][keys[slot]] for slot in (0, 1))
+    assert run.spark.control.list_drained() == set()
 
 
 def test_tuples_that_are_late_are_late_at_new_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

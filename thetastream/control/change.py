@@ -3,6 +3,9 @@
     request  ->  the next plan, or a refusal that changes nothing
     drained  ->  the next plan, without the generations that hold no tuples
 
+If each tuple must meet all its partners at one unit, a request makes a generation *coming*, which takes over
+later (``thetastream.control.handover``).
+
 A new generation reuses slots of live generations if units of both may be one unit (``Model.shared_kind``).
 Otherwise it gets slots that no live generation has, so a slot always belongs to one model.
 """
@@ -11,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from thetastream.control.handover import check_partners, take_over
 from thetastream.control.plan import ControlPlan, Generation
 from thetastream.control.request import Request
 from thetastream.errors import QueryError
@@ -33,6 +37,8 @@ class Rules:
     """Whether windows count tuples, so that each unit must see all of them."""
     only_sizes: bool = False
     """Whether only the sizes of the model may change, because the units send messages to each other."""
+    preserved: tuple[int, ...] = ()
+    """The streams whose tuples are answered one by one, each at a unit that sees all its partners."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the rules to plain values."""
@@ -43,9 +49,13 @@ class Rules:
         """Read what ``as_json`` returned."""
         left, right = values["never_expires"]
         # Earlier versions wrote rules without the last fields.
-        later = (bool(values.get(name, False)) for name in ("can_shed", "counts_tuples", "only_sizes"))
+        names = ("can_shed", "counts_tuples", "only_sizes")
+        later = {name: bool(values.get(name, False)) for name in names}
         routings = tuple(values["routings"])
-        return cls(int(values["max_units"]), routings, (bool(left), bool(right)), *later)
+        preserved = tuple(map(int, values.get("preserved", ())))
+        return cls(
+            int(values["max_units"]), routings, (bool(left), bool(right)), **later, preserved=preserved
+        )
 
 
 def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collection[int] = ()) -> ControlPlan:
@@ -59,16 +69,21 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collect
     QueryError
         CANNOT_SCALE, MAX_UNITS, BAD_REQUEST, or the errors of the model.
     """
-    model = find_target(plan.newest.model, request)
+    model = find_target(plan.target.model, request)
     factor = plan.shed_factor if request.shed_factor is None else float(request.shed_factor)
     if factor and not rules.can_shed:
         what = "only a join that was started with shed=th.Shed(...) can drop tuples"
         raise QueryError("BAD_REQUEST", f"{what}, and this one was started without it")
-    if model == plan.newest.model:
+    if model == plan.target.model:
         return plan if factor == plan.shed_factor else plan.advance(shed_factor=factor)
+    plan = replace(plan, coming=None)  # The request takes the place of the one before.
+    if model == plan.newest.model:
+        return plan.advance(shed_factor=factor)
     _check_model(plan.newest.model, model, rules)
     version = plan.version + 1
     newest = Generation(version, model, _assign_slots(plan, model, rules, busy))
+    if rules.preserved:
+        return plan.advance(coming=newest, shed_factor=factor)
     left = {slot: version for slot in plan.newest.slots if slot not in newest.slots}
     leaving = {slot: since for slot, since in {**plan.leaving, **left}.items() if slot not in newest.slots}
     _check_expiry(plan, leaving, rules)
@@ -79,10 +94,12 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collect
 def end_generations(plan: ControlPlan, drained: Collection[tuple[int, int]]) -> ControlPlan:
     """Return the plan without the generations that hold no tuples; the same plan if there are none.
 
-    ``drained`` has (slot, version with which it began to leave) for each leaving slot that holds no tuples.
+    ``drained`` has (slot, version with which it began to leave) for each leaving slot that holds no tuples,
+    and the marks with which a coming generation takes over.
     """
-    ended = _drop_ended(plan, drained)
-    return plan if ended is plan else ended.advance()
+    taken = take_over(plan, drained)
+    ended = _drop_ended(taken, drained)
+    return taken if ended is taken else ended.advance()
 
 
 def settle(plan: ControlPlan, version: int) -> ControlPlan:
@@ -130,6 +147,7 @@ def _check_model(before: Model, model: Model, rules: Rules) -> None:
                 "CANNOT_SCALE",
                 f"{model!r} routes by what the condition compares, and it has nothing to route by",
             )
+    check_partners(model, rules.preserved)
 
 
 def _check_sizes(before: Model, model: Model) -> None:

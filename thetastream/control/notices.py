@@ -2,7 +2,8 @@
 
 A notice arrives in the epoch e in which the control source reads the change. Routers follow the new plan from
 epoch e + 1. A unit that joins therefore knows the watermark of epoch e before its first tuple arrives, and a
-unit that leaves has stored its last tuple in epoch e.
+unit that leaves has stored its last tuple in epoch e. A unit that hands over has received the last tuple of
+which the coming generation gets no copy (``thetastream.control.handover``).
 """
 
 import json
@@ -10,18 +11,23 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from thetastream.control.model_json import encode_model
-from thetastream.control.plan import ControlPlan
+from thetastream.control.plan import ControlPlan, Generation
 
 JOINS, LEAVES, ENDS = "joins", "leaves", "ends"
+HANDS_OVER, STAYS = "hands over", "stays"
 
 
 class Notice(NamedTuple):
     """A notice to the unit of one slot."""
 
     event: str
-    """JOINS, LEAVES, or ENDS. A slot that ends belongs to no generation any more."""
+    """JOINS, LEAVES, ENDS, HANDS_OVER or STAYS.
+
+    A slot that ends belongs to no generation any more. A unit hands over if another generation is coming, and
+    it stays if that generation does not come after all.
+    """
     version: int
-    """The version of the plan that brings the event."""
+    """The version of the plan that brings the event. For HANDS_OVER, that of the coming generation."""
     model: Mapping[str, Any] | None = None
     """For JOINS, the model of the generation, as JSON."""
     unit: int = 0
@@ -48,17 +54,27 @@ def list_notices(before: ControlPlan, after: ControlPlan) -> dict[int, Notice]:
         for unit, slot in enumerate(generation.slots)
     }
     notices = {}
-    for unit, slot in enumerate(newest.slots):
-        if slot not in before.newest.slots:
-            kind = newest.model.shared_kind(unit)
-            keeps = kind is not None and kinds.get(slot) == kind
-            notices[slot] = Notice(JOINS, version, encode_model(newest.model), unit, keeps)
+    for generation in _list_begun(before, after):
+        for unit, slot in enumerate(generation.slots):
+            if slot not in before.newest.slots:
+                kind = generation.model.shared_kind(unit)
+                keeps = kind is not None and kinds.get(slot) == kind
+                notices[slot] = Notice(JOINS, version, encode_model(generation.model), unit, keeps)
     for slot in before.slots:
         if slot not in after.slots:
             notices[slot] = Notice(ENDS, version)
         elif slot in after.leaving and before.leaving.get(slot) != after.leaving[slot]:
             notices[slot] = Notice(LEAVES, after.leaving[slot])
+    if after.coming not in (None, before.coming):
+        notices |= dict.fromkeys(newest.slots, Notice(HANDS_OVER, after.target.since))
+    elif before.coming is not None and after.target == before.newest:
+        notices |= dict.fromkeys(newest.slots, Notice(STAYS, version))
     return notices
+
+
+def _list_begun(before: ControlPlan, after: ControlPlan) -> list[Generation]:
+    """List the generations whose units may join. Units of a coming generation join before it takes over."""
+    return [one for one in (after.newest, after.coming) if one is not None and one != before.coming]
 
 
 class Member(NamedTuple):
@@ -72,16 +88,41 @@ class Member(NamedTuple):
     """The version of the plan with which it left; None if it stores new tuples."""
     told: int = -1
     """The epoch that brought the last notice."""
+    hands_over: int | None = None
+    """The version of the generation to which it hands over; None if there is none."""
+    until_us: int | None = None
+    """The watermark from which on nothing that the unit held at the end of the epoch ``told`` can be a
+    partner of a new tuple. None if it held nothing of this kind."""
 
     def hear(self, notice: Notice, epoch: int) -> "Member":
         """Return what the unit remembers after a notice that arrived in ``epoch``."""
         if notice.event == JOINS:
             return Member(notice.model, notice.unit, None, epoch)
-        return self._replace(leaves=notice.version, told=epoch)
+        if notice.event == LEAVES:
+            return self._replace(leaves=notice.version, told=epoch, hands_over=None)
+        return self._replace(hands_over=notice.version if notice.event == HANDS_OVER else None, told=epoch)
 
-    def has_drained(self, epoch: int, is_empty: bool) -> bool:
-        """Whether the unit holds no tuples at the end of ``epoch`` and will never store one again."""
-        return self.leaves is not None and epoch > self.told and is_empty
+    def remember(self, epoch: int, partners_until_us: int | None) -> "Member":
+        """Return what the unit remembers at the end of an epoch.
+
+        ``partners_until_us`` is the watermark from which on no tuple that the unit holds can be a partner of
+        a new tuple; None if it holds none.
+        """
+        if self.hands_over is None or epoch != self.told:
+            return self
+        return self._replace(until_us=partners_until_us)
+
+    def find_drained(self, epoch: int, watermark_us: int | None, is_empty: bool) -> int | None:
+        """Find the version of the plan that need not wait for this unit any more; None if there is none.
+
+        A unit that leaves has drained if it is empty at the end of an epoch in which it stored nothing. A
+        unit that hands over has drained if no tuple from before the notice can be a partner of a new one.
+        """
+        if self.leaves is not None:
+            return self.leaves if epoch > self.told and is_empty else None
+        if self.until_us is None or (watermark_us is not None and watermark_us >= self.until_us):
+            return self.hands_over
+        return None
 
 
 NEVER_TOLD = Member()

@@ -3,8 +3,9 @@
     ControlPlan = (version, membership, shed factor)
 
 The *membership* is a list of generations. The newest generation stores new tuples. A tuple probes all
-generations, because older ones still hold tuples that it can join. A *slot* is a grouping key of Spark on
-which a unit runs; slots are numbered from 0 to ``max_units`` - 1.
+generations, because older ones still hold tuples that it can join. If each tuple is answered at one unit, a
+generation is *coming* before it becomes the newest one (``thetastream.control.handover``). A *slot* is a
+grouping key of Spark on which a unit runs; slots are numbered from 0 to ``max_units`` - 1.
 
 Offsets of the control source and the entries that routers read hold the plan as JSON.
 """
@@ -50,6 +51,8 @@ class ControlPlan:
     """The least share of arriving tuples that the load shedder drops, from 0 to 1."""
     leaving: Mapping[int, int] = field(default_factory=dict)
     """The slots that store no new tuples: slot -> the version of the plan with which it stopped."""
+    coming: Generation | None = None
+    """The generation that takes over from the newest one later, and stores copies until then."""
 
     @classmethod
     def begin(cls, model: Model) -> "ControlPlan":
@@ -61,10 +64,16 @@ class ControlPlan:
         """The generation that stores new tuples."""
         return self.membership[-1]
 
+    @property
+    def target(self) -> Generation:
+        """The generation that stores new tuples once the last change is complete."""
+        return self.coming or self.newest
+
     @cached_property
     def slots(self) -> tuple[int, ...]:
         """The slots of all generations, in order."""
-        return tuple(sorted({slot for generation in self.membership for slot in generation.slots}))
+        coming = () if self.coming is None else (self.coming,)
+        return tuple(sorted({slot for one in (*self.membership, *coming) for slot in one.slots}))
 
     def advance(self, **changes: Any) -> "ControlPlan":
         """Return the next version of the plan, with these fields changed."""
@@ -72,14 +81,13 @@ class ControlPlan:
 
     def as_json(self) -> dict[str, Any]:
         """Convert the plan to plain values."""
+        coming = {} if self.coming is None else {"coming": _encode(self.coming)}
         return {
             "version": self.version,
-            "membership": [
-                {"since": since, "model": encode_model(model), "slots": list(slots)}
-                for since, model, slots in self.membership
-            ],
+            "membership": [_encode(generation) for generation in self.membership],
             "shed_factor": self.shed_factor,
             "leaving": {str(slot): version for slot, version in self.leaving.items()},
+            **coming,
         }
 
     @classmethod
@@ -87,10 +95,17 @@ class ControlPlan:
         """Read what ``as_json`` returned."""
         return cls(
             int(values["version"]),
-            tuple(
-                Generation(int(one["since"]), decode_model(one["model"]), tuple(map(int, one["slots"])))
-                for one in values["membership"]
-            ),
+            tuple(_decode(one) for one in values["membership"]),
             float(values["shed_factor"]),
             {int(slot): int(version) for slot, version in values["leaving"].items()},
+            _decode(values["coming"]) if "coming" in values else None,
         )
+
+
+def _encode(generation: Generation) -> dict[str, Any]:
+    since, model, slots = generation
+    return {"since": since, "model": encode_model(model), "slots": list(slots)}
+
+
+def _decode(values: Mapping[str, Any]) -> Generation:
+    return Generation(int(values["since"]), decode_model(values["model"]), tuple(map(int, values["slots"])))

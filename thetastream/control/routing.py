@@ -2,11 +2,15 @@
 
     newest generation:  store and probe, as its model says
     older generations:  probe only
+    coming generation:  copies, which it stores and does not count
 
 A model says where tuples of newer generations probe (``Model.route_probes``). The later of two tuples meets
 the earlier one at exactly one unit that stores the earlier one. So the later tuple finds the earlier one
 exactly once: in the generation that stores it. A slot may belong to several generations, and it gets each
 tuple once. This is enough, because every tuple of the other side probes such a slot (``Model.shared_kind``).
+
+If each tuple must meet all its partners at one unit, other generations than the newest one get only tuples
+that may be partners (``thetastream.control.handover``).
 """
 
 from collections.abc import Iterator
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from thetastream.control.plan import ControlPlan
+from thetastream.control.plan import ControlPlan, Generation
 from thetastream.core.sides import Role
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.routing import Mask, Router, split_hash, take_blocks
@@ -27,6 +31,10 @@ class PlanRouter:
 
     generations: tuple[tuple[Router, tuple[int, ...]], ...]
     """For each generation, newest first, its router and its slots."""
+    partner_streams: tuple[int, ...] = ()
+    """The streams in which tuples look for partners that they must all meet at one unit."""
+    coming: tuple[Router, tuple[int, ...]] | None = None
+    """The router and the slots of the coming generation."""
 
     def route(
         self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None
@@ -39,17 +47,27 @@ class PlanRouter:
         payload, tuples = split_hash(batch)
         routes: list[Route] = []
         probed: set[int] = set()
-        for number, (router, slots) in enumerate(self.generations):
+        is_partner = stream in self.partner_streams
+        has_one = self.partner_streams and not is_partner
+        for number, (router, slots) in enumerate(self.generations[:1] if has_one else self.generations):
             find = router.find_probe_routes if number else router.find_routes
             found = list(find(stream, payload, tuples, probing))
             mine = [route._replace(unit=slots[route.unit]) for route in found]
             routes += [route for route in mine if route.unit not in probed]
             probed |= {route.unit for route in mine if route.role is not Role.STORE}
+        if self.coming is not None and is_partner:
+            router, slots = self.coming
+            for route in router.find_routes(stream, payload, tuples, probing):
+                routes.append(route._replace(unit=slots[route.unit], role=Role.COPY))
         yield from take_blocks(payload, routes)
 
 
 def build_router(spec: EngineSpec, plan: ControlPlan) -> PlanRouter:
     """Build the router of a plan for the query ``spec``."""
-    return PlanRouter(
-        tuple((spec.with_model(one.model).router, one.slots) for one in reversed(plan.membership))
-    )
+    older = [_build(spec, generation) for generation in reversed(plan.membership)]
+    coming = None if plan.coming is None else _build(spec, plan.coming)
+    return PlanRouter(tuple(older), spec.partner_streams, coming)
+
+
+def _build(spec: EngineSpec, generation: Generation) -> tuple[Router, tuple[int, ...]]:
+    return spec.with_model(generation.model).router, generation.slots

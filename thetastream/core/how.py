@@ -65,6 +65,15 @@ class How:
     """Which partners of a left tuple are results; None if all are."""
 
     @property
+    def partners(self) -> tuple[Side, ...]:
+        """The streams in which preserved tuples look for partners.
+
+        >>> HOWS["left"].partners, HOWS["inner"].partners
+        ((<Side.RIGHT: 1>,), ())
+        """
+        return tuple(sorted(side.other for side in self.preserved))
+
+    @property
     def waits(self) -> bool:
         """Whether some answers wait until their tuple is decided."""
         return self.has_unmatched or self.nearest is not None
@@ -86,11 +95,7 @@ class How:
         >>> HOWS["left"].padded, HOWS["anti"].padded
         ((<Side.RIGHT: 1>,), ())
         """
-        return (
-            tuple(sorted(side.other for side in self.preserved))
-            if self.has_pairs and self.has_unmatched
-            else ()
-        )
+        return self.partners if self.has_pairs and self.has_unmatched else ()
 
     @property
     def shown(self) -> tuple[Side, ...]:

@@ -42,7 +42,9 @@ class Counters:
     """The work that one unit did in one epoch.
 
     ``late_tuples`` holds the late tuples that are counted, if they are kept. ``expects_tuples`` says whether
-    stored tuples of other units may still pass this unit. They are no counters, so they are not reported.
+    stored tuples of other units may still pass this unit. ``partners_until_us`` is the watermark from which
+    on no stored tuple can be a partner of a new preserved tuple; it is None if no such tuple is stored. They
+    are no counters, so they are not reported.
     """
 
     left: int = 0
@@ -79,6 +81,7 @@ class Counters:
     def __post_init__(self) -> None:
         self.late_tuples: list[LateTuples] | None = None
         self.expects_tuples = False
+        self.partners_until_us: int | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -93,6 +93,13 @@ class EngineSpec(Protocol):
     def scaling_obstacle(self) -> str | None:
         """Why the units cannot change while the query runs, as a clause; None if they can."""
 
+    @property
+    def partner_streams(self) -> tuple[int, ...]:
+        """The streams in which tuples look for partners that they must all meet at one unit.
+
+        It is empty if a pair may be found at any unit.
+        """
+
     def with_model(self, model: Any) -> "EngineSpec":
         """Return the same query under another model that this engine runs."""
 

@@ -165,6 +165,7 @@ class SharedTasksSpec:
 
     state_type: ClassVar[type[TasksState]] = TasksState
     has_messages: ClassVar[bool] = False
+    partner_streams: ClassVar[tuple[int, ...]] = ()
 
     @property
     def n_units(self) -> int:

@@ -51,7 +51,7 @@ class ControlledRun(LocalRun):
         self.entries: dict[int, ControlPlan] = {0: first}
         """The published plans, by the epoch from which each holds."""
         self.drained: set[tuple[int, int]] = set()
-        """The units that hold no tuples, with the version with which they left."""
+        """The marks of units that have drained: (slot, version of the plan)."""
         self.members = [Member() for _ in range(rules.max_units)]
         self._notices: dict[int, Notice] = {}
 
@@ -110,8 +110,11 @@ class ControlledRun(LocalRun):
         member = self.members[slot]
         inbox.peers = describe_peers(self.plan, member, slot)
         yield from super().run(slot, inbox, engine)
-        if member.leaves is not None and member.has_drained(self._clock.epoch, self.counters[slot].is_empty):
-            self.drained.add((slot, member.leaves))
+        counters, epoch = self.counters[slot], self._clock.epoch
+        member = self.members[slot] = member.remember(epoch, counters.partners_until_us)
+        drained = member.find_drained(epoch, self._clock.watermark_us, counters.is_empty)
+        if drained is not None:
+            self.drained.add((slot, drained))
         notice = self._notices.get(slot)
         if notice is not None and notice.event == ENDS:
             self.members[slot] = Member()

@@ -132,7 +132,8 @@ class JoinPlan(QueryPlan):
         left, right = (not is_counted and lifetime is None for lifetime in self.physical.lifetimes_us)
         can_shed = given.shed is not None
         sends = self.model.has_mailbox(2)
-        rules = Rules(given.max_units, tuple(routings), (left, right), can_shed, is_counted, sends)
+        preserved = self.query.how.preserved
+        rules = Rules(given.max_units, tuple(routings), (left, right), can_shed, is_counted, sends, preserved)
         return Control(given.mailbox, rules)
 
     @property

@@ -157,12 +157,13 @@ class UnitEpoch:
                 handle.deleteTimer(_when_called(before.heard))
         else:
             heard = Heard(clock.epoch, clock.watermark_us)
+            member = member.remember(clock.epoch, engine.counters.partners_until_us)
             value.update((Manifest(heard, mailbox, engine.state, member).encode(query),))
             if spec.has_event_time:
                 _renew_timer(handle, before.heard, clock, has_fired=rows is None)
-        if self.control is not None and member.has_drained(clock.epoch, engine.counters.is_empty):
-            assert member.leaves is not None
-            self.control.mark_drained(slot, member.leaves)
+        drained = member.find_drained(clock.epoch, clock.watermark_us, engine.counters.is_empty)
+        if self.control is not None and drained is not None:
+            self.control.mark_drained(slot, drained)
         engine.counters.tell_delays(self.delays_us)
         yield self.emitter.frame_counters(slot, engine.counters)
 

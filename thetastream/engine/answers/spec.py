@@ -36,11 +36,21 @@ class AnswersSpec(ExtendedSpec):
 
     @property
     def scaling_obstacle(self) -> str | None:
-        """Why the units cannot change while the query runs."""
-        return (
-            f"how={self.how.name!r} answers each tuple at the unit that stores it, and partners that came "
-            "earlier lie at units of older generations"
-        )
+        """Why the units cannot change while the query runs; None if they can."""
+        unit = self.join.unit
+        for side in Side:
+            if unit.describe_stored(side).lifetime_us is None:
+                alias = unit.condition.sides[side].alias
+                return (
+                    f"new units of how={self.how.name!r} take over when older tuples have expired, and those "
+                    f'of {alias!r} never expire; set within="...", or bound the event times in the condition'
+                )
+        return super().scaling_obstacle
+
+    @property
+    def partner_streams(self) -> tuple[int, ...]:
+        """The streams in which tuples look for partners that they must all meet at one unit."""
+        return self.how.partners
 
     def open(self, slot: int, state: AnswersState, open_store: OpenStore) -> AnsweringUnit:
         """Open the unit ``slot``."""
@@ -68,6 +78,15 @@ class CandidatesSpec(AnswersSpec):
     ranking: Ranking | None = None
 
     @property
+    def scaling_obstacle(self) -> str | None:
+        """Why the units cannot change while the query runs."""
+        return (
+            f"Spark evaluates a part of the condition of how={self.how.name!r} behind the units; write it as "
+            "comparisons of an expression of one stream with an expression of the other, or as a Python "
+            "predicate"
+        )
+
+    @property
     def columns(self) -> CandidateColumns:
         """The columns of the rows between the first and the second units."""
         left, right = self.join.unit.condition.sides
@@ -88,6 +107,7 @@ class DecidingSpec:
     has_messages: ClassVar[bool] = False
     has_event_time: ClassVar[bool] = False
     """The first units decide by the watermark, and the second units follow them."""
+    partner_streams: ClassVar[tuple[int, ...]] = ()
 
     @property
     def n_units(self) -> int:

@@ -11,6 +11,10 @@ none of them is a partner. Open tuples among the decided ones have no partner.
 
 A preserved tuple that fails a condition over its own stream, or has a NULL key, can have no partner. It is
 answered in the epoch in which it arrives, and it is not stored.
+
+While units change, a unit also receives tuples that another unit answers (``thetastream.control.handover``).
+These tuples are never open here. Guests (role PROBE) only look for partners. Copies (role COPY) are stored
+too, and their pairs are returned by the unit that answers them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +43,8 @@ from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.tuples import Tuples
 from thetastream.engine.two_stream.unit import Unit
 
+GUEST, COPIED = -1, -2
+"""The numbers of all tuples of a preserved stream that another unit answers, by their role."""
 FORGET_ROWS = 1 << 12
 """Semi and anti joins drop answered tuples when these outnumber the open ones by more than this number."""
 
@@ -117,6 +123,7 @@ class AnsweringUnit(Unit):
             found.write()
             self.counters.undecided += found.count()
         self.finish(inbox)
+        self.counters.partners_until_us = self._find_partners_until()
 
     # Admission
 
@@ -129,10 +136,14 @@ class AnsweringUnit(Unit):
             passes = batch.column(PASSES).is_valid()
             batch = batch.drop_columns([PASSES])
             if passes.false_count:
-                failed = batch.filter(np.logical_not(passes))
-                self._without_partners.append((side, failed))
+                if role is Role.BOTH:
+                    failed = batch.filter(np.logical_not(passes))
+                    self._without_partners.append((side, failed))
                 batch = batch.filter(passes)
-        return self._number(side, batch)
+        if role is Role.BOTH:
+            return self._number(side, batch)
+        number = GUEST if role is Role.PROBE else COPIED
+        return batch.append_column(TUPLE, pa.array(np.full(batch.num_rows, number)))
 
     def _number(self, side: Side, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Number new tuples of a preserved stream, which are open."""
@@ -147,13 +158,15 @@ class AnsweringUnit(Unit):
             yield from self._match_first(side, payload, candidates)
             return
         for matches in super()._match(side, payload, candidates):
-            batches = []
-            for mine, batch in zip(Side, (matches.left, matches.right), strict=True):
-                if mine in self._open:
-                    self._open[mine].close(_read_numbers(batch))
-                    batch = batch.drop_columns([TUPLE])
-                batches.append(batch)
-            yield Matches(*batches)
+            for mine, waiting in self._open.items():
+                waiting.close(_read_numbers((matches.left, matches.right)[mine]))
+            if len(self._open) > 1:
+                matches = _leave_out_copies(matches)
+            left, right = (
+                batch.drop_columns([TUPLE]) if mine in self._open else batch
+                for mine, batch in zip(Side, (matches.left, matches.right), strict=True)
+            )
+            yield Matches(left, right)
 
     def _match_first(
         self, side: Side, payload: pa.RecordBatch, candidates: Iterable[Candidates]
@@ -229,12 +242,31 @@ class AnsweringUnit(Unit):
             names = [spec.columns for spec in self._spec.condition.sides]
             yield build_alone(self._how, names, side, batch)
 
+    def _find_partners_until(self) -> int | None:
+        """Find the watermark from which on no stored tuple can be a partner of a new preserved tuple."""
+        ends = [
+            meta.max_ts + lifetime
+            for side in self._how.partners
+            if (lifetime := self._spec.describe_stored(side).lifetime_us) is not None
+            for meta in self._indexes[side].segments
+        ]
+        return max(ends, default=None)
+
     def _forget_answered(self) -> None:
         """Drop the stored tuples that have an answer, if they are many."""
         for side, waiting in self._open.items():
             held = sum(meta.n_rows for meta in self._indexes[side].segments)
             if held > 2 * waiting.count() + FORGET_ROWS:
                 self._indexes[side].retain(partial(_are_open, waiting))
+
+
+def _leave_out_copies(matches: Matches) -> Matches:
+    """Leave out the matches of copies, which the units that answer these copies return."""
+    is_copied = np.logical_or(*(_read_numbers(batch) == COPIED for batch in (matches.left, matches.right)))
+    if not is_copied.any():
+        return matches
+    rows = np.flatnonzero(~is_copied)
+    return Matches(matches.left.take(rows), matches.right.take(rows))
 
 
 def _are_open(waiting: OpenTuples, batch: pa.RecordBatch) -> Mask:

@@ -17,6 +17,7 @@ class HandshakeSpec(HandshakeQuery):
 
     state_type: ClassVar[type[HandshakeState]] = HandshakeState
     has_messages: ClassVar[bool] = True
+    partner_streams: ClassVar[tuple[int, ...]] = ()
 
     @property
     def n_units(self) -> int:

@@ -16,6 +16,7 @@ class MultiwaySpec(MultiwayQuery):
     """A join of two or more streams, hop by hop, under a multi-way model."""
 
     state_type: ClassVar[type[MultiwayState]] = MultiwayState
+    partner_streams: ClassVar[tuple[int, ...]] = ()
 
     @property
     def n_units(self) -> int:

@@ -21,6 +21,7 @@ class TwoStreamSpec:
 
     state_type: ClassVar[type[UnitState]] = UnitState
     has_messages: ClassVar[bool] = False
+    partner_streams: ClassVar[tuple[int, ...]] = ()
 
     @property
     def n_units(self) -> int:
@@ -84,6 +85,11 @@ class ExtendedSpec:
     def scaling_obstacle(self) -> str | None:
         """Why the units cannot change while the query runs; None if they can."""
         return self.join.scaling_obstacle
+
+    @property
+    def partner_streams(self) -> tuple[int, ...]:
+        """The streams in which tuples look for partners that they must all meet at one unit."""
+        return self.join.partner_streams
 
     def with_model(self, model: Model) -> Self:
         """Return the same query under another model."""

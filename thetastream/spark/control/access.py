@@ -39,9 +39,9 @@ class ControlAccess:
         return _read_plan(folder, *plans[-1]) if plans else None
 
     def mark_drained(self, slot: int, version: int) -> None:
-        """Mark a unit that left with ``version`` of the plan and holds no tuples."""
+        """Mark a unit for which ``version`` of the plan need not wait any more."""
         folder = self._find_folder()
-        assert folder is not None  # A unit leaves only by a notice of the control source.
+        assert folder is not None  # A unit drains only after a notice of the control source.
         folder.mark_drained(slot, version)
 
     def _find_folder(self) -> ControlFolder | None:

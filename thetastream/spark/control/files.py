@@ -2,7 +2,7 @@
 
     root/control-<name>/requests/<time>-<id>      requests, put by anybody
     root/control-<name>/plans/<epoch>-<version>   the plan that holds from an epoch on
-    root/control-<name>/drained/<slot>-<version>  marks of units that left and hold no tuples
+    root/control-<name>/drained/<slot>-<version>  marks of units for which a version need not wait any more
     root/control-queries/<query>-<join>           the name of the control folder of a join
 
 A Spark task that runs again writes its files again, with the same content. The plans and marks of an epoch
@@ -29,6 +29,19 @@ def refuse(condition: str, message: str) -> NoReturn:
     from thetastream.errors import StateError
 
     raise StateError(condition, message)
+
+
+def list_generations(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the generations of a plan as JSON. The coming one is the last."""
+    return [*plan["membership"], *([plan["coming"]] if "coming" in plan else [])]
+
+
+def list_awaited(plan: dict[str, Any]) -> set[tuple[int, int]]:
+    """List the marks for which a plan as JSON waits: (slot, version)."""
+    handing_over = plan["membership"][-1]["slots"] if "coming" in plan else []
+    version = list_generations(plan)[-1]["since"]
+    leaving = {(int(slot), since) for slot, since in plan["leaving"].items()}
+    return leaving | {(slot, version) for slot in handing_over}
 
 
 def name_control(name: str) -> str:
@@ -131,7 +144,7 @@ class ControlFolder(Folder):
     # Marks
 
     def mark_drained(self, slot: int, version: int) -> None:
-        """Mark a unit that left with ``version`` and holds no tuples."""
+        """Mark a unit for which ``version`` need not wait any more (``Member.find_drained``)."""
         self._fs.create_dir(f"{self._folder}/{DRAINED}", recursive=True)
         self.write(f"{DRAINED}/{slot}-{version}", b"")
 
@@ -149,12 +162,12 @@ class ControlFolder(Folder):
         for name in later + marks:
             self._fs.delete_file(f"{self._folder}/{name}")
 
-    def clean(self, leaving: Iterable[tuple[int, int]], versions: Iterable[int]) -> None:
-        """Remove the marks of units that are not leaving any more, and old plans.
+    def clean(self, awaited: Iterable[tuple[int, int]], versions: Iterable[int]) -> None:
+        """Remove the marks for which the plan does not wait any more, and old plans.
 
         The last plans are kept, and those with which these versions began to hold.
         """
-        old = [f"{DRAINED}/{slot}-{version}" for slot, version in self.list_drained() - set(leaving)]
+        old = [f"{DRAINED}/{slot}-{version}" for slot, version in self.list_drained() - set(awaited)]
         beginnings = set(self.find_beginnings(versions).values())
         plans = [plan for plan in self.list_plans()[:-KEPT_PLANS] if plan not in beginnings]
         old += [f"{PLANS}/{epoch}-{version}" for epoch, version in plans]

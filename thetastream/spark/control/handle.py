@@ -170,11 +170,15 @@ class ControlHandle:
             and ``generations``, oldest first. A generation has its ``model``, its ``units`` (slots), the
             epoch ``since`` which its units store tuples (None if that epoch has not begun), ``leaving`` (the
             units that store no new tuples), ``drained`` (those of them that hold none) and ``held``, the
-            number of stored tuples (None if the query does not run in this process).
+            number of stored tuples (None if the query does not run in this process). ``coming`` is the
+            generation that takes over later, if each tuple is answered at one unit (``how=``); None if there
+            is none. It has its ``model`` and ``units``, the epoch ``since`` which these units store copies,
+            and ``waits_for``: the units that still hold tuples without a copy.
         """
         found = self._find()
         plan, folder = found.plan, found.folder
-        beginnings = folder.find_beginnings(one.since for one in plan.membership)
+        coming = plan.coming
+        beginnings = folder.find_beginnings(one.since for one in (*plan.membership, plan.target))
         marks, held = folder.list_drained(), self._count_held()
         outcomes = {name: outcome or "accepted" for name, outcome in found.control["outcomes"].items()}
         waiting = {name: "waiting" for name in folder.list_requests() if name not in outcomes}
@@ -194,6 +198,14 @@ class ControlHandle:
             "max_units": Rules.from_json(found.control["rules"]).max_units,
             "shed_factor": plan.shed_factor,
             "generations": generations,
+            "coming": None
+            if coming is None
+            else {
+                "model": repr(coming.model),
+                "units": list(coming.slots),
+                "since": beginnings.get(coming.since, (None,))[0],
+                "waits_for": [slot for slot in plan.newest.slots if (slot, coming.since) not in marks],
+            },
             "requests": {**outcomes, **waiting},
         }
 

@@ -36,7 +36,13 @@ from thetastream.core import folder as folders
 from thetastream.core.columns import NOTICE
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.spark.control import files
-from thetastream.spark.control.files import ControlFolder, ControlLinks, refuse
+from thetastream.spark.control.files import (
+    ControlFolder,
+    ControlLinks,
+    list_awaited,
+    list_generations,
+    refuse,
+)
 from thetastream.spark.state import identity_source
 from thetastream.spark.state.identity_source import IdentityReader, IdentitySource, continue_query
 
@@ -140,9 +146,9 @@ class ControlReader(IdentityReader):
             folder.forget_later(plan["version"])
             self._is_checked = True
         requests = folder.list_requests()
-        drained = folder.list_drained() if plan["leaving"] else set()
-        is_new = any(plan["leaving"].get(str(slot)) == version for slot, version in drained)
-        if not is_new and all(name in control["outcomes"] for name in requests):
+        awaited = list_awaited(plan)
+        drained = awaited & folder.list_drained() if awaited else awaited
+        if not drained and all(name in control["outcomes"] for name in requests):
             return control
         if not self._load():
             return control
@@ -155,7 +161,7 @@ class ControlReader(IdentityReader):
 
     def _check_slots(self, plan: dict[str, Any]) -> None:
         """Refuse fewer slots than the plan uses."""
-        n_slots = 1 + max(slot for one in plan["membership"] for slot in one["slots"])
+        n_slots = 1 + max(slot for one in list_generations(plan) for slot in one["slots"])
         max_units = self._settings["rules"]["max_units"]
         if n_slots > max_units:
             refuse(
@@ -237,8 +243,7 @@ class ControlReader(IdentityReader):
         folder = _open(control)
         folder.remove_requests(control["outcomes"])
         plan = control["plan"]
-        leaving = ((int(slot), version) for slot, version in plan["leaving"].items())
-        folder.clean(leaving, (one["since"] for one in plan["membership"]))
+        folder.clean(list_awaited(plan), (one["since"] for one in list_generations(plan)))
 
 
 def make_control_reader(options: Mapping[str, str]) -> ControlReader:
