@@ -21,9 +21,11 @@ WITHIN_S = 60
 class Controlled:
     """A join over files of ids, with one epoch per file."""
 
-    def __init__(self, spark: SparkSession, folder: Path, aliases: str = "ab", n: int = 4000) -> None:
-        self.folder, self.aliases = folder, aliases
-        self.found: Counter[tuple[int, ...]] = Counter()
+    def __init__(
+        self, spark: SparkSession, folder: Path, aliases: str = "ab", n: int = 4000, on: str = ""
+    ) -> None:
+        self.folder, self.aliases, self.on = folder, aliases, on or ON[len(aliases)]
+        self.found: Counter[tuple[int | None, ...]] = Counter()
         self.frame = spark.range(n).selectExpr(
             "id", "timestamp_seconds(1700000000 + id) AS ts", "id * 7 % 11 AS x"
         )
@@ -43,12 +45,13 @@ class Controlled:
     ) -> Any:
         """Start the query. With ``is_once``, it runs one epoch."""
         marked = {name: frame.withWatermark("ts", "5 seconds") for name, frame in self.streams.items()}
-        pairs = th.join(marked, ON[len(marked)], within, model, mailbox=str(self.folder / "box"), **settings)
+        pairs = th.join(marked, self.on, within, model, mailbox=str(self.folder / "box"), **settings)
 
         def collect(batch: DataFrame, epoch: int) -> None:
             self.found.update(tuple(row) for row in batch.collect())
 
-        writer = pairs.select(*(f"{alias}.id" for alias in self.aliases)).writeStream.foreachBatch(collect)
+        shown = [alias for alias in self.aliases if alias in pairs.columns]
+        writer = pairs.select(*(f"{alias}.id" for alias in shown)).writeStream.foreachBatch(collect)
         writer = writer.option("checkpointLocation", self.checkpoint)
         self.query = (writer.trigger(once=True) if is_once else writer).start()
         return self.query

@@ -171,8 +171,9 @@ class Protocol:
         for slot, tuples in world.stored.items():
             world.stored[slot] = {(side, time) for side, time in tuples if time + REACH > world.epoch - 1}
             member = world.members.get(slot, Member())
-            if member.leaves is not None and member.has_drained(world.epoch, not world.stored[slot]):
-                world.marks.add((slot, member.leaves))
+            drained = member.find_drained(world.epoch, None, not world.stored[slot])
+            if drained is not None:
+                world.marks.add((slot, drained))
         for slot, notice in notices.items():
             if notice.event == ENDS:
                 world.stored.pop(slot, None)
