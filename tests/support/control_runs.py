@@ -137,7 +137,7 @@ class AntiRun(Run):
     largest_key = 9
 
     def build(self, model: Any) -> EngineSpec:
-        return AnswersSpec(super().build(model), HOWS["anti"])
+        return AnswersSpec(TwoStreamSpec(scaled_unit(), model), HOWS["anti"])
 
     def check(self) -> None:
         """Decide all tuples, and compare the results with the nested loop."""

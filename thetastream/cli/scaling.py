@@ -63,8 +63,8 @@ def describe_status(status: Mapping[str, Any]) -> str:
     """Describe the plan of a join as text.
 
     >>> generation = {"model": "Split(cores=2)", "units": [0, 1], "since": 0, "leaving": [], "drained": []}
-    >>> plan = {"version": 0, "max_units": 4, "shed_factor": 0.0, "generations": [generation], "requests": {}}
-    >>> print(describe_status(plan))
+    >>> plan = {"version": 0, "max_units": 4, "shed_factor": 0.0, "generations": [generation], "coming": None}
+    >>> print(describe_status({**plan, "requests": {}}))
     version       0
     max_units     4
     generation    Split(cores=2) on units 0, 1 since epoch 0
@@ -80,6 +80,12 @@ def describe_status(status: Mapping[str, Any]) -> str:
         if one["drained"]:
             text += f", and {_list(one['drained'])} hold none"
         lines.append(("generation", text))
+    coming = status["coming"]
+    if coming is not None:
+        text = f"{coming['model']} on units {_list(coming['units'])} stores copies, and takes over later"
+        if coming["waits_for"]:
+            text += f"; it waits for units {_list(coming['waits_for'])}"
+        lines.append(("coming", text))
     lines += [("request", f"{name}: {outcome}") for name, outcome in status["requests"].items()]
     return "\n".join(f"{name:<14}{text}" for name, text in lines)
 

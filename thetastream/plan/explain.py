@@ -28,6 +28,7 @@ def explain(
     partitions: int = 2,
     statistics: Statistics | None = None,
     shed: Shed | None = None,
+    max_units: int | None = None,
 ) -> str:
     """Return the stages of the plan as text, with one fact per line."""
     names = [predicate.name for predicate in query.predicates]
@@ -35,7 +36,7 @@ def explain(
         ("Parsed", _explain_parsed(query)),
         ("Rewritten", explain_rewritten(lowered.notes, names, lowered.physical.sides)),
         ("Shaped", _explain_shaped(lowered)),
-        ("Physical", _explain_physical(lowered, model, model_reason, order, shed)),
+        ("Physical", _explain_physical(lowered, model, model_reason, order, shed, max_units)),
         ("Cost", explain_cost(query, lowered, model, model_reason, order, partitions, statistics, shed)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
@@ -101,7 +102,12 @@ def _explain_shaped(lowered: Lowered) -> Iterator[str]:
 
 
 def _explain_physical(
-    lowered: Lowered, model: Model, model_reason: str, order: Order | None, shed: Shed | None
+    lowered: Lowered,
+    model: Model,
+    model_reason: str,
+    order: Order | None,
+    shed: Shed | None,
+    max_units: int | None,
 ) -> Iterator[str]:
     physical = lowered.physical
     yield f"model     {model.describe()}   ({model_reason})"
@@ -129,6 +135,13 @@ def _explain_physical(
             "decides   second units, behind the residual; a second exchange sends them each pair that passes "
             "it and each tuple"
         )
+    if physical.how.preserved and max_units is not None:
+        copied = " and ".join(
+            f"tuples of {physical.sides[side].alias} for {spell(life)}"
+            for side in physical.how.partners
+            if (life := physical.lifetimes_us[side]) is not None
+        )
+        yield f"scaling   up to {max_units} units; new ones store copies of {copied}, and then take over"
     if physical.archive_period_us is not None:
         yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
     copies = ", ".join(

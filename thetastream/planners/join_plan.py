@@ -95,6 +95,7 @@ class JoinPlan(QueryPlan):
             given.partitions,
             given.statistics,
             given.shed,
+            given.max_units,
         )
 
     def results(self) -> DataFrame:

@@ -132,6 +132,10 @@ def _compare_plans(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     for one in new["membership"]:
         if one["since"] not in known:
             yield f"{_name_model(one['model'])} stores new tuples on {len(one['slots'])} units"
+    coming = new.get("coming")
+    if coming and coming != old.get("coming"):
+        units = len(coming["slots"])
+        yield f"{_name_model(coming['model'])} stores copies on {units} units, and takes over later"
     held = [one["since"] for one in new["membership"]]
     for one in old["membership"]:
         if one["since"] not in held:
