@@ -13,6 +13,7 @@ import thetastream as th
 from tests.support.streams import replay
 from thetastream.aggregate import REGISTRY, Aggregate, Fold, LocalView, Measure, MeasureFunction, NotFoldable
 from thetastream.aggregate.base import Accumulator, AggregateCall, Column
+from thetastream.aggregate.operands import SideColumn
 from thetastream.core.sides import Side
 from thetastream.core.spark_types import is_integral
 from thetastream.engine.two_stream.unit import Matches
@@ -120,7 +121,7 @@ def test_without_its_registration_the_same_text_runs_over_pairs(
 
 def test_views_of_a_registered_aggregate_merge(bit_xor: Aggregate) -> None:
     class Call:
-        name, is_every_match, value, type = "BIT_XOR", False, "b.v", "bigint"
+        name, is_every_match, value, presence, type = "BIT_XOR", False, "b.v", "b.v", "bigint"
         options: Sequence[str] = ()
         functions: list[MeasureFunction]
 
@@ -136,7 +137,7 @@ def test_views_of_a_registered_aggregate_merge(bit_xor: Aggregate) -> None:
 
     call = Call()
     assert bit_xor.merge(call) == "bit_xor(m0)"
-    view = LocalView(Fold(((Side.LEFT, "k"),), (Measure(call.functions[0], Side.RIGHT, "v"),)))
+    view = LocalView(Fold(((Side.LEFT, "k"),), (Measure(call.functions[0], SideColumn(Side.RIGHT, "v")),)))
     pieces = [([1, 2, 1], [5, None, 3]), ([2, 1], [None, 9]), ([3, 2], [4, 12])]
     for keys, values in pieces:
         left, right = (

@@ -112,6 +112,12 @@ FOLDED = [
     "SELECT ONLINE var_pop(s.d), stddev(s.id), stddev(1) {join}",
     "SELECT ONLINE stddev(r.id), var_pop(r.id) FROM r, s WHERE r.id = s.id AND r.id < 0 WITHIN 1 minute",
     "SELECT ONLINE window.start, stddev(s.id) {join} GROUP BY window(result_time, '90 seconds', '1 minute')",
+    "SELECT ONLINE r.k, sum(r.x - s.x), avg(r.n - s.n), min(r.f * s.x), max(abs(s.x - 2 * r.x)),"
+    " count(r.x + s.n) {join} GROUP BY r.k",
+    "SELECT ONLINE sum(r.d * s.id), avg(s.n - r.id) FILTER (WHERE s.b), max((r.d - s.d) * -s.d),"
+    " min(s.id - r.d) {join}",
+    "SELECT ONLINE s.b, stddev(r.id - s.id), var_pop(abs(r.x) * s.f), sum(s.d) FILTER (WHERE r.b),"
+    " min(s.f - r.f) {join} GROUP BY s.b",
 ]
 
 
@@ -132,13 +138,17 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     [
         ("SELECT ONLINE skewness(s.x) {join}", "nothing to fold"),
         ("SELECT ONLINE r.k, percentile(s.x, 0.5) {join} GROUP BY r.k", "`s`.`x` is no group"),
-        ("SELECT ONLINE r.k, stddev(s.x - r.x) {join} GROUP BY r.k", "read both streams"),
+        ("SELECT ONLINE r.k, stddev(s.x / r.x) {join} GROUP BY r.k", "reads both streams"),
         ("SELECT ONLINE stddev(DISTINCT s.x) {join}", "is not folded"),
         ("SELECT ONLINE stddev(r.k) {join}", "add up values of type string"),
         ("SELECT ONLINE approx_count_distinct(r.a) {join}", "array<int>"),
         ("SELECT ONLINE approx_count_distinct(r.k, 0.1BD) {join}", "no plain number"),
-        ("SELECT ONLINE r.k, sum(s.x - r.x) {join} GROUP BY r.k", "read both streams"),
-        ("SELECT ONLINE sum(s.x) FILTER (WHERE r.id > 3) {join}", "read both streams"),
+        ("SELECT ONLINE r.k, stddev(s.d - r.d) {join} GROUP BY r.k", "of decimal(13,2)"),
+        ("SELECT ONLINE r.k, sum(s.x - r.x % s.id) {join} GROUP BY r.k", "reads both streams"),
+        ("SELECT ONLINE sum(s.x) FILTER (WHERE r.id > s.id) {join}", "reads both streams"),
+        ("SELECT ONLINE sum(s.wide * r.wide) {join}", "of type decimal(38,"),
+        ("SELECT ONLINE max(s.day - r.day) {join}", "of date"),
+        ("SELECT ONLINE max(s.d * r.x) {join}", "of decimal(12,2) and double"),
         ("SELECT ONLINE count(DISTINCT s.k) {join}", "count(DISTINCT s.k) is not folded"),
         ("SELECT ONLINE r.k, min(result_time) {join} GROUP BY r.k", "result time"),
         ("SELECT ONLINE date_trunc('hour', result_time), count(*) {join} GROUP BY 1", "the result time"),
@@ -276,8 +286,9 @@ def test_columns_that_differ_by_case_are_two(spark, tables, monkeypatch):
 
 
 def test_a_sum_of_integers_overflows_as_in_spark(spark, tables):
-    with pytest.raises(Exception, match=r"(?i)overflow"):
-        th.sql(spark, f"SELECT ONLINE sum(r.n * 1000) AS z {JOIN}", tables).collect()
+    for value in ("r.n * 1000", "r.n * s.n"):
+        with pytest.raises(Exception, match=r"(?i)overflow"):
+            th.sql(spark, f"SELECT ONLINE sum({value}) AS z {JOIN}", tables).collect()
 
 
 # th.aggregate

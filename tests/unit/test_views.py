@@ -17,6 +17,7 @@ from thetastream.aggregate.count import MatchCount, ValueCount
 from thetastream.aggregate.deviation import Moments
 from thetastream.aggregate.distinct import Sketch
 from thetastream.aggregate.extremes import Greatest, Least
+from thetastream.aggregate.operands import SideColumn
 from thetastream.aggregate.sums import Total
 from thetastream.core.sides import Side
 from thetastream.engine.matching import Matches
@@ -28,11 +29,11 @@ FOLD = Fold(
     ((Side.LEFT, "k"),),
     (
         Measure(MatchCount()),
-        Measure(ValueCount(), Side.LEFT, "n"),
-        Measure(Total(), Side.LEFT, "n"),
-        Measure(Least(), Side.LEFT, "n"),
-        Measure(Least(), Side.RIGHT, "x"),
-        Measure(Greatest(), Side.RIGHT, "x"),
+        Measure(ValueCount(), SideColumn(Side.LEFT, "n")),
+        Measure(Total(), SideColumn(Side.LEFT, "n")),
+        Measure(Least(), SideColumn(Side.LEFT, "n")),
+        Measure(Least(), SideColumn(Side.RIGHT, "x")),
+        Measure(Greatest(), SideColumn(Side.RIGHT, "x")),
     ),
     ("t", "t"),
     Pane(7, 3),
@@ -78,7 +79,7 @@ def test_a_view_is_what_a_nested_loop_counts(pieces):
 
 
 def test_a_view_stays_small_and_sums_beyond_int64():
-    view = LocalView(Fold(((Side.LEFT, "k"),), (Measure(Total(), Side.RIGHT, "x"),)))
+    view = LocalView(Fold(((Side.LEFT, "k"),), (Measure(Total(), SideColumn(Side.RIGHT, "x")),)))
     keys = pa.array(range(40_000))
     for _ in range(4):
         right = pa.RecordBatch.from_pydict({"x": pa.array([2**63 - 1] * 40_000)})
@@ -90,7 +91,7 @@ def test_a_view_stays_small_and_sums_beyond_int64():
 
 def moments_of(pieces, groups=1):
     """Compute n, mean and m2 of numbers that come in pieces."""
-    fold = Fold(((Side.LEFT, "k"),) if groups > 1 else (), (Measure(Moments(), Side.LEFT, "x"),))
+    fold = Fold(((Side.LEFT, "k"),) if groups > 1 else (), (Measure(Moments(), SideColumn(Side.LEFT, "x")),))
     view = LocalView(fold)
     for piece in pieces:
         x = pa.array(piece, pa.float64(), from_pandas=False)
@@ -136,7 +137,7 @@ def test_infinities_have_no_deviation():
 
 
 def test_sketches_of_pieces_are_the_sketch_of_all():
-    fold = Fold(((Side.LEFT, "k"),), (Measure(Sketch(12), Side.LEFT, "h"),))
+    fold = Fold(((Side.LEFT, "k"),), (Measure(Sketch(12), SideColumn(Side.LEFT, "h")),))
     view = LocalView(fold)
     chance = random.Random(3)
     hashes = [chance.randrange(-(2**63), 2**63) for _ in range(3000)]

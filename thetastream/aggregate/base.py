@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from thetastream.core.sides import Side
+from thetastream.aggregate.operands import Operand
 
 Call = tuple[Any, str]
 """A column (or an empty list for none) and the name of the Arrow function that is applied to it."""
@@ -117,11 +117,10 @@ class MeasureFunction(ABC):
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure function over a column of one side. Without a column it counts rows and reads no values."""
+    """A measure function over an operand. Without an operand it counts rows and reads no values."""
 
     function: MeasureFunction
-    side: Side | None = None
-    column: str | None = None
+    operand: Operand | None = None
 
 
 # The merge in Spark
@@ -143,7 +142,11 @@ class AggregateCall(Protocol):
 
     @property
     def value(self) -> str:
-        """SQL of the first argument over one stream. It is NULL for tuples that the FILTER rejects."""
+        """SQL of the first argument. It is NULL for matches that the FILTER rejects."""
+
+    @property
+    def presence(self) -> str:
+        """SQL that is NULL where ``value`` is NULL, and has a small value elsewhere."""
 
     @property
     def type(self) -> str:
@@ -157,10 +160,15 @@ class AggregateCall(Protocol):
         """Return the columns of the views that hold a measure over SQL ``text``.
 
         A measure that is requested several times is computed once.
+
+        Raises
+        ------
+        NotFoldable
+            If the text reads both streams and is no calculation that units can do.
         """
 
     def type_of(self, text: str) -> str | None:
-        """Return the Spark type of SQL over the stream that ``value`` reads."""
+        """Return the Spark type of SQL over the streams that ``value`` reads."""
 
 
 class Aggregate(ABC):
@@ -182,11 +190,6 @@ class Aggregate(ABC):
         NotFoldable
             If Spark's answer can be computed from the matches only, not from views.
         """
-
-
-def write_presence(call: AggregateCall) -> str:
-    """Write SQL that is 1 where the argument has a value, and NULL elsewhere."""
-    return f"CASE WHEN {call.value} IS NOT NULL THEN 1 END"
 
 
 def find_nulls(array: pa.Array) -> Any:

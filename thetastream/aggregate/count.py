@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from thetastream.aggregate.base import Accumulator, Aggregate, AggregateCall, MeasureFunction, write_presence
+from thetastream.aggregate.base import Accumulator, Aggregate, AggregateCall, MeasureFunction
 
 
 class _Matches(Accumulator):
@@ -42,5 +42,5 @@ class Count(Aggregate):
         if call.is_every_match:
             (n,) = call.measure(MatchCount())
         else:
-            (n,) = call.measure(ValueCount(), write_presence(call))
+            (n,) = call.measure(ValueCount(), call.presence)
         return f"coalesce(sum({n}), 0)"

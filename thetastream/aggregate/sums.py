@@ -14,7 +14,6 @@ from thetastream.aggregate.base import (
     AggregateCall,
     MeasureFunction,
     NotFoldable,
-    write_presence,
 )
 from thetastream.aggregate.count import ValueCount
 from thetastream.core.spark_types import is_floating, is_integral, parse_decimal
@@ -86,7 +85,7 @@ class Average(Aggregate):
         total, decimal = _write_total(call), parse_decimal(call.type)
         if decimal and decimal[0] > _WIDEST_MEAN:
             raise NotFoldable(f"a quotient of sums of {call.type} has fewer digits than its avg")
-        (n,) = call.measure(ValueCount(), write_presence(call))
+        (n,) = call.measure(ValueCount(), call.presence)
         if decimal is None:
             return f"(CAST({total} AS DOUBLE) / nullif(sum({n}), 0))"
         count = f"nullif(CAST(sum({n}) AS DECIMAL(20,0)), 0)"

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from thetastream.aggregate.base import Call, Measure
 from thetastream.aggregate.lazy import Lazy
+from thetastream.aggregate.operands import list_columns
 from thetastream.core.sides import Side
 from thetastream.engine.matching import Matches
 
@@ -58,7 +59,7 @@ class Fold:
     def columns(self, side: Side) -> tuple[str, ...]:
         """Return the columns of one side that the view reads."""
         read = [column for at, column in self.groups if at is side]
-        read += [m.column for m in self.measures if m.side is side and m.column is not None]
+        read += list_columns([m.operand for m in self.measures if m.operand is not None], side)
         if self.times is not None:
             read.append(self.times[side])
         return tuple(dict.fromkeys(read))
@@ -69,10 +70,11 @@ class LocalView:
 
     Examples
     --------
+    >>> from thetastream.aggregate.operands import SideColumn
     >>> from thetastream.core.sides import Side
     >>> from thetastream.aggregate.count import MatchCount
     >>> from thetastream.aggregate.sums import Total
-    >>> measures = Measure(MatchCount()), Measure(Total(), Side.RIGHT, "x")
+    >>> measures = Measure(MatchCount()), Measure(Total(), SideColumn(Side.RIGHT, "x"))
     >>> view = LocalView(Fold(((Side.LEFT, "k"),), measures))
     >>> left = pa.RecordBatch.from_pydict({"k": ["u", "v", "u"]})
     >>> view.add(Matches(left, pa.RecordBatch.from_pydict({"x": [1.0, 2.0, 3.0]})))
@@ -136,8 +138,8 @@ class LocalView:
             f"g{n}": sides[side].column(column) for n, (side, column) in enumerate(fold.groups)
         }
         for n, (measure, made) in enumerate(zip(fold.measures, self._measures, strict=True)):
-            if measure.side is not None and measure.column is not None:
-                columns[f"m{n}"] = made.read(sides[measure.side].column(measure.column))
+            if measure.operand is not None:
+                columns[f"m{n}"] = made.read(measure.operand.read(matches))
         if fold.times is not None:
             left, right = (batch.column(time) for batch, time in zip(sides, fold.times, strict=True))
             columns[_TIME] = latest = pc.max_element_wise(left, right, skip_nulls=False)

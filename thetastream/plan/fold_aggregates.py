@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thetastream.aggregate import REGISTRY, Aggregate, MeasureFunction, NotFoldable
+from thetastream.plan.fold_calculations import Calculations
 from thetastream.plan.fold_expressions import Expressions, find_closing
-from thetastream.plan.folding import PREFIX, Computed, Folding, ViewMeasure
+from thetastream.plan.folding import PREFIX, Calculated, Computed, Folding, ViewMeasure
 from thetastream.predicate import Phrase
+from thetastream.predicate.names import find_references
 
 
 class Aggregates:
@@ -16,6 +18,7 @@ class Aggregates:
         self._expressions = expressions
         self._folding = folding
         self._computed: dict[tuple[str, str], Computed] = {}
+        self._calculations = Calculations(expressions, self._compute)
 
     def find(self, phrase: Phrase, n: int) -> tuple[int, str] | None:
         """Find the call that begins at token ``n``. Return the position after it and the name of its merge.
@@ -50,26 +53,29 @@ class Aggregates:
         argument, *options = arguments.split_at_commas()
         is_star = argument.text == "*"
         read = [part for part in (None if is_star else argument, where) if part is not None]
-        alias = self._expressions.find_stream(*read)
+        aliases = self._expressions.aliases
+        named = {alias for part in read for alias in find_references(part, aliases)}
+        if len(named) < 2:
+            aliases = [self._expressions.find_stream(*read)]
         value = "1" if is_star else f"({argument.text})"
         if where is not None:
             value = f"CASE WHEN ({where.text}) THEN {value} END"
-        type_ = self._expressions.resolver.type_of(value, [alias])
+        type_ = self._expressions.resolver.type_of(value, aliases)
         if type_ is None:
-            raise NotFoldable(f"{argument.text} is not a column of one stream")
+            raise NotFoldable(f"Spark finds no type for {argument.text}")
         texts = [option.text for option in options]
-        return FoldedCall(name, is_star and where is None, value, type_, texts, alias, self)
+        return FoldedCall(name, is_star and where is None, value, type_, texts, aliases, self)
 
-    def type_of(self, alias: str, text: str) -> str | None:
-        """Return the Spark type of SQL over one stream."""
-        return self._expressions.resolver.type_of(text, [alias])
+    def type_of(self, aliases: Sequence[str], text: str) -> str | None:
+        """Return the Spark type of SQL over these streams."""
+        return self._expressions.resolver.type_of(text, aliases)
 
-    def measure(self, function: MeasureFunction, alias: str, text: str | None) -> tuple[str, ...]:
+    def measure(self, function: MeasureFunction, aliases: Sequence[str], text: str | None) -> tuple[str, ...]:
         """Return the columns of the views that hold a measure. A measure is added only once."""
-        column = None
+        column: Computed | Calculated | None = None
         if text is not None:
-            name = f"{PREFIX}v{len(self._computed)}"
-            column = self._computed.setdefault((alias, text), Computed(alias, text, name))
+            is_of_one = len(aliases) == 1
+            column = self._compute(aliases[0], text) if is_of_one else self._calculations.plan(text)
         for known in self._folding.measures:
             if (known.function, known.column) == (function, column):
                 return function.columns(known.name)
@@ -77,24 +83,36 @@ class Aggregates:
         self._folding.measures.append(made)
         return function.columns(made.name)
 
+    def _compute(self, alias: str, text: str) -> Computed:
+        """Return the column that a stream computes. A column is computed only once."""
+        name = f"{PREFIX}v{len(self._computed)}"
+        return self._computed.setdefault((alias, text), Computed(alias, text, name))
+
 
 @dataclass(frozen=True)
 class FoldedCall:
-    """A ``thetastream.aggregate.base.AggregateCall`` that reads one stream."""
+    """A ``thetastream.aggregate.base.AggregateCall``."""
 
     name: str
     is_every_match: bool
     value: str
     type: str
     options: Sequence[str]
-    alias: str
+    aliases: Sequence[str]
+    """The streams that it reads: one of them or both."""
     aggregates: Aggregates
 
+    @property
+    def presence(self) -> str:
+        # Units do not evaluate IS NOT NULL.
+        is_of_one = len(self.aliases) == 1
+        return f"CASE WHEN {self.value} IS NOT NULL THEN 1 END" if is_of_one else self.value
+
     def measure(self, function: MeasureFunction, text: str | None = None) -> tuple[str, ...]:
-        return self.aggregates.measure(function, self.alias, text)
+        return self.aggregates.measure(function, self.aliases, text)
 
     def type_of(self, text: str) -> str | None:
-        return self.aggregates.type_of(self.alias, text)
+        return self.aggregates.type_of(self.aliases, text)
 
 
 def _is_taken(aggregate: Aggregate, arguments: Phrase) -> bool:

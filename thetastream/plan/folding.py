@@ -10,6 +10,7 @@ leave the units, and Spark aggregates them.
 """
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 from thetastream.aggregate import Lazy, MeasureFunction, Pane
 
@@ -26,14 +27,39 @@ class Computed:
     text: str
     name: str
 
+    def list_computed(self) -> "list[Computed]":
+        """List the computed columns that it reads: itself."""
+        return [self]
+
+
+@dataclass(frozen=True)
+class Calculated:
+    """A column that units calculate for each match, from computed columns of both streams.
+
+    ``thetastream.aggregate.operands`` has the operators.
+    """
+
+    operator: str
+    operands: "tuple[Computed | Calculated, ...]"
+    text: str
+    """SQL over the aliases of both streams."""
+    type: str
+    """Spark's type of the column."""
+    is_checked: bool
+    """Whether a number beyond the type is an error."""
+
+    def list_computed(self) -> list[Computed]:
+        """List the computed columns that it reads."""
+        return [column for operand in self.operands for column in operand.list_computed()]
+
 
 @dataclass(frozen=True)
 class ViewMeasure:
-    """A measure of the views: a function over a computed column. Without a column it reads no values."""
+    """A measure of the views: a function over a column. Without a column it reads no values."""
 
     name: str
     function: MeasureFunction
-    column: Computed | None = None
+    column: Computed | Calculated | None = None
 
 
 @dataclass
@@ -57,8 +83,8 @@ class Folding:
     @property
     def computed(self) -> list[Computed]:
         """All columns to compute, without duplicates."""
-        read = (measure.column for measure in self.measures if measure.column is not None)
-        return list(dict.fromkeys([*self.groups, *read]))
+        read = [measure.column.list_computed() for measure in self.measures if measure.column is not None]
+        return list(dict.fromkeys([*self.groups, *chain.from_iterable(read)]))
 
     def describe(self) -> str:
         """Describe the groups and measures for explain."""

@@ -16,7 +16,7 @@ from thetastream.core.windows import spell
 from thetastream.engine.multiway.query import MultiwayQuery
 from thetastream.models.base import Model
 from thetastream.order import Order
-from thetastream.plan.folding import Computed, Folding
+from thetastream.plan.folding import Calculated, Computed, Folding
 from thetastream.plan.graph import LoweredGraph
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.tasks import TasksPlan
@@ -226,9 +226,15 @@ def _identify_window(plan: PhysicalPlan) -> Part:
 
 
 def _identify_folding(folding: Folding, reading: Reading) -> Parts:
-    def describe(columns: Iterable[Computed]) -> list[list[str]]:
+    def describe(columns: Iterable[Computed | Calculated]) -> list[list[str]]:
         # The names of computed columns do not identify them.
-        return [[column.alias, canonicalize(column.text, reading.is_case_sensitive)] for column in columns]
+        return [
+            [
+                column.alias if isinstance(column, Computed) else "",
+                canonicalize(column.text, reading.is_case_sensitive),
+            ]
+            for column in columns
+        ]
 
     measures = [
         [measure.name, repr(measure.function), describe([measure.column] if measure.column else [])]

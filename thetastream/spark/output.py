@@ -10,6 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, IntegerType, NullType, StructField, StructType
 
 from thetastream.aggregate import Fold, Measure
+from thetastream.aggregate.operands import Calculation, Operand, SideColumn
 from thetastream.core.columns import DECIDED, PRESENT
 from thetastream.core.condition import Condition
 from thetastream.core.how import How
@@ -17,7 +18,7 @@ from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
 from thetastream.plan.domains import quote
-from thetastream.plan.folding import VIEW_TIME, Computed, Folding
+from thetastream.plan.folding import VIEW_TIME, Calculated, Computed, Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan
 from thetastream.plan.tasks import TASK, TasksPlan
 from thetastream.spark.carriers import find_carrier
@@ -130,22 +131,28 @@ def describe_views(
     ``streams`` must have the columns that ``folding.computed`` names.
     """
 
-    def at(column: Computed) -> tuple[Side, str, DataType]:
+    def at(column: Computed) -> tuple[SideColumn, DataType]:
         side = Side.LEFT if plan.sides[0].alias == column.alias else Side.RIGHT
         carried = next(c for c in plan.sides[side].carried if c.field == column.name)
-        return side, carried.block_column, streams[side].schema[column.name].dataType
+        return SideColumn(side, carried.block_column), streams[side].schema[column.name].dataType
+
+    def operand(column: Computed | Calculated) -> tuple[Operand, DataType]:
+        if isinstance(column, Computed):
+            return at(column)
+        operands = tuple(operand(read)[0] for read in column.operands)
+        made = Calculation(column.operator, operands, column.type, column.is_checked)
+        return made, parse_schema(streams[0].sparkSession, [f"x {column.type}"])[0].dataType
 
     fields: list[tuple[str, str, DataType | None]] = []
     """For each field: its name, its block type, and the Spark type to restore if the block type differs."""
     groups, measures = [], []
     for column in folding.groups:
-        side, block, type_ = at(column)
-        groups.append((side, block))
+        read, type_ = at(column)
+        groups.append((read.side, read.name))
         fields.append((column.name, _find_block_type(type_), type_))
     for measure in folding.measures:
-        read = None if measure.column is None else at(measure.column)
-        measures.append(Measure(measure.function, *(read[:2] if read else ())))
-        type_ = read[2] if read else NullType()
+        folded, type_ = (None, NullType()) if measure.column is None else operand(measure.column)
+        measures.append(Measure(measure.function, folded))
         names, types = measure.function.columns(measure.name), measure.function.types(type_.simpleString())
         for name, made in zip(names, types, strict=True):
             fields.append((name, _find_block_type(type_), type_) if made is None else (name, made, None))

@@ -1,0 +1,138 @@
+"""Operands of measures: a column of one side of the matches, or a calculation from columns of both sides.
+
+    SELECT sum(r.price * s.amount)
+    streams: r.price AS v0, s.amount AS v1       computed by Spark, once for every tuple
+    units:   v0 * v1                             computed for every match
+
+A calculation gives the value and the type of Spark's own operator. It is NULL where an operand is NULL.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thetastream.core.sides import Side
+from thetastream.core.spark_types import parse_decimal
+from thetastream.engine.matching import Matches
+from thetastream.errors import ThetastreamError
+
+ADD, SUBTRACT, MULTIPLY, ABSOLUTE, DOUBLE, WHERE = "+", "-", "*", "abs", "double", "where"
+"""The operators of calculations. ``DOUBLE`` is a cast; ``WHERE`` keeps its second operand where the first is
+true."""
+_NUMBERS = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+}
+DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""The precision of the decimal that Spark makes of an integer before it combines it with a decimal."""
+_DIGITS = {_NUMBERS[name]: digits for name, digits in DIGITS.items()}
+_WRAPPING = {ADD: pc.add, SUBTRACT: pc.subtract, MULTIPLY: pc.multiply, ABSOLUTE: pc.abs}
+_CHECKED = {
+    ADD: pc.add_checked,
+    SUBTRACT: pc.subtract_checked,
+    MULTIPLY: pc.multiply_checked,
+    ABSOLUTE: pc.abs_checked,
+}
+
+
+class Operand(Protocol):
+    """The values that a measure folds, one for each match."""
+
+    def read(self, matches: Matches) -> pa.Array:
+        """Return the values of the matches."""
+
+    def columns(self) -> Iterator["SideColumn"]:
+        """Yield the columns of the matches that the operand reads."""
+
+
+@dataclass(frozen=True)
+class SideColumn:
+    """A column of one side."""
+
+    side: Side
+    name: str
+
+    def read(self, matches: Matches) -> pa.Array:
+        return (matches.left, matches.right)[self.side].column(self.name)
+
+    def columns(self) -> Iterator["SideColumn"]:
+        yield self
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """An operator that is applied to operands.
+
+    Parameters
+    ----------
+    operator : str
+        One of the operators of this module.
+    operands : sequence of Operand
+        One for ``ABSOLUTE`` and ``DOUBLE``, two for the others.
+    type : str
+        Spark's type of the result: an integer type, ``float``, ``double`` or a decimal.
+    is_checked : bool
+        Whether a number beyond the type is an error, as in ANSI mode. If not, integers wrap around.
+
+    Examples
+    --------
+    >>> price, amount = SideColumn(Side.LEFT, "price"), SideColumn(Side.RIGHT, "amount")
+    >>> left = pa.RecordBatch.from_pydict({"price": [1.5, 2.0, None]})
+    >>> right = pa.RecordBatch.from_pydict({"amount": [2.0, 3.0, 4.0]})
+    >>> Calculation(MULTIPLY, (price, amount), "double", True).read(Matches(left, right)).to_pylist()
+    [3.0, 6.0, None]
+    """
+
+    operator: str
+    operands: tuple[Operand, ...]
+    type: str
+    is_checked: bool
+
+    def read(self, matches: Matches) -> pa.Array:
+        """Return the values of the matches.
+
+        Raises
+        ------
+        ThetastreamError
+            ARITHMETIC_OVERFLOW if a number is beyond the type and this is checked.
+        """
+        values = [operand.read(matches) for operand in self.operands]
+        if self.operator == WHERE:
+            is_kept, value = values
+            return pc.if_else(is_kept, value, pa.scalar(None, value.type))
+        if parse_decimal(self.type) is None:
+            # Every operand becomes a number of the result's type first, as in Spark.
+            values = [value.cast(_NUMBERS[self.type], safe=False) for value in values]
+        else:
+            values = [_make_decimal(value) for value in values]
+        if self.operator == DOUBLE:
+            return values[0]
+        function = (_CHECKED if self.is_checked else _WRAPPING)[self.operator]
+        try:
+            return function(*values)
+        except pa.ArrowInvalid as error:
+            what = f"{self.operator} over columns of both streams gives a number beyond {self.type}"
+            hint = "cast an operand to a wider type"
+            raise ThetastreamError("ARITHMETIC_OVERFLOW", f"{what}; {hint}") from error
+
+    def columns(self) -> Iterator[SideColumn]:
+        for operand in self.operands:
+            yield from operand.columns()
+
+
+def _make_decimal(values: pa.Array) -> pa.Array:
+    """Convert integers to the decimals as which Spark combines them with decimals."""
+    digits = _DIGITS.get(values.type)
+    return values if digits is None else values.cast(pa.decimal128(digits, 0))
+
+
+def list_columns(operands: Sequence[Operand], side: Side) -> list[str]:
+    """List the columns of one side that operands read."""
+    return [column.name for operand in operands for column in operand.columns() if column.side is side]
