@@ -147,7 +147,7 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
         ("SELECT ONLINE r.k, sum(s.x - r.x % s.id) {join} GROUP BY r.k", "reads both streams"),
         ("SELECT ONLINE sum(s.x) FILTER (WHERE r.id > s.id) {join}", "reads both streams"),
         ("SELECT ONLINE sum(s.wide * r.wide) {join}", "of type decimal(38,"),
-        ("SELECT ONLINE max(s.day - r.day) {join}", "of date"),
+        ("SELECT ONLINE max(s.day - r.day) {join}", "interval day"),
         ("SELECT ONLINE max(s.d * r.x) {join}", "of decimal(12,2) and double"),
         ("SELECT ONLINE count(DISTINCT s.k) {join}", "count(DISTINCT s.k) is not folded"),
         ("SELECT ONLINE r.k, min(result_time) {join} GROUP BY r.k", "result time"),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.draws import draw_cases
 from thetastream.aggregate import NotFoldable
 from thetastream.aggregate.operands import (
     ABSOLUTE,
@@ -34,6 +35,7 @@ def matches_of(left, right):
     return Matches(pa.RecordBatch.from_pydict({"x": left}), pa.RecordBatch.from_pydict({"y": right}))
 
 
+@draw_cases(40)
 @given(
     st.sampled_from(sorted(PYTHON)),
     st.lists(st.tuples(*[st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1))] * 2)),
@@ -55,6 +57,7 @@ def test_integers_are_calculated_exactly_or_wrap_around(operator, pairs, is_chec
         assert Calculation(operator, (X, Y), "bigint", True).read(matches).to_pylist() == exact
 
 
+@draw_cases(40)
 @given(
     st.sampled_from(sorted(PYTHON)),
     st.lists(st.tuples(st.integers(-(10**11), 10**11), st.integers(-(2**31), 2**31 - 1)), min_size=1),

@@ -11,8 +11,8 @@ from thetastream.predicate.names import find_references, find_refused, qualify
 from thetastream.predicate.tokens import Token, parse
 
 _SUBQUERIES = {"SELECT", "WITH", "VALUES", "TABLE", "FROM"}
-_NAMING = {"STRUCT", ",", "(", "AS", "SELECT"}
-"""Tokens before a bracket that may make a struct of unnamed fields: struct(a, b), (a, b)."""
+_BEFORE_STRUCT = {",", "(", "AS", "SELECT"}
+"""Tokens before a bracket that makes a struct of unnamed fields if it holds a comma: (a, b)."""
 
 
 class Expressions:
@@ -54,7 +54,7 @@ class Expressions:
         pairs = list(pairwise(phrase.tokens))
         if any(token.text == "(" and after.keyword in _SUBQUERIES for token, after in pairs):
             raise NotFoldable("a subquery has names of its own")
-        if any(token.keyword in _NAMING and after.text == "(" for token, after in pairs):
+        if any(_makes_struct(phrase.tokens, n) for n in range(len(pairs))):
             raise NotFoldable("a struct names fields by the text of its arguments")
         return qualify(parse(phrase.text), self._columns, self._fold)
 
@@ -97,6 +97,17 @@ class Expressions:
             token.text if token.kind in ("STRING", "RAW_STRING", "NUMBER") else self._fold(token.name)
             for token in phrase.tokens
         )
+
+
+def _makes_struct(tokens: Sequence[Token], n: int) -> bool:
+    """Whether the bracket behind token ``n`` makes a struct: ``struct(a)``, ``(a, b)``."""
+    if tokens[n + 1].text != "(":
+        return False
+    if tokens[n].keyword == "STRUCT":
+        return True
+    inside = tokens[n + 2 : find_closing(tokens, n + 1)]
+    holds_comma = any(token.text == "," and token.depth == tokens[n + 1].depth + 1 for token in inside)
+    return tokens[n].keyword in _BEFORE_STRUCT and holds_comma
 
 
 def find_closing(tokens: Sequence[Token], opening: int) -> int:
