@@ -139,7 +139,7 @@ def test_sql(spark: SparkSession) -> None:
 
 def test_explain_says_where_tuples_are_decided_and_what_it_costs(spark: SparkSession) -> None:
     a, b = frames(spark)
-    cost = "  second exchange: 41 bytes for each tuple of a, and for each candidate pair"
+    cost = "  second exchange: 113 bytes for each tuple of a, and for each candidate pair"
     for on, is_told in ((RESIDUAL, True), (INDEXED, False)):
         text = th.plan({"a": a, "b": b}, on=on, within=WITHIN, how="anti").explain()
         assert ("decides   second units" in text) == is_told
