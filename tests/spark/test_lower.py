@@ -9,6 +9,9 @@ from pyspark.sql import functions as F
 import thetastream as th
 from thetastream.core.condition import TIME, Bound, Dimension, Domain
 from thetastream.core.sides import Side
+from thetastream.models import Biclique
+from thetastream.plan.identity import Reading, identify_two_streams
+from thetastream.plan.unit_checks import check_at_units, list_catalyst_residual
 
 MINUTE, HOUR = 60_000_000, 3_600_000_000
 A = {
@@ -240,6 +243,27 @@ def test_bands_without_a_usable_limit_stay_behind(plan, limit):
     physical = plan(f"abs(a.price - b.bid) <= {limit}").physical
     assert physical.condition.dimensions == ()
     assert len(physical.residual) == 1
+
+
+@pytest.mark.parametrize(
+    ("on", "open_residual"),
+    [
+        ("abs(a.price - b.bid) <= 0.1", 0),
+        ("a.name < b.name AND abs(a.price - b.bid) < 1e-3", 0),
+        ("a.name BETWEEN b.name AND concat(b.name, 'z')", 0),
+        ("abs(a.dec - b.dec) <= 5e-1", 1),
+        ("a.name <> b.name AND abs(a.price - b.bid) < 1", 1),
+        ("a.name = b.name OR abs(a.price - b.bid) <= 0.1", 1),
+    ],
+)
+def test_units_that_write_results_evaluate_what_they_can_of_the_residual(plan, on, open_residual):
+    physical = plan(on).physical
+    assert len(list_catalyst_residual(physical)) == open_residual
+    # Both ways of writing continue from one checkpoint.
+    ways = [
+        identify_two_streams(each, Biclique(1), Reading()) for each in (physical, check_at_units(physical))
+    ]
+    assert ways[0] == ways[1]
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,29 @@ def test_units_write_what_they_can_compute(spark: SparkSession, tmp_path: Path) 
     assert found[0].equals(found[1])
 
 
+def test_units_compare_floating_point_values_and_texts_as_spark_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = Source(spark, tmp_path)
+    source.add(*range(1, 12))
+    # Differences of these values are the limit but for rounding, or NaN, or NULL.
+    x = "CASE WHEN id = 10 THEN double('NaN') WHEN id < 11 THEN id / 10D END AS x"
+    stream = source.open().selectExpr("id", "ts", "symbol", x)
+    plan = th.plan(
+        {"a": stream, "b": stream}, on="abs(a.x - b.x) <= 0.2D AND a.symbol < b.symbol", within="1 hour"
+    )
+    assert plan.explain_write().startswith("units")
+    store = th.ParquetStore(str(tmp_path / "store"))
+    select = ["a.id AS first", "b.id AS second"]
+    th.write(
+        plan, store, select=select, checkpoint=str(tmp_path / "c"), trigger="available now"
+    ).awaitTermination()
+    ids = range(1, 10)
+    expected = [(n, m) for n in ids for m in ids if abs(n / 10 - m / 10) <= 0.2 and n % 3 < m % 3]
+    assert sorted(zip(*store.read().to_pydict().values(), strict=True)) == expected
+    assert 0 < len(expected) < sum(abs(n - m) <= 2 and n % 3 < m % 3 for n in ids for m in ids)
+
+
 def test_a_pair_of_punctuations_makes_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     source, store = Source(spark, tmp_path), th.ParquetStore(str(tmp_path / "store"))
     for ids in ((1, 2), (3, 4), (5, 6), (7,)):

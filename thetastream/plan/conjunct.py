@@ -71,11 +71,16 @@ class Conjunct:
         """Let the units evaluate a comparison of two keys, if they must; return whether they do.
 
         Pairs of an inner join are filtered behind the units, where Catalyst evaluates the whole conjunct.
-        Units that answer each tuple must know which candidates are partners.
+        Units that write such pairs into a store evaluate what is possible. Units that answer each tuple must
+        know which candidates are partners.
         """
         keys = self.out.keys[0].keys[left], self.out.keys[1].keys[right]
-        if self.query.how.is_inner or any(key.offset for key in keys):
+        if any(key.offset for key in keys):
             return False
-        self.out.checks.append(Check(left, right, comparison))
+        check = Check(left, right, comparison)
+        if self.query.how.is_inner:
+            self.out.possible_checks.append(check)
+            return False
+        self.out.checks.append(check)
         self.add_note("check", "compared exactly at the units")
         return True

@@ -47,12 +47,16 @@ def identify_two_streams(
     """Return the identity of a join of two streams. ``folding`` says how units fold their matches."""
     condition, sides = plan.condition, plan.condition.sides
     names = [_name_keys(side, spec, reading) for side, spec in zip(plan.sides, sides, strict=True)]
+    # They say the same as conjuncts of the residual.
+    unit_checks = [check for _, checks in plan.unit_checks for check in checks]
     meaning = {
         **_describe_inputs(plan.sides, reading),
         "equalities": sorted(_describe_equality(names, equality) for equality in condition.equalities),
         "dimensions": sorted(_describe_dimension(names, dimension) for dimension in condition.dimensions),
         "same": sorted(condition.same),
-        "predicates": sorted(_name_predicate(predicate) for predicate in condition.predicates),
+        "predicates": sorted(
+            _name_predicate(predicate) for predicate in condition.predicates if predicate not in unit_checks
+        ),
         "residual": sorted(canonicalize(text, reading.is_case_sensitive) for text in plan.residual),
     }
     parts = {

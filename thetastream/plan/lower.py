@@ -126,6 +126,10 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         on=list_conditions(query.on, query.predicates),
         how=query.how,
         ranking=None if ranked is None else ranked.ranking,
+        unit_checks=tuple(
+            (text, tuple(_build_check(check, rewritten) for check in checks))
+            for text, checks in rewritten.replaceable.items()
+        ),
     )
     return Lowered(physical, tuple(rewritten.notes), reason)
 

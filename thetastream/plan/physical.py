@@ -6,7 +6,7 @@ has the meaning that the user intends.
 
 from dataclasses import dataclass
 
-from thetastream.core.condition import Condition, Dimension
+from thetastream.core.condition import Condition, Dimension, PythonPredicate
 from thetastream.core.how import INNER, How
 from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
@@ -67,6 +67,8 @@ class PhysicalPlan:
 
     ranking: Ranking | None = None
     """How the partners of a tuple are ranked, if only the nearest are results."""
+    unit_checks: tuple[tuple[str, tuple[PythonPredicate, ...]], ...] = ()
+    """For conjuncts of the residual, comparisons of keys by which units can evaluate them instead."""
 
     @property
     def lifetimes_us(self) -> tuple[int | None, int | None]:

@@ -65,9 +65,14 @@ def _rewrite_two_sided(conjunct: Conjunct) -> None:
     if not found:
         _keep_residual(conjunct, "no single comparison of a left with a right expression")
         return
+    before = len(conjunct.out.possible_checks)
     reasons = [reason for reason in [_rewrite_part(conjunct, comparison) for comparison in found] if reason]
     if reasons:
         _keep_residual(conjunct, "; ".join(dict.fromkeys(reasons)))
+    checks = tuple(conjunct.out.possible_checks[before:])
+    # Each reason has a check if units can evaluate the whole conjunct.
+    if len(checks) == len(reasons) > 0:
+        conjunct.out.replaceable[conjunct.out.residual[-1]] = checks
 
 
 def _keep_residual(conjunct: Conjunct, why: str) -> None:

@@ -61,6 +61,10 @@ class Rewritten:
     """Pairs of a left and a right block column that must have equal bytes."""
     checks: list[Check] = field(default_factory=list)
     """Comparisons that are evaluated at the units and not as residuals."""
+    possible_checks: list[Check] = field(default_factory=list)
+    """Comparisons of residuals that units could evaluate."""
+    replaceable: dict[str, tuple[Check, ...]] = field(default_factory=dict)
+    """For residuals, the comparisons that say the same at the units."""
     residual: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ties: bool = False

@@ -20,6 +20,7 @@ from thetastream.plan.lower import Lowered
 from thetastream.plan.payload import exchange_payload, narrow_results
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.plan.query import Query, Stream
+from thetastream.plan.unit_checks import check_at_units, list_catalyst_residual
 from thetastream.planners.join_settings import JoinSettings
 from thetastream.planners.model_choice import build_choice, choose_model
 from thetastream.planners.planned_input import GivenStream, PlannedInput
@@ -147,7 +148,7 @@ class JoinPlan(QueryPlan):
             return f"Spark completes the rows of how={self.query.how.name!r}"
         if self.settings.order is not None:
             return "one task puts results in order"
-        residual = self.physical.residual
+        residual = list_catalyst_residual(self.physical)
         return f"Spark evaluates {residual[0]}" if residual else None
 
     @property
@@ -155,7 +156,7 @@ class JoinPlan(QueryPlan):
         return Emitted(self.physical.sides, self.event_times if self.has_result_time else {})
 
     def stage_results(self, target: Target, sources: tuple[ColumnSource, ...]) -> DataFrame:
-        narrow = narrow_results(self.physical, {name for one in sources for name in one.read})
+        narrow = narrow_results(check_at_units(self.physical), {name for one in sources for name in one.read})
         join = ENGINES[self.model.engine](narrow, self.model, self.streams, None, self._choose)
         columns = tuple(name for spec in narrow.condition.sides for name in spec.columns)
         return self._build(join, Staging(target, columns, sources))
