@@ -88,6 +88,15 @@ EXPORT DATABASE '{file}.d'
 CALL pragma_version()
 CHECKPOINT
 EXPLAIN SELECT 1
+SELECT * FROM enable_logging()
+SELECT * FROM enable_logging('QueryLog', storage='file', storage_config={{'path': '{file}.out'}})
+SELECT * FROM disable_logging()
+SELECT * FROM enable_profiling()
+SELECT * FROM read_blob('{file}')
+SELECT * FROM read_ndjson_objects('{file}')
+SELECT * FROM parquet_metadata('{file}')
+SELECT * FROM arrow_scan(1::POINTER, 2::POINTER, 3::POINTER)
+SELECT getenv('HOME')
 SELECT 1; SELECT 2
 BEGIN
 SELECT * FROM query('COPY (SELECT 1) TO ''{file}.out''')

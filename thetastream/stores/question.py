@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from thetastream.errors import QueryError
 from thetastream.stores.base import Asked, Store
+from thetastream.stores.statement import read_statement, refuse_large_values
 
 if TYPE_CHECKING:
     import duckdb
@@ -77,6 +78,8 @@ def ask(
 ) -> pa.Table:
     """Run one SELECT over ``rows``, a table or data set of Arrow.
 
+    With ``max_s`` the statement is one of a client, and calls no function that makes a value of any size.
+
     Raises
     ------
     QueryError
@@ -93,11 +96,10 @@ def ask(
         # A cursor has tables of its own. To open a database takes ten times as long.
         with _open_database(memory, os.getpid()).cursor() as connection:
             connection.register(RESULTS, rows)
-            statements = connection.extract_statements(sql)
-            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                kinds = ", ".join(str(one.type).rpartition(".")[2] for one in statements) or "nothing"
-                raise QueryError("STORE_QUERY", f"a question must be one SELECT statement, not {kinds}")
-            answer = connection.sql(statements[0].query)
+            statement = read_statement(connection, sql)
+            if max_s is not None:
+                refuse_large_values(connection, statement)
+            answer = connection.sql(statement)
             if max_rows is not None:
                 answer = answer.limit(max_rows + 1)
             with _interrupting(connection, max_s):
