@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from thetastream.control.model_json import decode_model
-from thetastream.control.notices import ENDS, JOINS, LEAVES, Member
+from thetastream.control.notices import ENDS, JOINS, LEAVES, Member, Notice
 from thetastream.control.peers import describe_peers, find_last_epoch
 from thetastream.control.plan import ControlPlan
 from thetastream.core.identity import Identity, digest, fix_choices
@@ -96,58 +96,38 @@ class UnitEpoch:
         spec, keys = self.fitted.spec, self.fitted.keys
         if key not in keys:
             return  # The mailbox announces itself to more units than this query has.
+        slot = keys.index(key)
         query = self._identify()
         # 1. Read the state that the previous epoch committed, and the rows of this epoch.
         found = value.get() if value.exists() else None
         before = decode(None if found is None else found[0], query, spec.state_type)
-        watermark_us = _watermark_us(timers)
-        number = read_epoch(
-            timers.getCurrentProcessingTimeInMs(),
-            before.heard,
-            watermark_us,
-            has_rows=rows is not None,
-            has_messages=spec.has_messages,
-        )
-        clock = Clock(number, before.heard.watermark_us, watermark_us)
+        clock = self._read_clock(timers, before.heard, has_rows=rows is not None)
         if before.heard.epoch == clock.epoch:
             if rows is None:
                 return  # The rows of this epoch have called the unit already.
             raise StateError("EPOCH_REPEATED", f"epoch {clock.epoch} brings rows to unit {key} a second time")
         inbox = Inbox()
         told = take_in(inbox, list_rows(rows or iter(())))
+        event = None if told.notice is None else told.notice.event
         # 2. Run the engine.
-        slot = keys.index(key)
-        root = choose_cache_root(self.cache_folder)
-        sweep(root)
-        member = before.member
-        if told.notice is not None and told.notice.event != ENDS:
-            member = member.hear(told.notice, clock.epoch)
-        state = before.state
-        if told.notice is not None and told.notice.event == JOINS and not told.notice.keeps:
-            state = spec.state_type()
+        member, state = self._follow(told.notice, before, clock)
         if self.control is not None:
             inbox.peers = self._find_peers(self.control, member, slot)
+        root = choose_cache_root(self.cache_folder)
+        sweep(root)
         engine = self._open(member, slot, state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
             engine.counters.keep_late()
         pieces = time_work(engine.epoch(inbox, clock), engine.counters)
         yield from self.emitter.gather_results(count_emitted(pieces, engine.counters))
-        if self.late is not None:
-            self.late.write(read_query(), clock.epoch, slot, engine.counters.late_tuples or ())
-        if self.idle is not None:
-            name = digest(self.identity)
-            self.idle.write(read_query(), name, slot, clock.watermark_us, engine.counters.streams)
-        if self.shed is not None:
-            self._publish_load(self.shed, slot, engine.counters, inbox, timers)
-        # 3. Send messages.
+        self._report(slot, engine.counters, inbox, clock, timers)
+        # 3. Send messages. A unit that joins gets the name of the mailbox in its first epoch with tuples,
+        # because units that leave have sent something then.
         mailbox = None
-        event = None if told.notice is None else told.notice.event
-        # A unit that joins gets the name of the mailbox in its first epoch with tuples, because units that
-        # leave have sent something then.
         if spec.has_messages and event != JOINS:
             mailbox = find_mailbox_name(before.mailbox, told.mailbox)
-            box = Mailbox(self.mailboxes, mailbox)
             has_news = engine.is_waiting or event == LEAVES
+            box = Mailbox(self.mailboxes, mailbox)
             sent = post(box, query, clock.epoch, slot, engine.messages, has_news, keys)
             engine.counters.count_sent(sent)
         # 4. Keep the state. The timer makes Spark call the unit when the watermark moves, even without rows.
@@ -166,6 +146,39 @@ class UnitEpoch:
             self.control.mark_drained(slot, drained)
         engine.counters.tell_delays(self.delays_us)
         yield self.emitter.frame_counters(slot, engine.counters)
+
+    def _read_clock(self, timers: Any, before: Heard, *, has_rows: bool) -> Clock:
+        """Read the number of the epoch, and the watermarks of the previous epoch and of this one."""
+        watermark_us = _watermark_us(timers)
+        number = read_epoch(
+            timers.getCurrentProcessingTimeInMs(),
+            before,
+            watermark_us,
+            has_rows=has_rows,
+            has_messages=self.fitted.spec.has_messages,
+        )
+        return Clock(number, before.watermark_us, watermark_us)
+
+    def _follow(self, notice: Notice | None, before: Manifest, clock: Clock) -> tuple[Member, Any]:
+        """Return the membership and the state with which the unit begins the epoch.
+
+        A unit that joins begins with an empty state, unless it keeps the tuples of an older generation.
+        """
+        if notice is None or notice.event == ENDS:
+            return before.member, before.state
+        begins_anew = notice.event == JOINS and not notice.keeps
+        state = self.fitted.spec.state_type() if begins_anew else before.state
+        return before.member.hear(notice, clock.epoch), state
+
+    def _report(self, slot: int, counters: Counters, inbox: Inbox, clock: Clock, timers: Any) -> None:
+        """Write what others read of this epoch: late tuples, streams that may be idle, and the load."""
+        if self.late is not None:
+            self.late.write(read_query(), clock.epoch, slot, counters.late_tuples or ())
+        if self.idle is not None:
+            name = digest(self.identity)
+            self.idle.write(read_query(), name, slot, clock.watermark_us, counters.streams)
+        if self.shed is not None:
+            self._publish_load(self.shed, slot, counters, inbox, timers)
 
     def _publish_load(
         self, shed: ShedLoads, slot: int, counters: Counters, inbox: Inbox, timers: Any
