@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from tests.support.service import HELD, add_epoch, connect
+from tests.support.service import HELD, add_epoch, connect, run_service
 from thetastream.cli.serving import read_token, serve
 from thetastream.errors import QueryError
 from thetastream.service import Limits, events, feed
@@ -269,3 +270,31 @@ def test_a_subscriber_that_many_snapshots_have_overtaken_misses_none(
         return seen + [snapshot.number for snapshot in await one.wait(seen[-1], 5)]
 
     assert asyncio.run(follow()) == list(range(1, 10))
+
+
+def test_two_services_of_one_store_answer_alike(store: ParquetStore) -> None:
+    with run_service({"pairs": store}) as one, run_service({"pairs": store}) as other:
+        for epoch in range(2, 5):
+            add_epoch(store, epoch, epoch)
+            for path in ("/stores", "/stores/pairs/snapshots", "/stores/pairs/snapshots/2"):
+                assert httpx.get(one + path).content == httpx.get(other + path).content
+            found = [httpx.post(f"{each}/stores/pairs/query", json={}).json() for each in (one, other)]
+            assert len(found[0]) == epoch + 2
+            assert str(found[0]) == str(found[1])
+
+
+def test_a_service_that_restarts_resumes_every_subscriber(store: ParquetStore) -> None:
+    rounds, seen = 3, [[0], [0], [0]]
+    for epoch in range(2, 2 + 3 * rounds):
+        add_epoch(store, epoch, epoch)
+    with ExitStack() as connections:
+        for _ in range(rounds):
+            # Connections are open when the service stops.
+            with run_service({"pairs": store}) as address:
+                for n, numbers in enumerate(seen):
+                    client = connections.enter_context(httpx.Client(base_url=address, timeout=20))
+                    last = {"Last-Event-ID": str(numbers[-1])}
+                    answer = connections.enter_context(client.stream("GET", SUBSCRIBE, headers=last))
+                    found = read_events(answer.iter_lines())
+                    numbers += [int(next(found)[1] or 0) for _ in range(n + 1)]
+    assert seen == [list(range(rounds * (n + 1) + 1)) for n in range(len(seen))]

@@ -1,7 +1,7 @@
 """Connections to Apache Cassandra: one session for each process and address, and statements over it."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -91,6 +91,27 @@ class CassandraTables:
             session, statement, values, concurrency=CONCURRENT, results_generator=True
         )
         return (rows for _, rows in found)
+
+    def run_batches(self, text: str, batches: Iterable[Sequence[Sequence[Any]]]) -> None:
+        """Run a statement for the values of each batch, several batches at a time.
+
+        The values of one batch belong to one partition, so that the server applies them as one write.
+        """
+        session, statement = self._prepare(text)
+        from cassandra.concurrent import execute_concurrent
+        from cassandra.query import BatchStatement, BatchType
+
+        def make_batch(values: Sequence[Sequence[Any]]) -> tuple[Any, None]:
+            batch = BatchStatement(BatchType.UNLOGGED)
+            for one in values:
+                batch.add(statement, one)
+            return batch, None
+
+        running = execute_concurrent(
+            session, map(make_batch, batches), concurrency=CONCURRENT, results_generator=True
+        )
+        for _ in running:
+            pass
 
     def make(self, columns: str, suffix: str = "") -> None:
         """Make a table unless it is there."""

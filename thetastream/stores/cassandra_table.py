@@ -1,12 +1,28 @@
-"""Chunks of rows in Apache Cassandra, and the index of their keys."""
+"""Chunks of rows in Apache Cassandra, and the index of their keys.
+
+    chunks   ((name), number)                          -> the bytes of a chunk
+    keys     ((column, bucket), value, name, number)   -> nothing: the chunk has a row with this value
+
+A partition of the index holds all values of one bucket, a hash of the value. Entries of one partition travel
+in one batch, which Cassandra applies as one write. An entry in a statement of its own takes many times as
+long.
+"""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
+from zlib import crc32
 
 from thetastream.stores.cassandra_session import CassandraTables
 from thetastream.stores.chunk_table import ChunkTable
 from thetastream.stores.chunks import Chunk, Place
+
+BUCKETS = 256
+"""Partitions of the index for each key column. It must not change while a store lives."""
+BATCH_ENTRIES = 500
+"""Entries of the index that travel together."""
+Entry = tuple[int, int, bytes, str, int]
+"""Column, bucket, value, name and number."""
 
 
 class CassandraTable(ChunkTable):
@@ -18,14 +34,15 @@ class CassandraTable(ChunkTable):
 
     def make(self) -> None:
         self._tables.make("name text, number int, data blob, PRIMARY KEY (name, number)")
-        columns = "column int, value blob, name text, number int"
-        self._tables.make(f"{columns}, PRIMARY KEY ((column, value), name, number)", "keys")
+        columns = "column int, bucket int, value blob, name text, number int"
+        self._tables.make(f"{columns}, PRIMARY KEY ((column, bucket), value, name, number)", "keys")
 
     def write(self, name: str, chunks: Sequence[Chunk]) -> None:
         text = f"INSERT INTO {self._chunks} (name, number, data) VALUES (?, ?, ?)"
-        self._write(text, [(name, one.number, one.data) for one in chunks])
-        text = f"INSERT INTO {self._keys} (column, value, name, number) VALUES (?, ?, ?, ?)"
-        self._write(text, [(*key, name, one.number) for one in chunks for key in one.keys])
+        for _ in self._tables.run_each(text, [(name, one.number, one.data) for one in chunks]):
+            pass
+        text = f"INSERT INTO {self._keys} (column, bucket, value, name, number) VALUES (?, ?, ?, ?, ?)"
+        self._tables.run_batches(text, batch_entries(name, chunks))
 
     def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
         text = f"SELECT data FROM {self._chunks} WHERE name = ?"
@@ -37,21 +54,41 @@ class CassandraTable(ChunkTable):
     def find(self, column: int, low: bytes | None, high: bytes | None, limit: int) -> list[Place] | None:
         if low is None or low != high:
             return None
-        text = f"SELECT name, number FROM {self._keys} WHERE column = ? AND value = ?"
-        found = [(name, number) for name, number in islice(self._tables.run(text, (column, low)), limit + 1)]
+        text = f"SELECT name, number FROM {self._keys} WHERE column = ? AND bucket = ? AND value = ?"
+        rows = self._tables.run(text, (column, find_bucket(low), low))
+        found = [(name, number) for name, number in islice(rows, limit + 1)]
         return found if len(found) <= limit else None
 
     def list_names(self) -> Iterator[str]:
         return (name for (name,) in self._tables.run(f"SELECT DISTINCT name FROM {self._chunks}"))
 
     def remove(self, name: str, chunks: Sequence[Chunk]) -> None:
-        text = f"DELETE FROM {self._keys} WHERE column = ? AND value = ? AND name = ? AND number = ?"
-        self._write(text, [(*key, name, one.number) for one in chunks for key in one.keys])
+        wheres = "column = ? AND bucket = ? AND value = ? AND name = ? AND number = ?"
+        self._tables.run_batches(f"DELETE FROM {self._keys} WHERE {wheres}", batch_entries(name, chunks))
         self._tables.run(f"DELETE FROM {self._chunks} WHERE name = ?", (name,))
 
     def _select(self, text: str, values: Sequence[Sequence[Any]]) -> Iterator[bytes]:
         return (data for rows in self._tables.run_each(text, values) for (data,) in rows)
 
-    def _write(self, text: str, values: Sequence[Sequence[Any]]) -> None:
-        for _ in self._tables.run_each(text, values):
-            pass
+
+def find_bucket(value: bytes) -> int:
+    """Find the bucket of a value, which is the same in every process.
+
+    >>> find_bucket(b"x")
+    131
+    """
+    return crc32(value) % BUCKETS
+
+
+def batch_entries(name: str, chunks: Sequence[Chunk]) -> Iterator[list[Entry]]:
+    """Yield the entries of the index for these chunks, in batches of one partition each.
+
+    >>> list(batch_entries("part", [Chunk(0, b"", ((0, b"x"), (1, b"x"))), Chunk(1, b"", ((0, b"x"),))]))
+    [[(0, 131, b'x', 'part', 0), (0, 131, b'x', 'part', 1)], [(1, 131, b'x', 'part', 0)]]
+    """
+    entries = sorted(
+        (column, find_bucket(value), value, name, one.number) for one in chunks for column, value in one.keys
+    )
+    for _, of_partition in groupby(entries, key=lambda entry: entry[:2]):
+        while batch := list(islice(of_partition, BATCH_ENTRIES)):
+            yield batch
