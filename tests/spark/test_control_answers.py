@@ -11,6 +11,8 @@ import thetastream as th
 from tests.support.controlled_query import WITHIN_S, Controlled
 
 ON = "a.x = b.x AND a.id > b.id AND a.x > 3"
+RESIDUAL = "(a.id + b.id) % 5 < 4"
+"""A conjunct that Spark evaluates behind the units."""
 
 
 def find_partners(a: int, n: int) -> list[int]:
@@ -27,6 +29,27 @@ def find_answers(how: Any, a: int, n: int) -> list[tuple[int | None, ...]]:
     if how == "left":
         return [(a, b) for b in partners] or [(a, None)]
     return [(a, b) for b in partners[-1:]]
+
+
+@pytest.mark.slow
+def test_units_hand_over_if_second_units_decide(spark: SparkSession, tmp_path: Path) -> None:
+    """In a full join, tuples of both streams are copied, and pairs of copies are returned once."""
+    run = Controlled(spark, tmp_path, on=f"{ON} AND {RESIDUAL}")
+    run.start(th.Matrix(1, 1), how="full", max_units=4)
+    run.add()
+    th.control(run.query).scale(model=th.Matrix(2, 1, 2, "hash"))
+    run.run_until(lambda status: status["generations"][0]["units"] == [1, 2])
+    run.add(WITHIN_S + 40)
+    run.query.stop()
+    ids = range(run.n)
+    pairs = [(a, b) for a in ids for b in find_partners(a, run.n) if (a + b) % 5 < 4]
+    matched: tuple[set[int], ...] = tuple(set(side) for side in zip(*pairs, strict=True))
+    rows = [*pairs, *((a, None) for a in ids if a not in matched[0])]
+    rows += [(None, b) for b in ids if b not in matched[1]]
+    is_decided = range(run.n - WITHIN_S - 20)
+    expected = Counter(row for row in rows if max(id_ for id_ in row if id_ is not None) in is_decided)
+    found = {row: n for row, n in run.found.items() if max(i for i in row if i is not None) in is_decided}
+    assert found == expected
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ bag of answers nor the epoch in which one is known depends on requests, models a
 
 import random
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ from tests.support.controlled import (
     CrashingRun,
     Schedule,
 )
+from tests.support.strategies import Case
+from tests.support.two_units import TwoUnits
 from thetastream.control.change import Rules
 from thetastream.control.request import Request
 from thetastream.core.columns import PASSES, RANKED
@@ -37,6 +40,7 @@ from thetastream.local import LocalRun
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
 
+Finish = Callable[[Iterable[list[pa.Array]]], Iterator[list[pa.Array]]]
 KINDS: dict[str, How] = {
     **ANSWERING,
     "nearest": find_nearest(Nearest(1, "abs(l.v - r.v)")),
@@ -60,6 +64,8 @@ class AnswersQuery:
 
     how: How
     window: tuple[int, int]
+    has_residual: bool = False
+    """Whether a part of the condition is evaluated behind the units, and second units decide."""
 
     @property
     def ranking(self) -> Ranking | None:
@@ -74,8 +80,15 @@ class AnswersQuery:
         window = Dimension(Side.LEFT, TIME, Bound(TIME, low), Bound(TIME, high))
         return replace(CONDITION, window=window)
 
-    def build(self, model: Model) -> Any:
-        """Build the query under a model."""
+    def open(self, model: Model, make_run: Callable[[Any], LocalRun] = LocalRun) -> tuple[LocalRun, Finish]:
+        """Open the query under a model. The second value turns the results of an epoch into answers."""
+        if not self.has_residual:
+            return make_run(self._build(model)), iter
+        case = Case(self.condition, UNIT.indexes, UNIT.archive_period_us, ())
+        two = TwoUnits(case, self.how, model, is_chosen, self.ranking, make_run, MAX_UNITS)
+        return two.first, two.decide
+
+    def _build(self, model: Model) -> Any:
         join = TwoStreamSpec(replace(UNIT, condition=self.condition), model)
         if self.ranking is None:
             return AnswersSpec(join, self.how)
@@ -91,11 +104,15 @@ class AnswersQuery:
             batch = batch.append_column(PASSES, flag_passing(rows, passes))
         if self.ranking is not None:
             batch = batch.append_column(RANKED, batch.column("v"))
+        if self.has_residual:
+            names = [f"{'ab'[side]}_{name}" for name in COLUMNS]
+            batch = batch.rename_columns([*names, *batch.schema.names[len(COLUMNS) :]])
         return batch
 
     def matches(self, a: oracle.Row, b: oracle.Row) -> bool:
         """Whether two tuples are partners."""
-        return FAILS not in (a["v"], b["v"]) and oracle.holds(self.condition, a, b)
+        passes = FAILS not in (a["v"], b["v"]) and (not self.has_residual or is_chosen(a["id"], b["id"]))
+        return passes and oracle.holds(self.condition, a, b)
 
     def expect(self, left: list[oracle.Row], right: list[oracle.Row]) -> Counter[Answer]:
         """Find the answers by a nested loop over the tuples that are not late."""
@@ -110,6 +127,11 @@ class AnswersQuery:
         for columns in results:
             found.update(read(self.how, columns, len(COLUMNS)))
         return found
+
+
+def is_chosen(a: int, b: int) -> bool:
+    """The part of the condition that is evaluated behind the units, if there is one."""
+    return (7 * a + 3 * b) % 5 < 3
 
 
 def _measure_distance(a: oracle.Row, b: oracle.Row) -> float:
@@ -161,15 +183,18 @@ class AnswersSchedule:
     seed: int
     kind: str
     epochs: int = EPOCHS
+    has_residual: bool = False
     kept: list[list[oracle.Row]] = field(default_factory=lambda: [[], []])
 
     def run(self) -> Outcome:
         """Run it, and the same tuples at one unit."""
         rng, how = random.Random(self.seed), KINDS[self.kind]
-        query = AnswersQuery(how, rng.choice(WINDOWS))
+        query = AnswersQuery(how, rng.choice(WINDOWS), self.has_residual)
         first = Split(1) if rng.random() < 0.1 else draw_model(rng, how)
         rules = Rules(MAX_UNITS, ("hash", "range"), preserved=how.preserved)
-        run, single = CrashingRun(query.build(first), first, rules), LocalRun(query.build(Matrix(1, 1)))
+        run, finish = query.open(first, lambda spec: CrashingRun(spec, first, rules))
+        single, finish_single = query.open(Matrix(1, 1))
+        assert isinstance(run, CrashingRun)
         schedule, watermark, late_us, number = Schedule(rng, first), None, None, 0
         found, expected, beginnings = [], [], set()
         for epoch in range(self.epochs + 1):
@@ -184,8 +209,8 @@ class AnswersSchedule:
                 self.kept[side] += oracle.timely(rows, late_us, "t")
                 batches.append(query.batch(side, rows))
             crashes = [rng.randint(0, MAX_UNITS) for _ in range(rng.choice((0, 0, 1, 2)))]
-            found.append(query.count(run.attempt(batches, watermark, crashes)))
-            expected.append(query.count(single.epoch(batches, watermark)))
+            found.append(query.count(finish(run.attempt(batches, watermark, crashes))))
+            expected.append(query.count(finish_single(single.epoch(batches, watermark))))
             beginnings |= {one.since for one in run.offset.plan.membership}
             late_us = watermark
             if rng.random() < 0.8:

@@ -1,6 +1,6 @@
 """Runs joins in this process of which a part of the condition is evaluated between two units."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,13 +29,20 @@ class TwoUnits:
     """
 
     def __init__(
-        self, case: Case, how: How, model: Model, residual: Residual, ranking: Ranking | None = None
+        self,
+        case: Case,
+        how: How,
+        model: Model,
+        residual: Residual,
+        ranking: Ranking | None = None,
+        make_run: Callable[[CandidatesSpec], LocalRun] = LocalRun,
+        max_units: int = 0,
     ) -> None:
         self._case = case
         unit = UnitSpec(_tell_apart(case.condition), case.indexes, case.archive_period_us)
         spec = CandidatesSpec(TwoStreamSpec(unit, model), how, ranking)
-        self.first = LocalRun(spec)
-        self.second = LocalRun(DecidingSpec(spec))
+        self.first = make_run(spec)
+        self.second = LocalRun(DecidingSpec(spec, max_units))
         self._n_left = len(spec.columns.payload[0])
         payload = [pa.field(f.name, f.type) for side in Side for f in self.batch(side, []).schema]
         self._schema = pa.schema([*payload, *spec.columns.types.items()])
@@ -55,8 +62,12 @@ class TwoUnits:
         self, batches: Sequence[pa.RecordBatch | None], watermark_us: int | None = None
     ) -> Iterator[list[pa.Array]]:
         """Run one epoch and yield the columns of answers."""
-        rows = [self._keep(columns) for columns in self.first.epoch(batches, watermark_us)]
-        yield from self.second.epoch([pa.concat_batches(rows) if rows else None], watermark_us)
+        yield from self.decide(self.first.epoch(batches, watermark_us))
+
+    def decide(self, results: Iterable[list[pa.Array]]) -> Iterator[list[pa.Array]]:
+        """Give the rows that the first units yield in an epoch to the second units, and yield the answers."""
+        rows = [self._keep(columns) for columns in results]
+        yield from self.second.epoch([pa.concat_batches(rows) if rows else None])
 
     def _keep(self, columns: list[pa.Array]) -> pa.RecordBatch:
         arrays = [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)]

@@ -17,6 +17,9 @@ from thetastream.control.routing import PlanRouter
 from thetastream.core.columns import TUPLE
 from thetastream.core.sides import Role, Side
 from thetastream.engine.answers import unit
+from thetastream.engine.answers.candidates import CandidatesUnit
+from thetastream.engine.answers.deciding import DecidingUnit
+from thetastream.engine.peers import ALONE
 from thetastream.errors import QueryError
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
@@ -96,11 +99,13 @@ def test_a_unit_hands_over_when_what_it_held_can_be_no_partner() -> None:
     assert Member().hear(notice, 4).remember(4, None).find_drained(4, None, False) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_random_schedules_with_crashes_find_the_answers_of_one_unit(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "has_residual"), [*((kind, False) for kind in KINDS), ("full", True), ("semi", True)]
+)
+def test_random_schedules_with_crashes_find_the_answers_of_one_unit(kind: str, has_residual: bool) -> None:
     n_taken = 0
     for seed in range(4):
-        found = AnswersSchedule(seed, kind).run()
+        found = AnswersSchedule(seed, kind, has_residual=has_residual).run()
         assert found.epochs == found.expected, seed
         assert found.is_right, seed
         n_taken += found.n_taken
@@ -108,10 +113,11 @@ def test_random_schedules_with_crashes_find_the_answers_of_one_unit(kind: str) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("has_residual", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_random_schedules_with_crashes(kind: str) -> None:
-    for seed in range(1000, 1060):
-        assert AnswersSchedule(seed, kind, epochs=30).run().is_right, seed
+def test_many_random_schedules_with_crashes(kind: str, has_residual: bool) -> None:
+    for seed in range(1000, 1040):
+        assert AnswersSchedule(seed, kind, 30, has_residual).run().is_right, seed
 
 
 # Variants that the search must find
@@ -171,6 +177,21 @@ def forget_what_is_held(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Member, "remember", lambda self, epoch, partners_until_us: self)
 
 
+def send_by_number(patch: pytest.MonkeyPatch) -> None:
+    """Second units know the number of a first unit in its generation, and not its slot."""
+    epoch = CandidatesUnit.epoch
+    patch.setattr(
+        CandidatesUnit,
+        "epoch",
+        lambda self, inbox, clock: epoch(self, replace(inbox, peers=ALONE), clock),
+    )
+
+
+def return_candidates_of_copies(patch: pytest.MonkeyPatch) -> None:
+    """Second units return a pair of a copy for both generations."""
+    patch.setattr(DecidingUnit, "_leave_out_copies", lambda self, pairs: pairs)
+
+
 def _change_router(patch: pytest.MonkeyPatch, **changes: Any) -> None:
     route = PlanRouter.route
     patch.setattr(PlanRouter, "route", lambda self, *given: route(replace(self, **changes), *given))
@@ -179,6 +200,8 @@ def _change_router(patch: pytest.MonkeyPatch, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("break_", "kind"),
     [
+        (send_by_number, "left"),
+        (return_candidates_of_copies, "full"),
         (take_over_at_once, "left"),
         (forget_what_is_held, "anti"),
         (send_no_copies, "right"),
@@ -193,4 +216,6 @@ def test_the_search_finds_broken_variants(
     monkeypatch: pytest.MonkeyPatch, break_: Callable[[pytest.MonkeyPatch], None], kind: str
 ) -> None:
     break_(monkeypatch)
-    assert any(not AnswersSchedule(seed, kind).run().is_right for seed in range(12))
+    has_residual = break_ in (send_by_number, return_candidates_of_copies)
+    runs = (AnswersSchedule(seed, kind, has_residual=has_residual).run() for seed in range(12))
+    assert any(not found.is_right for found in runs)

@@ -9,7 +9,7 @@ def describe_peers(plan: ControlPlan, member: Member, slot: int) -> Peers:
     """Describe the generations of the plan of an epoch for the unit of one slot, after its notice."""
     generations = tuple((one.model, one.slots) for one in reversed(plan.membership))
     mine = next((slots for _, slots in generations if slot in slots), ())
-    return Peers(generations, mine, find_last_epoch(member))
+    return Peers(generations, mine, find_last_epoch(member), slot)
 
 
 def find_last_epoch(member: Member) -> int | None:

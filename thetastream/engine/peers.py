@@ -14,6 +14,8 @@ class Peers(NamedTuple):
     tuple."""
     last_epoch: int | None = None
     """The last epoch in which this unit stores new tuples. None if its generation is the newest one."""
+    slot: int | None = None
+    """The slot of this unit. None if it is the number of the unit, because units do not change."""
 
     def has_left(self, epoch: int) -> bool:
         """Whether new tuples of an epoch are stored by a newer generation.

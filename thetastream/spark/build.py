@@ -119,9 +119,12 @@ def build(
         results = _stream(join, streams, mailboxes, cache_folder, late, idle, shedding, None, control)
     else:
         results = _batch(join, streams)
-    if join.deciding is not None:
-        results = decide(join.deciding, join.output.restore(results), join.identity, cache_folder)
-        return join.deciding.output.restore(results)
+    deciding = join.deciding
+    if deciding is not None:
+        if control is not None:
+            deciding = deciding.with_slots(control.rules.max_units)
+        results = decide(deciding, join.output.restore(results), join.identity, cache_folder)
+        return deciding.output.restore(results)
     return join.output.restore(results)
 
 

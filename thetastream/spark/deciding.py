@@ -2,11 +2,13 @@
 
     first units -> candidate pairs, decided tuples -> Spark drops pairs -> exchange -> second units -> answers
 
-Both operators run in the same epoch. A row reaches the second unit that has the number of its first unit.
+Both operators run in the same epoch. A row reaches the second unit that has the slot of its first unit.
 No column between them is marked as event time, so Spark drops no row as late. Second units need no watermark.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame
 
@@ -16,7 +18,7 @@ from thetastream.engine.answers.spec import DecidingSpec
 from thetastream.plan.domains import quote
 from thetastream.plan.identity import identify_settings
 from thetastream.spark import metrics
-from thetastream.spark.choice import Choice, FittedSpec
+from thetastream.spark.choice import Choice, Fitted, FittedSpec
 from thetastream.spark.emit import Emitter
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.exchange import route_rows
@@ -36,6 +38,19 @@ class Deciding:
     output: Output
     choice: Choice | None = None
     """What the planner chooses for other numbers of partitions; None if the user named the model."""
+
+    def with_slots(self, max_units: int) -> "Deciding":
+        """Return the second units of a join whose first units may change, up to a number of slots."""
+        choice = self.choice
+        if choice is not None:
+            choice = replace(choice, fit=partial(_fit_slots, choice.fit, max_units))
+        return replace(self, spec=replace(self.spec, max_units=max_units), choice=choice)
+
+
+def _fit_slots(fit: Callable[[int], Fitted], max_units: int, partitions: int) -> Fitted:
+    spec, model = fit(partitions)
+    assert isinstance(spec, DecidingSpec)
+    return Fitted(replace(spec, max_units=max_units), model)
 
 
 def decide(

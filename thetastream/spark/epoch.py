@@ -205,7 +205,7 @@ class UnitEpoch:
         """Find the other units of a controlled join."""
         spec = self.fitted.spec
         if not spec.has_messages:
-            return Peers(last_epoch=find_last_epoch(member))
+            return Peers(last_epoch=find_last_epoch(member), slot=slot)
         return describe_peers(control.find_plan() or ControlPlan.begin(spec.router.model), member, slot)
 
     def _identify(self) -> Identity:

@@ -5,6 +5,7 @@
 
 Both leave the unit as rows with the number that the unit gives to each preserved tuple. Behind the units,
 Spark drops the pairs that fail the rest of the condition. A second unit (``deciding``) gets the other rows.
+There is one for each slot, so that numbers of units of several generations do not meet.
 
 Spark may bring the tuples of an epoch in another order if it runs a task again. They must get the same
 numbers then, because the second unit may know the numbers already. Therefore new tuples are sorted before
@@ -25,6 +26,8 @@ from thetastream.core.sides import Side
 from thetastream.engine.answers.arrival_order import sort_tuples
 from thetastream.engine.answers.best_partners import rank_matches
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
+from thetastream.engine.clock import Clock
+from thetastream.engine.inbox import Inbox
 from thetastream.engine.matching import Matches, match
 from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import SegmentStore
@@ -45,9 +48,10 @@ class CandidateColumns:
     def types(self) -> dict[str, pa.DataType]:
         """The columns behind the payload, and their types.
 
-        ``sender`` is the number of the unit. ``decided`` is the side of a decided tuple, and NULL for a pair.
+        ``sender`` is the slot of the unit. ``decided`` is the side of a decided tuple, and NULL for a pair.
         There is a number for each preserved stream. It is NULL if the row has no tuple of this stream, and
-        for a tuple that has no candidate pair at all. ``key`` ranks pairs.
+        for a tuple that has no candidate pair at all. It is negative if another unit answers the tuple.
+        ``key`` ranks pairs.
         """
         numbers = {NUMBERS[side]: pa.int64() for side in self.how.preserved}
         key = {} if self.ranking is None else {KEY: pa.int64()}
@@ -71,6 +75,13 @@ class CandidatesUnit(AnsweringUnit):
     ) -> None:
         super().__init__(join, columns.how, slot, state, store)
         self._rows = columns
+        self._sender = slot
+
+    def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
+        """Run one epoch and yield candidate pairs and decided tuples."""
+        if inbox.peers.slot is not None:
+            self._sender = inbox.peers.slot
+        yield from super().epoch(inbox, clock)
 
     def _number(self, side: Side, batch: pa.RecordBatch) -> pa.RecordBatch:
         time = self._spec.condition.sides[side].time
@@ -94,7 +105,7 @@ class CandidatesUnit(AnsweringUnit):
 
     def _answer_matched(self, matches: Matches) -> list[pa.Array]:
         n, payload = matches.left.num_rows, []
-        values = {SENDER: self._name_unit(n)}
+        values = {SENDER: self._name_sender(n)}
         for side, batch in zip(Side, (matches.left, matches.right), strict=True):
             payload += batch.select(self._rows.payload[side]).columns
             if side in self._open:
@@ -114,10 +125,10 @@ class CandidatesUnit(AnsweringUnit):
             for mine, names in zip(Side, self._rows.payload, strict=True)
             for name in names
         ]
-        values = {SENDER: self._name_unit(n), DECIDED: pa.array(np.full(n, side, np.int8))}
+        values = {SENDER: self._name_sender(n), DECIDED: pa.array(np.full(n, side, np.int8))}
         if has_number:
             values[NUMBERS[side]] = batch.column(TUPLE)
         yield self._rows.build(n, payload, values)
 
-    def _name_unit(self, n: int) -> Any:
-        return pa.array(np.full(n, self._slot, np.int32))
+    def _name_sender(self, n: int) -> Any:
+        return pa.array(np.full(n, self._sender, np.int32))

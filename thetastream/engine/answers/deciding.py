@@ -23,14 +23,13 @@ from thetastream.engine.answers.best_partners import BestPartners, BestState
 from thetastream.engine.answers.candidates import CandidateColumns
 from thetastream.engine.answers.number_set import Mask, NumberSet, Pages, read_pages
 from thetastream.engine.answers.rows import build_alone, build_pairs
-from thetastream.engine.answers.unit import AnswersCounters
+from thetastream.engine.answers.unit import COPIED, GUEST, AnswersCounters
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.store.segment import SegmentStore
 
 ROWS = 0
 """The number of the only stream of the second unit: the rows of the first unit."""
-_NO_NUMBER = -1
 
 
 @dataclass
@@ -104,10 +103,18 @@ class DecidingUnit:
             self._best.add(_read_numbers(Side.LEFT, pairs), keys, pairs.select(right))
         elif self._how.has_pairs:
             for side, matched in self._matched.items():
-                matched.add(_read_numbers(side, pairs))
+                numbers = _read_numbers(side, pairs)
+                matched.add(numbers[numbers >= 0])
+            if len(self._matched) > 1:
+                pairs = self._leave_out_copies(pairs)
             yield build_pairs(self._how, pairs.select([*left, *right]).columns, pairs.num_rows)
         else:
             yield from self._take_first(pairs)
+
+    def _leave_out_copies(self, pairs: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out the pairs of copies, which the units that answer these copies return."""
+        is_copied = np.logical_or(*(_read_numbers(side, pairs) == COPIED for side in Side))
+        return pairs.take(np.flatnonzero(~is_copied)) if is_copied.any() else pairs
 
     def _take_first(self, pairs: pa.RecordBatch) -> Iterator[list[pa.Array]]:
         """Remember the tuples that find their first partner. A semi join answers them."""
@@ -136,5 +143,5 @@ class DecidingUnit:
 
 
 def _read_numbers(side: Side, rows: pa.RecordBatch) -> Int64s:
-    numbers: Int64s = pc.fill_null(rows.column(NUMBERS[side]), _NO_NUMBER).to_numpy()
+    numbers: Int64s = pc.fill_null(rows.column(NUMBERS[side]), GUEST).to_numpy()
     return numbers

@@ -78,15 +78,6 @@ class CandidatesSpec(AnswersSpec):
     ranking: Ranking | None = None
 
     @property
-    def scaling_obstacle(self) -> str | None:
-        """Why the units cannot change while the query runs."""
-        return (
-            f"Spark evaluates a part of the condition of how={self.how.name!r} behind the units; write it as "
-            "comparisons of an expression of one stream with an expression of the other, or as a Python "
-            "predicate"
-        )
-
-    @property
     def columns(self) -> CandidateColumns:
         """The columns of the rows between the first and the second units."""
         left, right = self.join.unit.condition.sides
@@ -99,9 +90,11 @@ class CandidatesSpec(AnswersSpec):
 
 @dataclass(frozen=True)
 class DecidingSpec:
-    """The second units of a join: each gets the rows of the first unit with the same number."""
+    """The second units of a join: each gets the rows of the first unit on the same slot."""
 
     candidates: CandidatesSpec
+    max_units: int = 0
+    """The number of slots of first units, if these may change while the query runs."""
 
     state_type: ClassVar[type[Any]] = DecidingState
     has_messages: ClassVar[bool] = False
@@ -111,18 +104,18 @@ class DecidingSpec:
 
     @property
     def n_units(self) -> int:
-        """The number of units."""
-        return self.candidates.n_units
+        """The number of units: one for each slot of a first unit."""
+        return max(self.candidates.n_units, self.max_units)
 
     @cached_property
     def router(self) -> Router:
-        """The router that sends the rows of a first unit to the second unit of the same number."""
+        """The router that sends the rows of a first unit to the second unit of the same slot."""
         n = self.n_units
         return Router(Matrix(n, 1, (n, 1)), _find_sender)
 
     @property
     def scaling_obstacle(self) -> str | None:
-        """Why the units cannot change while the query runs."""
+        """Why the units cannot change while the query runs; None if they can."""
         return self.candidates.scaling_obstacle
 
     def with_model(self, model: Model) -> Self:
