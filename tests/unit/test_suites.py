@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from bench.__main__ import parse
-from bench.core import backfill, check, data, spark
+from bench.core import backfill, check, data, index_shapes, spark
 from bench.core.data import Shape, Task, draw_epoch
 from bench.core.join_sql import Cells, write_join
 from bench.core.suites import SUITES, list_pairs, list_tasks
@@ -35,6 +35,13 @@ def test_files_by_units_stand_beside_the_other_ways() -> None:
     suite = SUITES["files"]
     tasks = list_tasks(suite, parse(["files"]))
     assert list_pairs(suite, tasks) == [("units", "rows"), ("units", "parquet")]
+
+
+def test_index_shapes_find_the_same_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = parse(["index-shapes", "--epoch", "256", "--repeat", "1"])
+    assert index_shapes.main(asked, lambda text: None) == 0
+    rows = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines() if "sphere" in line]
+    assert [index.strip() for _, index in rows] == ["grid", "scan"]
 
 
 @pytest.mark.parametrize(("name", "engines"), [("equi", 1), ("aggregate", 2), ("backfill", 1)])
