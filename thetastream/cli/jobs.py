@@ -3,7 +3,7 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from thetastream.cli.session import open_session
 from thetastream.cli.shared_arguments import AddCommand, read_seconds
@@ -15,6 +15,7 @@ from thetastream.job.progress import describe_epoch
 from thetastream.job.run import explain_job
 from thetastream.job.run import run as run_job
 from thetastream.spark.export import export_metrics
+from thetastream.spark.open_telemetry import OTLP
 
 
 def add_commands(add: AddCommand) -> None:
@@ -41,6 +42,10 @@ def add_commands(add: AddCommand) -> None:
     )
     parser.add_argument(
         "--metrics", type=Path, metavar="FILE", help="add a line of metrics for each epoch, for serve"
+    )
+
+    parser.add_argument(
+        "--otlp", action="store_true", help="send metrics to the collector of OTEL_EXPORTER_OTLP_ENDPOINT"
     )
 
     parser = add("explain", explain, "show how the join of a job will run")
@@ -80,8 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     job = read_job(arguments.job)
     with lock(job.checkpoint) as log, open_session(job.spark, log) as spark:
-        if arguments.metrics is not None:
-            export_metrics(spark, port=None, json_lines=arguments.metrics)
+        if arguments.metrics is not None or arguments.otlp:
+            sent_to: Literal["otlp"] | None = OTLP if arguments.otlp else None
+            export_metrics(spark, port=None, json_lines=arguments.metrics, open_telemetry=sent_to)
         run_job(spark, job, say, arguments.until_caught_up, arguments.seconds)
     return 0
 

@@ -1,4 +1,4 @@
-"""Hands the counters of a session's joins to operators: an endpoint for Prometheus, and JSON lines."""
+"""Hands the counters of joins to operators: for Prometheus, as JSON lines, and by OpenTelemetry."""
 
 import os
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +15,10 @@ from thetastream.spark.epoch_log import LOG
 from thetastream.spark.exposition import CONTENT_TYPE, Exposition
 from thetastream.spark.listener import watch_queries
 from thetastream.spark.metric_lines import MetricLines
+from thetastream.spark.open_telemetry import offer
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
 
 
 def export_metrics(
@@ -23,6 +27,7 @@ def export_metrics(
     port: int | None = 9464,
     host: str = "127.0.0.1",
     json_lines: str | os.PathLike[str] | None = None,
+    open_telemetry: "MeterProvider | Literal['otlp'] | None" = None,
 ) -> "MetricsExport":
     """Export the metrics of the joins of a session, until the program ends or ``stop`` is called.
 
@@ -39,6 +44,11 @@ def export_metrics(
         A file to which one line is added for each epoch and join: the entry of ``th.metrics``, ``query`` and
         ``host``, this machine. A line with ``ended``, a time, says that a query has ended. ``thetastream
         serve --metrics`` shows the file as a page.
+    open_telemetry : MeterProvider or "otlp", optional
+        The provider of OpenTelemetry in which the metrics become observable instruments. ``"otlp"`` sends
+        them to a collector by HTTP: to ``http://localhost:4318`` every 60 s, unless the environment variables
+        ``OTEL_EXPORTER_OTLP_ENDPOINT`` and ``OTEL_METRIC_EXPORT_INTERVAL`` say otherwise. It needs
+        ``pip install 'thetastream[otel]'``.
 
     Returns
     -------
@@ -48,21 +58,31 @@ def export_metrics(
     Raises
     ------
     SessionError
-        METRICS_PORT if the port cannot be used; METRICS_FILE if the file cannot be written.
+        METRICS_PORT if the port cannot be used; METRICS_FILE if the file cannot be written; OPEN_TELEMETRY if
+        its package is missing or the provider is something else.
 
     Examples
     --------
     >>> import thetastream as th
     >>> export = th.export_metrics(spark, json_lines="metrics.jsonl")  # doctest: +SKIP
     """
-    return MetricsExport(spark, port, host, None if json_lines is None else Path(json_lines))
+    file = None if json_lines is None else Path(json_lines)
+    return MetricsExport(spark, port, host, file, open_telemetry)
 
 
 class MetricsExport:
     """A running export of metrics."""
 
-    def __init__(self, spark: SparkSession, port: int | None, host: str, file: Path | None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        port: int | None,
+        host: str,
+        file: Path | None,
+        open_telemetry: "MeterProvider | str | None",
+    ) -> None:
         self._exposition = Exposition()
+        self._end_telemetry = None if open_telemetry is None else offer(self._exposition, open_telemetry)
         self._lines: MetricLines | None = None
         self._host: str = host
         self._server: ThreadingHTTPServer | None = None
@@ -116,6 +136,9 @@ class MetricsExport:
         if self._lines is not None:
             self._lines.close()
             self._lines = None
+        if self._end_telemetry is not None:
+            self._end_telemetry()
+            self._end_telemetry = None
 
 
 def _listen(host: str, port: int, exposition: Exposition) -> ThreadingHTTPServer:

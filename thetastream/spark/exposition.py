@@ -1,6 +1,6 @@
-"""Metrics of joins in the text format of Prometheus, version 0.0.4.
+"""Metrics of joins, and their samples in the text format of Prometheus, version 0.0.4.
 
-``Exposition`` takes the counters of epochs and writes the samples. Counters add up over the epochs that it
+``Exposition`` takes the counters of epochs and has the samples. Counters add up over the epochs that it
 has seen; gauges have the value of the last epoch.
 """
 
@@ -149,6 +149,11 @@ class Exposition:
     def _mark(self, query: str, is_running: bool, is_failed: bool) -> None:
         for metric, claim in ((RUNNING, is_running), (FAILED, is_failed)):
             self._samples[metric.name][(("query", query),)] = float(claim)
+
+    def read(self, metric: Metric) -> list[tuple[Labels, float]]:
+        """Return the samples of one metric."""
+        with self._lock:
+            return list(self._samples[metric.name].items())
 
     def write(self) -> str:
         """Write all samples."""
