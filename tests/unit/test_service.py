@@ -79,6 +79,8 @@ def test_stores_and_snapshots_are_listed(client: httpx.Client) -> None:
         ({"sql": "SELECT list_transform([1], n -> main.printf('%2000000000d', n))"}, 400, "STORE_QUERY"),
         ({"sql": 'WITH a AS (SELECT 1) SELECT "list_resize"([1], 2000000000) FROM a'}, 400, "STORE_QUERY"),
         ({"sql": "SELECT * FROM query('SELECT repeat(''x'', 2000000000)')"}, 400, "STORE_QUERY"),
+        ({"sql": "SELECT list_sum(range(2000000000))"}, 400, "STORE_QUERY"),
+        ({"sql": "SELECT * FROM unnest(generate_series(1, 2000000000))"}, 400, "STORE_QUERY"),
         ({"key": {"x": 1}}, 400, "STORE_KEY"),
         ({"snapshot": 9}, 404, "UNKNOWN_SNAPSHOT"),
     ],

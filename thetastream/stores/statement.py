@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     import duckdb
 
 SIZED = frozenset(
-    {"array_resize", "bar", "bitstring", "format", "list_resize", "lpad", "printf", "repeat", "rpad"}
+    {
+        *("array_resize", "bar", "bitstring", "equi_width_bins", "format", "generate_series", "list_resize"),
+        *("lpad", "printf", "range", "repeat", "rpad", "sleep_ms"),
+    }
 )
-"""Functions whose value is as large as an argument says."""
+"""Functions whose value is as large, or whose time is as long, as an argument says."""
 DYNAMIC = frozenset({"query", "json_execute_serialized_sql"})
 """Functions that run a text as a statement, which nobody has read."""
 
@@ -47,20 +50,23 @@ def refuse_large_values(connection: "duckdb.DuckDBPyConnection", sql: str) -> No
         STORE_QUERY.
     """
     ((parsed,),) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
-    called = set(_list_functions(json.loads(parsed)))
-    refused = sorted(called & (SIZED | DYNAMIC))
+    called = _list_calls(json.loads(parsed))
+    refused = sorted(name for name, is_table in called if name in (DYNAMIC if is_table else SIZED | DYNAMIC))
     if refused:
         what = f"a question to a service must not call {refused[0]}(), which makes values of any size"
         raise QueryError("STORE_QUERY", f"{what}; leave this to the program that reads the answer")
 
 
-def _list_functions(parsed: Any) -> Iterator[str]:
-    """List the names of all functions in a statement that DuckDB has written as JSON."""
+def _list_calls(parsed: Any, is_table: bool = False) -> Iterator[tuple[str, bool]]:
+    """List the functions of a statement that DuckDB has written as JSON, and whether they stand as a table.
+
+    The rows of a function that stands as a table come in pieces, as in ``FROM range(1000000)``.
+    """
     if isinstance(parsed, dict):
-        name = parsed.get("function_name")
-        if isinstance(name, str):
-            yield name.lower()
-        parsed = list(parsed.values())
-    if isinstance(parsed, list):
+        if isinstance(parsed.get("function_name"), str):
+            yield parsed["function_name"].lower(), is_table
+        for name, value in parsed.items():
+            yield from _list_calls(value, parsed.get("type") == "TABLE_FUNCTION" and name == "function")
+    elif isinstance(parsed, list):
         for one in parsed:
-            yield from _list_functions(one)
+            yield from _list_calls(one)
