@@ -1,5 +1,6 @@
 """Suites of the benchmarks: their tasks, their rows, and the counts of sparse history."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ import numpy as np
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
-from bench.__main__ import parse
-from bench.core import backfill, check, data, index_shapes, spark
+from bench.__main__ import main, parse
+from bench.core import backfill, check, data, index_shapes, questions, spark
 from bench.core.data import Shape, Task, draw_epoch
 from bench.core.join_sql import Cells, write_join
 from bench.core.suites import SUITES, list_pairs, list_tasks
@@ -141,3 +142,14 @@ def test_cells_do_not_change_the_join() -> None:
     ]
     assert found[0][0][0] > 20
     assert found == [found[0]] * 4
+
+
+def test_questions_by_key_are_answered_as_duckdb_answers_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "ROWS", 500)
+    monkeypatch.setattr(questions, "VALUES", 1000)
+    assert main(["questions", "--quick", "--json", str(tmp_path / "found.json")]) == 0
+    rows = json.loads((tmp_path / "found.json").read_text())["rows"]
+    assert [row["kind"] for row in rows] == ["ParquetStore", "DuckDB over plain Parquet"] * 4
+    assert all(row["is_correct"] for row in rows)

@@ -183,7 +183,7 @@ class LoggedStore(Store):
 def select(history: History, snapshot: Asked, selection: Selection) -> Iterator[Staged]:
     """List the staged rows of a snapshot that may have selected rows, as far as their bounds tell."""
     until = None if snapshot is None else history.find_snapshot(snapshot).number
-    return (one for one in history.list_staged(until) if selection.may_hold(one))
+    return selection.keep(history.list_staged(until))
 
 
 def find_first(history: History, wanted: int) -> int:

@@ -139,11 +139,10 @@ class ParquetStore(LoggedStore):
             list(staged), selection, lambda one, wanted: self._read_values(folder, one, wanted)
         )
         recent, older = split_recent(found)
-        tables = [self._read_recent(folder, one) for one in recent]
-        parts = [ds.dataset(pa.concat_tables(tables))] if tables else []
-        if older or not tables:
-            parts.append(open_files(folder, older, schema))
-        data = parts[0] if len(parts) == 1 else ds.dataset(parts)
+        rows = pa.concat_tables([schema.empty_table(), *(self._read_recent(folder, one) for one in recent)])
+        if not older:
+            return rows if selection.filter is None else rows.filter(selection.filter)
+        data = ds.dataset([ds.dataset(rows), open_files(folder, older, schema)])
         return data if selection.filter is None else data.filter(selection.filter)
 
     def _read_values(self, folder: Folder, staged: Staged, wanted: Range) -> pa.Table:

@@ -2,7 +2,7 @@
 
 import math
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -31,6 +31,12 @@ class Range:
     high: pa.Scalar | None
     has_high: bool = True
     """Whether the upper end belongs to the range."""
+
+    @property
+    def bounds(self) -> tuple[Any, Any]:
+        """Both ends as values of bounds. None is an open end, or one that has no such value."""
+        low, high = (None if end is None else _find_value(end) for end in (self.low, self.high))
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -80,9 +86,11 @@ class Selection:
             ranges.append(Range(column, split_path(description.schema, column), low, high))
         return cls(tuple(ranges))
 
-    def may_hold(self, staged: Staged) -> bool:
-        """Whether staged rows may lie in all ranges, as far as their bounds tell."""
-        return all(_overlaps(one, staged) for one in self.ranges)
+    def keep(self, staged: Iterable[Staged]) -> Iterator[Staged]:
+        """Yield the staged rows that may lie in all ranges, as far as their bounds tell."""
+        for wanted in self.ranges:
+            staged = _keep_overlapping(wanted, staged)
+        return iter(staged)
 
     @property
     def filter(self) -> Any:
@@ -113,14 +121,16 @@ def _is_nan(scalar: pa.Scalar) -> bool:
     return bool(value != value)
 
 
-def _overlaps(wanted: Range, staged: Staged) -> bool:
-    bounds = staged.bounds.get(wanted.column)
-    if bounds is None:
-        return True
-    low, high = (None if end is None else _find_value(end) for end in (wanted.low, wanted.high))
-    if low is not None and bounds[1] < low:
-        return False
-    return high is None or (bounds[0] <= high if wanted.has_high else bounds[0] < high)
+def _keep_overlapping(wanted: Range, staged: Iterable[Staged]) -> Iterator[Staged]:
+    # A store has a file for each epoch, so this loop has no calls of functions.
+    column, (low, high), has_high = wanted.column, wanted.bounds, wanted.has_high
+    for one in staged:
+        bounds = one.bounds.get(column)
+        if bounds is None or (
+            (low is None or bounds[1] >= low)
+            and (high is None or (bounds[0] <= high if has_high else bounds[0] < high))
+        ):
+            yield one
 
 
 def _find_value(scalar: pa.Scalar) -> Any:
