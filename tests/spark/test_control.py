@@ -1,6 +1,7 @@
 """Joins whose units change while they run: requests, restarts in the middle of a change, refusals."""
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,28 @@ def test_units_of_a_count_window_change(spark: SparkSession, tmp_path: Path) -> 
     run.add()
     run.query.stop()
     assert run.found == run.replay_counted(50)
+
+
+@pytest.mark.slow
+def test_units_of_an_ordered_join_go_on_counting(spark: SparkSession, tmp_path: Path) -> None:
+    """Each arrival number belongs to one tuple, whatever the units that have found its results."""
+    run = Controlled(spark, tmp_path)
+    arrival = [f"arrival.{name}" for name in ("number", "alias", "stored")]
+    run.start(th.Split(1), order="outer", max_units=3, more=arrival)
+    run.add()
+    th.control(run.query).scale(cores=2)
+    status = run.run_until(lambda status: len(status["generations"]) == 2)
+    assert status["coming"] is None
+    run.run_until(lambda status: [one["units"] for one in status["generations"]] == [[1, 2]])
+    run.query.stop()
+    assert Counter((a, b) for a, b, *_ in run.found.elements()) == run.expect()
+    tuples: dict[int, tuple[str, int]] = {}
+    for a, b, number, alias, stored in run.found:
+        ids = {"a": a, "b": b}
+        other = "b" if alias == "a" else "a"
+        assert tuples.setdefault(number, (alias, ids[alias])) == (alias, ids[alias])
+        assert tuples.setdefault(stored, (other, ids[other])) == (other, ids[other])
+    assert len(tuples) > run.n
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ class CrashingRun(ControlledRun):
 
         The number of slots means a crash behind the last unit, before the commit.
         """
-        after = fold(self.offset, self.requests, self.drained, self._rules)
+        after = fold(self.offset, self.requests, self.drained, self._rules, self.arrived)
         for crash in (*crashes, None):
             saved = {} if crash is None else self._save()
             self.read_offset(after)

@@ -1,6 +1,7 @@
 """A controlled query that Spark runs over files, with one epoch per file."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ class Controlled:
         self, spark: SparkSession, folder: Path, aliases: str = "ab", n: int = 4000, on: str = ""
     ) -> None:
         self.folder, self.aliases, self.on = folder, aliases, on or ON[len(aliases)]
-        self.found: Counter[tuple[int | None, ...]] = Counter()
+        self.found: Counter[tuple[Any, ...]] = Counter()
         self.frame = spark.range(n).selectExpr(
             "id", "timestamp_seconds(1700000000 + id) AS ts", "id * 7 % 11 AS x"
         )
@@ -41,9 +42,14 @@ class Controlled:
         return str(self.folder / "checkpoint")
 
     def start(
-        self, model: Any, within: Any = f"{WITHIN_S} seconds", is_once: bool = False, **settings: Any
+        self,
+        model: Any,
+        within: Any = f"{WITHIN_S} seconds",
+        is_once: bool = False,
+        more: Sequence[str] = (),
+        **settings: Any,
     ) -> Any:
-        """Start the query. With ``is_once``, it runs one epoch."""
+        """Start the query. With ``is_once``, it runs one epoch. Rows have the ids, and ``more`` columns."""
         marked = {name: frame.withWatermark("ts", "5 seconds") for name, frame in self.streams.items()}
         pairs = th.join(marked, self.on, within, model, mailbox=str(self.folder / "box"), **settings)
 
@@ -51,7 +57,7 @@ class Controlled:
             self.found.update(tuple(row) for row in batch.collect())
 
         shown = [alias for alias in self.aliases if alias in pairs.columns]
-        writer = pairs.select(*(f"{alias}.id" for alias in shown)).writeStream.foreachBatch(collect)
+        writer = pairs.select(*(f"{alias}.id" for alias in shown), *more).writeStream.foreachBatch(collect)
         writer = writer.option("checkpointLocation", self.checkpoint)
         self.query = (writer.trigger(once=True) if is_once else writer).start()
         return self.query

@@ -19,6 +19,7 @@ from thetastream.core.sides import Role, Side
 from thetastream.engine.answers import unit
 from thetastream.engine.answers.candidates import CandidatesUnit
 from thetastream.engine.answers.deciding import DecidingUnit
+from thetastream.engine.counters import Counters
 from thetastream.engine.peers import ALONE
 from thetastream.errors import QueryError
 from thetastream.models import Biclique, Matrix, Split
@@ -91,12 +92,18 @@ def test_models_that_do_not_show_all_partners_are_refused(model: Model) -> None:
 
 def test_a_unit_hands_over_when_what_it_held_can_be_no_partner() -> None:
     notice = list_notices(START.plan, ask(START, Matrix(3, 1)).plan)[0]
-    member = Member().hear(notice, 4).remember(4, 100).remember(5, 300)
+    member = Member().hear(notice, 4).remember(4, count_until(100)).remember(5, count_until(300))
     assert member.find_drained(4, None, False) is None
     assert member.find_drained(6, 99, False) is None
     assert member.find_drained(6, 100, False) == 1
     # A unit that held no partner need not wait.
-    assert Member().hear(notice, 4).remember(4, None).find_drained(4, None, False) == 1
+    assert Member().hear(notice, 4).remember(4, Counters()).find_drained(4, None, False) == 1
+
+
+def count_until(partners_until_us: int) -> Counters:
+    counters = Counters()
+    counters.partners_until_us = partners_until_us
+    return counters
 
 
 @pytest.mark.parametrize(
@@ -174,7 +181,7 @@ def answer_guests(patch: pytest.MonkeyPatch) -> None:
 
 def forget_what_is_held(patch: pytest.MonkeyPatch) -> None:
     """A unit hands over without waiting for the tuples that it holds."""
-    patch.setattr(Member, "remember", lambda self, epoch, partners_until_us: self)
+    patch.setattr(Member, "remember", lambda self, epoch, counters: self)
 
 
 def send_by_number(patch: pytest.MonkeyPatch) -> None:

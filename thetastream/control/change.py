@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from thetastream.control.handover import check_partners, take_over
+from thetastream.control.handover import NOT_COUNTED, check_partners, take_over
 from thetastream.control.plan import ControlPlan, Generation
 from thetastream.control.request import Request
 from thetastream.errors import QueryError
@@ -39,6 +39,8 @@ class Rules:
     """Whether only the sizes of the model may change, because the units send messages to each other."""
     preserved: tuple[int, ...] = ()
     """The streams whose tuples are answered one by one, each at a unit that sees all its partners."""
+    is_ordered: bool = False
+    """Whether results are ordered, so that each unit must know how many tuples have arrived."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the rules to plain values."""
@@ -49,7 +51,7 @@ class Rules:
         """Read what ``as_json`` returned."""
         left, right = values["never_expires"]
         # Earlier versions wrote rules without the last fields.
-        names = ("can_shed", "counts_tuples", "only_sizes")
+        names = ("can_shed", "counts_tuples", "only_sizes", "is_ordered")
         later = {name: bool(values.get(name, False)) for name in names}
         routings = tuple(values["routings"])
         preserved = tuple(map(int, values.get("preserved", ())))
@@ -82,7 +84,7 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collect
     _check_model(plan.newest.model, model, rules)
     version = plan.version + 1
     newest = Generation(version, model, _assign_slots(plan, model, rules, busy))
-    if rules.preserved:
+    if rules.preserved or rules.is_ordered:
         return plan.advance(coming=newest, shed_factor=factor)
     left = {slot: version for slot in plan.newest.slots if slot not in newest.slots}
     leaving = {slot: since for slot, since in {**plan.leaving, **left}.items() if slot not in newest.slots}
@@ -91,13 +93,17 @@ def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collect
     return plan.advance(membership=membership, leaving=leaving, shed_factor=factor)
 
 
-def end_generations(plan: ControlPlan, drained: Collection[tuple[int, int]]) -> ControlPlan:
+def end_generations(
+    plan: ControlPlan,
+    drained: Collection[tuple[int, int]],
+    arrived: Mapping[int, tuple[int, int]] = NOT_COUNTED,
+) -> ControlPlan:
     """Return the plan without the generations that hold no tuples; the same plan if there are none.
 
     ``drained`` has (slot, version with which it began to leave) for each leaving slot that holds no tuples,
-    and the marks with which a coming generation takes over.
+    and the marks with which a coming generation takes over. ``arrived`` is that of ``take_over``.
     """
-    taken = take_over(plan, drained)
+    taken = take_over(plan, drained, arrived)
     ended = _drop_ended(taken, drained)
     return taken if ended is taken else ended.advance()
 
@@ -137,8 +143,8 @@ def _check_model(before: Model, model: Model, rules: Rules) -> None:
     is_routed = model.engine == UNITS and model.planner(2) == TWO_STREAMS
     if not model.sizes or not is_routed or not model.is_fitted:
         raise QueryError("CANNOT_SCALE", f"a join cannot become {model!r} while it runs")
-    if rules.counts_tuples and not model.keeps_arrival_order:
-        what = f"a join with a count window cannot become {model!r}"
+    if (rules.counts_tuples or rules.is_ordered) and not model.keeps_arrival_order:
+        what = f"a join with a count window or ordered results cannot become {model!r}"
         raise QueryError("CANNOT_SCALE", f"{what}: its units do not see all tuples, and so cannot count them")
     if model.needs_places:
         found = rules.routings if model.routing == "auto" else (model.routing,)

@@ -16,9 +16,13 @@ So no tuple has to move. A change takes as long as partners wait, and they are s
 If both streams are preserved, tuples of both are copied, and tuples of both probe older generations. Two
 generations then find a pair of a tuple from before c and another one from c on. The older one returns it,
 and the newer one only remembers that the newer tuple has a partner.
+
+An order of results needs the place of each tuple among all arrivals. There, the coming generation stores no
+copies. It only counts the tuples from b on. Marks say how many had arrived before b, and it adds these
+numbers when it takes over.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from thetastream.control.plan import ControlPlan
 from thetastream.core.sides import Side
@@ -31,6 +35,8 @@ _FITTING = {
     tuple(Side): 'th.Matrix(n, 1, subgroups=n, routing="hash")',
 }
 """For the streams whose tuples are answered one by one, models that show each tuple all its partners."""
+NOT_COUNTED: Mapping[int, tuple[int, int]] = {}
+"""The numbers of arrived tuples in a join that does not need them."""
 
 
 def check_partners(model: Model, preserved: Sequence[int]) -> None:
@@ -52,14 +58,21 @@ def check_partners(model: Model, preserved: Sequence[int]) -> None:
         )
 
 
-def take_over(plan: ControlPlan, drained: Collection[tuple[int, int]]) -> ControlPlan:
+def take_over(
+    plan: ControlPlan,
+    drained: Collection[tuple[int, int]],
+    arrived: Mapping[int, tuple[int, int]] = NOT_COUNTED,
+) -> ControlPlan:
     """Let the coming generation store new tuples if all units of the newest one have marked it.
 
     ``drained`` has (slot, version of the coming generation) for each unit that has received no partner of a
-    new tuple without a copy. The plan stays the same if a mark is missing.
+    new tuple without a copy. The plan stays the same if a mark is missing. ``arrived`` has, by the version of
+    the coming generation, how many left and right tuples had arrived before it began to count.
     """
     coming = plan.coming
     if coming is None or not {(slot, coming.since) for slot in plan.newest.slots} <= set(drained):
         return plan
     leaving = {**plan.leaving, **dict.fromkeys(plan.newest.slots, plan.version + 1)}
-    return plan.advance(membership=(*plan.membership, coming), leaving=leaving, coming=None)
+    counted = arrived.get(coming.since)
+    membership = (*plan.membership, coming)
+    return plan.advance(membership=membership, leaving=leaving, coming=None, arrived=counted)

@@ -7,21 +7,22 @@ which the coming generation gets no copy (``thetastream.control.handover``).
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from thetastream.control.model_json import encode_model
 from thetastream.control.plan import ControlPlan, Generation
+from thetastream.engine.counters import Counters
 
 JOINS, LEAVES, ENDS = "joins", "leaves", "ends"
-HANDS_OVER, STAYS = "hands over", "stays"
+HANDS_OVER, TAKES_OVER, STAYS = "hands over", "takes over", "stays"
 
 
 class Notice(NamedTuple):
     """A notice to the unit of one slot."""
 
     event: str
-    """JOINS, LEAVES, ENDS, HANDS_OVER or STAYS.
+    """JOINS, LEAVES, ENDS, HANDS_OVER, TAKES_OVER or STAYS.
 
     A slot that ends belongs to no generation any more. A unit hands over if another generation is coming, and
     it stays if that generation does not come after all.
@@ -34,6 +35,9 @@ class Notice(NamedTuple):
     """For JOINS, the number of the unit in this model."""
     keeps: bool = False
     """For JOINS, whether the unit keeps the tuples that it has stored in an older generation."""
+    arrived: Sequence[int] | None = None
+    """For a unit that takes over, how many left and right tuples had arrived before it began to count. None
+    if it need not know."""
 
     def write(self) -> str:
         """Write the notice as JSON."""
@@ -65,8 +69,12 @@ def list_notices(before: ControlPlan, after: ControlPlan) -> dict[int, Notice]:
             notices[slot] = Notice(ENDS, version)
         elif slot in after.leaving and before.leaving.get(slot) != after.leaving[slot]:
             notices[slot] = Notice(LEAVES, after.leaving[slot])
+    arrived = after.arrived if newest == before.coming else None
     if after.coming not in (None, before.coming):
-        notices |= dict.fromkeys(newest.slots, Notice(HANDS_OVER, after.target.since))
+        notice = Notice(HANDS_OVER, after.target.since, arrived=arrived)
+        notices |= dict.fromkeys(newest.slots, notice)
+    elif arrived is not None:
+        notices |= dict.fromkeys(newest.slots, Notice(TAKES_OVER, version, arrived=arrived))
     elif before.coming is not None and after.target == before.newest:
         notices |= dict.fromkeys(newest.slots, Notice(STAYS, version))
     return notices
@@ -93,24 +101,26 @@ class Member(NamedTuple):
     until_us: int | None = None
     """The watermark from which on nothing that the unit held at the end of the epoch ``told`` can be a
     partner of a new tuple. None if it held nothing of this kind."""
+    arrived: Sequence[int] | None = None
+    """How many left and right tuples had arrived by then; None if the unit does not count them for others."""
+    began: int | None = -1
+    """The epoch in which it took over; None if it has not, or need not know."""
 
     def hear(self, notice: Notice, epoch: int) -> "Member":
         """Return what the unit remembers after a notice that arrived in ``epoch``."""
         if notice.event == JOINS:
-            return Member(notice.model, notice.unit, None, epoch)
+            return Member(notice.model, notice.unit, None, epoch, began=None)
         if notice.event == LEAVES:
-            return self._replace(leaves=notice.version, told=epoch, hands_over=None)
-        return self._replace(hands_over=notice.version if notice.event == HANDS_OVER else None, told=epoch)
+            return self._replace(leaves=notice.version, told=epoch, hands_over=None, arrived=None)
+        began = self.began if notice.arrived is None else epoch
+        hands_over = notice.version if notice.event == HANDS_OVER else None
+        return self._replace(hands_over=hands_over, told=epoch, began=began)
 
-    def remember(self, epoch: int, partners_until_us: int | None) -> "Member":
-        """Return what the unit remembers at the end of an epoch.
-
-        ``partners_until_us`` is the watermark from which on no tuple that the unit holds can be a partner of
-        a new tuple; None if it holds none.
-        """
+    def remember(self, epoch: int, counters: Counters) -> "Member":
+        """Return what the unit remembers at the end of an epoch, in which it counted this work."""
         if self.hands_over is None or epoch != self.told:
             return self
-        return self._replace(until_us=partners_until_us)
+        return self._replace(until_us=counters.partners_until_us, arrived=counters.arrived)
 
     def find_drained(self, epoch: int, watermark_us: int | None, is_empty: bool) -> int | None:
         """Find the version of the plan that need not wait for this unit any more; None if there is none.

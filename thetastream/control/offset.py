@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from thetastream.control.change import Rules, change_plan, end_generations, settle
+from thetastream.control.handover import NOT_COUNTED
 from thetastream.control.plan import ControlPlan
 from thetastream.control.request import Request
 from thetastream.errors import ThetastreamError
@@ -43,6 +44,7 @@ def fold(
     requests: Mapping[str, str | bytes],
     drained: Collection[tuple[int, int]],
     rules: Rules,
+    arrived: Mapping[int, tuple[int, int]] = NOT_COUNTED,
 ) -> ControlOffset:
     """Fold new requests and drained units into the next offset; the same offset if nothing is new.
 
@@ -56,8 +58,10 @@ def fold(
         The units that hold no tuples, with the version with which they left.
     rules : Rules
         What the query allows.
+    arrived : mapping of version to (int, int)
+        For a join with ordered results, how many tuples had arrived before a generation began to count.
     """
-    plan = end_generations(offset.plan, drained)
+    plan = end_generations(offset.plan, drained, arrived)
     outcomes = dict(offset.outcomes)
     for name in sorted(requests):
         if name in offset.outcomes:

@@ -10,7 +10,7 @@ grouping key of Spark on which a unit runs; slots are numbered from 0 to ``max_u
 Offsets of the control source and the entries that routers read hold the plan as JSON.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -53,6 +53,9 @@ class ControlPlan:
     """The slots that store no new tuples: slot -> the version of the plan with which it stopped."""
     coming: Generation | None = None
     """The generation that takes over from the newest one later, and stores copies until then."""
+    arrived: tuple[int, int] | None = None
+    """How many left and right tuples had arrived before the newest generation began to count; None if it need
+    not know."""
 
     @classmethod
     def begin(cls, model: Model) -> "ControlPlan":
@@ -81,13 +84,15 @@ class ControlPlan:
 
     def as_json(self) -> dict[str, Any]:
         """Convert the plan to plain values."""
-        coming = {} if self.coming is None else {"coming": _encode(self.coming)}
+        later: dict[str, Any] = {} if self.coming is None else {"coming": _encode(self.coming)}
+        if self.arrived is not None:
+            later["arrived"] = self.arrived
         return {
             "version": self.version,
             "membership": [_encode(generation) for generation in self.membership],
             "shed_factor": self.shed_factor,
             "leaving": {str(slot): version for slot, version in self.leaving.items()},
-            **coming,
+            **later,
         }
 
     @classmethod
@@ -99,7 +104,13 @@ class ControlPlan:
             float(values["shed_factor"]),
             {int(slot): int(version) for slot, version in values["leaving"].items()},
             _decode(values["coming"]) if "coming" in values else None,
+            read_pair(values.get("arrived")),
         )
+
+
+def read_pair(values: Sequence[int] | None) -> tuple[int, int] | None:
+    """Read numbers of left and right tuples from JSON."""
+    return None if values is None else (int(values[0]), int(values[1]))
 
 
 def _encode(generation: Generation) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     newest generation:  store and probe, as its model says
     older generations:  probe only
-    coming generation:  copies, which it stores and does not count
+    coming generation:  copies, which it stores and does not count; or probes, to count arrivals
 
 A model says where tuples of newer generations probe (``Model.route_probes``). The later of two tuples meets
 the earlier one at exactly one unit that stores the earlier one. So the later tuple finds the earlier one
@@ -55,10 +55,12 @@ class PlanRouter:
             mine = [route._replace(unit=slots[route.unit]) for route in found]
             routes += [route for route in mine if route.unit not in probed]
             probed |= {route.unit for route in mine if route.role is not Role.STORE}
-        if self.coming is not None and is_partner:
+        if self.coming is not None and (is_partner or not self.partner_streams):
+            # For an order of results, the coming generation only counts the tuples.
+            role = Role.COPY if is_partner else Role.PROBE
             router, slots = self.coming
             for route in router.find_routes(stream, payload, tuples, probing):
-                routes.append(route._replace(unit=slots[route.unit], role=Role.COPY))
+                routes.append(route._replace(unit=slots[route.unit], role=role))
         yield from take_blocks(payload, routes)
 
 

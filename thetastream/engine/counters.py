@@ -43,8 +43,9 @@ class Counters:
 
     ``late_tuples`` holds the late tuples that are counted, if they are kept. ``expects_tuples`` says whether
     stored tuples of other units may still pass this unit. ``partners_until_us`` is the watermark from which
-    on no stored tuple can be a partner of a new preserved tuple; it is None if no such tuple is stored. They
-    are no counters, so they are not reported.
+    on no stored tuple can be a partner of a new preserved tuple; it is None if no such tuple is stored.
+    ``arrived`` says how many left and right tuples have arrived so far, if results are ordered. They are no
+    counters, so they are not reported.
     """
 
     left: int = 0
@@ -82,6 +83,7 @@ class Counters:
         self.late_tuples: list[LateTuples] | None = None
         self.expects_tuples = False
         self.partners_until_us: int | None = None
+        self.arrived: tuple[int, int] | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -1,5 +1,6 @@
 """The other units of a join whose units may change while it runs, as one unit sees them in an epoch."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
@@ -16,6 +17,18 @@ class Peers(NamedTuple):
     """The last epoch in which this unit stores new tuples. None if its generation is the newest one."""
     slot: int | None = None
     """The slot of this unit. None if it is the number of the unit, because units do not change."""
+    began: int | None = -1
+    """The epoch in which this unit took over from an older generation; None if it has not."""
+    arrived: Sequence[int] | None = None
+    """How many left and right tuples had arrived before this unit began to count. It is told once."""
+
+    def is_newest(self, epoch: int) -> bool:
+        """Whether this unit stores the new tuples of an epoch, in a join whose generations take over.
+
+        >>> Peers(began=4).is_newest(4), Peers(began=4).is_newest(5), Peers(began=None).is_newest(5)
+        (False, True, False)
+        """
+        return self.began is not None and epoch > self.began and not self.has_left(epoch)
 
     def has_left(self, epoch: int) -> bool:
         """Whether new tuples of an epoch are stored by a newer generation.

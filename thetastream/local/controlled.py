@@ -50,6 +50,8 @@ class ControlledRun(LocalRun):
         """The requests that were put, by name."""
         self.entries: dict[int, ControlPlan] = {0: first}
         """The published plans, by the epoch from which each holds."""
+        self.arrived: dict[int, tuple[int, int]] = {}
+        """The numbers of arrived tuples in these marks, by the version of the plan."""
         self.drained: set[tuple[int, int]] = set()
         """The marks of units that have drained: (slot, version of the plan)."""
         self.members = [Member() for _ in range(rules.max_units)]
@@ -66,7 +68,7 @@ class ControlledRun(LocalRun):
     ) -> Iterator[list[pa.Array]]:
         """Run one epoch over all units and yield the columns of results, piece by piece."""
         before = self.offset
-        self.read_offset(fold(before, self.requests, self.drained, self._rules))
+        self.read_offset(fold(before, self.requests, self.drained, self._rules, self.arrived))
         yield from super().epoch(batches, watermark_us)
 
     def read_offset(self, after: ControlOffset) -> None:
@@ -108,13 +110,16 @@ class ControlledRun(LocalRun):
             return
         engine = engine or self.open(slot)  # The unit reads its notice before it learns of its peers.
         member = self.members[slot]
-        inbox.peers = describe_peers(self.plan, member, slot)
+        inbox.peers = describe_peers(self.plan, member, slot, self._notices.get(slot))
         yield from super().run(slot, inbox, engine)
         counters, epoch = self.counters[slot], self._clock.epoch
-        member = self.members[slot] = member.remember(epoch, counters.partners_until_us)
+        member = self.members[slot] = member.remember(epoch, counters)
         drained = member.find_drained(epoch, self._clock.watermark_us, counters.is_empty)
         if drained is not None:
             self.drained.add((slot, drained))
+            if member.arrived is not None:
+                left, right = member.arrived
+                self.arrived[drained] = left, right
         notice = self._notices.get(slot)
         if notice is not None and notice.event == ENDS:
             self.members[slot] = Member()

@@ -1,8 +1,8 @@
 """The engine of ordered results: units of a two-stream join, of which unit 0 writes punctuations.
 
-Every unit receives all tuples, so each unit knows how many tuples have arrived. Unit 0 writes the
-punctuations of the epoch. A punctuation is a row in which all columns are NULL except the arrival number that
-it follows.
+Every unit receives all tuples, so each unit knows how many tuples have arrived. Unit 0 of the newest
+generation writes the punctuations of the epoch. A punctuation is a row in which all columns are NULL except
+the arrival number that it follows.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class PunctuatedUnit(Unit):
         """Run one epoch and yield the columns of the matches, then those of the punctuations."""
         before = sum(self._arrived)
         yield from super().epoch(inbox, clock)
-        if self._punctuations is not None:
+        if self._punctuations is not None and inbox.peers.is_newest(clock.epoch):
             numbers = self._punctuations.order.list_punctuations(before, sum(self._arrived))
             yield build_punctuations(numbers, self._punctuations.columns)
 

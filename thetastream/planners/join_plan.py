@@ -134,8 +134,16 @@ class JoinPlan(QueryPlan):
         left, right = (not is_counted and lifetime is None for lifetime in self.physical.lifetimes_us)
         can_shed = given.shed is not None
         sends = self.model.has_mailbox(2)
-        preserved = self.query.how.preserved
-        rules = Rules(given.max_units, tuple(routings), (left, right), can_shed, is_counted, sends, preserved)
+        rules = Rules(
+            given.max_units,
+            tuple(routings),
+            (left, right),
+            can_shed,
+            is_counted,
+            sends,
+            self.query.how.preserved,
+            given.order is not None,
+        )
         return Control(given.mailbox, rules)
 
     @property

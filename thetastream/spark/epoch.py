@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from thetastream.control.model_json import decode_model
 from thetastream.control.notices import ENDS, JOINS, LEAVES, Member, Notice
-from thetastream.control.peers import describe_peers, find_last_epoch
+from thetastream.control.peers import describe_peers, describe_self
 from thetastream.control.plan import ControlPlan
 from thetastream.core.identity import Identity, digest, fix_choices
 from thetastream.core.shed import LAG
@@ -112,7 +112,7 @@ class UnitEpoch:
         # 2. Run the engine.
         member, state = self._follow(told.notice, before, clock)
         if self.control is not None:
-            inbox.peers = self._find_peers(self.control, member, slot)
+            inbox.peers = self._find_peers(self.control, member, slot, told.notice)
         root = choose_cache_root(self.cache_folder)
         sweep(root)
         engine = self._open(member, slot, state, lambda plans: DurableStore(parts, plans, root))
@@ -137,13 +137,13 @@ class UnitEpoch:
                 handle.deleteTimer(_when_called(before.heard))
         else:
             heard = Heard(clock.epoch, clock.watermark_us)
-            member = member.remember(clock.epoch, engine.counters.partners_until_us)
+            member = member.remember(clock.epoch, engine.counters)
             value.update((Manifest(heard, mailbox, engine.state, member).encode(query),))
             if spec.has_event_time:
                 _renew_timer(handle, before.heard, clock, has_fired=rows is None)
         drained = member.find_drained(clock.epoch, clock.watermark_us, engine.counters.is_empty)
         if self.control is not None and drained is not None:
-            self.control.mark_drained(slot, drained)
+            self.control.mark_drained(slot, drained, member.arrived)
         engine.counters.tell_delays(self.delays_us)
         yield self.emitter.frame_counters(slot, engine.counters)
 
@@ -201,12 +201,13 @@ class UnitEpoch:
             return spec.open(slot, state, open_store)
         return spec.with_model(decode_model(member.model)).open(member.unit, state, open_store)
 
-    def _find_peers(self, control: ControlAccess, member: Member, slot: int) -> Peers:
+    def _find_peers(self, control: ControlAccess, member: Member, slot: int, notice: Notice | None) -> Peers:
         """Find the other units of a controlled join."""
         spec = self.fitted.spec
         if not spec.has_messages:
-            return Peers(last_epoch=find_last_epoch(member), slot=slot)
-        return describe_peers(control.find_plan() or ControlPlan.begin(spec.router.model), member, slot)
+            return describe_self(member, slot, notice)
+        plan = control.find_plan() or ControlPlan.begin(spec.router.model)
+        return describe_peers(plan, member, slot, notice)
 
     def _identify(self) -> Identity:
         """Return the identity of the running query, whose model was chosen for its own partitions."""

@@ -42,8 +42,6 @@ class TwoStreamSpec:
     @property
     def scaling_obstacle(self) -> str | None:
         """Why the units cannot change while the query runs; None if they can."""
-        if self.unit.is_ordered:
-            return "an order of results numbers all tuples, and new units do not know how many have arrived"
         return None
 
     def with_model(self, model: Model) -> "TwoStreamSpec":

@@ -113,6 +113,9 @@ class Unit:
 
     def join(self, inbox: Inbox, clock: Clock) -> Iterator[Matches]:
         """Admit the tuples of an epoch, yield their matches, and store them."""
+        if inbox.peers.arrived is not None:
+            before = inbox.peers.arrived
+            self._arrived = self._arrived[0] + before[0], self._arrived[1] + before[1]
         # 1. Drop late tuples.
         timely = {
             (side, role): self._admit(inbox, side, role, clock.late_us) for side in Side for role in Role
@@ -137,6 +140,8 @@ class Unit:
         self.counters.received = inbox.received
         self.counters.received_bytes = inbox.received_bytes
         self.counters.count_state(segments)
+        if self._spec.is_ordered:
+            self.counters.arrived = self._arrived[0], self._arrived[1]
 
     # Admission
 

@@ -4,6 +4,7 @@ Routers of epoch k follow the greatest plan that holds from an epoch at or befor
 epoch before k, which is committed, so all routers of epoch k find the same plan, whenever they look.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thetastream.control.change import Rules
@@ -38,11 +39,14 @@ class ControlAccess:
         plans = [entry for entry in folder.list_plans() if entry[0] <= epoch]
         return _read_plan(folder, *plans[-1]) if plans else None
 
-    def mark_drained(self, slot: int, version: int) -> None:
-        """Mark a unit for which ``version`` of the plan need not wait any more."""
+    def mark_drained(self, slot: int, version: int, arrived: Sequence[int] | None = None) -> None:
+        """Mark a unit for which ``version`` of the plan need not wait any more.
+
+        ``arrived`` says how many tuples had arrived before units of this version began to count them.
+        """
         folder = self._find_folder()
         assert folder is not None  # A unit drains only after a notice of the control source.
-        folder.mark_drained(slot, version)
+        folder.mark_drained(slot, version, arrived)
 
     def _find_folder(self) -> ControlFolder | None:
         name = ControlLinks(self.root).find(read_query(), self.join)

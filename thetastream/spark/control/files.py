@@ -12,7 +12,7 @@ are complete once the epoch is committed. Errors are imported only where they ar
 import json
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -143,10 +143,17 @@ class ControlFolder(Folder):
 
     # Marks
 
-    def mark_drained(self, slot: int, version: int) -> None:
+    def mark_drained(self, slot: int, version: int, arrived: Sequence[int] | None = None) -> None:
         """Mark a unit for which ``version`` need not wait any more (``Member.find_drained``)."""
         self._fs.create_dir(f"{self._folder}/{DRAINED}", recursive=True)
-        self.write(f"{DRAINED}/{slot}-{version}", b"")
+        text = b"" if arrived is None else json.dumps(arrived).encode()
+        self.write(f"{DRAINED}/{slot}-{version}", text)
+
+    def read_arrived(self, marks: Iterable[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+        """Read the numbers of arrived tuples in these marks: version -> (left, right)."""
+        texts = {version: self.read(f"{DRAINED}/{slot}-{version}") for slot, version in marks}
+        found = {version: json.loads(text) for version, text in texts.items() if text}
+        return {version: (int(left), int(right)) for version, (left, right) in found.items()}
 
     def list_drained(self) -> set[tuple[int, int]]:
         """List the marks: (slot, version)."""

@@ -156,7 +156,9 @@ class ControlReader(IdentityReader):
         from thetastream.control.offset import ControlOffset, fold
 
         rules = Rules.from_json(control["rules"])
-        after = fold(ControlOffset.from_json(control), folder.read_requests(requests), drained, rules)
+        arrived = folder.read_arrived(drained) if rules.is_ordered else {}
+        before = ControlOffset.from_json(control)
+        after = fold(before, folder.read_requests(requests), drained, rules, arrived)
         return {**control, **after.as_json()}
 
     def _check_slots(self, plan: dict[str, Any]) -> None:
