@@ -238,7 +238,10 @@ def test_an_engine_scales_or_says_why_it_cannot(name: str) -> None:
     only_sizes = isinstance(family.spec, MultiwaySpec | HandshakeSpec)
     if only_sizes:
         first, last = (Request(sizes=dict.fromkeys(model.sizes, n)) for n in (3, 1))
-    join = ControlledRun(family.spec, model, Rules(16, only_sizes=only_sizes))
+    is_ordered = isinstance(family.spec, PunctuatedSpec)
+    if is_ordered:
+        first, last = Request(model=Split(3)), Request(model=Split(1))
+    join = ControlledRun(family.spec, model, Rules(16, only_sizes=only_sizes, is_ordered=is_ordered))
     found: Pairs = Counter()
     for number, (*streams, watermark) in enumerate(epochs):
         if number in (3, 8):

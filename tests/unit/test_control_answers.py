@@ -134,9 +134,9 @@ def take_over_at_once(patch: pytest.MonkeyPatch) -> None:
     """The coming generation takes over without waiting for marks."""
     take_over = change.take_over
 
-    def ignore_marks(plan: ControlPlan, drained: Any) -> ControlPlan:
+    def ignore_marks(plan: ControlPlan, drained: Any, arrived: Any) -> ControlPlan:
         marks = () if plan.coming is None else [(slot, plan.coming.since) for slot in plan.newest.slots]
-        return take_over(plan, marks)
+        return take_over(plan, marks, arrived)
 
     patch.setattr(change, "take_over", ignore_marks)
 
