@@ -16,14 +16,14 @@ import pyarrow as pa
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
 from thetastream.stores.history import History
-from thetastream.stores.key_values import KEY_VALUES, keep_with_values, sort_values
+from thetastream.stores.key_values import KEY_VALUES, Numbers, keep_with_values, list_numbers
 from thetastream.stores.logged import TARGET, LoggedStore, select
 from thetastream.stores.merging import PREFIX, merge, plan_merges
 from thetastream.stores.parquet_reader import open_files, read_file
 from thetastream.stores.parquet_stage import ParquetStage
 from thetastream.stores.part_name import read_part_name
 from thetastream.stores.recent import RECENT, split_recent
-from thetastream.stores.selection import Range, Selection
+from thetastream.stores.selection import Selection
 from thetastream.stores.staged import Origin, Stage, Staged, find_column
 from thetastream.stores.version_log import VersionLog
 
@@ -136,7 +136,7 @@ class ParquetStore(LoggedStore):
 
         folder, schema = Folder(self.path, ""), self.description.schema
         found = keep_with_values(
-            list(staged), selection, lambda one, wanted: self._read_values(folder, one, wanted)
+            list(staged), selection, lambda one, column: self._read_numbers(folder, one, column)
         )
         recent, older = split_recent(found)
         rows = pa.concat_tables([schema.empty_table(), *(self._read_recent(folder, one) for one in recent)])
@@ -145,14 +145,14 @@ class ParquetStore(LoggedStore):
         data = ds.dataset([ds.dataset(rows), open_files(folder, older, schema)])
         return data if selection.filter is None else data.filter(selection.filter)
 
-    def _read_values(self, folder: Folder, staged: Staged, wanted: Range) -> pa.Table:
-        """Read the distinct values of a key in staged rows, or take them from memory."""
+    def _read_numbers(self, folder: Folder, staged: Staged, column: str) -> Numbers:
+        """Read the distinct values of a key column in staged rows, or take them from memory."""
 
-        def read() -> pa.Table:
-            return sort_values(find_column(read_file(folder, staged, [wanted.column]), wanted.column))
+        def read() -> Numbers:
+            return list_numbers(find_column(read_file(folder, staged, [column]), column))
 
-        return KEY_VALUES.get(f"{self.path}/{staged.place} {wanted.column}", read)
+        return KEY_VALUES.get((self.path, staged.place, column), read)
 
     def _read_recent(self, folder: Folder, staged: Staged) -> pa.Table:
         """Read staged rows, or take them from memory."""
-        return RECENT.get(f"{self.path}/{staged.place}", lambda: read_file(folder, staged))
+        return RECENT.get((self.path, staged.place), lambda: read_file(folder, staged))

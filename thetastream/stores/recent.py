@@ -5,8 +5,9 @@ stays. All readers of a process share the memory.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
+from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -21,8 +22,19 @@ EXPANSION = 4
 """How much larger than its file a table is assumed to be."""
 
 
-class Recent:
-    """Tables by name, the most recently used ones up to ``capacity`` bytes.
+class HasBytes(Protocol):
+    """A table, or an array."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes in memory."""
+
+
+T = TypeVar("T", bound=HasBytes)
+
+
+class Recent(Generic[T]):
+    """Tables or arrays by name, the most recently used ones up to ``capacity`` bytes.
 
     Examples
     --------
@@ -35,11 +47,11 @@ class Recent:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._tables: OrderedDict[str, pa.Table] = OrderedDict()
+        self._tables: OrderedDict[Hashable, T] = OrderedDict()
         self._nbytes = 0
         self._lock = Lock()
 
-    def get(self, name: str, read: Callable[[], pa.Table]) -> pa.Table:
+    def get(self, name: Hashable, read: Callable[[], T]) -> T:
         """Return the table of this name; read it if it is not kept."""
         with self._lock:
             found = self._tables.get(name)
@@ -68,5 +80,5 @@ def split_recent(staged: Sequence[Staged]) -> tuple[list[Staged], list[Staged]]:
     return list(staged[first:]), list(staged[:first])
 
 
-RECENT = Recent()
+RECENT: Recent[pa.Table] = Recent()
 """The recent results of all stores of this process."""
