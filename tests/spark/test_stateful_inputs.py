@@ -170,7 +170,7 @@ def parts(rows: Counter[tuple[Any, ...]], n: int) -> list[Counter[tuple[Any, ...
     ("upstream", "models"),
     [
         ("window", ["biclique", "ring"]),
-        ("inner", ["biclique"]),
+        pytest.param("inner", ["biclique"], marks=pytest.mark.slow),
         pytest.param("joined", ["biclique"], marks=pytest.mark.slow),
     ],
 )
