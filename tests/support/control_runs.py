@@ -145,7 +145,7 @@ class AntiRun(Run):
             self.run(n=0)
         expected = answers("anti", partial(oracle.holds, self.condition), *self.kept)
         assert self.found == Counter((left,) for left, _ in expected.elements())
-        assert len(self.found) > 20
+        assert len(self.found) > 5
 
 
 class ChainRun(Run):

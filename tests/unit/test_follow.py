@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import thetastream as th
+from tests.support.control_runs import AntiRun, Run
 from tests.support.spark_epochs import QUERY
-from tests.unit.test_control_epochs import Run
 from thetastream.control.load import LoadReader
 from thetastream.control.plan import ControlPlan, Generation
 from thetastream.core.identity import digest
@@ -132,6 +132,31 @@ def test_a_policy_adds_units_under_load_and_removes_them_afterwards(
     assert sizes[-1] == 2
     assert follower.refused == []
     assert 2 <= len(follower.requests) <= 6
+
+
+class FollowedAnti(Followed, AntiRun):
+    """A controlled run of an anti join, whose units hand over."""
+
+
+def test_a_policy_waits_until_a_coming_generation_has_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = FollowedAnti(tmp_path, monkeypatch, Matrix(2, 1))
+    run.run(n=4)
+    follower = th.control(run.query).follow(TwoPhaseScaling(capacity="2 kB", every="10 seconds", agree=1))
+    follower.stop()
+    had_coming = []
+    for _ in range(8):
+        run.run(n=12)
+        n_asked, is_coming = len(follower.requests) + len(follower.refused), run.spark.plan.coming is not None
+        follower.look()
+        had_coming.append(is_coming)
+        assert not is_coming or n_asked == len(follower.requests) + len(follower.refused)
+    assert True in had_coming
+    newest = run.spark.plan.newest.model
+    assert isinstance(newest, Matrix)
+    assert (newest.rows > 2, newest.columns) == (True, 1)
+    run.check()
 
 
 def test_a_refused_request_is_kept_and_the_policy_goes_on(

@@ -150,9 +150,14 @@ class Matrix(Model):
     def spell_sizes(self, sizes: Sequence[int]) -> dict[str, Any]:
         """Return the smallest matrix of nearly equal sides with that number of units.
 
-        >>> Matrix().spell_sizes((5,))
-        {'rows': 2, 'columns': 3}
+        A matrix of several units in one row or one column keeps this form, because a join may need it.
+
+        >>> Matrix().spell_sizes((5,)), Matrix(2, 1).spell_sizes((5,))
+        ({'rows': 2, 'columns': 3}, {'rows': 5, 'columns': 1})
         """
+        if self.n_units > 1 and 1 in (self.rows, self.columns):
+            n = max(sizes[0], *self.groups)
+            return {"rows": n if self.columns == 1 else 1, "columns": n if self.rows == 1 else 1}
         rows = max(isqrt(sizes[0]), self.groups[0])
         return {"rows": rows, "columns": max(-(-sizes[0] // rows), self.groups[1])}
 

@@ -75,7 +75,8 @@ class Follower:
             plan = self._handle.plan
             self._epoch = entry["epoch"]
             sizes = self._decider.decide(self._reader.read(entry, plan))
-            if sizes is not None:
+            # The present units have all the load until a coming generation takes over.
+            if sizes is not None and plan.coming is None:
                 self._ask(plan.newest.model.spell_sizes(sizes))
 
     def _ask(self, sizes: dict[str, Any]) -> None:

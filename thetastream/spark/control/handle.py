@@ -55,6 +55,9 @@ class ControlHandle:
     def scale(self, model: Model | None = None, **sizes: Any) -> str:
         """Ask for other units. The change takes effect in the second epoch from now, and nothing restarts.
 
+        If each tuple is answered (``how=``), the new units take over when a window has passed. In an ordered
+        join, they take over after a few epochs.
+
         New tuples are stored by the new units. Older units answer until the tuples that they hold have left
         the window, so no tuple moves and no result is lost or found twice. If the query does not run, the
         request waits until it runs again.
