@@ -166,3 +166,9 @@ def test_a_subscriber_is_told_that_a_snapshot_was_forgotten_while_it_read(store:
     with pytest.raises(QueryError, match=r"SNAPSHOT_GONE.*snapshot 2 .*since=3"):
         next(deliveries)
     assert [one.snapshot.number for one in th.subscribe(store, since=3, patience="0s")] == [4, 5, 6]
+
+
+def test_a_subscriber_that_has_seen_more_than_the_store_made_is_refused(store: th.ParquetStore) -> None:
+    with pytest.raises(QueryError, match=r"UNKNOWN_SNAPSHOT.*is 6.*snapshot 7.*since=6"):
+        next(th.subscribe(store, since=7))
+    assert list(th.subscribe(store, since=6, patience="0s")) == []

@@ -167,6 +167,11 @@ def test_silence_is_filled_and_a_statement_that_cannot_run_is_refused(client: ht
     assert client.get(SUBSCRIBE, headers={"Last-Event-ID": "x"}).status_code == 400
 
 
+def test_a_subscriber_that_has_seen_more_than_the_store_made_is_refused(client: httpx.Client) -> None:
+    answer = client.get(SUBSCRIBE, headers={"Last-Event-ID": "3"})
+    assert (answer.status_code, answer.json()["condition"]) == (404, "UNKNOWN_SNAPSHOT")
+
+
 def test_a_snapshot_that_is_not_kept_any_more_is_gone(
     client: httpx.Client, store: ParquetStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

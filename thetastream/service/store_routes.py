@@ -27,7 +27,7 @@ from thetastream.service.feed import Feed
 from thetastream.service.limits import Limits
 from thetastream.stores.base import Store
 from thetastream.stores.question import ask
-from thetastream.stores.subscription import refuse_gap
+from thetastream.stores.subscription import refuse_future, refuse_gap
 
 
 def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) -> None:
@@ -94,6 +94,8 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
         first = await feed.list_after(seen)
         if first:
             refuse_gap(seen, first[0])
+        else:
+            await asyncio.to_thread(refuse_future, store, seen)
         if sql is not None:
             # A statement that cannot run is refused before the first event.
             await asyncio.to_thread(ask, store.description.schema.empty_table(), sql, limits.memory)

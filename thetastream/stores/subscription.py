@@ -65,7 +65,8 @@ def subscribe(
     StoreError
         NO_STORE if there is no such store.
     QueryError
-        BAD_VALUE, STORE_QUERY, MISSING_PACKAGE, or SNAPSHOT_GONE if the next snapshot is not kept any more.
+        BAD_VALUE, STORE_QUERY, MISSING_PACKAGE, SNAPSHOT_GONE if the next snapshot is not kept any more, or
+        UNKNOWN_SNAPSHOT if the store has not made the last one that the reader has seen.
 
     Examples
     --------
@@ -83,6 +84,7 @@ def subscribe(
 def _deliver(
     store: Store, seen: int | None, sql: str | None, pause_s: float, patience_s: float | None
 ) -> Iterator[Delivery]:
+    refuse_future(store, seen)
     waited_since = time.monotonic()
     while True:
         for snapshot in store.snapshots(after=seen or 0):
@@ -106,6 +108,22 @@ def refuse_gap(seen: int | None, found: Snapshot) -> None:
     if seen is not None and found.number != seen + 1:
         what = f"snapshot {seen + 1} is not kept any more; the first one is {found.number}"
         raise QueryError("SNAPSHOT_GONE", f"{what}; subscribe with since={found.number - 1}")
+
+
+def refuse_future(store: Store, seen: int | None) -> None:
+    """Raise unless the store has made snapshot number ``seen``; a copy from a backup may not have.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_SNAPSHOT.
+    """
+    if seen and not store.snapshots(after=seen - 1):
+        made = store.snapshots()
+        last = made[-1].number if made else 0
+        what = f"the last snapshot of the store is {last}, so a reader cannot have seen snapshot {seen}"
+        hint = f"If the store was restored from a backup, subscribe with since={last}"
+        raise QueryError("UNKNOWN_SNAPSHOT", f"{what}. {hint}")
 
 
 def read_rows(store: Store, snapshot: Snapshot) -> pa.Table:
