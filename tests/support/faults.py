@@ -290,17 +290,14 @@ class Job:
 
 
 def kill_worker(driver: int, rng: random.Random) -> bool:
-    """Kill one of the Python workers of a driver; return whether it had one.
+    """Kill one of the Python workers of a driver's tasks; return whether it had one.
 
-    Spark's daemon of Python workers forks them, so that a worker has the command line of its parent.
+    A daemon forks these workers. The last word of its command line is the module of the workers.
     """
     with contextlib.suppress(psutil.Error):
         found = psutil.Process(driver).children(recursive=True)
-        workers = [
-            each
-            for each in found
-            if (parent := each.parent()) is not None and "daemon" in " ".join(parent.cmdline())
-        ]
+        daemons = {each.pid for each in found if each.cmdline()[-1:] == ["pyspark.worker"]}
+        workers = [each for each in found if each.ppid() in daemons]
         if workers:
             rng.choice(workers).kill()
             return True
