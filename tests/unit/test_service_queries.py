@@ -13,9 +13,10 @@ from tests.support.service import run_service
 from thetastream.control.change import Rules, change_plan
 from thetastream.control.plan import ControlPlan
 from thetastream.control.request import Request
-from thetastream.models import Biclique
+from thetastream.models import Biclique, Matrix
 from thetastream.service import metrics_file
 from thetastream.service.metrics_file import MetricsFile
+from thetastream.service.running import find_changes
 from thetastream.spark.metric_lines import MetricLines
 
 ENDED = {"ended": "2026-01-05T09:31:00+00:00"}
@@ -103,6 +104,22 @@ def make_control(*requests: Request) -> dict[str, Any]:
     for request in requests:
         plan = change_plan(plan, request, Rules(max_units=8, can_shed=True))
     return {**plan.as_json(), "outcomes": {}}
+
+
+def test_a_generation_that_takes_over_later_is_a_change() -> None:
+    before = ControlPlan.begin(Matrix(2, 1))
+    after = change_plan(before, Request({"rows": 3}), Rules(max_units=8, preserved=(0,)))
+    entries = [
+        {
+            **make_entry(epoch),
+            "began": "2026-01-01T00:00:00+00:00",
+            "control": {**plan.as_json(), "outcomes": {}},
+        }
+        for epoch, plan in enumerate((before, after, after))
+    ]
+    (change,) = find_changes(entries)
+    assert change.epoch == 1
+    assert change.what == "Matrix(rows=3, columns=1) takes over later, on 3 units"
 
 
 def test_the_route_describes_queries(path: Path) -> None:

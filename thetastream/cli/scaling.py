@@ -68,6 +68,9 @@ def describe_status(status: Mapping[str, Any]) -> str:
     version       0
     max_units     4
     generation    Split(cores=2) on units 0, 1 since epoch 0
+    >>> plan["coming"] = {"model": "Split(cores=1)", "units": [2], "since": None, "waits_for": [0, 1]}
+    >>> print(describe_status({**plan, "requests": {}}).splitlines()[-1])
+    coming        Split(cores=1) on units 2 takes over later; it waits for units 0, 1
     """
     lines = [("version", str(status["version"])), ("max_units", str(status["max_units"]))]
     if status["shed_factor"]:
@@ -82,7 +85,7 @@ def describe_status(status: Mapping[str, Any]) -> str:
         lines.append(("generation", text))
     coming = status["coming"]
     if coming is not None:
-        text = f"{coming['model']} on units {_list(coming['units'])} stores copies, and takes over later"
+        text = f"{coming['model']} on units {_list(coming['units'])} takes over later"
         if coming["waits_for"]:
             text += f"; it waits for units {_list(coming['waits_for'])}"
         lines.append(("coming", text))

@@ -135,7 +135,7 @@ def _compare_plans(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
     coming = new.get("coming")
     if coming and coming != old.get("coming"):
         units = len(coming["slots"])
-        yield f"{_name_model(coming['model'])} stores copies on {units} units, and takes over later"
+        yield f"{_name_model(coming['model'])} takes over later, on {units} units"
     held = [one["since"] for one in new["membership"]]
     for one in old["membership"]:
         if one["since"] not in held:
