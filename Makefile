@@ -42,7 +42,7 @@ examples: machine $(VENV)/.demo
 # file run in one of them.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test: machine $(VENV)/.dev
+test: machine $(VENV)/.dev $(VENV)/.java-classes
 	@echo "Leaving out the long tests (make sweep), and those that need Maven (make test-kafka, make test-s3, make test-stores)."
 	@$(PYTEST) -m "not slow and not kafka and not s3 and not databases" $(ARGS)
 
@@ -52,11 +52,11 @@ test-core: machine $(VENV)/.dev
 # What depends on the version of PySpark: operators, timers, sources, Connect, Columns, errors of Catalyst.
 SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
 
-smoke: machine $(VENV)/.dev
+smoke: machine $(VENV)/.dev $(VENV)/.java-classes
 	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
 
 # The long tests and the cases that sampled tests leave out, then the tests that draw random cases, ten times as many.
-sweep: machine $(VENV)/.dev
+sweep: machine $(VENV)/.dev $(VENV)/.java-classes
 	@$(PYTEST) -m "slow and not kafka and not s3 and not databases" $(ARGS)
 	@THETASTREAM_DRAWS=10 $(PYTEST) -m "drawn and not slow" $(ARGS)
 
@@ -112,6 +112,12 @@ $(VENV)/.dev: pyproject.toml
 	@python=$$(.ci/machine) && { [ -x $(BIN)/python ] || "$$python" -m venv $(VENV); }
 	@$(PIP) install -e ".[dev]" $(PIN)
 	@touch $(VENV)/.demo $@
+
+# Tests run without the archive too, but each of their JVMs then takes many seconds longer to start.
+$(VENV)/.java-classes: $(VENV)/.dev
+	@echo "Archiving the classes of Spark for the JVMs of the tests (once, about a minute)"
+	@$(BIN)/python -m tests.support.jvm || echo "There is no archive of classes: the tests start more slowly."
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml
 	@echo "Installing the documentation tools into $(VENV)"

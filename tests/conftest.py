@@ -22,16 +22,10 @@ from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
 from tests.support.fast_checkpoints import CHECKPOINT_FILES
+from tests.support.jvm import configure_jvms
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-# Every JVM here is young: optimising its code would cost more than it saves. Without the optimiser, a JVM
-# keeps only 48 MB of compiled code by default; it drops code that does not fit, and compiles it again. Hadoop
-# starts a process for each chmod and readlink, which VFORK makes cheaper.
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS",
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-    " -Djdk.lang.Process.launchMechanism=VFORK",
-)
+configure_jvms()
 
 ROOT = Path(__file__).parent
 LONG_FIRST = (

@@ -54,7 +54,13 @@ def link_home(installed: Path) -> Path:
     """Make a folder that links to what a Spark home contains but ``python``; it is removed at exit."""
     home = Path(tempfile.mkdtemp(prefix="thetastream-spark-home-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    for entry in installed.iterdir():
-        if entry.name != "python":
-            (home / entry.name).symlink_to(entry)
+    link_folders(installed, home)
     return home
+
+
+def link_folders(installed: Path, home: Path) -> None:
+    """Put links into ``home`` to what the installed PySpark contains but ``python``, if they are missing."""
+    for entry in installed.iterdir():
+        link = home / entry.name
+        if entry.name != "python" and not link.is_symlink():
+            link.symlink_to(entry)
