@@ -111,12 +111,12 @@ def count_until(partners_until_us: int) -> Counters:
 )
 def test_random_schedules_with_crashes_find_the_answers_of_one_unit(kind: str, has_residual: bool) -> None:
     n_taken = 0
-    for seed in range(4):
+    for seed in range(2):
         found = AnswersSchedule(seed, kind, has_residual=has_residual).run()
         assert found.epochs == found.expected, seed
         assert found.is_right, seed
         n_taken += found.n_taken
-    assert n_taken >= 3
+    assert n_taken >= 2
 
 
 @pytest.mark.slow
