@@ -28,6 +28,7 @@ from thetastream.control.request import Request
 from thetastream.control.routing import build_router
 from thetastream.core.columns import HASH
 from thetastream.core.sides import Role, Side
+from thetastream.engine.counters import Counters
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique, Matrix
 from thetastream.models.base import Model
@@ -82,7 +83,8 @@ class World:
         def describe(plan: ControlPlan) -> list[Any]:
             units = [(one.since - version, repr(one.model), one.slots) for one in plan.membership]
             leaving = sorted((slot, since - version) for slot, since in plan.leaving.items())
-            return [plan.version - version, units, leaving]
+            coming = plan.coming and (plan.coming.since - version, repr(plan.coming.model), plan.coming.slots)
+            return [plan.version - version, units, leaving, coming]
 
         entries = [(max(epoch - now, 0), describe(plan)) for epoch, plan in sorted(self.entries.items())]
         stored = [
@@ -91,7 +93,13 @@ class World:
             if tuples
         ]
         members = [
-            (slot, None if member.leaves is None else member.leaves - version, max(member.told - now, -2))
+            (
+                slot,
+                None if member.leaves is None else member.leaves - version,
+                max(member.told - now, -2),
+                None if member.hands_over is None else member.hands_over - version,
+                None if member.until_us is None else max(member.until_us - now, -2),
+            )
             for slot, member in sorted(self.members.items())
         ]
         marks = sorted((slot, since - version) for slot, since in self.marks)
@@ -144,6 +152,18 @@ class Protocol:
             return None
         return replace(units, epoch=world.epoch + 1, offset=after)
 
+    def mark(self, world: World, slot: int) -> None:
+        """Mark the unit of a slot if it has drained at the end of the epoch."""
+        counters = Counters()
+        right = [time for side, time in world.stored[slot] if side is Side.RIGHT]
+        counters.partners_until_us = max(right) + REACH if right else None
+        member = world.members.get(slot, Member()).remember(world.epoch, counters)
+        if slot in world.members:
+            world.members[slot] = member
+        drained = member.find_drained(world.epoch, world.epoch - 1, not world.stored[slot])
+        if drained is not None:
+            world.marks.add((slot, drained))
+
     def run_units(
         self, world: World, after: ControlPlan, routes: dict[Side, tuple[tuple[int, Role], ...]]
     ) -> None:
@@ -170,10 +190,7 @@ class Protocol:
                     mine.add((side, world.epoch))
         for slot, tuples in world.stored.items():
             world.stored[slot] = {(side, time) for side, time in tuples if time + REACH > world.epoch - 1}
-            member = world.members.get(slot, Member())
-            drained = member.find_drained(world.epoch, None, not world.stored[slot])
-            if drained is not None:
-                world.marks.add((slot, drained))
+            self.mark(world, slot)
         for slot, notice in notices.items():
             if notice.event == ENDS:
                 world.stored.pop(slot, None)
@@ -181,10 +198,13 @@ class Protocol:
 
 
 def explore(
-    protocol: Protocol, epochs: int, requests: Callable[[int], Any] = lambda epoch: REQUESTS
+    protocol: Protocol,
+    epochs: int,
+    requests: Callable[[int], Any] = lambda epoch: REQUESTS,
+    begin: Callable[[], World] = World,
 ) -> Iterator[str]:
     """Yield what goes wrong in any run of the protocol; nothing if it is right. Equal states run on once."""
-    frontier = [World()]
+    frontier = [begin()]
     for _ in range(epochs):
         reached: dict[str, World] = {}
         for world in frontier:
