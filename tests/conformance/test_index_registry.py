@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
+from tests.support.draws import draw_cases
 from tests.support.local import LocalJoin
 from tests.support.strategies import Case, cases
 from tests.support.streams import outcome, replay
@@ -127,7 +128,7 @@ def test_hops_use_a_registered_shape(striped: Shape, table: DataFrame, tmp_path:
 def test_the_nested_loop_tries_a_registered_shape(striped: Shape) -> None:
     tried = set()
 
-    @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+    @draw_cases(200)
     @given(cases())
     def agree(case: Case) -> None:
         tried.update(index.shape.name for index in case.indexes)

@@ -124,7 +124,7 @@ def test_windows_in_which_all_partners_are_earlier_or_later(
     assert found == answers(name, matches, *keep_timely(case))
 
 
-@draw_cases(100)
+@draw_cases(50)
 @given(data=st.data(), case=cases(), name=st.sampled_from(["left", "right", "full", "anti"]))
 def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
     data: st.DataObject, case: Case, name: str
@@ -176,7 +176,7 @@ def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case:
 VALUES = st.one_of(st.none(), st.sampled_from([float("nan"), -0.0, 0.0, 1.0, 2.5, -3.0, float("inf")]))
 
 
-@draw_cases(100)
+@draw_cases(50)
 @given(
     data=st.data(),
     case=cases(),

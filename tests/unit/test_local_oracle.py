@@ -65,7 +65,7 @@ def run(case: Case, model: Model) -> tuple[Counter, int]:
     return found, late
 
 
-@draw_cases(250)
+@draw_cases(100)
 @given(cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: Case, model: Model) -> None:
     assert run(case, model) == case.answer()
@@ -80,7 +80,7 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
         assert run(case, model) == case.answer()
 
 
-@draw_cases(150)
+@draw_cases(60)
 @given(cases(), UNITS, st.tuples(st.integers(1, 6), st.integers(1, 6)), st.booleans())
 def test_count_windows_are_a_sequential_replay(
     case: Case, cores: int, counts: tuple[int, int], is_tiny: bool
