@@ -1,5 +1,6 @@
-"""A cluster of two workers gives the same bag with speculative attempts and with a killed worker."""
+"""A cluster gives the same bag with speculative attempts, a killed worker, and links that drop."""
 
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import faults
-from tests.support.faults import Job, StandaloneCluster, epochs, killed_at_the_end
+from tests.support.cluster import StandaloneCluster
+from tests.support.faults import Job, epochs, killed_at_the_end
+from tests.support.network import Network
 
 FILES, ROWS = 6, 150
 
@@ -39,6 +42,12 @@ def read_events(folder: Path) -> str:
     return "".join(path.read_text() for path in (folder / "events").rglob("*") if path.is_file())
 
 
+def wait_for_commits(job: Job, process: "subprocess.Popen[bytes]", number: int) -> None:
+    while epochs(job.checkpoint, "commits") < number:
+        assert process.poll() is None, job.output[-4000:]
+        time.sleep(0.01)
+
+
 @pytest.mark.slow
 def test_speculative_attempts(cluster: StandaloneCluster, folder: Path) -> None:
     """Two attempts of one Spark task run at the same time on two hosts; the first to finish counts."""
@@ -62,9 +71,7 @@ def test_a_worker_killed_on_the_way(cluster: StandaloneCluster, folder: Path, ho
     job = Job(str(folder), cluster.master, how=how, has_residual=how == "left")
     worker = cluster.workers[0]
     with killed_at_the_end(job.start()) as process:
-        while epochs(job.checkpoint, "commits") < 3:
-            assert process.poll() is None, job.output[-4000:]
-            time.sleep(0.01)
+        wait_for_commits(job, process, 3)
         assert cluster.has_executor(worker)
         cluster.kill(worker)
         assert epochs(job.checkpoint, "commits") < FILES
@@ -96,3 +103,40 @@ def test_executors_come_and_go(cluster: StandaloneCluster, folder: Path) -> None
     events = read_events(folder)
     assert events.count('"Event":"SparkListenerExecutorAdded"') >= 2
     assert '"Event":"SparkListenerExecutorRemoved"' in events
+
+
+@pytest.mark.slow
+def test_links_that_drop(folder: Path, tmp_path: Path) -> None:
+    """Workers on hosts of their own: a link drops for a while, again and again, and one drops for good.
+
+    A short cut delays what is sent. After a long one, Spark gives the executor up, and its tasks run again on
+    the other host, although the first executor still runs and writes.
+    """
+    network = Network(2)
+    try:
+        cluster = StandaloneCluster(tmp_path / "cluster", network=network)
+        conf = {
+            "spark.driver.host": network.gateway,
+            "spark.driver.bindAddress": network.gateway,
+            "spark.executor.heartbeatInterval": "1s",
+            "spark.network.timeout": "15s",
+            "spark.network.timeoutInterval": "5s",
+            **log_events(folder),
+        }
+        job = Job(str(folder), cluster.master, conf)
+        try:
+            with killed_at_the_end(job.start()) as process:
+                wait_for_commits(job, process, 1)
+                for host in (0, 1, 0):
+                    network.cut(host)
+                    time.sleep(2)
+                    network.mend(host)
+                    time.sleep(1)
+                network.cut(1)
+                assert process.wait(900) == 0, job.output[-4000:]
+        finally:
+            cluster.stop()
+    finally:
+        network.close()
+    assert faults.read_committed(job.sink) == faults.oracle(folder)
+    assert '"Event":"SparkListenerExecutorRemoved"' in read_events(folder)
