@@ -65,10 +65,8 @@ def test_speculative_attempts(cluster: StandaloneCluster, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["inner", "left"])
-def test_a_worker_killed_on_the_way(cluster: StandaloneCluster, folder: Path, how: str) -> None:
-    """The left join has second units. They need rows that first units have written to the lost worker."""
-    job = Job(str(folder), cluster.master, how=how, has_residual=how == "left")
+def test_a_worker_killed_on_the_way(cluster: StandaloneCluster, folder: Path) -> None:
+    job = Job(str(folder), cluster.master)
     worker = cluster.workers[0]
     with killed_at_the_end(job.start()) as process:
         wait_for_commits(job, process, 3)
@@ -76,8 +74,7 @@ def test_a_worker_killed_on_the_way(cluster: StandaloneCluster, folder: Path, ho
         cluster.kill(worker)
         assert epochs(job.checkpoint, "commits") < FILES
         assert process.wait(900) == 0, job.output[-4000:]
-    expected = faults.oracle(folder, how=how, has_residual=job.has_residual)
-    assert faults.read_committed(job.sink) == expected
+    assert faults.read_committed(job.sink) == faults.oracle(folder)
     cluster.add_worker()
 
 

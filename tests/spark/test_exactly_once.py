@@ -102,7 +102,7 @@ def test_workers_of_second_units_are_killed(folder: Path, how: str) -> None:
             n_killed += faults.kill_worker(process.pid, rng)
         assert process.returncode == 0, job.output[-4000:]
     assert n_killed > FILES
-    assert "Lost task" in job.output
+    assert "Exception in task" in job.output
     assert_exact(job)
 
 
