@@ -80,7 +80,7 @@ demo-kafka: machine $(VENV)/.demo
 
 lint: machine $(VENV)/.dev
 	@status=0; \
-	for check in "ruff check ." "ruff format --check ." mypy lint-imports; do \
+	for check in "ruff check ." "ruff format --check ." mypy lint-imports "hadolint ops/Dockerfile"; do \
 		$(BIN)/$$check || status=1; \
 	done; exit $$status
 
