@@ -132,17 +132,15 @@ class JoinPlan(QueryPlan):
         # Tuples of a count window leave it when enough others have arrived.
         is_counted = self.physical.counts is not None
         left, right = (not is_counted and lifetime is None for lifetime in self.physical.lifetimes_us)
-        can_shed = given.shed is not None
-        sends = self.model.has_mailbox(2)
         rules = Rules(
             given.max_units,
             tuple(routings),
-            (left, right),
-            can_shed,
-            is_counted,
-            sends,
-            self.query.how.preserved,
-            given.order is not None,
+            never_expires=(left, right),
+            can_shed=given.shed is not None,
+            counts_tuples=is_counted,
+            only_sizes=self.model.has_mailbox(2),
+            preserved=self.query.how.preserved,
+            is_ordered=given.order is not None,
         )
         return Control(given.mailbox, rules)
 
