@@ -7,6 +7,7 @@ from importlib.metadata import version
 import pytest
 
 from thetastream.cli import main
+from thetastream.core.listening import open_port
 from thetastream.demo import departures
 
 
@@ -37,6 +38,14 @@ def test_sql_refuses_without_spark_what_needs_no_spark(tmp_path, capsys):
     errors = capsys.readouterr().err
     for words in ("3 problems", "NO_SUCH_PATH", "UNKNOWN_FORMAT", "did you mean 's'?"):
         assert words in errors, errors
+
+
+def test_demo_says_that_its_port_is_taken_before_it_starts(tmp_path, capsys):
+    with open_port("127.0.0.1", 0) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["demo", "--out", str(tmp_path / "out"), "--serve", port]) == 1
+    assert f"[SERVICE_PORT] the service cannot listen at 127.0.0.1:{port}" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_demo_leaves_a_folder_of_others_alone(tmp_path, capsys):

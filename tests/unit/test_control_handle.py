@@ -74,7 +74,7 @@ def test_the_command_line_scales_from_a_checkpoint(
     assert "[BAD_REQUEST]" in capsys.readouterr().err
     run_epoch()
     assert main(["scale", str(checkpoint), "--model", "matrix", "--rows", "2", "--columns", "1"]) == 0
-    assert main(["status", str(checkpoint)]) == 0
+    assert main(["status", checkpoint.as_uri()]) == 0
     version, _, old, new, first, second = capsys.readouterr().out.splitlines()[1:]
     assert version == "version       1"
     assert old == "generation    Split(cores=2) on units 0, 1 since epoch 0; 0, 1 store no new tuples"
@@ -92,6 +92,14 @@ def test_the_command_line_scales_from_a_checkpoint(
     assert "change(s) of the units" in capsys.readouterr().out
     assert main(["clean", str(checkpoint), "--for-good", "--min-age", "0s"]) == 0
     assert [path for path in (tmp_path / "box").rglob("*") if path.is_file()] == []
+
+
+def test_a_folder_without_epochs_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == (
+        f"thetastream: [NO_CHECKPOINT] {tmp_path} must be the checkpoint of a streaming query, "
+        "and no epoch of a query has begun there\n"
+    )
 
 
 def test_a_mailbox_without_control_refuses_units_that_have_changed() -> None:

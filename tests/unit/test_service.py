@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.service import HELD, add_epoch, connect, run_service
 from thetastream.cli.serving import read_token, serve
+from thetastream.core.listening import open_port
 from thetastream.errors import QueryError
 from thetastream.service import Limits, events, feed
 from thetastream.service.encoding import ARROW
@@ -114,15 +115,38 @@ def test_with_a_token_only_those_who_know_it_are_answered(store: ParquetStore) -
         assert client.get("/stores", headers=right).status_code == 200
 
 
-def test_another_address_needs_a_token_before_the_service_starts(tmp_path: Path) -> None:
+def parse(*arguments: str) -> Any:
     from thetastream.cli.arguments import build_parser
 
-    arguments = build_parser().parse_args(["serve", str(tmp_path), "--host", "0.0.0.0"])
+    return build_parser().parse_args(arguments)
+
+
+def test_another_address_needs_a_token_before_the_service_starts(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="TOKEN"):
-        serve(arguments)
+        serve(parse("serve", str(tmp_path), "--host", "0.0.0.0"))
     (tmp_path / "token").write_text("short\n")
     with pytest.raises(QueryError, match="at least 16"):
         read_token(tmp_path / "token")
+
+
+def test_a_port_that_is_taken_is_refused_before_the_service_starts(store: ParquetStore) -> None:
+    with open_port("127.0.0.1", 0) as taken:
+        arguments = parse("serve", store.path, "--port", str(taken.getsockname()[1]))
+        with pytest.raises(QueryError, match=r"SERVICE_PORT.*in use"):
+            serve(arguments)
+    with pytest.raises(QueryError, match="SERVICE_PORT"):
+        serve(parse("serve", store.path, "--port", "99999"))
+
+
+def test_a_certificate_that_cannot_be_used_is_refused(store: ParquetStore, tmp_path: Path) -> None:
+    file = tmp_path / "some.pem"
+    with pytest.raises(QueryError, match=r"CERTIFICATE.*some\.pem cannot be used"):
+        serve(parse("serve", store.path, "--tls-cert", str(file)))
+    file.write_text("no certificate")
+    with pytest.raises(QueryError, match=r"CERTIFICATE.*some\.pem cannot be used"):
+        serve(parse("serve", store.path, "--tls-cert", str(file)))
+    with pytest.raises(QueryError, match=r"CERTIFICATE.*pass --tls-cert"):
+        serve(parse("serve", store.path, "--tls-key", str(file)))
 
 
 def read_events(lines: Iterator[str]) -> Iterator[tuple[str, str | None, Any]]:

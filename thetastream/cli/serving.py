@@ -3,11 +3,18 @@
 import argparse
 import os
 import resource
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from thetastream.cli.shared_arguments import AddCommand, read_positive
+from thetastream.core.listening import open_port
 from thetastream.errors import QueryError
 from thetastream.stores import DeltaStore, ParquetStore, Store
+
+if TYPE_CHECKING:
+    import uvicorn
 
 TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (a name, and no secret)
 SHORTEST_TOKEN = 16
@@ -63,35 +70,67 @@ def serve(arguments: argparse.Namespace) -> int:
 
     if not arguments.store and not arguments.metrics:
         raise QueryError("BAD_VALUE", "serve needs a store, or --metrics FILE")
-    stores = dict(map(read_named_store, arguments.store))
-    if len(stores) < len(arguments.store):
-        raise QueryError("BAD_VALUE", "two stores have the same name: write NAME=PATH")
     token = read_token(arguments.token_file)
     if token is None and not is_loopback(arguments.host):
         what = f"host {arguments.host} can be reached from other machines, so the service needs a token"
         raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file")
-    for store in stores.values():
-        # A store that does not exist is refused before the service starts.
-        store.description  # noqa: B018
-    for file in arguments.metrics:
-        if not file.is_file():
-            what = f"--metrics must name a file that th.export_metrics writes, and {file} is none"
-            raise QueryError("NO_METRICS", f"{what}; start the query first")
-    app = build_app(stores, metrics=arguments.metrics, token=token, limits=Limits(rows=arguments.max_rows))
-    _allow_connections()
-    scheme = "http" if arguments.tls_cert is None else "https"
-    print(f"The page is {scheme}://{arguments.host}:{arguments.port}", flush=True)
-    uvicorn.run(
+    stores, limits = read_stores(arguments.store), Limits(rows=arguments.max_rows)
+    refuse_missing_files(arguments.metrics)
+    app = build_app(stores, metrics=arguments.metrics, token=token, limits=limits)
+    config = uvicorn.Config(
         app,
-        host=arguments.host,
-        port=arguments.port,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=2,
         ssl_certfile=arguments.tls_cert,
         ssl_keyfile=arguments.tls_key,
     )
+    load_certificate(config)
+    _allow_connections()
+    with open_port(arguments.host, arguments.port) as port, suppress(KeyboardInterrupt):
+        scheme = "http" if arguments.tls_cert is None else "https"
+        print(f"The page is {scheme}://{arguments.host}:{port.getsockname()[1]}", flush=True)
+        uvicorn.Server(config).run(sockets=[port])
     return 0
+
+
+def load_certificate(config: "uvicorn.Config") -> None:
+    """Load what the service needs for HTTPS, before it listens.
+
+    Raises
+    ------
+    QueryError
+        CERTIFICATE if the certificate or its key cannot be used.
+    """
+    if config.ssl_keyfile is not None and config.ssl_certfile is None:
+        raise QueryError(
+            "CERTIFICATE", "--tls-key needs the certificate of the key: pass --tls-cert FILE too"
+        )
+    try:
+        config.load()
+    except OSError as error:
+        what = f"the certificate {config.ssl_certfile} cannot be used: {error}"
+        raise QueryError(
+            "CERTIFICATE", f"{what}; pass both files as PEM, --tls-cert and --tls-key"
+        ) from error
+
+
+def read_stores(texts: Sequence[str]) -> dict[str, Store]:
+    """Read the stores by their names. A store that does not exist is refused before the service starts."""
+    stores = dict(map(read_named_store, texts))
+    if len(stores) < len(texts):
+        raise QueryError("BAD_VALUE", "two stores have the same name: write NAME=PATH")
+    for store in stores.values():
+        store.description  # noqa: B018
+    return stores
+
+
+def refuse_missing_files(metrics: Sequence[Path]) -> None:
+    """Refuse files of metrics that do not exist."""
+    for file in metrics:
+        if not file.is_file():
+            what = f"--metrics must name a file that th.export_metrics writes, and {file} is none"
+            raise QueryError("NO_METRICS", f"{what}; start the query first")
 
 
 def _allow_connections() -> None:

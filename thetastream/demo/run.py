@@ -14,7 +14,7 @@ import thetastream as th
 from thetastream.demo import departures
 from thetastream.demo.board import Board, Epoch
 from thetastream.demo.screenshot import take_screenshot
-from thetastream.demo.serving import serve_results
+from thetastream.demo.serving import HOST, refuse_port, serve_results
 from thetastream.errors import ThetastreamError
 from thetastream.spark.standard_error import stderr_into
 
@@ -35,9 +35,17 @@ def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None 
     """Replay the departures through the join; return 0 if DuckDB counts the same number of pairs, else 1.
 
     With a port, the join and its results are served there, until the user stops the program.
+
+    Raises
+    ------
+    QueryError
+        SERVICE_PORT if the port cannot be used.
     """
-    # These are imported before Spark starts, so that a missing package is reported in the first second.
+    # What is missing is reported in the first second, before Spark starts.
     from thetastream.demo import picture
+
+    if port is not None:
+        refuse_port(port)
 
     _say("The departures of 2013 from New York's three airports, replayed as two streams, a and b.")
     _say(f"Wanted: pairs within {WITHIN} of each other where")
@@ -72,7 +80,7 @@ def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None 
                 _say(f"page     {out / 'page.png'}")
             _say("         thetastream demo --serve shows the running join and its results in a browser")
         else:
-            _say(f"page     http://127.0.0.1:{port}, until Ctrl-C")
+            _say(f"page     http://{HOST}:{port}, until Ctrl-C")
             with suppress(KeyboardInterrupt):
                 service.wait()
         return 0 if is_equal else 1

@@ -9,7 +9,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from thetastream.demo.serving import serve_results
+from thetastream.core.listening import open_port
+from thetastream.demo.serving import HOST, PACKAGES, serve_results
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SIZE = "1100,1500"
@@ -25,7 +26,7 @@ def take_screenshot(store: Path, metrics: Path, target: Path) -> bool:
     There is none if this machine has no Chromium, or lacks the packages of the ``serve`` extra.
     """
     browser = find_browser()
-    if browser is None or not all(map(importlib.util.find_spec, ("fastapi", "uvicorn"))):
+    if browser is None or not all(map(importlib.util.find_spec, PACKAGES)):
         return False
     port = _find_free_port()
     # Chromium refuses to run as root inside its sandbox.
@@ -37,7 +38,7 @@ def take_screenshot(store: Path, metrics: Path, target: Path) -> bool:
     with serve_results(store, metrics, port, subprocess.DEVNULL), suppress(subprocess.TimeoutExpired):
         _wait_for(port)
         subprocess.run(  # noqa: S603 (a browser that this machine has)
-            [*command, f"http://127.0.0.1:{port}/"],
+            [*command, f"http://{HOST}:{port}/"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=STOP_S,
@@ -52,8 +53,7 @@ def find_browser() -> str | None:
 
 
 def _find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with open_port(HOST, 0) as probe:
         return int(probe.getsockname()[1])
 
 
@@ -61,6 +61,6 @@ def _wait_for(port: int) -> None:
     """Wait until something listens at the port."""
     until_s = time.monotonic() + START_S
     while time.monotonic() < until_s:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
             return
         time.sleep(0.1)

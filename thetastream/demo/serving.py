@@ -1,10 +1,32 @@
 """Serves the demo's join and its results, in a process of its own."""
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from thetastream.core.listening import open_port
+
+HOST = "127.0.0.1"
+PACKAGES = ("fastapi", "uvicorn")
+"""Packages of the ``serve`` extra, which the service needs."""
+
+
+def refuse_port(port: int) -> None:
+    """Raise if the service cannot run or cannot listen at the port, before anything starts.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If a package of the service is missing.
+    QueryError
+        SERVICE_PORT.
+    """
+    for package in PACKAGES:
+        importlib.import_module(package)
+    open_port(HOST, port).close()
 
 
 @contextmanager
@@ -16,7 +38,7 @@ def serve_results(
     Its output goes to the terminal, or to ``output``, a file descriptor or ``subprocess.DEVNULL``.
     """
     command = [sys.executable, "-m", "thetastream.cli", "serve", str(store), "--metrics", str(metrics)]
-    command = [*command, "--port", str(port)]
+    command = [*command, "--host", HOST, "--port", str(port)]
     service = subprocess.Popen(command, stdout=output, stderr=output)  # noqa: S603 (this program)
     try:
         yield service

@@ -1,9 +1,8 @@
 """Reads a checkpoint without Spark: the logs of its epochs, and what the offsets of our sources say.
 
-    metadata          the id of the query
-    offsets/<epoch>   "v1", a line of metadata, and then one line per source
-    commits/<epoch>   "v1" or "v2", and a line with the watermark of the next epoch
-    state/            the state store of Spark
+    metadata           the id of the query
+    offsets, commits   the logs of its epochs (``thetastream.spark.checkpoint_log``)
+    state              the state store of Spark
 
 Each join has one source whose offset is its identity, or its mailbox with the identity.
 """
@@ -18,6 +17,7 @@ import pyarrow as pa
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.core.identity import Identity
 from thetastream.errors import ThetastreamError
+from thetastream.spark.checkpoint_log import find_last_epoch, read_epoch
 from thetastream.spark.state.identity_source import read_written
 
 
@@ -94,10 +94,10 @@ def read_checkpoint(path: str) -> Checkpoint:
     try:
         folder = Folder(*split_path(path))
         offsets, commits = folder.list_files("offsets"), folder.list_files("commits")
-        begun, committed = _find_last(offsets), _find_last(commits)
+        begun, committed = find_last_epoch(offsets), find_last_epoch(commits)
         query = json.loads(folder.read("metadata"))["id"]
-        log, lines = _read_log(folder, f"offsets/{begun}") if begun >= 0 else ({}, [])
-        commit = _read_log(folder, f"commits/{committed}")[0] if committed >= 0 else {}
+        log, lines = read_epoch(folder, "offsets", begun) if begun >= 0 else ({}, [])
+        commit = read_epoch(folder, "commits", committed)[0] if committed >= 0 else {}
         times_ns = [time_ns for found in (offsets, commits) for time_ns, _ in found.values()]
         files, nbytes = folder.measure("state")
         joins = tuple(_read_join(line) for line in lines if "query" in line)
@@ -124,7 +124,7 @@ def read_checkpoint(path: str) -> Checkpoint:
 def read_partitions(path: str, epoch: int) -> int | None:
     """Read the number of shuffle partitions of an epoch; None if the checkpoint does not say it."""
     try:
-        return _find_partitions(_read_log(Folder(*split_path(path)), f"offsets/{epoch}")[0])
+        return _find_partitions(read_epoch(Folder(*split_path(path)), "offsets", epoch)[0])
     except (OSError, pa.ArrowException, ValueError) as error:
         what = f"epoch {epoch} of {hide_secrets(path)} must have its offsets"
         raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading them failed: {error}") from None
@@ -133,17 +133,6 @@ def read_partitions(path: str, epoch: int) -> int | None:
 def _find_partitions(log: dict[str, Any]) -> int | None:
     partitions = log.get("conf", {}).get("spark.sql.shuffle.partitions")
     return None if partitions is None else int(partitions)
-
-
-def _find_last(files: dict[str, tuple[int, int]]) -> int:
-    return max((int(name) for name in files if name.isdecimal()), default=-1)
-
-
-def _read_log(folder: Folder, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Read a file of a log of Spark: the line of metadata, and the other lines that are JSON objects."""
-    lines = folder.read(name).decode().splitlines()
-    found = [json.loads(line) for line in lines[1:] if line.startswith("{")]
-    return (found[0], found[1:]) if found else ({}, [])
 
 
 def _read_join(offset: dict[str, Any]) -> CheckpointedJoin:

@@ -16,10 +16,11 @@ import pyarrow as pa
 from thetastream.control.change import Rules, change_plan
 from thetastream.control.plan import ControlPlan
 from thetastream.control.request import Request
-from thetastream.core.folder import Folder
+from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.errors import QueryError, StateError, ThetastreamError
 from thetastream.models.base import Model
 from thetastream.policies import Policy
+from thetastream.spark.checkpoint_log import find_last_epoch, read_epoch
 from thetastream.spark.control.files import ControlFolder
 from thetastream.spark.control.follower import Follower
 from thetastream.spark.metrics import metrics, read_offsets
@@ -223,7 +224,8 @@ class ControlHandle:
     def _find(self) -> _NewestOffset:
         """Find the newest offset of the control source."""
         if isinstance(self._target, str | Path):
-            where, offsets = f"the checkpoint {self._target}", list(_read_checkpoint(str(self._target)))
+            path = str(self._target)
+            where, offsets = f"the checkpoint {hide_secrets(path)}", _read_checkpoint(path)
         else:
             where, offsets = f"query {self._target.id}", list(_wait_for_progress(self._target))
         joins = {offset["control"]["join"]: offset["control"] for offset in offsets if "control" in offset}
@@ -283,15 +285,14 @@ def _wait_for_progress(query: Any) -> Iterator[dict[str, Any]]:
     yield from read_offsets(report if isinstance(report, dict) else json.loads(report.json))
 
 
-def _read_checkpoint(path: str) -> Iterator[dict[str, Any]]:
-    """Yield the offsets of all sources in the newest offsets of a checkpoint."""
-    head, slash, name = path.rstrip("/").rpartition("/")
+def _read_checkpoint(path: str) -> list[dict[str, Any]]:
+    """Read the offsets of all sources in the newest offsets of a checkpoint."""
+    what = f"{hide_secrets(path)} must be the checkpoint of a streaming query"
     try:
-        folder = Folder(head or (slash or "."), name)
-        epoch = max(int(name) for name in folder.list_files("offsets") if name.isdecimal())
-        for line in folder.read(f"offsets/{epoch}").decode().splitlines()[2:]:
-            if line.startswith("{"):
-                yield json.loads(line)
+        folder = Folder(*split_path(path))
+        epoch = find_last_epoch(folder.list_files("offsets"))
+        if epoch < 0:
+            raise ThetastreamError("NO_CHECKPOINT", f"{what}, and no epoch of a query has begun there")
+        return read_epoch(folder, "offsets", epoch)[1]
     except (OSError, pa.ArrowException, ValueError) as error:
-        what = f"{path} must be the checkpoint of a streaming query"
         raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading it failed: {error}") from None
