@@ -142,6 +142,7 @@ def test_numpy_predicates_in_three_streams(tables):
         ("numpy", lambda a, b: True, "2 booleans"),
         ("plain", lambda a, b: pc.less(a.ts, "x"), "raised"),
         ("dictionary", lambda a, b: a.x.price, "AttributeError"),
+        ("numpy", lambda a, b: a.x > 1 and b.y > 1, "& for and, | for or"),
     ],
 )
 def test_a_trial_call_finds_mistakes_at_plan_time(tables, form, body, words):

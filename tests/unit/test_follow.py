@@ -100,7 +100,7 @@ class Followed(Run):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.query = SimpleNamespace(isActive=True, id="q", lastProgress=None)
+        self.query = SimpleNamespace(isActive=True, id="q", lastProgress=None, recentProgress=[])
 
     def run(self, n: int = 8, crashes: tuple[int, ...] = ()) -> None:
         super().run(n, crashes)

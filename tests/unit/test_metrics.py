@@ -68,3 +68,9 @@ def test_each_stream_has_its_lag_and_its_watermark() -> None:
     assert [epoch["watermark"] for epoch in found] == [None, "1970-01-01T00:00:04.000Z", None]
     assert [epoch["durations_ms"]["triggerExecution"] for epoch in found] == [20, 21, 22]
     assert found[0]["began"] == "1970-01-01T00:00:20.000Z"
+
+
+@pytest.mark.parametrize("read", [th.metrics, th.statistics, th.control])
+def test_counters_are_those_of_a_query_and_not_of_its_dataframe(read) -> None:
+    with pytest.raises(th.QueryError, match=r"BAD_VALUE.*needs a query, which writeStream"):
+        read(SimpleNamespace(isStreaming=True))

@@ -64,3 +64,11 @@ def test_an_error_of_many_candidates_only_names_none() -> None:
 def test_form_is_checked() -> None:
     with pytest.raises(QueryError, match="PREDICATE_FORM"):
         predicate("lazy", a=["x"], b=["y"])
+
+
+def test_a_mark_without_columns_says_how_to_name_them() -> None:
+    with pytest.raises(QueryError, match=r'PREDICATE_COLUMNS.*write @th\.predicate\(a=\["x"\]'):
+
+        @predicate
+        def close(a, b):
+            return a.x == b.y

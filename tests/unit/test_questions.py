@@ -117,6 +117,12 @@ def test_a_question_reads_the_results_only(store: th.ParquetStore, tmp_path: Pat
     assert confidential.num_rows == 1
 
 
+@pytest.mark.parametrize("sql", ["SELECT id FROM pairs", "SELECT idd FROM results"])
+def test_a_question_about_other_names_learns_those_that_there_are(store: th.ParquetStore, sql: str) -> None:
+    with pytest.raises(QueryError, match=r"STORE_QUERY.* The table results has the columns id, "):
+        th.query(store, sql)
+
+
 def test_a_subscriber_gets_each_snapshot_once_and_continues(store: th.ParquetStore) -> None:
     found = th.subscribe(store, since=4, patience="0s")
     assert [(one.snapshot.number, sorted(one.results["id"].to_pylist())) for one in found] == [

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 from thetastream.core.result_columns import BlockColumn, LatestTime
 from thetastream.engine.counters import Counters
 from thetastream.errors import QueryError
+from thetastream.results import write
 from thetastream.spark import task_properties
 from thetastream.spark.emit import COUNTERS
 from thetastream.spark.staging import STAGED, Staging, StagingEmitter, Target
@@ -174,3 +175,11 @@ def test_what_a_store_cannot_hold_is_refused(
 ) -> None:
     with pytest.raises(QueryError, match="STORE_COLUMN"):
         describe(StructType([field]), time, keys)
+
+
+@pytest.mark.parametrize("trigger", ["availableNow", "sometimes", "-5 seconds", 10])
+def test_a_trigger_is_a_span_or_the_words_available_now(tmp_path: Path, trigger: Any) -> None:
+    """It is read before the DataFrame and the store are touched."""
+    frame: Any = None
+    with pytest.raises(QueryError, match=r'BAD_VALUE.*"available now" or the time between two epochs'):
+        write(frame, ParquetStore(str(tmp_path)), checkpoint="c", trigger=trigger)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -26,6 +26,8 @@ from thetastream.predicate import NUMPY, Predicate
 N_ROWS = 2
 _CONCLUSIVE = (TypeError, AttributeError, NameError, pa.ArrowNotImplementedError)
 """Exceptions that do not depend on the values. All others may be due to the made-up rows."""
+_AMBIGUOUS = "truth value of an array"
+"""Words of NumPy's ValueError if ``and``, ``or`` or ``if`` gets an array. It has no class of its own."""
 _IN_BLOCKS = {
     TimestampType: pa.int64(),
     YearMonthIntervalType: pa.int32(),
@@ -85,13 +87,16 @@ def try_predicate(
     try:
         answer = call(**{alias: SimpleNamespace(**side) for alias, side in columns.items()})
     except _CONCLUSIVE as error:
-        return _make_error(predicate, _describe(error, predicate), types)
-    except Exception:
-        return None
+        return _make_error(_describe(error, predicate), types, _find_hint(error, predicate))
+    except Exception as error:
+        if _AMBIGUOUS not in str(error):
+            return None
+        hint = "; compare element by element: & for and, | for or, ~ for not, each comparison in brackets"
+        return _make_error(_describe(error, predicate), types, hint)
     try:
         read_answer(predicate.name, answer, N_ROWS)
     except PredicateError as error:
-        return _make_error(predicate, f"has a wrong result: {error.message}", types)
+        return _make_error(error.message, types)
     return None
 
 
@@ -116,19 +121,23 @@ def _make_value(type_: pa.DataType) -> Any:
 
 def _describe(error: Exception, predicate: Predicate) -> str:
     """Describe an exception; one about a column that the predicate does not list says which it lists."""
-    side = getattr(error, "obj", None)
-    if isinstance(error, AttributeError) and isinstance(side, SimpleNamespace):
+    if _is_about_column(error):
         listed = ", ".join(f"{alias}.{name}" for alias, names in predicate.columns for name in names)
-        return f"reads the column {error.name!r}, but it lists {listed}"
-    return f"raised {type(error).__name__}: {error}"
+        return f"predicate {predicate.name!r} reads the column {error.name!r}, but it lists {listed}"
+    return f"predicate {predicate.name!r} raised {type(error).__name__}: {error}"
 
 
-def _make_error(predicate: Predicate, what: str, types: Mapping[str, DataType]) -> QueryError:
+def _find_hint(error: Exception, predicate: Predicate) -> str:
+    """Find what may help: an exception about the kind of the columns may go away if they are NumPy arrays."""
+    if predicate.form == NUMPY or _is_about_column(error):
+        return ""
+    return '; its columns are Arrow arrays: write @th.predicate("numpy", ...) for NumPy arrays'
+
+
+def _is_about_column(error: Exception) -> TypeGuard[AttributeError]:
+    return isinstance(error, AttributeError) and isinstance(error.obj, SimpleNamespace)
+
+
+def _make_error(what: str, types: Mapping[str, DataType], hint: str = "") -> QueryError:
     listed = ", ".join(f"{name} {type_.simpleString().upper()}" for name, type_ in types.items())
-    hint = ""
-    if predicate.form != NUMPY and "reads the column" not in what:
-        hint = '; its columns are Arrow arrays: write @th.predicate("numpy", ...) for NumPy arrays'
-    return QueryError(
-        "PREDICATE_TRIAL",
-        f"predicate {predicate.name} {what} (on {N_ROWS} made-up rows of {listed}){hint}",
-    )
+    return QueryError("PREDICATE_TRIAL", f"{what} (on {N_ROWS} made-up rows of {listed}){hint}")

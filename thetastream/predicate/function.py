@@ -124,13 +124,13 @@ def predicate(form: str = PLAIN, /, **columns: Sequence[str]) -> Callable[[Calla
     ... def close(a, b):
     ...     return pc.less_equal(pc.abs(pc.subtract(a.x, b.y)), 1)
     """
-    if form not in (PLAIN, DICTIONARY, NUMPY):
+    if not callable(form) and form not in (PLAIN, DICTIONARY, NUMPY):
         raise QueryError(
             "PREDICATE_FORM", f"form must be {PLAIN!r}, {NUMPY!r} or {DICTIONARY!r}, not {form!r}"
         )
-    if not columns:
+    if callable(form) or not columns:
         raise QueryError(
-            "PREDICATE_COLUMNS", 'a predicate names its columns: @th.predicate(a=["x"], b=["y"])'
+            "PREDICATE_COLUMNS", 'a predicate must name its columns; write @th.predicate(a=["x"], b=["y"])'
         )
     if len({alias.casefold() for alias in columns}) < len(columns):
         raise QueryError(

@@ -15,6 +15,7 @@ from thetastream.spark.session import is_local
 from thetastream.spark.staging import Target
 from thetastream.spark.store_schema import describe
 from thetastream.spark.store_sink import write_into
+from thetastream.spark.trigger import read_trigger
 from thetastream.stores import Store
 from thetastream.stores.history import PAIR
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
@@ -82,6 +83,7 @@ def write(
     """
     if not isinstance(store, Store):
         raise QueryError("BAD_VALUE", f'store must be a store, as in th.ParquetStore("out"), not {store!r}')
+    pace = read_trigger(trigger)
     plan = df if isinstance(df, Plan) else find_plan(df)
     df = df.dataframe() if isinstance(df, Plan) else df
     if not df.isStreaming:
@@ -101,10 +103,7 @@ def write(
     writer = writer.option("checkpointLocation", checkpoint)
     if name is not None:
         writer = writer.queryName(name)
-    if trigger is not None:
-        is_finite = trigger == "available now"
-        writer = writer.trigger(availableNow=True) if is_finite else writer.trigger(processingTime=trigger)
-    return writer.start()
+    return writer.trigger(**pace).start()
 
 
 def _stage(plan: Plan, target: Target, select: Sequence[str] | None) -> DataFrame | None:

@@ -131,7 +131,7 @@ class Catalyst:
                     return text
         raise QueryError(
             "COLUMN_CONDITION",
-            f"this Column cannot be written as SQL: {printed}; name columns by alias, as in "
+            f"this Column cannot be written as SQL: {printed:.100}; name columns by alias, as in "
             "th.col('a.price'), and write the conjunct as SQL text if it has a literal or a function that "
             "SQL writes in another way",
         )

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from thetastream.control.model_json import encode_model
 from thetastream.core.identity import Identity
 from thetastream.engine.counters import Counters
+from thetastream.errors import QueryError
 from thetastream.models.base import Model
 from thetastream.plan.identity import CONDITION, MODEL, WINDOW
 from thetastream.spark.emit import COUNTERS
@@ -59,7 +60,13 @@ def metrics(query: Any) -> list[dict[str, Any]]:
         (``spark.sql.streaming.numRecentProgressUpdates``), oldest first. ``epoch`` and ``join`` say which
         they are. Counters are sums over units, and ``units`` has them unit by unit. The page about metrics in
         the reference explains every counter.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE if this is no query.
     """
+    refuse_no_query("th.metrics", query)
     reports = (
         progress if isinstance(progress, dict) else json.loads(progress.json)
         for progress in query.recentProgress
@@ -67,6 +74,20 @@ def metrics(query: Any) -> list[dict[str, Any]]:
     entries = [entry for report in reports for entry in list_epochs(report)]
     _add_watermarks(entries)
     return entries
+
+
+def refuse_no_query(function: str, query: Any) -> None:
+    """Raise if the argument of ``function`` is something else than a query, for example its DataFrame.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE.
+    """
+    if not hasattr(query, "recentProgress"):
+        kind = type(query).__name__
+        what = f"{function} needs a query, which writeStream...start() or th.write returns"
+        raise QueryError("BAD_VALUE", f"{what}, not a {kind}")
 
 
 def _add_watermarks(entries: Sequence[dict[str, Any]]) -> None:

@@ -19,7 +19,6 @@ MOST = 10
 """The number of mistakes after which Catalyst is not asked again."""
 _LOCAL = ("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND", "UNRESOLVED_ROUTINE", "DATATYPE_MISMATCH", "WRONG_NUM_ARGS")
 """Errors that are about a part of the text, and not about the text as a whole."""
-_QUIET = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 Ask = Callable[[Sequence[str]], AnalysisException | None]
 """Asks Catalyst about texts of one query, and returns its error."""
@@ -127,11 +126,17 @@ def unlogged() -> Iterator[None]:
     def of_others(record: logging.LogRecord) -> bool:
         return record.thread != thread
 
-    loggers = [PySparkLogger.getLogger(name) for name in _QUIET]
-    for logger in loggers:
+    for logger in list_loggers():
         logger.addFilter(of_others)
     try:
         yield
     finally:
-        for logger in loggers:
+        for logger in list_loggers():
             logger.removeFilter(of_others)
+
+
+def list_loggers() -> list[logging.Logger]:
+    """List the loggers in which PySpark writes each analysis error with its Java stack."""
+    return [
+        PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+    ]

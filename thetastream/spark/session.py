@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from thetastream.errors import SessionError
 from thetastream.plan.query import warn_caller
 from thetastream.spark.failure import show_failures_shortly, shows_tracebacks
+from thetastream.spark.refusals import list_loggers
 from thetastream.spark.spark_home import spark_home_without_zip
 from thetastream.spark.standard_error import without_chatter
 from thetastream.spark.worker_python import check_workers, choose_worker_python
@@ -169,6 +170,10 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     if shows_tracebacks():
         logging += " -Dthetastream.stacks=full"
+    else:
+        # The exception says the same without its Java stack.
+        for logger in list_loggers():
+            logger.setLevel("CRITICAL")
     java = f"{logging} {conf.pop(JAVA_OPTIONS, '')}".strip()
     builder = SparkSession.builder.master(f"local[{cores}]").appName(app_name).config(JAVA_OPTIONS, java)
     settings: dict[str, object] = {

@@ -17,6 +17,7 @@ from thetastream.models.base import Model
 from thetastream.plan.fold_planner import is_surely_grouped
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import make_error_at, tokenize
+from thetastream.spark.trigger import read_trigger
 from thetastream.sql.grammar import parse_script
 from thetastream.sql.query import run_script
 from thetastream.sql.statement import Insert, Select
@@ -86,7 +87,7 @@ def insert(
     Raises
     ------
     QueryError
-        UNKNOWN_SINK, NO_CHECKPOINT, SINK_MODE, COLUMN_COUNT, or an error of ``thetastream.sql``.
+        UNKNOWN_SINK, NO_CHECKPOINT, SINK_MODE, COLUMN_COUNT, BAD_VALUE, or an error of ``thetastream.sql``.
 
     Examples
     --------
@@ -104,6 +105,7 @@ def insert(
         raise QueryError("INSERT", "th.insert runs INSERT INTO sink SELECT ...; th.sql runs other statements")
     if mode not in MODES:
         raise QueryError("BAD_VALUE", f"mode ({mode!r}) must be one of {', '.join(MODES)}")
+    pace = read_trigger(trigger)
     sink = _find_sink(spark, text, head, sinks or {})
     settings = {
         "index": index,
@@ -130,10 +132,7 @@ def insert(
     if checkpoint is None:
         what = "a query over streams needs a checkpoint, from which it continues after a restart"
         raise QueryError("NO_CHECKPOINT", f"{what}; pass checkpoint=folder")
-    writer = rows.writeStream.outputMode(mode).option("checkpointLocation", checkpoint)
-    if trigger is not None:
-        is_finite = trigger == "available now"
-        writer = writer.trigger(availableNow=True) if is_finite else writer.trigger(processingTime=trigger)
+    writer = rows.writeStream.outputMode(mode).option("checkpointLocation", checkpoint).trigger(**pace)
     if sink is None:
         return writer.toTable(head.name)
     return writer.format(sink.format).options(**sink.options).start()

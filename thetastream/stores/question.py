@@ -109,6 +109,8 @@ def ask(
         raise QueryError("TOO_SLOW", what) from error
     except duckdb.Error as error:
         text = str(error).partition("\n")[0]
+        if isinstance(error, duckdb.CatalogException | duckdb.BinderException):
+            text += f" The table {RESULTS} has the columns {', '.join(rows.schema.names)}"
         raise QueryError("STORE_QUERY", f"DuckDB cannot answer the question: {text}") from error
     if max_rows is not None and found.num_rows > max_rows:
         raise QueryError(

@@ -23,7 +23,7 @@ from thetastream.policies import Policy
 from thetastream.spark.checkpoint_log import find_last_epoch, read_epoch
 from thetastream.spark.control.files import ControlFolder
 from thetastream.spark.control.follower import Follower
-from thetastream.spark.metrics import metrics, read_offsets
+from thetastream.spark.metrics import metrics, read_offsets, refuse_no_query
 
 WAIT_S = 60.0
 """How long ``control`` waits for the first epoch of a query that has been started."""
@@ -227,6 +227,7 @@ class ControlHandle:
             path = str(self._target)
             where, offsets = f"the checkpoint {hide_secrets(path)}", _read_checkpoint(path)
         else:
+            refuse_no_query("th.control", self._target)
             where, offsets = f"query {self._target.id}", list(_wait_for_progress(self._target))
         joins = {offset["control"]["join"]: offset["control"] for offset in offsets if "control" in offset}
         if not joins:
