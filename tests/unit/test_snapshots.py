@@ -42,8 +42,8 @@ def run(epochs: Sequence[Brought], rule: Snapshots, query: str = "q") -> tuple[L
         if brought.epoch <= ledger.find_last(query):
             continue
         ledger, snapshot = ledger.commit(query, brought, rule)
-        ledger = Ledger.from_json(ledger.to_json())
-        made += [] if snapshot is None else [Snapshot.from_json(snapshot.to_json())]
+        ledger = Ledger.from_json(ledger.as_json())
+        made += [] if snapshot is None else [Snapshot.from_json(snapshot.as_json())]
     return ledger, made
 
 

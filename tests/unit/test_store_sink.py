@@ -66,8 +66,8 @@ def open_sink(store: ParquetStore, rule: Snapshots = EACH_EPOCH, is_staged: bool
     store.describe(description)
     options = {
         "store": write_store(store),
-        "description": json.dumps(description.to_json()),
-        "snapshots": json.dumps(rule.to_json()),
+        "description": json.dumps(description.as_json()),
+        "snapshots": json.dumps(rule.as_json()),
         "staged": str(is_staged).lower(),
     }
     return StoreSink(CaseInsensitiveDict(options)).streamWriter(COLUMNS, False)

@@ -144,18 +144,18 @@ class Shed:
             low, high = (middle, high) if is_above else (low, middle)
         return min(1.0, low / load)
 
-    def estimate_kept(self, factor: float, n_streams: int = 2) -> float:
-        """Estimate the share of the combinations that is kept if all their tuples meet the same factor.
+    def estimate_kept(self, factor: float) -> float:
+        """Estimate the share of the pairs that is kept if both tuples meet the same factor.
 
-        With p = 1 - factor, a combination of m tuples is kept with probability p^m. If only probes are
-        dropped, it is p, because only the last tuple of a combination looks for it.
+        With p = 1 - factor, a pair is kept with probability p^2. If only probes are dropped, it is p, because
+        only the later tuple of a pair looks for it.
 
         >>> Shed("1 GB", "2 GB").estimate_kept(0.5)
         0.25
         >>> Shed("1 s", "9 s", load="lag", what="probes").estimate_kept(0.5)
         0.5
         """
-        return (1 - factor) ** (1 if self.sheds_probes else n_streams)
+        return (1 - factor) ** (1 if self.sheds_probes else 2)
 
     def describe(self) -> str:
         """Describe the shedder in one line for ``explain``."""

@@ -13,12 +13,12 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.service.bodies import describe_snapshot
+from thetastream.service.bodies import ALL, describe_snapshot
 from thetastream.service.encoding import encode_json
 from thetastream.service.feed import Feed
 from thetastream.service.limits import Limits
 from thetastream.stores.base import Store
-from thetastream.stores.question import RESULTS, ask
+from thetastream.stores.question import ask
 from thetastream.stores.snapshots import Snapshot
 from thetastream.stores.subscription import read_rows, refuse_gap
 
@@ -110,7 +110,7 @@ def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, limits: 
     known: dict[str, Any] = describe_snapshot(snapshot).model_dump()
     rows = read_rows(store, snapshot)
     try:
-        statement = sql or f"SELECT * FROM {RESULTS}"
+        statement = ALL if sql is None else sql
         found = ask(rows, statement, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
         known["results"] = found.to_pylist()
     except QueryError as error:

@@ -87,5 +87,5 @@ class StagingEmitter(FlatEmitter):
             stage.add(project(batch, self._staging.sources, target.description.schema))
         staged = stage.close()
         if staged is not None:
-            row = build_result_batch([pa.array([json.dumps(staged.to_json())])], self._schema)
+            row = build_result_batch([pa.array([json.dumps(staged.as_json())])], self._schema)
             yield self._pack_frame(row)

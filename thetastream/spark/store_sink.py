@@ -135,8 +135,8 @@ def write_into(rows: DataFrame, target: Target, is_staged: bool) -> "DataStreamW
     register_sinks(rows.sparkSession)
     options = {
         "store": write_store(target.store),
-        "description": json.dumps(target.description.to_json()),
-        "snapshots": json.dumps(target.rule.to_json()),
+        "description": json.dumps(target.description.as_json()),
+        "snapshots": json.dumps(target.rule.as_json()),
         "staged": str(is_staged).lower(),
     }
     return rows.writeStream.format(FORMAT).outputMode("append").options(**options)

@@ -4,7 +4,6 @@ A task writes its chunks under a name that no other attempt has. They are result
 a commit moves no rows. What no commit will name is removed by ``sweep``.
 """
 
-import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -18,9 +17,9 @@ from thetastream.stores.chunks import CHUNK_ROWS, Place, decode, read_chunks
 from thetastream.stores.description import Description
 from thetastream.stores.key_bytes import has_key_bytes, write_key
 from thetastream.stores.logged import LoggedStore
-from thetastream.stores.part_name import read_part_name
 from thetastream.stores.selection import Selection
 from thetastream.stores.staged import Origin, Stage, Staged
+from thetastream.stores.sweeping import Sweeping
 
 LEAST_LIMIT = 1000
 """How many entries of the index are read at least before all chunks are read instead."""
@@ -60,19 +59,9 @@ class ChunkStore(LoggedStore):
 
         What was forgotten stays for ``grace_s`` seconds, because somebody may be reading it.
         """
-        # The epochs are read first. What is staged for a later epoch may be named meanwhile, so it stays.
-        epochs, now = self.list_last_epochs(), time.time()
-        description, history, swept = self.description, self.read_history(), 0
-        named = {one.name for one in history.list_staged()}
+        description, sweeping, swept = self.description, Sweeping(self, grace_s), 0
         for name in self.chunks.list_names():
-            origin = read_part_name(name)
-            if name in named or origin is None:
-                continue
-            if name in history.dropped:
-                is_over = now - history.dropped[name] / 1e6 >= grace_s
-            else:
-                is_over = origin[1] <= epochs.get(origin[0], -1)
-            if is_over:
+            if sweeping.is_over(name):
                 chunks = read_chunks(self.chunks.read_all([name]), description)
                 self.chunks.remove(name, chunks)
                 swept += 1

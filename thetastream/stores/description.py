@@ -25,14 +25,14 @@ class Description:
         """The columns whose bounds are kept."""
         return tuple(dict.fromkeys((*((self.time,) if self.time else ()), *self.keys)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain values of JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
         schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
         return {"schema": schema, "time": self.time, "keys": list(self.keys)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Description":
-        """Read what ``to_json`` returned."""
+        """Read what ``as_json`` returned."""
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(values["schema"])))
         return cls(schema, values["time"], tuple(values["keys"]))
 

@@ -25,13 +25,13 @@ class Held:
     snapshot: int | None = None
     """The number of the snapshot that has the rows; None while they are collected."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain values of JSON."""
-        return {"staged": self.staged.to_json(), "query": self.query, "snapshot": self.snapshot}
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
+        return {"staged": self.staged.as_json(), "query": self.query, "snapshot": self.snapshot}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Held":
-        """Read what ``to_json`` returned."""
+        """Read what ``as_json`` returned."""
         return cls(Staged.from_json(values["staged"]), values["query"], values["snapshot"])
 
 
@@ -81,17 +81,17 @@ class History:
             if name not in named:
                 self.dropped[name] = entry["clock_us"]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain values of JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
         return {
-            "held": [one.to_json() for one in self.held],
-            "snapshots": [one.to_json() for one in self.snapshots],
+            "held": [one.as_json() for one in self.held],
+            "snapshots": [one.as_json() for one in self.snapshots],
             "dropped": self.dropped,
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "History":
-        """Read what ``to_json`` returned."""
+        """Read what ``as_json`` returned."""
         held = [Held.from_json(one) for one in values["held"]]
         waiting: dict[str, list[Held]] = {}
         for one in held:
@@ -176,9 +176,9 @@ def make_entry(
     return {
         "query": query,
         "epoch": epoch,
-        "staged": [one.to_json() for one in staged],
-        "snapshot": None if snapshot is None else snapshot.to_json(),
-        "ledger": ledger.to_json(),
+        "staged": [one.as_json() for one in staged],
+        "snapshot": None if snapshot is None else snapshot.as_json(),
+        "ledger": ledger.as_json(),
     }
 
 
@@ -203,8 +203,8 @@ def make_rewrite(
         The time of the clock. Files are removed some time later, because somebody may be reading them.
     """
     return {
-        "dropped": [one.staged.to_json() for one in dropped],
-        "added": [one.to_json() for one in added],
+        "dropped": [one.staged.as_json() for one in dropped],
+        "added": [one.as_json() for one in added],
         "first": first,
         "clock_us": clock_us,
         "ledger": ledger,

@@ -49,7 +49,7 @@ class LoggedStore(Store):
         """Open the selected rows among staged rows that commits have named, as ``open`` does."""
 
     def describe(self, description: Description) -> None:
-        if not self.log.append(0, {"id": uuid.uuid4().hex, "description": description.to_json()}):
+        if not self.log.append(0, {"id": uuid.uuid4().hex, "description": description.as_json()}):
             self.description.refuse_changes(description, self.name)
 
     @property
@@ -130,7 +130,7 @@ class LoggedStore(Store):
         self, newest: int, dropped: Sequence[Held], added: Sequence[Held], first: int = 0
     ) -> bool:
         """Append a rewrite behind the version ``newest``; return False if there is a newer one."""
-        ledger = self._read_ledger(newest).to_json()
+        ledger = self._read_ledger(newest).as_json()
         entry = make_rewrite(ledger, dropped, added, first, time.time_ns() // 1000)
         return self.log.append(newest + 1, entry)
 

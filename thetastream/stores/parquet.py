@@ -5,7 +5,6 @@ folder/_log/<version>.json
 """
 
 import os
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,10 +20,10 @@ from thetastream.stores.logged import TARGET, LoggedStore, select
 from thetastream.stores.merging import PREFIX, merge, plan_merges
 from thetastream.stores.parquet_reader import open_files, read_file
 from thetastream.stores.parquet_stage import ParquetStage
-from thetastream.stores.part_name import read_part_name
 from thetastream.stores.recent import RECENT, split_recent
 from thetastream.stores.selection import Selection
 from thetastream.stores.staged import Origin, Stage, Staged, find_column
+from thetastream.stores.sweeping import Sweeping
 from thetastream.stores.version_log import VersionLog
 
 
@@ -71,21 +70,10 @@ class ParquetStore(LoggedStore):
         return ParquetStage(Folder(self.path, ""), origin, description)
 
     def sweep(self, grace_s: float = 3600) -> int:
-        # The epochs are read first. A file of a later epoch may be named while this runs, so it stays.
-        epochs, now = self.list_last_epochs(), time.time()
-        folder, history, swept = Folder(self.path, ""), self.read_history(), 0
-        named = {one.name for one in history.list_staged()}
+        folder, sweeping, swept = Folder(self.path, ""), Sweeping(self, grace_s), 0
         for name, (changed_ns, _) in folder.list_files().items():
-            origin = read_part_name(name)
-            if name in named:
-                continue
-            if name in history.dropped:
-                is_over = now - history.dropped[name] / 1e6 >= grace_s
-            elif name.startswith(PREFIX):
-                is_over = now - changed_ns / 1e9 >= grace_s
-            else:
-                is_over = origin is not None and origin[1] <= epochs.get(origin[0], -1)
-            if is_over:
+            merged_s = changed_ns / 1e9 if name.startswith(PREFIX) else None
+            if sweeping.is_over(name, merged_s):
                 with suppress(FileNotFoundError):  # Another process has removed it.
                     folder.remove(name)
                     swept += 1
@@ -116,7 +104,7 @@ class ParquetStore(LoggedStore):
             version = entry["version"]
         present = Folder(self.path, "").list_files()
         history.dropped = {name: at for name, at in history.dropped.items() if name in present}
-        self.log.write_state(version, history.to_json())
+        self.log.write_state(version, history.as_json())
 
     def files(self, since: Any = None, until: Any = None, key: Mapping[str, Any] | None = None) -> list[str]:
         """List the files of all results, for other programs: ``spark.read.parquet(*store.files())``.

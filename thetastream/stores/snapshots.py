@@ -89,8 +89,8 @@ class Snapshots:
         span = parse_duration(self.every) if isinstance(self.every, str) else self.every
         return None if span is None else to_micros(span)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain values of JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
         every = None if self.every is None else f"{self.every_us} us"
         return {
             "every": every,
@@ -140,13 +140,13 @@ class Snapshot:
         """The identifier as a time."""
         return EPOCH + timedelta(microseconds=self.at_us)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain values of JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Snapshot":
-        """Read what ``to_json`` returned."""
+        """Read what ``as_json`` returned."""
         return cls(**{**values, "epochs": tuple(values["epochs"])})
 
 
@@ -180,8 +180,8 @@ class Collected:
     delayed: int = 0
     """How often the snapshot has waited."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain values of JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
         return asdict(self)
 
 
@@ -214,14 +214,14 @@ class Ledger:
         epochs_of = {**self.epochs, query: brought.epoch}
         return Ledger(epochs_of, {**self.collected, query: now}, number), snapshot
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain values of JSON."""
-        collected = {query: one.to_json() for query, one in self.collected.items()}
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
+        collected = {query: one.as_json() for query, one in self.collected.items()}
         return {"epochs": dict(self.epochs), "collected": collected, "snapshots": self.snapshots}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Ledger":
-        """Read what ``to_json`` returned."""
+        """Read what ``as_json`` returned."""
         collected = {query: Collected(**one) for query, one in values["collected"].items()}
         return cls(values["epochs"], collected, values["snapshots"])
 

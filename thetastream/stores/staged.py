@@ -44,13 +44,13 @@ class Staged:
         """Where the rows lie. No other rows lie there."""
         return self.name, self.groups
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the value as plain values of JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Staged":
-        """Read what ``to_json`` returned."""
+        """Read what ``as_json`` returned."""
         bounds = {name: (low, high) for name, (low, high) in values["bounds"].items()}
         groups = values.get("groups")
         at = None if groups is None else (groups[0], groups[1])
