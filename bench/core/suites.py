@@ -8,7 +8,7 @@ from typing import Any
 from bench.core import backfill
 from bench.core.answers import KINDS, SPARK_LEFT
 from bench.core.data import Shape, Task
-from bench.core.engines import COMPARED
+from bench.core.engines import COMPARED, STREAMING
 from bench.core.workloads import WORKLOADS
 
 SPARE_EPOCHS = 48
@@ -35,7 +35,9 @@ BACKFILL = tuple(workload.name for workload in backfill.WORKLOADS)
 SUITES = {name: Suite((name,)) for name in WORKLOADS if name not in BACKFILL} | {
     "aggregate": Suite(("handshake",), *[("thetastream", "aggregate")] * 2),
     "outer": Suite(("handshake",), ("thetastream", *KINDS), ("thetastream", *KINDS), (131_072,)),
-    "files": Suite(("handshake",), ("units", "rows", "parquet"), ("units", "parquet")),
+    "files": Suite(
+        ("handshake",), ("units", "rows", "parquet", "copy"), ("units", "parquet"), window=2_097_152
+    ),
     # Spark's own left join keeps 1.2 KB a tuple in its heap. The window of ``equi``, a million tuples of each
     # stream, fills the usual 4 GB.
     "outer-equi": Suite(("equi",), *[("left", SPARK_LEFT)] * 2, epochs=(262_144,), window=262_144),
@@ -52,7 +54,7 @@ def list_tasks(suite: Suite, asked: argparse.Namespace) -> dict[str, Task]:
         for name in suite.workloads:
             shape, warmup = _choose_shape(name, epoch, asked, suite.window)
             for engine in asked.engines:
-                if asked.rate and engine == "duckdb":
+                if asked.rate and engine not in STREAMING:
                     continue
                 row = engine if is_single else f"{name} on {engine}, epochs of {shape.epoch:,}"
                 found[row] = Task(

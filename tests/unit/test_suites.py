@@ -35,7 +35,7 @@ def test_every_engine_is_a_row() -> None:
 def test_files_by_units_stand_beside_the_other_ways() -> None:
     suite = SUITES["files"]
     tasks = list_tasks(suite, parse(["files"]))
-    assert list_pairs(suite, tasks) == [("units", "rows"), ("units", "parquet")]
+    assert list_pairs(suite, tasks) == [("units", "rows"), ("units", "parquet"), ("units", "copy")]
 
 
 def test_index_shapes_find_the_same_pairs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,11 +45,12 @@ def merge(folder: Folder, held: Sequence[Held], description: Description) -> lis
     name, merged, group = f"{PREFIX}{uuid.uuid4().hex}.parquet", [], 0
     by_snapshot = sorted(held, key=lambda one: (one.snapshot or 0, one.query))
     with folder.filesystem.open_output_stream(folder.locate(name)) as file:
-        writer = open_writer(file, description)
+        writer = None
         for (snapshot, query), parts in groupby(by_snapshot, key=lambda one: (one.snapshot, one.query)):
             table = pa.concat_tables(read_file(folder, one.staged) for one in parts)
             if description.keys:
                 table = sort_by_keys(table, description.keys)
+            writer = writer or open_writer(file, description, table)
             bounds, before, first = BoundsFinder(description.bounded), file.tell(), group
             for start in range(0, len(table), GROUP_ROWS):
                 writer.write_table(table.slice(start, GROUP_ROWS), row_group_size=GROUP_ROWS)
@@ -58,5 +59,6 @@ def merge(folder: Folder, held: Sequence[Held], description: Description) -> lis
             place = first, group
             staged = Staged(name, len(table), file.tell() - before, bounds.bounds, place)
             merged.append(Held(staged, query, snapshot))
-        writer.close()
+        if writer is not None:
+            writer.close()
     return merged

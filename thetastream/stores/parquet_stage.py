@@ -4,13 +4,13 @@ Rows are collected into row groups. If the store has keys, the rows of a row gro
 the statistics of its pages tell which of them a query by key needs.
 """
 
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
+from thetastream.stores.parquet_encoding import choose_encoding
 from thetastream.stores.part_name import FILE, make_part_name
 from thetastream.stores.sorted_stage import SortedStage
 from thetastream.stores.staged import Origin
@@ -32,7 +32,7 @@ class ParquetStage(SortedStage):
         if self._writer is None:
             self._folder.make()
             self._file = self._folder.filesystem.open_output_stream(self._folder.locate(self._name))
-            self._writer = open_writer(self._file, self._description)
+            self._writer = open_writer(self._file, self._description, rows)
         self._writer.write_table(rows, row_group_size=len(rows))
 
     def end(self) -> int:
@@ -42,32 +42,8 @@ class ParquetStage(SortedStage):
         return nbytes
 
 
-def open_writer(file: Any, description: Description) -> Any:
-    """Open a writer of Parquet for rows of a store."""
+def open_writer(file: Any, description: Description, rows: pa.Table) -> Any:
+    """Open a writer of Parquet for a file that begins with ``rows``."""
     import pyarrow.parquet as pq
 
-    return pq.ParquetWriter(
-        file,
-        description.schema,
-        use_dictionary=list_texts(description.schema),
-        write_page_index=bool(description.keys),
-    )
-
-
-@cache
-def list_texts(schema: pa.Schema) -> list[str]:
-    """List the columns of text and bytes, also those inside others, by their paths in Parquet.
-
-    Only they have dictionaries. Numbers of results seldom repeat. Dictionaries of them take three quarters of
-    the time, and files are no smaller.
-
-    >>> list_texts(pa.schema([("n", pa.int64()), ("a", pa.struct([("x", pa.int8()), ("s", pa.string())]))]))
-    ['a.s']
-    """
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), sink)
-    found = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
-    columns = (found.column(number) for number in range(len(found.names)))
-    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    return pq.ParquetWriter(file, description.schema, **choose_encoding(rows, description))

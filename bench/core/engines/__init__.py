@@ -4,10 +4,12 @@ A streaming engine has ``prepare(task)``, which returns a query of Spark. Anothe
 which returns the figures of the run.
 """
 
+DUCKDB, COPY = "duckdb", "copy"
+"""The batches: DuckDB into a table, and into a Parquet file."""
 ENGINES = {
     "thetastream": "bench.core.engines.thetastream",
     "spark": "bench.core.engines.spark_native",
-    "duckdb": "bench.core.engines.duckdb_batch",
+    DUCKDB: "bench.core.engines.duckdb_batch",
     "aggregate": "bench.core.engines.aggregated",
     "spark-left": "bench.core.engines.spark_native",
     "left": "bench.core.engines.answers",
@@ -17,7 +19,8 @@ ENGINES = {
     "units": "bench.core.engines.files",
     "rows": "bench.core.engines.files",
     "parquet": "bench.core.engines.files",
+    COPY: "bench.core.engines.duckdb_batch",
 }
-STREAMING = tuple(name for name in ENGINES if name != "duckdb")
-COMPARED = ("thetastream", "spark", "duckdb")
+STREAMING = tuple(name for name in ENGINES if name not in (DUCKDB, COPY))
+COMPARED = ("thetastream", "spark", DUCKDB)
 """The engines that run without ``--engines``, unless the suite has others."""
