@@ -4,7 +4,8 @@
 # make test-kafka   jobs between the topics of a Kafka broker, which Maven fetches
 # make test-s3   folders on an object store       make demo-kafka   two topics of a broker joined into a third
 # make test-stores   stores of results in PostgreSQL, Cassandra and HBase, which Maven fetches
-# make lint   ruff, mypy, imports   make docs   the documentation as a site, in out/site
+# make lint   ruff, mypy, imports
+# make docs   the documentation as a site, in out/site; runs the code on its pages
 # make bench  measurements (ARGS="equi --json out.json")
 # make papers   the figures of the four papers, measured and drawn again (hours; it goes on where it stopped)
 # make soak   days in an hour, with restarts (ARGS="--minutes 3 --restart-seconds 60" for a short one)
@@ -43,11 +44,11 @@ examples: machine $(VENV)/.demo
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: machine $(VENV)/.dev $(VENV)/.java-classes
-	@echo "Leaving out the long tests (make sweep), and those that need Maven (make test-kafka, make test-s3, make test-stores)."
-	@$(PYTEST) -m "not slow and not kafka and not s3 and not databases" $(ARGS)
+	@echo "Leaving out the long tests (make sweep), the code of the documentation (make docs), and what needs Maven (make test-kafka, make test-s3, make test-stores)."
+	@$(PYTEST) -m "not slow and not snippets and not kafka and not s3 and not databases" $(ARGS)
 
 test-core: machine $(VENV)/.dev
-	@$(PYTEST) -m "not slow and not spark and not kafka and not s3 and not databases" $(ARGS)
+	@$(PYTEST) -m "not slow and not spark and not snippets and not kafka and not s3 and not databases" $(ARGS)
 
 # What depends on the version of PySpark: operators, timers, sources, Connect, Columns, errors of Catalyst.
 SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
@@ -84,9 +85,11 @@ lint: machine $(VENV)/.dev
 		$(BIN)/$$check || status=1; \
 	done; exit $$status
 
-docs: machine $(VENV)/.docs
+# The site, and all code on its pages, which must run and print what the pages show.
+docs: machine $(VENV)/.docs $(VENV)/.dev $(VENV)/.java-classes
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "out/site/index.html"
+	@$(BIN)/python -m pytest -n $(WORKERS) -m snippets $(ARGS)
 
 papers: machine $(VENV)/.dev
 	@$(BIN)/python -m bench figures --resume $(ARGS)

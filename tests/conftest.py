@@ -86,12 +86,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def leave_cases_to_the_sweep(items: list[pytest.Item]) -> None:
-    """Keep every third case of a test with the mark ``sampled``, and mark the others as slow."""
+    """Keep the first of every n cases of a test with the mark ``sampled(n)``, and mark the others as slow."""
     seen: Counter[Any] = Counter()
     for item in items:
-        if item.get_closest_marker("sampled") and not item.get_closest_marker("slow"):
+        sampled = item.get_closest_marker("sampled")
+        if sampled and not item.get_closest_marker("slow"):
             test = item.path, getattr(item, "originalname", item.name)
-            if seen[test] % 3:
+            if seen[test] % sampled.args[0]:
                 item.add_marker(pytest.mark.slow)
             seen[test] += 1
 

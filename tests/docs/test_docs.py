@@ -10,6 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES_WITH_CODE = [
+    page for page in PAGES if any(language == "python" for language, _ in FENCE.findall(page.read_text()))
+]
 QUICKSTART = ROOT / "examples" / "quickstart.py"
 
 
@@ -24,7 +27,8 @@ def run(snippet, names, where):
     return printed.getvalue()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.snippets
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_snippets_run(page, spark, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__docs__"}

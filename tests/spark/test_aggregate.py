@@ -121,7 +121,7 @@ FOLDED = [
 ]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("text", FOLDED)
 def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     text = text.format(join=JOIN)
@@ -132,7 +132,7 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     assert len(wanted) > 0 or "id < 0" in text
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -402,6 +402,7 @@ LAZY = {
 }
 
 
+@pytest.mark.slow
 def test_views_wait_and_none_is_lost(spark, tables, tmp_path):
     ids = [range(n, n + 10) for n in range(0, 80, 10)]  # Each file covers half a minute.
     frames = {"r": replay(tables["r"], ids[:7], tmp_path), "s": replay(tables["s"], ids, tmp_path)}
@@ -477,6 +478,7 @@ def test_lazy_updates_need_one_watermark_on_each_stream(tables, tmp_path):
     assert th.aggregate({"r": behind, "s": s}, **query).isStreaming
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_other_measures_is_refused(spark, tables, tmp_path):
     frames = {name: replay(tables[name], [range(5)], tmp_path, by_key=True) for name in "rs"}
     streams = {name: frame.withWatermark("ts", "10 seconds") for name, frame in frames.items()}

@@ -65,7 +65,7 @@ def wanted(how: str, left: list[Any], right: list[Any]) -> Counter[Any]:
     return found
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", HOWS)
 def test_batch(spark: SparkSession, how: str) -> None:
     a, b = frames(spark)
@@ -77,7 +77,8 @@ def test_batch(spark: SparkSession, how: str) -> None:
     assert own.count() == rows.total()
 
 
-@pytest.mark.parametrize("how", first_fast("left", "right", "full", "semi", "anti"))
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOWS)
 def test_stream(spark: SparkSession, how: str, tmp_path: Path) -> None:
     joined = th.join(streams(spark, tmp_path), on=ON, within=f"{WITHIN_S} seconds", how=how)
     found = outcome(joined, columns(how), tmp_path)
@@ -281,7 +282,7 @@ RANKINGS = [
 ]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("by", RANKINGS)
 def test_nearest_on_batch(spark: SparkSession, by: str) -> None:
     a, b = (frame.drop("tags") for frame in frames(spark))
@@ -355,7 +356,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_sql(spark: SparkSession, statement: str) -> None:
     a, b = (frame.drop("tags") for frame in frames(spark))

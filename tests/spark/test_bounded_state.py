@@ -43,6 +43,7 @@ def run(spark: SparkSession, folder: Path, windows: int) -> None:
     print(f"epoch: median {median(halves[0]):.0f} ms -> {median(halves[1]):.0f} ms")
 
 
+@pytest.mark.slow
 def test_eleven_windows(spark: SparkSession, tmp_path: Path) -> None:
     run(spark, tmp_path, 11)
 

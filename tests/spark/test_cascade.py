@@ -55,7 +55,7 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_batch(spark, tables, on):
     plan = th.plan(tables, on=on, within={alias: f"{n} seconds" for alias, n in SECONDS.items()})
@@ -148,10 +148,8 @@ def test_refusals(tables):
     assert {"INVALID_DURATION", "WINDOW_MISSING"} <= conditions
 
 
-@pytest.mark.parametrize(
-    ("on", "seed"),
-    [pytest.param(on, seed, marks=[pytest.mark.slow] * (seed != 1)) for seed, on in enumerate(CONDITIONS)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "on"), [*enumerate(CONDITIONS)])
 def test_streams_with_disorder_and_late_tuples(spark, tables, tmp_path, on, seed):
     chance = random.Random(seed)
     epochs, frames = {}, {}

@@ -70,12 +70,13 @@ def test_nodes_of_a_ring_of_three_streams_change(spark: SparkSession, tmp_path: 
     assert run.found == run.expect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "aliases", "sizes"),
     [
         (th.Chain(1), "ab", {"workers": 2}),
-        pytest.param(th.ATR(1, "20 seconds"), "abc", {"nodes": 2}, marks=pytest.mark.slow),
-        pytest.param(th.CTR(2, 2, "20 seconds"), "abc", {"nodes": 3}, marks=pytest.mark.slow),
+        (th.ATR(1, "20 seconds"), "abc", {"nodes": 2}),
+        (th.CTR(2, 2, "20 seconds"), "abc", {"nodes": 3}),
     ],
     ids=repr,
 )
@@ -176,6 +177,7 @@ def test_refusals(spark: SparkSession, tmp_path: Path) -> None:
         run.start(th.Split(9), max_units=4)
 
 
+@pytest.mark.slow
 def test_a_policy_scales_a_running_query(spark: SparkSession, tmp_path: Path) -> None:
     run = Controlled(spark, tmp_path)
     run.start(th.Biclique((1, 1)), max_units=8)

@@ -52,15 +52,8 @@ def test_units_hand_over_if_second_units_decide(spark: SparkSession, tmp_path: P
     assert found == expected
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "left",
-        pytest.param("anti", marks=pytest.mark.slow),
-        pytest.param(th.Nearest(1, by="a.ts - b.ts"), marks=pytest.mark.slow),
-    ],
-    ids=repr,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["left", "anti", th.Nearest(1, by="a.ts - b.ts")], ids=repr)
 def test_units_hand_over_and_a_restart_changes_nothing(spark: SparkSession, tmp_path: Path, how: Any) -> None:
     run = Controlled(spark, tmp_path, on=ON)
     run.start(th.Matrix(1, 1), how=how, max_units=4)

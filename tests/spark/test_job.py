@@ -74,6 +74,7 @@ def list_committed(folder):
 # Running
 
 
+@pytest.mark.snippets
 def test_the_commands_of_the_docs_run(here, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fence = re.search(r"```sh\n(.*?)```", (DOCS / "reference" / "cli.md").read_text(), re.DOTALL)

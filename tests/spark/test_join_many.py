@@ -159,6 +159,7 @@ class Crash(Exception):
     """An error that a test raises on purpose."""
 
 
+@pytest.mark.slow
 def test_tasks_together_over_a_crash_and_a_refusal(spark: SparkSession, tmp_path: Path) -> None:
     """A checkpoint refuses other tasks, but accepts another order of the same tasks."""
     frames = [events(spark, seed) for seed in (0, 1)]

@@ -91,7 +91,12 @@ def plan_join(frames, aliases, model, folder, streaming=True):
 
 
 @pytest.mark.parametrize(
-    ("aliases", "model"), [pytest.param("abc", ATR, marks=pytest.mark.slow), ("abc", CTR), ("ab", ATR)]
+    ("aliases", "model"),
+    [
+        pytest.param("abc", ATR, marks=pytest.mark.slow),
+        ("abc", CTR),
+        pytest.param("ab", ATR, marks=pytest.mark.slow),
+    ],
 )
 def test_same_bag_as_the_nested_loop(frames, tmp_path, aliases, model):
     plan = plan_join(frames, aliases, model, tmp_path)

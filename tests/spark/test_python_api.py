@@ -121,6 +121,7 @@ def test_numpy_predicates_see_numpy_columns(tables):
     assert seen == {"x": "float64", "ts": "datetime64[us]", "s": "object", "d": "object"}
 
 
+@pytest.mark.slow
 def test_numpy_predicates_in_three_streams(tables):
     @th.predicate("numpy", a=["ts"], b=["ts"], c=["ts"])
     def close(a, b, c):

@@ -23,12 +23,13 @@ def ids(number: int) -> range:
     return range(20 * number, 20 * number + 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("aliases", "on", "model"),
     [
         pytest.param("ab", PAIRS, th.Biclique((2, 1)), id="biclique"),
-        pytest.param("ab", PAIRS, th.Chain(3), id="chain", marks=pytest.mark.slow),
-        pytest.param("abc", "a.k = b.k AND b.k = c.k", th.Ring(3), id="ring", marks=pytest.mark.slow),
+        pytest.param("ab", PAIRS, th.Chain(3), id="chain"),
+        pytest.param("abc", "a.k = b.k AND b.k = c.k", th.Ring(3), id="ring"),
     ],
 )
 def test_results_stay_exact(spark: SparkSession, tmp_path: Path, aliases: str, on: Any, model: Any) -> None:

@@ -66,9 +66,10 @@ def test_batch(spark: SparkSession, shift: int) -> None:
 NEAREST = th.Nearest(1, by="abs(a.y - b.y)", keep_unmatched=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
-    ["full", *(pytest.param(how, marks=pytest.mark.slow) for how in (*HOWS, NEAREST) if how != "full")],
+    [*HOWS, NEAREST],
     ids=repr,
 )
 def test_stream(spark: SparkSession, how: Any, tmp_path: Path) -> None:

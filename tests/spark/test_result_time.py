@@ -178,6 +178,7 @@ def check(frame: DataFrame, folder: Path, cases: list[tuple[str, str]]) -> None:
         assert len(whole) > 20, case
 
 
+@pytest.mark.slow
 def test_operators_behind_joins(frame: DataFrame, tmp_path: Path) -> None:
     cases = [
         ("biclique", "windows"),

@@ -155,6 +155,7 @@ def fail_while(flag: Path) -> th.predicate:
     return odd_or_failing
 
 
+@pytest.mark.slow
 def test_an_epoch_that_failed_is_run_again_with_the_same_messages(job: Job) -> None:
     flag = job.folder / "fail"
     on = [*ON[:2], fail_while(flag)]

@@ -171,7 +171,7 @@ def readable(alias: str, name: str, kind: str) -> Column:
     )
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("is_streaming", [False, True], ids=["batch", "streaming"])
 @pytest.mark.parametrize("is_nested", [False, True], ids=["flat", "nested"])
 def test_every_type_travels(spark: SparkSession, tmp_path: Path, is_streaming: bool, is_nested: bool) -> None:

@@ -143,7 +143,7 @@ def check(spark, tables, duck, seed: int) -> None:
     assert found == wanted, f"seed {seed}: {text}"
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(12))
 def test_drawn_statements(spark, tables, duck, seed):
     check(spark, tables, duck, seed)

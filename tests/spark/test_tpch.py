@@ -44,6 +44,7 @@ def lineitem(tables: Path) -> Path:
     return tables / "lineitem"
 
 
+@pytest.mark.slow
 def test_band_query_streamed(spark: SparkSession, lineitem: Path) -> None:
     schema = spark.read.parquet(str(lineitem)).schema
     streams = {

@@ -26,6 +26,7 @@ def wide(spark: SparkSession, width: str = WIDTH, rows: int = N) -> DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_wide_values_in_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """A stream joins itself, with 18 MB of values. A batch of 100 rows holds 80 KB and one tuple."""
     frame = wide(spark)

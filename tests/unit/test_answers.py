@@ -240,6 +240,7 @@ def make_equality(model: Model, how: How) -> AnswersSpec:
     return AnswersSpec(TwoStreamSpec(UnitSpec(condition, (index, index), 10), model), how)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 windows pass. A page has few tuples, so that pages come and go."""

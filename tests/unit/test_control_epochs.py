@@ -144,6 +144,7 @@ SENDING: dict[str, tuple[Any, Any, dict[str, int]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SENDING)
 def test_units_that_send_messages_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Units change while messages are in flight, epochs crash, and old units end."""

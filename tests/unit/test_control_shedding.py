@@ -18,6 +18,7 @@ SHEDDERS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("shed", "crash"),
     [

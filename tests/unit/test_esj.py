@@ -74,6 +74,7 @@ def test_steps_are_those_of_a_loop() -> None:
     assert 0 < steps() <= 64 * 7 * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOCAL)
 def test_a_figure_is_a_picture_a_table_and_numbers(folder: Path, name: str) -> None:
     found = json.loads((folder / f"{name}.json").read_text())
@@ -83,6 +84,7 @@ def test_a_figure_is_a_picture_a_table_and_numbers(folder: Path, name: str) -> N
     assert (folder / f"{name}.md").read_text().strip() in (folder / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_an_index_looks_at_less_and_finds_the_same(folder: Path) -> None:
     rows = json.loads((folder / "efficiency-by-window.json").read_text())["rows"]
     window = max(row["window"] for row in rows if row["index"] == "scan")
@@ -94,6 +96,7 @@ def test_an_index_looks_at_less_and_finds_the_same(folder: Path) -> None:
     assert all(row["rho_searched"] <= row["rho"] <= 1 for row in rows)
 
 
+@pytest.mark.slow
 def test_silence_balances_the_loads(folder: Path) -> None:
     rows = json.loads((folder / "load-over-time.json").read_text())["rows"]
     by = {row["phase"]: row for row in rows if "phase" in row}
@@ -111,6 +114,7 @@ def test_letters_through_a_mailbox_change_nothing(block: int | str) -> None:
     assert all(len(step.cpu_s) == len(step.loads) == 3 for step in steps)
 
 
+@pytest.mark.slow
 def test_cost_by_block_is_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost_by_block, "BLOCKS", (64, 256, 1024))
     monkeypatch.setattr(cost_by_block, "REPLAYS", 1)

@@ -32,6 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bistream"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_figure_is_a_picture_a_table_and_numbers(folder: Path, name: str) -> None:
     found = json.loads((folder / f"{name}.json").read_text())
@@ -45,6 +46,7 @@ def test_a_figure_is_a_picture_a_table_and_numbers(folder: Path, name: str) -> N
     assert text in (folder / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_matrix_stores_copies_and_the_biclique_none(folder: Path) -> None:
     rows = json.loads((folder / "memory-by-volume.json").read_text())["rows"]
     last = max(row["epoch"] for row in rows)
@@ -59,6 +61,7 @@ def test_the_matrix_stores_copies_and_the_biclique_none(folder: Path) -> None:
         assert held["JM, square"] == pytest.approx(4 * volume, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_copies_are_those_of_the_formulas(folder: Path) -> None:
     rows = json.loads((folder / "bandwidth-by-rate.json").read_text())["rows"]
     copies = {"JM16": 4, "JB8": 5, "JB8-CR2": 3, "JB8-CR4": 2}
@@ -116,6 +119,7 @@ def test_the_page_of_all_figures_is_made_of_the_committed_numbers(tmp_path: Path
         assert f"({paper}/{name}.md)" in committed
 
 
+@pytest.mark.slow
 def test_a_figure_of_this_commit_is_not_measured_again(folder: Path) -> None:
     name, commit = QUICK[0], machine.read_commit()
     assert drawing.is_measured(folder, name) is (commit is not None)

@@ -67,6 +67,7 @@ def test_runs_find_all_results_when_they_should(name):
     assert stored == 80 if name == "Ring" else stored > 80
 
 
+@pytest.mark.slow
 def test_a_figure_is_a_picture_a_table_and_numbers(tmp_path):
     assert main(["psp", "--quick", "--figures", "ring-by-nodes", "--folder", str(tmp_path)]) == 0
     folder = tmp_path / "psp"
@@ -78,6 +79,7 @@ def test_a_figure_is_a_picture_a_table_and_numbers(tmp_path):
     assert "a nested loop's" in page
 
 
+@pytest.mark.slow
 def test_the_ring_that_follows_the_rate_takes_more_nodes(tmp_path):
     name = "response-when-arrivals-double"
     assert main([name, "--quick", "--folder", str(tmp_path)]) == 0

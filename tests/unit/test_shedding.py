@@ -168,6 +168,7 @@ def test_tuples_that_are_dropped_count_for_the_lag():
 # Joins
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_the_answer_is_that_of_the_kept_tuples_and_all_are_counted(model):
     shedding = Shedding(Shed(4_000, 12_000), CONDITION.sides)
