@@ -45,14 +45,21 @@ units = [1, 1]
 SOURCE = """
 [sources.{alias}]
 format = "kafka"
-decode = "json"
-schema = "id LONG, x LONG, ts TIMESTAMP"
+{decode}
 event_time = "ts"
 delay = "1 hour"
 dead_letters = "dead/{alias}"
 options = {{ "kafka.bootstrap.servers" = "{servers}", subscribe = "{topic}", startingOffsets = "earliest", \
 maxOffsetsPerTrigger = 60, "kafka.isolation.level" = "read_committed", "kafka.metadata.max.age.ms" = "500" }}
 """
+COLUMNS = "id LONG, x LONG, ts TIMESTAMP"
+AVRO_SCHEMA = (
+    '{"type": "record", "name": "tuple", "fields": ['
+    '{"name": "id", "type": "long"}, {"name": "x", "type": "long"}, '
+    '{"name": "ts", "type": {"type": "long", "logicalType": "timestamp-micros"}}]}'
+)
+JSON = f'decode = "json"\nschema = "{COLUMNS}"'
+AVRO = f"decode = \"avro\"\nschema_id = 7\nschema = '{AVRO_SCHEMA}'"
 Tuple = tuple[int, int, int]
 """id, x, and the second of the event time."""
 
@@ -85,9 +92,12 @@ def join(a: Sequence[Tuple], b: Sequence[Tuple]) -> Counter[tuple[int, int]]:
     return Counter((r[0], s[0]) for r in a for s in b if abs(r[1] - s[1]) <= 2 and abs(r[2] - s[2]) <= 60)
 
 
-def write_job(folder: Path, broker: Broker, connector: str, columns: str, sink: str) -> Path:
+def write_job(
+    folder: Path, broker: Broker, connector: str, columns: str, sink: str, decode: str = JSON
+) -> Path:
     sources = "".join(
-        SOURCE.format(alias=alias, servers=broker.servers, topic=f"{folder.name}-{alias}") for alias in "ab"
+        SOURCE.format(alias=alias, decode=decode, servers=broker.servers, topic=f"{folder.name}-{alias}")
+        for alias in "ab"
     )
     job = folder / "job.toml"
     job.write_text(JOB.format(columns=columns, sources=sources, sink=sink, jars=connector))
@@ -170,6 +180,38 @@ def test_a_killed_job_and_a_killed_broker_lose_nothing(
     table = ds.dataset(list_committed(folder / "out")).to_table()
     assert Counter(zip(table["a"].to_pylist(), table["b"].to_pylist(), strict=True)) == join(a, b)
     assert ds.dataset(list_committed(folder / "dead" / "a")).to_table()["value"].to_pylist() == [b"poison"]
+
+
+def test_records_of_avro_with_the_number_of_their_schema(
+    broker: Broker, connector: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "avro"
+    folder.mkdir()
+    broker.make_topics("avro-a", "avro-b")
+    a, b = draw(60, 5), draw(60, 6)
+    send_avro(broker, connector, "avro-a", a, "0000000007")
+    send_avro(broker, connector, "avro-b", b, "0000000007")
+    # Records of another schema, without a header, and cut off behind the header.
+    send_avro(broker, connector, "avro-a", a[:2], "0000000008")
+    send_avro(broker, connector, "avro-b", b[:3], "")
+    broker.send("avro-a", ["{}", "\0\0\0\0\7"])
+    sink = 'format = "parquet"\npath = "out"'
+    catch_up(write_job(folder, broker, connector, "a.id AS a, b.id AS b", sink, AVRO))
+    table = ds.dataset(list_committed(folder / "out")).to_table()
+    assert Counter(zip(table["a"].to_pylist(), table["b"].to_pylist(), strict=True)) == join(a, b)
+    other, damaged = "the record is not of schema 7", "the value is not Avro of the schema"
+    for alias, expected in (("a", {other: 3, damaged: 1}), ("b", {other: 3})):
+        dead = ds.dataset(list_committed(folder / "dead" / alias)).to_table()
+        assert Counter(dead["reason"].to_pylist()) == expected
+
+
+def send_avro(broker: Broker, connector: str, topic: str, tuples: Sequence[Tuple], header: str) -> None:
+    command = [sys.executable, "-m", "tests.support.avro_sender"]
+    arguments = [broker.servers, topic, connector, AVRO_SCHEMA, COLUMNS, header]
+    text = "\n".join(encode(tuples))
+    subprocess.run(
+        [*command, *arguments], input=text, text=True, check=True, capture_output=True, timeout=300
+    )
 
 
 def wait_for_epoch(running: "subprocess.Popen[str]", n: int) -> None:

@@ -25,22 +25,27 @@ NULL = "<null>"
 START_S = 60
 BROKER = (f"org.apache.kafka:kafka_2.13:{KAFKA}", f"org.apache.kafka:kafka-tools:{KAFKA}")
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-CONNECTOR_VERSIONS = (pyspark.__version__, "4.2.0")
-"""The versions of Spark's connector, in the order in which they are tried. Maven may lack the one of this
-PySpark, and then the one of the version before works too."""
+AVRO = "org.apache.spark:spark-avro_2.13"
+VERSIONS = (pyspark.__version__, "4.2.0", "4.1.1")
+"""The versions of Spark's packages, in the order in which they are tried. Maven may lack the one of this
+PySpark, and then an earlier one works too."""
 _IN_PYSPARK = ("hadoop-", "scala-", "slf4j-", "snappy-", "lz4-", "jsr305-", "spark-tags")
 """Beginnings of the names of jars that the connector asks for and PySpark has."""
 
 
 def fetch_connector(folder: Path) -> str:
-    """Fetch Spark's connector; return the value of ``spark.jars``."""
-    for version in CONNECTOR_VERSIONS:
+    """Fetch Spark's connector and its reader of Avro; return the value of ``spark.jars``."""
+    return f"{_fetch(CONNECTOR, folder, 'connector')},{_fetch(AVRO, folder, 'avro')}"
+
+
+def _fetch(package: str, folder: Path, name: str) -> str:
+    for version in VERSIONS:
         with suppress(subprocess.CalledProcessError):
-            jars = fetch_jars([f"{CONNECTOR}:{version}"], folder / f"connector-{version}")
+            jars = fetch_jars([f"{package}:{version}"], folder / f"{name}-{version}")
             return ",".join(
                 str(jar) for jar in sorted(jars.glob("*.jar")) if not jar.name.startswith(_IN_PYSPARK)
             )
-    raise AssertionError(f"Maven has {CONNECTOR} in none of the versions {', '.join(CONNECTOR_VERSIONS)}")
+    raise AssertionError(f"Maven has {package} in none of the versions {', '.join(VERSIONS)}")
 
 
 @dataclass

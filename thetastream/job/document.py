@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.job.decoders import DECODERS
 from thetastream.job.names import find_name_problems
 from thetastream.job.schemas import Columns, find_columns
 from thetastream.job.script import (
@@ -182,7 +183,8 @@ def _read_source(document: Document, name: str, table: object, folder: Path) -> 
     source = parse_source(name, table, folder, problems)
     if source is None:
         return
-    columns = find_columns(source.format, source.schema, source.select, source.path, source.options)
+    read = None if source.decode is None else DECODERS[source.decode].read_columns
+    columns = find_columns(source.format, source.schema, source.select, source.path, source.options, read)
     problems += find_time_problems(source, columns)
     document.sources[name.casefold()], document.columns[name.casefold()] = source, columns
 

@@ -4,7 +4,7 @@ Columns are known from ``schema``, from ``select``, and for formats with fixed c
 other formats, and for folders such as ``day=1``, from which Spark makes further columns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from thetastream.predicate import Phrase, tokenize
@@ -34,15 +34,20 @@ FIXED: Mapping[str, Columns] = {
 
 
 def find_columns(
-    format_: str, schema: str | None, select: tuple[str, ...], path: str | None, options: Mapping[str, object]
+    format_: str,
+    schema: str | None,
+    select: tuple[str, ...],
+    path: str | None,
+    options: Mapping[str, object],
+    read: Callable[[str], Columns] | None = None,
 ) -> Columns | None:
-    """Find the columns of a source; None if only Spark knows them."""
+    """Find the columns of a source, whose schema ``read`` reads; None if only Spark knows them."""
     if select:
         return _read_select(select)
     if path is not None and any("=" in folder.name for folder in Path(path).glob("*=*")):
         return None
     if schema is not None:
-        return read_schema(schema)
+        return (read or read_schema)(schema)
     if (format_ == "socket" and options.get("includeTimestamp")) or options.get("includeHeaders"):
         return None
     return FIXED.get(format_)

@@ -29,6 +29,8 @@ class SourceSpec:
     options: dict[str, Any] = field(default_factory=dict)
     decode: str | None = None
     """How the values of Kafka's records become columns. None means that they remain bytes."""
+    schema_id: int | None = None
+    """The number in the header of Confluent's Avro records. None means that they have no header."""
     dead_letters: str | None = None
     """The folder of records that cannot be decoded. None means that they are dropped."""
 

@@ -1,6 +1,7 @@
 """Reads the tables of ``job.toml``, and lists the errors of each.
 
-[sources.NAME]  format, path, schema, event_time, delay, idle, rate, select, options, decode, dead_letters
+[sources.NAME]  format, path, schema, event_time, delay, idle, rate, select, options, decode, schema_id,
+                dead_letters
 [sink]          format, path, mode, options
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
@@ -15,6 +16,7 @@ from typing import Any
 
 from thetastream.core.shed import Shed
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.job.decoders import DECODERS
 from thetastream.job.schemas import Columns
 from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import REPLAY, SinkSpec, SourceSpec, is_local
@@ -22,8 +24,6 @@ from thetastream.job.suggestions import suggest_or_list
 from thetastream.models import REGISTRY, Model
 from thetastream.sql.insert import FILE_SINKS, MODES
 
-DECODERS = ("json",)
-"""What ``decode`` may be."""
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
 _NO_TIMES = {
     *("INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "TINYINT"),
@@ -43,6 +43,7 @@ _SOURCE = {
     "select": list,
     "options": dict,
     "decode": str,
+    "schema_id": int,
     "dead_letters": str,
 }
 _SINK = {"format": str, "path": str, "mode": str, "options": dict}
@@ -123,26 +124,35 @@ def parse_source(
         tuple(map(str, table.get("select", ()))),
         dict(table.get("options", {})),
         table.get("decode"),
+        table.get("schema_id"),
         resolve(table["dead_letters"], folder) if "dead_letters" in table else None,
     )
 
 
 def _find_decoding_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
     """Yield what is wrong with the decoding of records."""
-    decode = table.get("decode")
+    decode, schema = table.get("decode"), table.get("schema")
     if decode is None:
-        if "dead_letters" in table:
-            yield QueryError("MISSING_KEY", f"{where} has dead_letters and must have 'decode'")
-        if table.get("format") == "kafka" and "schema" in table:
+        for key in ("dead_letters", "schema_id"):
+            if key in table:
+                yield QueryError("MISSING_KEY", f"{where} has {key} and must have 'decode'")
+        if table.get("format") == "kafka" and schema is not None:
             yield QueryError("MISSING_KEY", f"{where} reads records with a schema and must have 'decode'")
         return
     if table.get("format") != "kafka":
         yield QueryError("UNKNOWN_KEY", f'{where} has decode, which belongs to format = "kafka"')
-    elif isinstance(decode, str) and decode not in DECODERS:
+    if schema is None:
+        yield QueryError("MISSING_KEY", f"{where} decodes records and must have 'schema'")
+    if isinstance(decode, str) and decode not in DECODERS:
         what = f"decode of {where} ({decode!r}) must be one of {', '.join(DECODERS)}"
         yield QueryError("BAD_VALUE", f"{what}; other values are decoded by expressions in select")
-    if "schema" not in table:
-        yield QueryError("MISSING_KEY", f"{where} decodes records and must have 'schema'")
+    elif isinstance(decode, str) and isinstance(schema, str):
+        try:
+            DECODERS[decode].read_columns(schema)
+        except ValueError as problem:
+            yield QueryError("BAD_VALUE", f"the schema of {where} cannot be used: {problem}")
+    if "schema_id" in table and decode != "avro":
+        yield QueryError("UNKNOWN_KEY", f'{where} has schema_id, which belongs to decode = "avro"')
 
 
 def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[QueryError]:
