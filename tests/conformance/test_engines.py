@@ -26,6 +26,7 @@ from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
+from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
@@ -105,6 +106,7 @@ FAMILIES: dict[str, Family] = {
         for model in (Ring(3), ATR(2, segment=SPAN), CTR(2, segment=SPAN))
     },
     "Chain(3)": Family(HandshakeSpec(CONDITION, INDEXES, 2, Chain(3, block=2)), PAIRS),
+    "moving": Family(MovingSpec(TwoStreamSpec(UNIT, Matrix(2, 2))), PAIRS),
     "shared tasks": Family(
         SharedTasksSpec((TaskSpec("one", UNIT),), Biclique(2)), ids_at(1, 1 + len(COLUMNS))
     ),

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from pyspark.sql import SparkSession
 
 import thetastream as th
 from tests.support.controlled_query import Controlled
+from thetastream.engine.two_stream.moving import MovingSpec
+from thetastream.spark import joins
 
 
 def test_units_change_and_a_restart_in_the_middle_changes_nothing(
@@ -48,6 +51,27 @@ def test_units_change_and_a_restart_in_the_middle_changes_nothing(
     # 4. The scaled join does not continue without control.
     with pytest.raises(StreamingQueryException, match=r"\[CONTROL_NEEDED\]"):
         run.start(th.Biclique((1, 1))).processAllAvailable()
+
+
+def test_tuples_of_the_full_history_move(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units leave with their tuples, a few in each epoch, and each new tuple finds all older ones."""
+    monkeypatch.setattr(joins, "MovingSpec", partial(MovingSpec, most_tuples=50))
+    run = Controlled(spark, tmp_path)
+    run.start(th.Matrix(1, 2), None, max_units=4)
+    run.add(120)
+    th.control(run.query).scale(model=th.Biclique((1, 1)))
+    status = run.run_until(lambda status: status["version"] == 2, 5)
+    (generation,) = status["generations"]
+    assert (generation["model"], generation["units"]) == ("Biclique(units=(1, 1))", [2, 3])
+    assert generation["held"] >= 2 * run.n - 10
+    moved = [sum(unit["forwarded"] for unit in entry["units"]) for entry in th.metrics(run.query)]
+    assert sum(moved) >= 2 * 120
+    assert max(moved) <= 2 * 2 * 50
+    run.add(5)
+    run.query.stop()
+    assert run.found == run.expect(within_s=run.n)
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
+from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Ring
 from thetastream.plan.multiway_spec import build_multiway_spec
@@ -146,6 +147,22 @@ class AntiRun(Run):
         expected = answers("anti", partial(oracle.holds, self.condition), *self.kept)
         assert self.found == Counter((left,) for left, _ in expected.elements())
         assert len(self.found) > 5
+
+
+class FullHistoryRun(Run):
+    """A join without event times, whose stored tuples never expire. A unit sends few of them in an epoch."""
+
+    rules = replace(RULES, never_expires=(True, True), moves_tuples=True)
+
+    def build(self, model: Any) -> EngineSpec:
+        sides = tuple(replace(side, time=None) for side in self.condition.sides)
+        self.condition = replace(self.condition, sides=(sides[0], sides[1]), window=None)
+        unit = replace(scaled_unit(), condition=self.condition, archive_period_us=None)
+        return MovingSpec(TwoStreamSpec(unit, model), 7)
+
+    def draw(self, n: int) -> Sequence[pa.RecordBatch]:
+        self.late = None  # Without event times, no tuple is late.
+        return super().draw(n)
 
 
 class ChainRun(Run):

@@ -25,6 +25,7 @@ from thetastream.core.sides import Side
 from thetastream.core.windows import Rows
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.protocol import EngineSpec
+from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
@@ -50,14 +51,43 @@ COUNTS = (9, 14)
 COUNTED_CONDITION = replace(CONDITION, window=None)
 COUNTED_UNIT = replace(UNIT, condition=COUNTED_CONDITION, archive_period_us=None, counts=COUNTS)
 MAX_UNITS = 16
+LAST_EPOCHS = 100
+"""How many epochs without tuples a schedule may need until no message is in flight."""
+MOST_MOVED = 7
+"""How many tuples of each stream a unit that leaves sends in an epoch at most."""
 TIME_WINDOW, COUNT_WINDOW, HANDSHAKE = "time", "count", "handshake"
-"""The kinds of schedules: joins with a window of event time, with count windows, and on a handshake chain."""
+FULL_HISTORY, ENDLESS_RIGHT = "full history", "endless right"
+"""The kinds of schedules: joins with a window of event time, with count windows, on a handshake chain,
+without a window, and with right tuples that never expire."""
 RULES = Rules(MAX_UNITS, ("hash", "range"))
 COUNTED_RULES = replace(RULES, counts_tuples=True)
+ENDLESS_CONDITIONS = {
+    FULL_HISTORY: COUNTED_CONDITION,
+    ENDLESS_RIGHT: replace(CONDITION, window=Dimension(Side.LEFT, TIME, Bound(TIME, -WINDOW), None)),
+}
+"""The conditions whose stored tuples move."""
+
+
+def make_moving(kind: str, model: Model) -> MovingSpec:
+    """Make a query whose stored tuples move, a few in each epoch."""
+    condition = ENDLESS_CONDITIONS[kind]
+    period = None if condition.window is None else UNIT.archive_period_us
+    unit = replace(UNIT, condition=condition, archive_period_us=period)
+    return MovingSpec(TwoStreamSpec(unit, model), MOST_MOVED)
+
+
 KINDS: dict[str, tuple[Callable[[Any], EngineSpec], Rules]] = {
     TIME_WINDOW: (partial(TwoStreamSpec, UNIT), RULES),
     COUNT_WINDOW: (partial(TwoStreamSpec, COUNTED_UNIT), COUNTED_RULES),
     HANDSHAKE: (partial(HandshakeSpec, CONDITION, UNIT.indexes, 2), replace(RULES, only_sizes=True)),
+    FULL_HISTORY: (
+        partial(make_moving, FULL_HISTORY),
+        replace(RULES, never_expires=(True, True), moves_tuples=True),
+    ),
+    ENDLESS_RIGHT: (
+        partial(make_moving, ENDLESS_RIGHT),
+        replace(RULES, never_expires=(False, True), moves_tuples=True),
+    ),
 }
 """For each kind, the query under a model, and the rules."""
 SAVED = ("states", "members", "_stores", "_clock", "in_flight", "offset", "_notices", "counters")
@@ -190,16 +220,18 @@ def run_schedule(
         late_us = watermark
         if rng.random() < 0.8:
             watermark = max(watermark or 0, 10 * epoch - rng.randint(2, 12)) or None
-    while run.in_flight or run._is_waiting:
+    for _ in range(LAST_EPOCHS):
+        if not (run.in_flight or run._is_waiting):
+            return found, find_expected(kept, kind), versions
         for columns in run.attempt([], watermark, [rng.randint(0, MAX_UNITS)]):
             found.update(zip(columns[0].to_pylist(), columns[len(COLUMNS)].to_pylist(), strict=True))
-    return found, find_expected(kept, kind == COUNT_WINDOW), versions
+    raise AssertionError("messages never end")
 
 
-def find_expected(epochs: list[list[list[oracle.Row]]], is_counted: bool) -> Counter[Any]:
+def find_expected(epochs: list[list[list[oracle.Row]]], kind: str) -> Counter[Any]:
     """Find the pairs of the tuples that are not late: by a nested loop, or in sequence for count windows."""
-    if is_counted:
+    if kind == COUNT_WINDOW:
         meetings = oracle.replay(partial(oracle.holds, COUNTED_CONDITION), epochs, COUNTS, "t")
         return Counter((one.left, one.right) for one in meetings)
     left, right = (list(chain.from_iterable(streams)) for streams in zip(*epochs, strict=True))
-    return oracle.join(CONDITION, left, right)
+    return oracle.join(ENDLESS_CONDITIONS.get(kind, CONDITION), left, right)

@@ -85,7 +85,7 @@ class Controlled:
             self.add(n)
         raise AssertionError(status)
 
-    def expect(self) -> Counter[tuple[int, ...]]:
+    def expect(self, within_s: int = WITHIN_S) -> Counter[tuple[int, ...]]:
         """Find the results by the formula of the condition."""
         if len(self.aliases) == 3:
             return Counter(
@@ -94,7 +94,7 @@ class Controlled:
         return Counter(
             (a, b)
             for a in range(self.n)
-            for b in range(max(0, a - WITHIN_S), min(self.n, a + WITHIN_S + 1))
+            for b in range(max(0, a - within_s), min(self.n, a + within_s + 1))
             if a != b and abs(a * 7 % 11 - b * 7 % 11) <= 1
         )
 

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.control_runs import AntiRun, ChainRun, MultiwayRun, Run
+from tests.support.control_runs import AntiRun, ChainRun, FullHistoryRun, MultiwayRun, Run
 from tests.support.controlled import SCHEMA
 from thetastream.control.request import Request
 from thetastream.core.windows import Rows
+from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
 
 
@@ -165,3 +166,54 @@ def test_units_that_send_messages_change(tmp_path: Path, monkeypatch: pytest.Mon
     keys = run.spark.fitted.keys
     assert sorted(run.spark.state["value"]) == sorted(keys[slot] for slot in run.spark.plan.newest.slots)
     assert not any(run.spark.state["timers"][keys[slot]] for slot in range(model.n_units))
+
+
+@pytest.mark.parametrize("model", [Biclique((1, 1)), Split(3), Matrix(2, 2)], ids=repr)
+def test_tuples_that_never_expire_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
+    """Units that leave send their tuples, epochs crash meanwhile, and the units end."""
+    run = FullHistoryRun(tmp_path, monkeypatch, Biclique((2, 1)))
+    run.run()
+    run.run()
+    run.spark.control.put_request(Request(model=model).write())
+    for number in range(12):
+        run.run(n=8 if number < 8 else 0, crashes=(number % 5, (number + 2) % 5) if number < 6 else ())
+    assert [one.model for one in run.spark.plan.membership] == [model]
+    run.run()
+    run.check()
+    # What has ended leaves nothing.
+    keys = run.spark.fitted.keys
+    newest = sorted(keys[slot] for slot in run.spark.plan.newest.slots)
+    assert sorted(run.spark.state["value"]) == newest
+    assert sorted(key for key, parts in run.spark.state["parts"].items() if parts) == newest
+
+
+def test_a_unit_that_joins_while_none_leaves_can_leave_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is sent when a biclique grows, but new units learn the name of the mailbox."""
+    run = FullHistoryRun(tmp_path, monkeypatch, Biclique((1, 1)))
+    for units in ((2, 2), (1, 1)):
+        run.run()
+        run.spark.control.put_request(Request(sizes={"units": units}).write())
+        run.run()
+    for _ in range(8):
+        run.run(n=2)
+    assert run.spark.plan.slots == (0, 1)
+    run.check()
+
+
+def test_a_checkpoint_without_a_mailbox_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query may have run without ``max_units`` or in an earlier version. Then it has no mailbox."""
+    run = FullHistoryRun(tmp_path, monkeypatch, Biclique((2, 1)))
+    moving = run.spark.spec
+    assert isinstance(moving, MovingSpec)
+    for spec in (moving.join, moving, moving.join, moving):
+        run.spark.spec = spec
+        run.spark.start()
+        run.run()
+        assert ("mailbox" in run.spark.offsets[-1]) == (len(run.spark.offsets) > 1)
+    run.spark.control.put_request(Request(sizes={"units": (1, 1)}).write())
+    for _ in range(10):
+        run.run(n=3)
+    assert [one.model for one in run.spark.plan.membership] == [Biclique((1, 1))]
+    run.check()

@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from tests.support.control_runs import RULES, Run
+from tests.support.control_runs import RULES, FullHistoryRun, Run
 from thetastream.cli import main
 from thetastream.control.plan import ControlPlan
 from thetastream.control.request import Request
@@ -39,6 +39,23 @@ def test_status_knows_when_a_generation_began(tmp_path: Path, monkeypatch: pytes
     (generation,) = control(tmp_path).status()["generations"]
     assert (generation["model"], generation["since"]) == ("Split(cores=3)", 2)
     assert len(run.spark.control.list_plans()) == 3
+
+
+def test_status_names_the_units_that_move_tuples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FullHistoryRun(tmp_path, monkeypatch, Split(2))
+    (tmp_path / "offsets").mkdir()
+    run.run(40)
+    run.spark.control.put_request(Request(sizes={"cores": 1}).write())
+    seen = []
+    for _ in range(8):
+        run.run(n=0)
+        text = "\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])])
+        (tmp_path / "offsets" / "0").write_text(text)
+        older = control(tmp_path).status()["generations"][0]
+        seen.append((older["units"], older["moving"], older["drained"]))
+    assert seen[0] == ([0, 1], [0, 1], [])
+    assert ([0, 1], [], [0, 1]) in seen
+    assert seen[-1] == ([2], [], [])
 
 
 def test_a_handle_names_the_joins_if_none_is_meant(tmp_path: Path) -> None:

@@ -62,12 +62,18 @@ def status(arguments: argparse.Namespace) -> int:
 def describe_status(status: Mapping[str, Any]) -> str:
     """Describe the plan of a join as text.
 
-    >>> generation = {"model": "Split(cores=2)", "units": [0, 1], "since": 0, "leaving": [], "drained": []}
+    >>> generation = {"model": "Split(cores=2)", "units": [0, 1], "since": 0}
+    >>> generation |= {"leaving": [], "moving": [], "drained": []}
     >>> plan = {"version": 0, "max_units": 4, "shed_factor": 0.0, "generations": [generation], "coming": None}
     >>> print(describe_status({**plan, "requests": {}}))
     version       0
     max_units     4
     generation    Split(cores=2) on units 0, 1 since epoch 0
+    >>> generation |= {"leaving": [0, 1], "moving": [1], "drained": [0]}
+    >>> for line in describe_status({**plan, "requests": {}}).splitlines()[2].split("; "):
+    ...     print(line)
+    generation    Split(cores=2) on units 0, 1 since epoch 0
+    0, 1 store no new tuples, the tuples of 1 move to the newest units, and 0 hold none
     >>> plan["coming"] = {"model": "Split(cores=1)", "units": [2], "since": None, "waits_for": [0, 1]}
     >>> print(describe_status({**plan, "requests": {}}).splitlines()[-1])
     coming        Split(cores=1) on units 2 takes over later; it waits for units 0, 1
@@ -80,6 +86,8 @@ def describe_status(status: Mapping[str, Any]) -> str:
         text = f"{one['model']} on units {_list(one['units'])} since {since}"
         if one["leaving"]:
             text += f"; {_list(one['leaving'])} store no new tuples"
+        if one["moving"]:
+            text += f", the tuples of {_list(one['moving'])} move to the newest units"
         if one["drained"]:
             text += f", and {_list(one['drained'])} hold none"
         lines.append(("generation", text))

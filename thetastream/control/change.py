@@ -41,6 +41,8 @@ class Rules:
     """The streams whose tuples are answered one by one, each at a unit that sees all its partners."""
     is_ordered: bool = False
     """Whether results are ordered, so that each unit must know how many tuples have arrived."""
+    moves_tuples: bool = False
+    """Whether a unit that leaves moves the tuples that never expire to newer units."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the rules to plain values."""
@@ -51,7 +53,7 @@ class Rules:
         """Read what ``as_json`` returned."""
         left, right = values["never_expires"]
         # Earlier versions wrote rules without the last fields.
-        names = ("can_shed", "counts_tuples", "only_sizes", "is_ordered")
+        names = ("can_shed", "counts_tuples", "only_sizes", "is_ordered", "moves_tuples")
         later = {name: bool(values.get(name, False)) for name in names}
         routings = tuple(values["routings"])
         preserved = tuple(map(int, values.get("preserved", ())))
@@ -119,6 +121,12 @@ def settle(plan: ControlPlan, version: int) -> ControlPlan:
     return _keep_leaving(_drop_ended(begun, ()))
 
 
+def list_moving(generation: Generation, plan: ControlPlan, rules: Rules) -> set[tuple[int, int]]:
+    """List the units of a generation that leave and move their tuples: (slot, version), as in their marks."""
+    endless = _list_endless(generation, rules) if rules.moves_tuples else []
+    return {(slot, plan.leaving[slot]) for slot in endless if slot in plan.leaving}
+
+
 def find_target(model: Model, request: Request) -> Model:
     """Return the model that a request asks for.
 
@@ -165,15 +173,26 @@ def _check_sizes(before: Model, model: Model) -> None:
 
 
 def _check_expiry(plan: ControlPlan, leaving: Collection[int], rules: Rules) -> None:
-    """Refuse that a slot leaves if it holds tuples that never expire: it would answer probes for ever."""
-    for generation in plan.membership:
-        for unit, slot in enumerate(generation.slots):
-            if slot in leaving and any(rules.never_expires[side] for side in generation.model.stores(unit)):
-                raise QueryError(
-                    "CANNOT_SCALE",
-                    f"unit {slot} cannot leave: it stores tuples that stay joinable for ever (within=None), "
-                    "and stored tuples do not move; only a biclique without subgroups can grow",
-                )
+    """Refuse that a slot leaves for ever with tuples that never expire and do not move."""
+    if rules.moves_tuples:
+        return
+    endless = [slot for generation in plan.membership for slot in _list_endless(generation, rules)]
+    for slot in endless:
+        if slot in leaving:
+            raise QueryError(
+                "CANNOT_SCALE",
+                f"unit {slot} cannot leave: it stores tuples that stay joinable for ever (within=None), "
+                "and tuples of this join do not move; only a biclique without subgroups can grow",
+            )
+
+
+def _list_endless(generation: Generation, rules: Rules) -> list[int]:
+    """List the slots of a generation on which tuples are stored that never expire."""
+    return [
+        slot
+        for unit, slot in enumerate(generation.slots)
+        if any(rules.never_expires[side] for side in generation.model.stores(unit))
+    ]
 
 
 def _assign_slots(plan: ControlPlan, model: Model, rules: Rules, busy: Collection[int]) -> tuple[int, ...]:

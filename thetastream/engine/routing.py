@@ -24,6 +24,8 @@ class Router:
 
     model: Model
     places: FindPlaces | None = None
+    probes_first_copies: bool = False
+    """Whether units of older generations hold only the first copy of each tuple."""
 
     def route(
         self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None
@@ -57,7 +59,20 @@ class Router:
         self, stream: int, payload: pa.RecordBatch, tuples: Int64s | None, probing: Mask | None = None
     ) -> Iterator[Route]:
         """Yield the routes of rows that look for partners and are stored elsewhere."""
-        yield from self._find(self.model.route_probes, stream, payload, tuples, probing)
+        route = self.model.probe_first_copies if self.probes_first_copies else self.model.route_probes
+        yield from self._find(route, stream, payload, tuples, probing)
+
+    def find_store_routes(self, stream: int, payload: pa.RecordBatch, numbers: Int64s) -> Iterator[Route]:
+        """Yield the routes of rows that move to units of this model, and look for no partners.
+
+        ``numbers`` spread the rows, as their hashes do when they arrive.
+        """
+        yield from self._find(self.model.route_moved, stream, payload, numbers, None)
+
+    def find_first_copies(self, unit: int, stream: int, payload: pa.RecordBatch) -> Mask:
+        """Find the rows, stored at a unit, whose first copy is this one."""
+        places = None if self.places is None else self.places(Side(stream), payload)
+        return self.model.find_first_copies(unit, Side(stream), payload.num_rows, places)
 
     def _find(
         self,

@@ -16,7 +16,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import ThetastreamError
 from thetastream.models.drawing import Drawing, row
-from thetastream.models.routes import Hashes, Route
+from thetastream.models.routes import Hashes, Places, Route, split
 
 TWO_STREAMS, PIPELINE, MULTIWAY = "two_streams", "pipeline", "multiway"
 """The names of planners in ``thetastream.planners.PLANNERS``."""
@@ -232,6 +232,34 @@ class Model(ABC):
         means that a unit works for one generation only.
         """
         return None
+
+    # Stored tuples that move
+
+    def route_moved(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
+        """Yield the routes of rows that were stored by another model, and move to units of this one."""
+        if self.sees_all:
+            # All tuples probe all units, so any unit may store a row. The row has no number any more.
+            assert hashes.tuples is not None
+            for unit, rows in split(hashes.tuples % self.n_units, self.n_units):
+                yield Route(unit, Role.STORE, rows)
+            return
+        yield from (route for route in self.route(side, n_rows, hashes) if route.role is not Role.PROBE)
+
+    def find_first_copies(
+        self, unit: int, side: Side, n_rows: int, places: Places | None
+    ) -> npt.NDArray[np.bool_]:
+        """Find those of the rows of ``side``, stored at a unit, whose first copy is the one at this unit.
+
+        By default, a tuple is stored once.
+        """
+        return np.ones(n_rows, dtype=np.bool_)
+
+    def probe_first_copies(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
+        """Yield the routes of rows that look for partners of which only the first copies are stored.
+
+        By default, these are the routes of ``route_probes``, because a tuple is stored once.
+        """
+        yield from self.route_probes(side, n_rows, hashes)
 
     @abstractmethod
     def describe(self) -> str:

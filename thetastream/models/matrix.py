@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from math import isqrt
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.errors import QueryError
@@ -141,6 +144,25 @@ class Matrix(Model):
             for group, role, touching in _find_copies(hashes, groups, rows):
                 for k in range(sizes[group]):
                     yield Route(units[group + groups * k], Role.COPY if k else role, touching)
+
+    def find_first_copies(
+        self, unit: int, side: Side, n_rows: int, places: Places | None
+    ) -> npt.NDArray[np.bool_]:
+        # The first copy of a tuple is the one that ``route`` counts.
+        groups = self.groups[side.other]
+        across = unit % self.columns if side is Side.LEFT else unit // self.columns
+        if groups == 1:
+            return np.full(n_rows, across == 0)
+        assert places is not None
+        is_first: npt.NDArray[np.bool_] = places.low % groups == across
+        return is_first
+
+    def probe_first_copies(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
+        # First copies of right tuples are in the first rows, one for each subgroup; those of left tuples are
+        # in the first columns.
+        for line in range(self.groups[side]):
+            for unit in self._line(side, line):
+                yield Route(unit, Role.PROBE, None)
 
     def sees_partners(self, side: Side) -> bool:
         across = (self.rows, self.columns)[side.other]

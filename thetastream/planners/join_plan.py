@@ -30,7 +30,7 @@ from thetastream.planners.staging import Emitted
 from thetastream.spark.build import JoinSpec, build
 from thetastream.spark.carriers import carry
 from thetastream.spark.control.access import Control
-from thetastream.spark.joins import ENGINES, build_folded_join
+from thetastream.spark.joins import ENGINES, build_folded_join, let_tuples_move
 from thetastream.spark.staging import Staging, Target
 
 
@@ -107,10 +107,10 @@ class JoinPlan(QueryPlan):
         return self._build(self._join())
 
     def _build(self, join: JoinSpec, staging: Staging | None = None) -> DataFrame:
-        given = self.settings
+        given, control = self.settings, self._control
         shedding = None if given.shed is None else Shedding(given.shed, self.physical.condition.sides)
         return build(
-            join,
+            let_tuples_move(join) if control is not None and control.rules.moves_tuples else join,
             self.streams,
             mailboxes=given.mailbox,
             cache_folder=given.cache_folder,
@@ -118,7 +118,7 @@ class JoinPlan(QueryPlan):
             idle=given.idle,
             shedding=shedding,
             staging=staging,
-            control=self._control,
+            control=control,
         )
 
     @property
@@ -141,8 +141,15 @@ class JoinPlan(QueryPlan):
             only_sizes=self.model.has_mailbox(2),
             preserved=self.query.how.preserved,
             is_ordered=given.order is not None,
+            moves_tuples=(left or right) and self._has_plain_pairs,
         )
         return Control(given.mailbox, rules)
+
+    @property
+    def _has_plain_pairs(self) -> bool:
+        """Whether units return each pair when they find it, and keep nothing but stored tuples."""
+        has_order_or_views = self.settings.order is not None or self.folding is not None
+        return self.query.how.is_inner and not has_order_or_views and not self.model.has_mailbox(2)
 
     @property
     def staging_obstacle(self) -> str | None:

@@ -121,9 +121,8 @@ class UnitEpoch:
         pieces = time_work(engine.epoch(inbox, clock), engine.counters)
         yield from self.emitter.gather_results(count_emitted(pieces, engine.counters))
         self._report(slot, engine.counters, inbox, clock, timers)
-        # 3. Send messages. A unit that joins gets the name of the mailbox in its first epoch with tuples,
-        # because units that leave have sent something then.
-        mailbox = None
+        # 3. Send messages. A unit that joins keeps the name of the mailbox, and sends nothing yet.
+        mailbox = told.mailbox or before.mailbox
         if spec.has_messages and event != JOINS:
             mailbox = find_mailbox_name(before.mailbox, told.mailbox)
             has_news = engine.is_waiting or event == LEAVES

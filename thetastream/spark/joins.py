@@ -1,6 +1,7 @@
 """Turns plans into joins that ``thetastream.spark.build`` can run, with one function per family of joins."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
+from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models.base import HANDSHAKE, UNITS, Model
@@ -205,6 +207,24 @@ def build_shared_tasks_join(
     identity = identify_tasks(plan, model, reading)
     choice = _open_choice(reading, choose, partial(SharedTasksSpec, tasks))
     return JoinSpec(SharedTasksSpec(tasks, model), plan.sides, output, identity, choice=choice)
+
+
+def let_tuples_move(join: JoinSpec) -> JoinSpec:
+    """Return a join of two streams whose stored tuples move to newer units when their unit leaves."""
+    choice = join.choice
+    if choice is not None:
+        choice = replace(choice, fit=partial(_fit_moving, choice.fit))
+    return replace(join, spec=_move(join.spec), choice=choice)
+
+
+def _move(spec: EngineSpec) -> MovingSpec:
+    assert isinstance(spec, TwoStreamSpec)
+    return MovingSpec(spec)
+
+
+def _fit_moving(fit: Callable[[int], Fitted], partitions: int) -> Fitted:
+    fitted = fit(partitions)
+    return fitted._replace(spec=_move(fitted.spec))
 
 
 def _describe_unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = False) -> UnitSpec:

@@ -201,16 +201,43 @@ class ChainedIndex:
         for meta in sorted(self.segments, key=lambda meta: meta.n_rows):
             if not n:
                 break
-            self.segments.remove(meta)
             if meta.n_rows > n:
-                run = self._store.get(meta)
-                self._append(meta.period, run.payload.slice(n), run.rows[n:])
-                self._append(meta.period, run.payload.slice(0, n), run.rows[:n])
-                self._store.drop(meta)
-                meta = self.segments.pop()
+                meta = self._cut(meta, n)
+            self.segments.remove(meta)
             n -= meta.n_rows
             taken.append(meta)
         return taken
+
+    def remove_part(self, n_rows: int, nbytes: int) -> pa.RecordBatch | None:
+        """Remove the smallest segments; return their tuples, or None if the index is empty.
+
+        They have at most ``n_rows`` tuples and ``nbytes`` bytes, or are one tuple. If the smallest segment is
+        too large, it is cut into halves until the first one fits. Then each later call finds a segment that
+        fits, or cuts a smaller one, so the whole index is written again a few times at most.
+        """
+        taken: list[SegmentMeta] = []
+        for meta in sorted(self.segments, key=lambda meta: meta.n_rows):
+            while not taken and meta.n_rows > 1 and (meta.n_rows > n_rows or meta.nbytes > nbytes):
+                meta = self._cut(meta, meta.n_rows // 2)
+            if taken and (meta.n_rows > n_rows or meta.nbytes > nbytes):
+                break
+            self.segments.remove(meta)
+            n_rows -= meta.n_rows
+            nbytes -= meta.nbytes
+            taken.append(meta)
+        payloads = [self._store.get(meta).payload for meta in taken]
+        for meta in taken:
+            self._store.drop(meta)
+        return concat(payloads) if payloads else None
+
+    def _cut(self, meta: SegmentMeta, n: int) -> SegmentMeta:
+        """Cut a segment into two; return the one with its first n tuples."""
+        run = self._store.get(meta)
+        self._append(meta.period, run.payload.slice(n), run.rows[n:])
+        self._append(meta.period, run.payload.slice(0, n), run.rows[:n])
+        self.segments.remove(meta)
+        self._store.drop(meta)
+        return self.segments[-1]
 
     def adopt(self, segments: list[SegmentMeta]) -> None:
         """Take over segments of tuples that have the same index plan."""

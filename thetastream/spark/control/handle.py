@@ -1,48 +1,22 @@
 """``th.control``: changes the units of a running join, from any process that reaches its control folder.
 
-The newest offset of the control source says where the folder is, and which plan holds. A running query of
-this process tells its offsets in its progress; for other queries, they are read from the checkpoint.
+The newest offset of the control source (``thetastream.spark.control.newest_offset``) says where the folder
+is, and which plan holds.
 """
 
-import json
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from thetastream.control.change import Rules, change_plan
+from thetastream.control.change import change_plan, list_moving
 from thetastream.control.plan import ControlPlan
 from thetastream.control.request import Request
-from thetastream.core.folder import Folder, hide_secrets, split_path
-from thetastream.errors import QueryError, StateError, ThetastreamError
+from thetastream.core.folder import hide_secrets
+from thetastream.errors import QueryError
 from thetastream.models.base import Model
 from thetastream.policies import Policy
-from thetastream.spark.checkpoint_log import find_last_epoch, read_epoch
-from thetastream.spark.control.files import ControlFolder
 from thetastream.spark.control.follower import Follower
-from thetastream.spark.metrics import metrics, read_offsets, refuse_no_query
-
-WAIT_S = 60.0
-"""How long ``control`` waits for the first epoch of a query that has been started."""
-POLL_S = 0.1
-
-
-@dataclass(frozen=True)
-class _NewestOffset:
-    """The newest offset of one controlled join."""
-
-    control: Mapping[str, Any]
-
-    @property
-    def plan(self) -> ControlPlan:
-        return ControlPlan.from_json(self.control["plan"])
-
-    @property
-    def folder(self) -> ControlFolder:
-        return ControlFolder(self.control["root"], self.control["name"])
+from thetastream.spark.control.newest_offset import NewestOffset, read_checkpoint, wait_for_progress
+from thetastream.spark.metrics import metrics, refuse_no_query
 
 
 class ControlHandle:
@@ -60,8 +34,8 @@ class ControlHandle:
         join, they take over after a few epochs.
 
         New tuples are stored by the new units. Older units answer until the tuples that they hold have left
-        the window, so no tuple moves and no result is lost or found twice. If the query does not run, the
-        request waits until it runs again.
+        the window. Tuples that never expire move to the new units, some of them in each epoch. No result is
+        lost or found twice. If the query does not run, the request waits until it runs again.
 
         Parameters
         ----------
@@ -101,7 +75,7 @@ class ControlHandle:
         Returns
         -------
         str
-            The name of the request, as ``scale`` returns it.
+            The name of the request.
 
         Raises
         ------
@@ -160,7 +134,7 @@ class ControlHandle:
     def request(self, request: Request) -> str:
         """Put a request, after checking it against the newest plan; return its name."""
         found = self._find()
-        change_plan(found.plan, request, Rules.from_json(found.control["rules"]))
+        change_plan(found.plan, request, found.rules)
         return found.folder.put_request(request.write())
 
     def status(self) -> dict[str, Any]:
@@ -173,14 +147,15 @@ class ControlHandle:
             maps the name of each of the last requests to "accepted", "waiting" or the error that refused it;
             and ``generations``, oldest first. A generation has its ``model``, its ``units`` (slots), the
             epoch ``since`` which its units store tuples (None if that epoch has not begun), ``leaving`` (the
-            units that store no new tuples), ``drained`` (those of them that hold none) and ``held``, the
-            number of stored tuples (None if the query does not run in this process). ``coming`` is the
-            generation that takes over later, if each tuple is answered at one unit (``how=``); None if there
-            is none. It has its ``model`` and ``units``, the epoch ``since`` which these units store copies,
-            and ``waits_for``: the units that still hold tuples without a copy.
+            units that store no new tuples), ``moving`` (those of them whose tuples move to newer units),
+            ``drained`` (those of them that hold none) and ``held``, the number of stored tuples (None if the
+            query does not run in this process). ``coming`` is the generation that takes over later, if each
+            tuple is answered at one unit (``how=``); None if there is none. It has its ``model``, ``units``,
+            ``since``, the epoch from which these units store copies, and ``waits_for``: the units that still
+            hold tuples without a copy.
         """
         found = self._find()
-        plan, folder = found.plan, found.folder
+        plan, folder, rules = found.plan, found.folder, found.rules
         coming = plan.coming
         beginnings = folder.find_beginnings(one.since for one in (*plan.membership, plan.target))
         marks, held = folder.list_drained(), self._count_held()
@@ -192,6 +167,7 @@ class ControlHandle:
                 "units": list(one.slots),
                 "since": beginnings.get(one.since, (None,))[0] if one.since else 0,
                 "leaving": [slot for slot in one.slots if slot in plan.leaving],
+                "moving": sorted(slot for slot, _ in list_moving(one, plan, rules) - marks),
                 "drained": [slot for slot in one.slots if (slot, plan.leaving.get(slot)) in marks],
                 "held": None if held is None else sum(held.get(slot, 0) for slot in one.slots),
             }
@@ -199,7 +175,7 @@ class ControlHandle:
         ]
         return {
             "version": plan.version,
-            "max_units": Rules.from_json(found.control["rules"]).max_units,
+            "max_units": rules.max_units,
             "shed_factor": plan.shed_factor,
             "generations": generations,
             "coming": None
@@ -221,14 +197,14 @@ class ControlHandle:
         epochs = [epoch for epoch in metrics(self._target) if epoch["join"] == join and epoch["units"]]
         return {unit["unit"]: unit["held"] for unit in epochs[-1]["units"]} if epochs else {}
 
-    def _find(self) -> _NewestOffset:
+    def _find(self) -> NewestOffset:
         """Find the newest offset of the control source."""
         if isinstance(self._target, str | Path):
             path = str(self._target)
-            where, offsets = f"the checkpoint {hide_secrets(path)}", _read_checkpoint(path)
+            where, offsets = f"the checkpoint {hide_secrets(path)}", read_checkpoint(path)
         else:
             refuse_no_query("th.control", self._target)
-            where, offsets = f"query {self._target.id}", list(_wait_for_progress(self._target))
+            where, offsets = f"query {self._target.id}", list(wait_for_progress(self._target))
         joins = {offset["control"]["join"]: offset["control"] for offset in offsets if "control" in offset}
         if not joins:
             raise QueryError(
@@ -237,14 +213,14 @@ class ControlHandle:
                 "from its present checkpoint",
             )
         if self._join in joins:
-            return _NewestOffset(joins[self._join])
+            return NewestOffset(joins[self._join])
         if self._join is not None or len(joins) > 1:
             asked = "" if self._join is None else f", and none of them is {self._join!r}"
             raise QueryError(
                 "SEVERAL_JOINS",
                 f"{where} has the joins {', '.join(joins)}{asked}; give join= as one of them",
             )
-        return _NewestOffset(next(iter(joins.values())))
+        return NewestOffset(next(iter(joins.values())))
 
 
 def control(query: Any, join: str | None = None) -> ControlHandle:
@@ -274,26 +250,3 @@ def control(query: Any, join: str | None = None) -> ControlHandle:
     >>> handle.status()["generations"]  # doctest: +SKIP
     """
     return ControlHandle(query, join)
-
-
-def _wait_for_progress(query: Any) -> Iterator[dict[str, Any]]:
-    """Yield the offsets of all sources in the newest report of a query; wait for the first report."""
-    until_s = time.monotonic() + WAIT_S
-    while not (report := query.lastProgress):
-        if not query.isActive or time.monotonic() > until_s:
-            raise StateError("NO_EPOCH", f"query {query.id} must have run an epoch; it has run none yet")
-        time.sleep(POLL_S)
-    yield from read_offsets(report if isinstance(report, dict) else json.loads(report.json))
-
-
-def _read_checkpoint(path: str) -> list[dict[str, Any]]:
-    """Read the offsets of all sources in the newest offsets of a checkpoint."""
-    what = f"{hide_secrets(path)} must be the checkpoint of a streaming query"
-    try:
-        folder = Folder(*split_path(path))
-        epoch = find_last_epoch(folder.list_files("offsets"))
-        if epoch < 0:
-            raise ThetastreamError("NO_CHECKPOINT", f"{what}, and no epoch of a query has begun there")
-        return read_epoch(folder, "offsets", epoch)[1]
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise ThetastreamError("NO_CHECKPOINT", f"{what}; reading it failed: {error}") from None

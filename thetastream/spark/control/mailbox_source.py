@@ -5,6 +5,9 @@ without ``max_units``, and may continue from its checkpoint with the other setti
 
 Messages to all units go to the units of the plan that routers follow in the epoch that reads them. It is the
 plan of the offset before, because the plan of an offset holds from the next epoch on.
+
+A change of the plan announces the mailbox to all units of the new plan, because a unit that joins does not
+know it. An offset of a query that had no mailbox before gets one.
 """
 
 import json
@@ -18,14 +21,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from thetastream.core.columns import ANNOUNCEMENT
 from thetastream.core.identity import Identity, decode_identity
 from thetastream.spark.control.source import ControlReader, make_control_reader, make_options
 from thetastream.spark.mailbox.source import MailboxReader
 from thetastream.spark.state.identity_source import SCHEMA
 
 FORMAT = "thetastream_controlled_mailbox"
-_CALLED = "called"
-"""The field of a partition of the mailbox with the grouping keys of the units of the epoch."""
+_CALLED, _TOLD = "called", "told"
+"""The fields of a partition of the mailbox with the grouping keys of the units that get messages to all, and
+of those that get announcements."""
 
 
 class ControlledMailboxSource(DataSource):
@@ -71,26 +76,35 @@ class ControlledMailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return self._control.getDefaultReadLimit()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        if "mailbox" not in start:
+            start = {**self._mailbox.initialOffset(), **start}
         box = self._mailbox.latestOffset(_leave_out_control(start), limit)
         return self._control.latestOffset({**start, **box}, limit)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         found = [*self._control.partitions(start, end)]
-        if end["epoch"] < 0 or end["epoch"] != start["epoch"]:
-            plan = (start if "control" in start else end)["control"]["plan"]
-            called = sorted({self._keys[slot] for one in plan["membership"] for slot in one["slots"]})
-            for one in self._mailbox.partitions(*map(_leave_out_control, (start, end))):
-                found.append(InputPartition({**one.value, _CALLED: called}))
+        has_messages = end["epoch"] < 0 or end["epoch"] != start["epoch"]
+        if has_messages or found:
+            read = end if has_messages else {**end, "units": []}
+            called = self._list_keys((start if "control" in start else end)["control"]["plan"])
+            told = sorted({*called, *self._list_keys(end["control"]["plan"])})
+            for one in self._mailbox.partitions(*map(_leave_out_control, (start, read))):
+                found.append(InputPartition({**one.value, _CALLED: called, _TOLD: told}))
         return found
+
+    def _list_keys(self, plan: dict[str, Any]) -> list[int]:
+        """List the grouping keys of the units of a plan."""
+        return sorted({self._keys[slot] for one in plan["membership"] for slot in one["slots"]})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition.value, dict):
             yield from self._control.read(partition)
             return
-        called = set(partition.value[_CALLED])
+        called, told = (set(partition.value[name]) for name in (_CALLED, _TOLD))
         for batch in self._mailbox.read(partition):
-            # All rows of a batch of the mailbox are for one unit.
-            if batch.column("unit")[0].as_py() in called:
+            # All rows of a batch of the mailbox are for one unit, and of one kind.
+            unit, kind = (batch.column(name)[0].as_py() for name in ("unit", "kind"))
+            if unit in (told if kind == ANNOUNCEMENT else called):
                 yield batch
 
     def commit(self, end: dict[str, Any]) -> None:
