@@ -309,6 +309,16 @@ def test_a_window_that_holds_nothing(plan):
     assert physical.sides[0].filters[0] == physical.sides[1].filters[0] == "false"
 
 
+@pytest.mark.parametrize("how", ["right", "full"])
+def test_tuples_wait_for_their_decision_if_the_window_holds_nothing(plan, how):
+    answering = plan("a.ts > b.ts + INTERVAL 1 HOUR", "5 minutes", how=how)
+    left, right = answering.physical.sides
+    assert (left.filters[:1] == ("false",)) == (how == "right")
+    assert not any("false" in text for _, text in right.computed)
+    assert answering.physical.lifetimes_us == (0, 5 * MINUTE)
+    assert "a.ts - b.ts <= 5 minutes" in answering.explain()
+
+
 @pytest.mark.parametrize(
     ("within", "asked", "expected"),
     [

@@ -99,10 +99,10 @@ any_window = st.builds(
     make_window,
     st.sampled_from(Side),
     st.integers(-12, 12),
-    st.integers(0, 12),
+    st.integers(-6, 12),
     st.tuples(st.booleans(), st.booleans()),
 )
-"""Windows of which both bounds may be earlier or later than the tuple, equal, or strict."""
+"""Windows of which both bounds may be earlier or later than the tuple, equal, strict, or contradictory."""
 
 
 @draw_cases(30)

@@ -20,26 +20,32 @@ def find_window_ends(query: Query, rewritten: Rewritten) -> tuple[int | None, in
     return low, high
 
 
-def build_window(query: Query, rewritten: Rewritten) -> tuple[Dimension | None, bool]:
-    """Return the window as a dimension over event time, and whether it is empty."""
+def build_window(query: Query, rewritten: Rewritten) -> Dimension | None:
+    """Return the window as a dimension over event time.
+
+    If its bounds contradict each other, no pair is inside it. Each bound still says how long the tuples of a
+    stream wait for partners.
+    """
     low, high = find_window_ends(query, rewritten)
     if low is None and high is None:
-        return None, False
-    is_empty = low is not None and high is not None and low > high
-    if is_empty:
-        high = low
+        return None
     a, b = query.streams
     ends = [f"{spell(low)} <= "] * (low is not None)
     text = f"{''.join(ends)}{a.alias}.{a.event_time} - {b.alias}.{b.event_time}"
     text += f" <= {spell(high)}" if high is not None else ""
-    dimension = Dimension(
+    return Dimension(
         Side.LEFT,
         TIME,
         None if low is None else Bound(TIME, low),
         None if high is None else Bound(TIME, high),
         text,
     )
-    return dimension, is_empty
+
+
+def contradicts_itself(window: Dimension) -> bool:
+    """Return whether the lower bound of a window is above its upper bound, so that no pair is inside it."""
+    low, high = window.low, window.high
+    return low is not None and high is not None and low.delta > high.delta
 
 
 def build_dimensions(rewritten: Rewritten) -> tuple[Dimension, ...]:

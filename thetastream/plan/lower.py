@@ -23,7 +23,7 @@ from thetastream.core.sides import Side
 from thetastream.core.windows import spell
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW
 from thetastream.errors import QueryError
-from thetastream.plan.dimensions import build_dimensions, build_window
+from thetastream.plan.dimensions import build_dimensions, build_window, contradicts_itself
 from thetastream.plan.domains import quote
 from thetastream.plan.index_choice import choose_index
 from thetastream.plan.physical import PhysicalPlan, SidePlan, compute_lifetimes
@@ -84,12 +84,14 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
             + " is a result"
         )
     # 2. Turn bounds into dimensions and a window.
-    window, is_empty = build_window(query, rewritten)
+    window = build_window(query, rewritten)
     dimensions = build_dimensions(rewritten)
     equalities = tuple(Equality(left, right, text) for left, right, text in rewritten.equalities)
-    if is_empty:
-        for filters in rewritten.filters:
-            filters.append("false")
+    if window is not None and contradicts_itself(window):
+        # Preserved tuples are answered when they are decided. All other tuples need not be sent.
+        for side in Side:
+            if side not in query.how.preserved:
+                rewritten.filters[side].append("false")
     condition = Condition(
         sides=(
             build_side_spec(query.streams[0], rewritten.keys[0]),

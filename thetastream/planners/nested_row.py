@@ -6,8 +6,9 @@ A row has result time T. A new tuple c must be inside the window of all tuples t
 
 T may be later than all t_i, because a row without partners has the instant that decides it. Let S be the
 longest time by which T can be later than the latest tuple of its row. Then the join of c keeps rows for
-max(W_i), and tuples c for W_c + S; and the next S is S + max(W_i, W_c). The condition compares the event
-times themselves.
+max(W_i), and tuples c for W_c + S. A row or a tuple c without a partner leaves the join when it is decided.
+Therefore S grows by max(W_i) if the join answers each row, and by W_c if it answers each tuple c. The
+condition compares the event times themselves.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,6 +18,7 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 
 from thetastream.core.how import How
+from thetastream.core.sides import Side
 from thetastream.frontend.how import GivenHow
 from thetastream.plan.domains import quote
 from thetastream.plan.query import RESULT_TIME, Stream
@@ -53,7 +55,8 @@ class NestedRow:
 
     def add(self, stream: Stream, span_us: int | None, how: How) -> None:
         """Add the stream of the next join to the rows."""
-        self._slack_us += max(*self._spans_us, span_us or 0)
+        waits_us = {Side.LEFT: max(self._spans_us), Side.RIGHT: span_us or 0}
+        self._slack_us += max((waits_us[side] for side in how.preserved), default=0)
         if how.has_pairs:
             self._streams.append(stream)
             self._spans_us.append(span_us or 0)
