@@ -295,11 +295,17 @@ def kill_worker(driver: int, rng: random.Random) -> bool:
     """
     with contextlib.suppress(psutil.Error):
         found = psutil.Process(driver).children(recursive=True)
-        daemons = {each.pid for each in found if each.cmdline()[-1:] == ["pyspark.worker"]}
-        workers = [each for each in found if each.ppid() in daemons]
+        workers = [worker for each in found if _runs_workers(each) for worker in each.children()]
         if workers:
             rng.choice(workers).kill()
             return True
+    return False
+
+
+def _runs_workers(process: psutil.Process) -> bool:
+    """Return whether a process runs the module of workers. A process that has ended has no command line."""
+    with contextlib.suppress(psutil.Error):
+        return bool(process.cmdline()[-1:] == ["pyspark.worker"])
     return False
 
 
