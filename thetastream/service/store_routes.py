@@ -1,8 +1,8 @@
 """The routes of stores: their snapshots, questions to them, and subscriptions."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 from fastapi import FastAPI, Header, Query, Request, Response
 
@@ -21,10 +21,11 @@ from thetastream.service.bodies import (
     describe_snapshot,
     describe_store,
 )
-from thetastream.service.encoding import ARROW, JSON, encode_table
+from thetastream.service.encoding import JSON
 from thetastream.service.events import Seats, Subscription
 from thetastream.service.feed import Feed
 from thetastream.service.limits import Limits
+from thetastream.service.questions import Questions
 from thetastream.stores.base import Store
 from thetastream.stores.question import ask
 from thetastream.stores.subscription import refuse_future, refuse_gap
@@ -34,23 +35,7 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
     """Add the routes of these stores."""
     seats = Seats(limits.subscribers, limits.subscribers_per_client)
     feeds = {name: Feed(store) for name, store in stores.items()}
-    turns = asyncio.Semaphore(limits.questions)
-
-    def find(name: str) -> Store:
-        if name not in stores:
-            known = ", ".join(stores)
-            raise QueryError("UNKNOWN_STORE", f"{name!r} is no store of this service, which has {known}")
-        return stores[name]
-
-    async def answer(open_rows: Callable[[], Any], sql: str, accept: str) -> Response:
-        media_type = ARROW if ARROW in accept else JSON
-
-        def run() -> bytes:
-            found = ask(open_rows(), sql, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
-            return encode_table(found, media_type)
-
-        async with turns:
-            return Response(await asyncio.to_thread(run), media_type=media_type)
+    questions = Questions(stores, limits)
 
     @app.get("/stores", responses=PROBLEMS)
     def list_stores() -> StoreList:
@@ -60,7 +45,7 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
 
     @app.get("/stores/{name}/snapshots", responses=PROBLEMS)
     def list_snapshots(name: str, after: After = 0) -> list[SnapshotBody]:
-        return [describe_snapshot(one) for one in find(name).snapshots(after)]
+        return [describe_snapshot(one) for one in questions.find_store(name).snapshots(after)]
 
     @app.get("/stores/{name}/snapshots/{number}", response_class=Response, responses={**PROBLEMS, **ROWS})
     async def read_snapshot(
@@ -69,14 +54,14 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
         first: Annotated[int | None, Query(ge=1, le=LARGEST_NUMBER)] = None,
         accept: Annotated[str, Header()] = JSON,
     ) -> Response:
-        store = find(name)
+        store = questions.find_store(name)
         sql = ALL if first is None else f"{ALL} LIMIT {first}"
-        return await answer(lambda: store.read_snapshot(number), sql, accept)
+        return await questions.answer(lambda: store.read_snapshot(number), sql, accept)
 
     @app.post("/stores/{name}/query", response_class=Response, responses={**PROBLEMS, **ROWS})
     async def query(name: str, body: QueryBody, accept: Annotated[str, Header()] = JSON) -> Response:
-        store = find(name)
-        return await answer(
+        store = questions.find_store(name)
+        return await questions.answer(
             lambda: store.open(body.snapshot, body.since, body.until, body.key), body.sql, accept
         )
 
@@ -88,7 +73,7 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
         sql: str | None = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> Response:
-        store = find(name)
+        store = questions.find_store(name)
         feed = feeds[name]
         seen = _read_event_id(last_event_id) if last_event_id else since
         first = await feed.list_after(seen)

@@ -1,0 +1,46 @@
+"""Answers questions to the stores of a service. A few questions run at once, and the others wait."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import Response
+
+from thetastream.errors import QueryError
+from thetastream.service.encoding import ARROW, JSON, encode_table
+from thetastream.service.limits import Limits
+from thetastream.stores.base import Store
+from thetastream.stores.question import ask
+
+
+class Questions:
+    """The stores of a service, and the limits of its answers."""
+
+    def __init__(self, stores: Mapping[str, Store], limits: Limits) -> None:
+        self._stores = stores
+        self._limits = limits
+        self._turns = asyncio.Semaphore(limits.questions)
+
+    def find_store(self, name: str) -> Store:
+        """Find a store by its name.
+
+        Raises
+        ------
+        QueryError
+            UNKNOWN_STORE.
+        """
+        if name not in self._stores:
+            known = ", ".join(self._stores)
+            raise QueryError("UNKNOWN_STORE", f"{name!r} is no store of this service, which has {known}")
+        return self._stores[name]
+
+    async def answer(self, open_rows: Callable[[], Any], sql: str, accept: str) -> Response:
+        """Run one SELECT over rows, and answer in the form that the header ``Accept`` names."""
+        limits, media_type = self._limits, ARROW if ARROW in accept else JSON
+
+        def run() -> bytes:
+            found = ask(open_rows(), sql, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
+            return encode_table(found, media_type)
+
+        async with self._turns:
+            return Response(await asyncio.to_thread(run), media_type=media_type)
