@@ -71,7 +71,7 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         metrics.write("flights", make_entry(4, plan=PLAN, matched=12_345))
         expect(matches).to_have_text("12,345")
         metrics.write("flights", {"ended": "2026-01-05T09:31:00+00:00"})
-        expect(page.locator(".state")).to_have_text("stopped")
+        expect(page.locator(".state")).to_have_text("ended")
         expect(page.locator(".card > .bad")).to_have_count(0)
         error = "PredicateError: [PREDICATE_RAISED] near() raised ValueError"
         metrics.write("flights", {"ended": "2026-01-05T09:31:00+00:00", "error": error})
@@ -80,7 +80,7 @@ def test_live_numbers_move_and_a_stopped_query_says_so(
         metrics.write("flights", make_entry(5, plan=PLAN))
         expect(page.locator(".state")).to_have_text("running")
         metrics.close()
-        expect(page.locator(".state")).to_have_text("stopped without a word")
+        expect(page.locator(".state")).to_have_text("lost: its program is gone")
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= PHONE["width"]
 

@@ -57,6 +57,12 @@ def test_questions_are_answered_over_a_pinned_snapshot(client: httpx.Client) -> 
     assert ask(client, sql="SELECT x FROM results", since="1970-01-01T00:01:00") == [{"x": "NaN"}]
 
 
+def test_a_question_that_is_not_sent_as_json_learns_the_header(client: httpx.Client) -> None:
+    answer = client.post("/stores/pairs/query", content='{"sql": "SELECT 1"}')
+    assert answer.status_code == 422
+    assert answer.json()["message"].endswith("sent with the header Content-Type: application/json")
+
+
 def test_rows_come_as_arrow_if_the_client_accepts_it(client: httpx.Client) -> None:
     answer = client.get("/stores/pairs/snapshots/2", headers={"Accept": ARROW})
     assert pa.ipc.open_stream(answer.content).read_all()["id"].to_pylist() == [BIG]

@@ -23,6 +23,7 @@ from starlette.exceptions import HTTPException
 
 from thetastream.errors import ThetastreamError
 from thetastream.service.bodies import STATUS, HealthBody
+from thetastream.service.encoding import JSON
 from thetastream.service.guard import Guard
 from thetastream.service.limits import Limits
 from thetastream.service.page import add_page
@@ -72,6 +73,8 @@ def build_app(
     @app.exception_handler(RequestValidationError)
     def refuse_values(request: Request, error: RequestValidationError) -> Response:
         found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        if request.method == "POST" and JSON not in request.headers.get("content-type", ""):
+            found = [f"its body must be JSON, sent with the header Content-Type: {JSON}"]
         return _write_problem(422, "BAD_VALUE", f"{DESCRIBED}: {'; '.join(found)}")
 
     @app.exception_handler(HTTPException)

@@ -20,7 +20,7 @@ export function showQueries(place, queries) {
 }
 
 function showQuery(query) {
-  const words = { running: "running", ended: "stopped", failed: "failed", lost: "stopped without a word" }[query.state];
+  const words = query.state === "lost" ? "lost: its program is gone" : query.state;
   const when = query.ended === null ? "" : `at ${clock(query.ended)}`;
   return html("article", { class: "card", "aria-label": `Query ${query.name}` },
     html("header", {},
