@@ -7,7 +7,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from tests.support.stores import NEEDS_SERVER, START, commit_rows
+from tests.support.stores import HELD, NEEDS_SERVER, START, commit_rows
+from thetastream.core.listening import open_port
 from thetastream.errors import QueryError, StoreError
 from thetastream.stores import PostgresStore
 from thetastream.stores.description import Description
@@ -19,6 +20,15 @@ def test_a_table_of_postgres_has_a_name_that_its_companions_extend() -> None:
         PostgresStore("postgresql:///results", "p" * 52)
     with pytest.raises(QueryError, match=r"BAD_VALUE.*percent sign"):
         PostgresStore("postgresql:///results", "growth%s")
+
+
+def test_a_database_that_does_not_answer_is_named_without_its_password() -> None:
+    with open_port("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    store = PostgresStore(f"postgresql://ann:secret@127.0.0.1:{port}/none", "pairs")
+    with pytest.raises(StoreError, match=r"STORE_UNREACHABLE.*PostgreSQL.*refused") as refused:
+        store.describe(HELD)
+    assert "secret" not in str(refused.value)
 
 
 @NEEDS_SERVER

@@ -14,12 +14,20 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from thetastream.errors import StoreError
 from thetastream.stores.description import Description
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
 from thetastream.stores.staged import Origin, Stage, Staged
 
 Asked = int | Snapshot | str | datetime | None
 """A snapshot by its number, the last one at a time, or None for all that is committed."""
+
+
+def make_unreachable(server: str, error: Exception) -> StoreError:
+    """Make the error of a store whose server does not answer, without its address and password."""
+    why = str(error).partition("\n")[0]
+    what = f"the store needs {server}, and connecting failed: {why}"
+    return StoreError("STORE_UNREACHABLE", f"{what}. Start the server, or correct the address of the store")
 
 
 class Store(ABC):

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from thetastream.errors import QueryError
+from thetastream.stores.base import make_unreachable
 
 INSTALL = "pip install 'thetastream[cassandra]'"
 CONCURRENT = 32
@@ -130,7 +131,7 @@ def _connect(hosts: tuple[str, ...], port: int, user: str, password: str, pid: i
     try:
         from cassandra import ConsistencyLevel
         from cassandra.auth import PlainTextAuthProvider
-        from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+        from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
         from cassandra.policies import DCAwareRoundRobinPolicy, TokenAwarePolicy
     except ImportError as error:
         what = f"a store in Cassandra needs cassandra-driver, and {error.name} is missing: {INSTALL}"
@@ -142,7 +143,10 @@ def _connect(hosts: tuple[str, ...], port: int, user: str, password: str, pid: i
     )
     provider = PlainTextAuthProvider(user, password) if user else None
     cluster = Cluster(hosts, port, auth_provider=provider, execution_profiles={EXEC_PROFILE_DEFAULT: profile})
-    return cluster.connect()
+    try:
+        return cluster.connect()
+    except NoHostAvailable as error:
+        raise make_unreachable("Cassandra", error) from error
 
 
 @cache

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thetastream.errors import QueryError
+from thetastream.stores.base import make_unreachable
 
 INSTALL = "pip install 'thetastream[hbase]'"
 COLUMN = b"d:d"
@@ -123,7 +124,12 @@ class HBaseRows:
             what = f"a store in HBase needs happybase, and {error.name} is missing: {INSTALL}"
             raise QueryError("MISSING_PACKAGE", what) from error
         host, port = self.read_address(self.address)
-        connection = happybase.Connection(host, port, timeout=TIMEOUT_MS)
+        from thriftpy2.transport import TTransportException
+
+        try:
+            connection = happybase.Connection(host, port, timeout=TIMEOUT_MS)
+        except TTransportException as error:
+            raise make_unreachable("the Thrift server of HBase", error) from error
         try:
             yield connection
         finally:

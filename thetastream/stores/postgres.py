@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from thetastream.errors import QueryError
+from thetastream.stores.base import make_unreachable
 from thetastream.stores.description import Description
 from thetastream.stores.logged import LoggedStore
 from thetastream.stores.part_name import ROWS, make_part_name, read_part_name
@@ -150,7 +151,10 @@ class PostgresStore(LoggedStore):
         except ImportError as error:
             what = f"a store in PostgreSQL needs psycopg, and {error.name} is missing: {INSTALL}"
             raise QueryError("MISSING_PACKAGE", what) from error
-        return psycopg.connect(self.url, options="-c TimeZone=UTC")
+        try:
+            return psycopg.connect(self.url, options="-c TimeZone=UTC")
+        except psycopg.Error as error:
+            raise make_unreachable("PostgreSQL", error) from error
 
     def _write_tables(self, description: Description) -> str:
         named = ((write_name(field.name), name_type(field.type)) for field in description.schema)
