@@ -96,3 +96,10 @@ def test_a_relative_folder_is_made_absolute_where_the_store_is_named(
     store = ParquetStore("store")
     monkeypatch.chdir("/")
     assert store.path == str(tmp_path / "store")
+
+
+@pytest.mark.parametrize("kind", [ParquetStore, DeltaStore])
+def test_messages_show_no_password_of_a_uri(kind: type[ParquetStore]) -> None:
+    store = kind("s3://key:secret@bucket/pairs?region=eu-west-1")
+    assert (store.name, store.log.where) == ("s3://bucket/pairs",) * 2
+    assert repr(store) == f"{kind.__name__}(path='s3://bucket/pairs')"

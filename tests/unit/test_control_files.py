@@ -11,6 +11,7 @@ from tests.support.control_runs import RULES, Run
 from thetastream.control.request import Request
 from thetastream.errors import StateError
 from thetastream.models import Biclique, Matrix, Split
+from thetastream.spark.control.files import ControlFolder
 
 
 def test_a_lost_folder_is_refused_once_there_was_a_change(
@@ -132,3 +133,8 @@ def test_two_joins_of_one_meaning_in_a_query_are_refused(
     first.run()
     with pytest.raises(StateError, match=r"\[CONTROL_TWICE\]"):
         second.run()
+
+
+def test_messages_show_no_password_of_a_uri() -> None:
+    folder = ControlFolder("s3://key:secret@bucket/mail?region=eu-west-1", "x")
+    assert folder.where == "s3://bucket/mail/control-x"

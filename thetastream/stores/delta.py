@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'thetastream[delta]'"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DeltaStore(ParquetStore):
     """Results as a Delta table. It needs the package deltalake.
 

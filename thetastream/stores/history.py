@@ -1,6 +1,6 @@
 """What the commits of a store say: staged rows in the order of their commits, and snapshots of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -155,18 +155,20 @@ class _Known:
             return self.history.copy()
 
 
-_KNOWN: dict[str, _Known] = {}
+_KNOWN: dict[tuple[Hashable, str], _Known] = {}
 
 
-def read_history(log: Log, name: str) -> History:
-    """Read all commits of the store ``name``. What this process has read before is not read again.
+def read_history(log: Log, store: Hashable) -> History:
+    """Read all commits of a store. What this process has read before is not read again.
+
+    The description of a store tells its place, and its log has the identifier of what lies there.
 
     Raises
     ------
     StoreError
         NO_STORE or STORE_DAMAGED.
     """
-    return _KNOWN.setdefault(f"{name} {log.read_first()['id']}", _Known()).catch_up(log)
+    return _KNOWN.setdefault((store, log.read_first()["id"]), _Known()).catch_up(log)
 
 
 def make_entry(

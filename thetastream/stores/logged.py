@@ -169,7 +169,7 @@ class LoggedStore(Store):
 
     def read_history(self) -> History:
         """Read what all commits say."""
-        return read_history(self.log, self.name)
+        return read_history(self.log, self)
 
     def list_last_epochs(self) -> Mapping[str, int]:
         """List the last committed epoch of each query."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from thetastream.core.folder import Folder
+from thetastream.core.folder import Folder, hide_secrets
 from thetastream.stores.description import Description
 from thetastream.stores.history import History
 from thetastream.stores.key_values import KEY_VALUES, Numbers, keep_with_values, list_numbers
@@ -54,9 +54,13 @@ class ParquetStore(LoggedStore):
         path = str(self.path)
         object.__setattr__(self, "path", path if ":" in path else os.path.abspath(path))
 
+    def __repr__(self) -> str:
+        """Describe the store without the user and the password of its URI."""
+        return f"{type(self).__name__}(path={self.name!r})"
+
     @property
     def name(self) -> str:
-        return self.path
+        return hide_secrets(self.path)
 
     @property
     def is_shared(self) -> bool:

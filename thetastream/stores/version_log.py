@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from thetastream.core.folder import Folder
+from thetastream.core.folder import Folder, hide_secrets
 from thetastream.errors import StoreError
 
 FORMAT = 1
@@ -31,6 +31,7 @@ class VersionLog:
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self.where = hide_secrets(root)
         self._folder = Folder(root, "_log")
 
     def read_first(self) -> dict[str, Any]:
@@ -42,7 +43,7 @@ class VersionLog:
             NO_STORE or STORE_DAMAGED.
         """
         if not self._folder.exists(_name(0)):
-            what = f"{self._root} must hold results of th.write, and it has no log of commits"
+            what = f"{self.where} must hold results of th.write, and it has no log of commits"
             raise StoreError("NO_STORE", what)
         return self.read(0)
 
@@ -76,12 +77,12 @@ class VersionLog:
         """
         entry = self._read_json(_name(version))
         if entry.get("format") != FORMAT:
-            where = f"{self._root}/_log/{_name(version)}"
+            where = f"{self.where}/_log/{_name(version)}"
             raise StoreError("STORE_DAMAGED", f"{where} must have the format {FORMAT}; it has another one")
         return entry
 
     def _read_json(self, name: str) -> dict[str, Any]:
-        where = f"{self._root}/_log/{name}"
+        where = f"{self.where}/_log/{name}"
         try:
             found = json.loads(self._folder.read(name))
         except (OSError, ValueError) as error:

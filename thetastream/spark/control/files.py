@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from thetastream.core.folder import Folder
+from thetastream.core.folder import Folder, hide_secrets
 
 REQUESTS, PLANS, DRAINED, LABEL = "requests", "plans", "drained", "label"
 LINKS = "control-queries"
@@ -62,7 +62,7 @@ class ControlFolder(Folder):
 
     def __init__(self, root: str, name: str) -> None:
         super().__init__(root, name_control(name))
-        self.where = f"{root.rstrip('/')}/{name_control(name)}"
+        self.where = f"{hide_secrets(root).rstrip('/')}/{name_control(name)}"
 
     def create(self) -> None:
         """Make the folder."""
