@@ -222,7 +222,7 @@ def test_tables_and_views_of_the_session(spark, tables):
         ("SELECT ONLINE r.id FROM r, nowhere", "UNKNOWN_STREAM", "'nowhere'", "nowhere"),
         ("SELECT ONLINE r.id FROM r, s WHERE r.q > s.v", "UNKNOWN_COLUMN", "'q'", "q >"),
         ("SELECT ONLINE r.id FROM r, s WHERE r.v > z.v", "UNKNOWN_ALIAS", "'z'", "z.v"),
-        ("SELECT ONLINE r.id, r.q FROM r, s", "UNKNOWN_COLUMN", "q", "q FROM"),
+        ("SELECT ONLINE r.id, r.q FROM r, s", "UNKNOWN_COLUMN", "does not exist; there are id, ", "q FROM"),
         ("SELECT ONLINE id FROM r, s", "UNKNOWN_COLUMN", "more than one", "id FROM"),
         ("SELECT ONLINE r.id FROM r, s WHERE k > 1", "AMBIGUOUS_COLUMN", "'k'", "k > 1"),
         ("SELECT ONLINE r.id FROM r, s WHERE r.v > rand()", "NON_DETERMINISTIC", "rand", "rand"),

@@ -46,7 +46,7 @@ class Nearest:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
             raise QueryError("NEAREST", f"th.Nearest needs a positive integer k, not {self.k!r}")
         if not isinstance(self.by, str) or not self.by.strip():
-            raise QueryError("NEAREST", f"by= of th.Nearest must be a SQL expression, not {self.by!r}")
+            raise QueryError("NEAREST", f"by of th.Nearest must be a SQL expression, not {self.by!r}")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | No
             QueryError(
                 "UNKNOWN_MODEL",
                 f'model must be "auto" or one of {", ".join(kind.__name__ for kind in REGISTRY.values())} '
-                f"with its units, not {given!r}",
+                f"with its units, as in th.Biclique(4), not {given!r}",
             )
         )
         return None

@@ -38,7 +38,12 @@ def check_streams(streams: Mapping[str, DataFrame]) -> None:
         )
     for alias, frame in streams.items():
         if not isinstance(alias, str) or not alias.isidentifier():
-            problems.append(QueryError("INVALID_ALIAS", f"an alias must be an identifier, not {alias!r}"))
+            problems.append(
+                QueryError(
+                    "INVALID_ALIAS",
+                    f"an alias must be a name of letters, digits and underscores, not {alias!r}",
+                )
+            )
         if not hasattr(frame, "sparkSession") or not hasattr(type(frame), "isStreaming"):
             problems.append(
                 QueryError(

@@ -103,8 +103,8 @@ class Biclique(Model):
         if units is None:
             raise QueryError(
                 "BAD_UNITS",
-                "units must be a positive integer or a pair of them, where a tuple has those of each "
-                f"subgroup, not {self.units!r}",
+                "units must be a positive integer, or a pair of them for left and right, as in units=(4, 2); "
+                f"in the pair, a tuple such as (3, 1) gives the units of each subgroup; not {self.units!r}",
             )
         given = [len(each) if isinstance(each, tuple) else None for each in units]
         if subgroups == (1, 1):

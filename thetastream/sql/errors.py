@@ -81,17 +81,28 @@ def _translate(
     phrases: Sequence[Phrase], texts: Sequence[str], error: AnalysisException, mark: Mark | None
 ) -> QueryError:
     values = error.getMessageParameters() or {}
-    names = re.findall(r"`((?:[^`]|``)*)`", f"{values.get('objectName', '')} {values.get('fieldName', '')}")
     condition = (error.getCondition() or "INVALID_SELECT").split(".")[0]
-    if condition in ("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND"):
-        condition = "UNKNOWN_COLUMN"
-        what = f"column {'.'.join(names)!r} does not exist, or more than one stream has it"
+    if condition == "UNRESOLVED_COLUMN":
+        condition, name = "UNKNOWN_COLUMN", ".".join(_read_names(values.get("objectName", "")))
+        what = f"column {name!r} does not exist, or more than one stream has it"
+    elif condition == "FIELD_NOT_FOUND":
+        condition, name = "UNKNOWN_COLUMN", ".".join(_read_names(values.get("fieldName", "")))
+        what = f"column {name!r} does not exist; there are {', '.join(_read_names(values.get('fields', '')))}"
     else:
         what = re.sub(r"^\[[A-Z_.]+\] ", "", read_first_line(error))
     start = _find_in_list(phrases, texts, error, mark)
     return make_error_at(
         phrases[0].source, phrases[0].tokens[0].start if start is None else start, what, condition
     )
+
+
+def _read_names(text: str) -> list[str]:
+    """Read the names that Catalyst quotes.
+
+    >>> _read_names("`id`, `ts`")
+    ['id', 'ts']
+    """
+    return re.findall(r"`((?:[^`]|``)*)`", text)
 
 
 def _find_in_list(
