@@ -217,3 +217,20 @@ def test_a_checkpoint_without_a_mailbox_gets_one(tmp_path: Path, monkeypatch: py
         run.run(n=3)
     assert [one.model for one in run.spark.plan.membership] == [Biclique((1, 1))]
     run.check()
+
+
+def test_a_run_calls_the_units_whose_marks_it_has_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run forgets the marks of earlier runs. No new tuple probes the last unit of the matrix any more."""
+    run = FullHistoryRun(tmp_path, monkeypatch, Matrix(2, 2))
+    run.run(5)
+    run.spark.control.put_request(Request(model=Biclique((1, 1))).write())
+    while {slot for slot, _ in run.spark.control.list_drained()} != {0, 1, 2, 3}:
+        run.run(5)
+    for _ in range(3):
+        run.spark.start()
+        run.run(5)
+    run.run(5)
+    assert [one.model for one in run.spark.plan.membership] == [Biclique((1, 1))]
+    run.check()

@@ -7,7 +7,9 @@ Messages to all units go to the units of the plan that routers follow in the epo
 plan of the offset before, because the plan of an offset holds from the next epoch on.
 
 A change of the plan announces the mailbox to all units of the new plan, because a unit that joins does not
-know it. An offset of a query that had no mailbox before gets one.
+know it. An offset of a query that had no mailbox before gets one. A run that begins while units leave calls
+all units by an announcement, because it forgets the marks of earlier runs, and tuples may not call all of
+them. ``calls`` in the offset counts these runs.
 """
 
 import json
@@ -23,6 +25,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from thetastream.core.columns import ANNOUNCEMENT
 from thetastream.core.identity import Identity, decode_identity
+from thetastream.spark.control.files import list_awaited
 from thetastream.spark.control.source import ControlReader, make_control_reader, make_options
 from thetastream.spark.mailbox.source import MailboxReader
 from thetastream.spark.state.identity_source import SCHEMA
@@ -64,6 +67,7 @@ class ControlledMailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self._mailbox = mailbox
         self._control = control
         self._keys = keys
+        self._has_called = False
 
     def initialOffset(self) -> dict[str, Any]:
         return {**self._mailbox.initialOffset(), **self._control.initialOffset()}
@@ -79,12 +83,17 @@ class ControlledMailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if "mailbox" not in start:
             start = {**self._mailbox.initialOffset(), **start}
         box = self._mailbox.latestOffset(_leave_out_control(start), limit)
-        return self._control.latestOffset({**start, **box}, limit)
+        offset = self._control.latestOffset({**start, **box}, limit)
+        if not self._has_called and list_awaited(offset["control"]["plan"]):
+            # Another offset makes an epoch that announces the mailbox.
+            offset = {**offset, "calls": offset.get("calls", 0) + 1}
+        self._has_called = True
+        return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         found = [*self._control.partitions(start, end)]
         has_messages = end["epoch"] < 0 or end["epoch"] != start["epoch"]
-        if has_messages or found:
+        if has_messages or found or end.get("calls") != start.get("calls"):
             read = end if has_messages else {**end, "units": []}
             called = self._list_keys((start if "control" in start else end)["control"]["plan"])
             told = sorted({*called, *self._list_keys(end["control"]["plan"])})
