@@ -56,6 +56,11 @@ class Shape:
         window = f"-w{self.window}" if self.spec.depends_on_window else ""
         return ROOT / f"{self.workload}{window}-e{self.epoch}x{self.epochs}-seed{self.seed}"
 
+    @property
+    def full_window(self) -> Path:
+        """The checkpoint of the join with a full window, which ``engines/filling.py`` makes."""
+        return self.folder / f"full-w{self.window}"
+
     def file(self, side: int, epoch: int) -> str:
         return str(self.folder / self.spec.aliases[side] / f"{epoch:06d}.parquet")
 
@@ -79,6 +84,8 @@ class Task:
     """Measured seconds if there is a rate."""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the engine, such as ``{"cell": 40}``."""
+    full_window: Path | None = None
+    """The checkpoint with a full window from which the query continues; None if it begins anew."""
 
 
 def draw_epoch(shape: Shape, side: int, epoch: int) -> pa.Table:

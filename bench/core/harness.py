@@ -6,12 +6,14 @@ import pickle
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any
 
 from bench.core.check import verify
 from bench.core.data import Task, ensure, window_arrow_bytes
+from bench.core.engines import FILLING
 from bench.core.machine import describe, watch
 from bench.core.rows import find_medians
 
@@ -65,6 +67,7 @@ def compare(
     first = next(iter(tasks.values()))
     for folder in dict.fromkeys(ensure(task.shape) for task in tasks.values()):
         announce(f"data: {folder}")
+    fill_windows(list(tasks.values()), timeout_seconds, announce)
     runs: dict[str, list[dict[str, Any]]] = {row: [] for row in tasks}
     for turn in range(repeat):
         for row, task in tasks.items():
@@ -105,6 +108,16 @@ def compare(
         "machine": describe(),
         "runs": runs,
     }
+
+
+def fill_windows(tasks: list[Task], timeout_seconds: float, announce: Callable[[str], None]) -> None:
+    """Make the checkpoints with full windows from which tasks continue, unless they exist."""
+    for task in tasks:
+        if task.full_window is not None and not task.full_window.exists():
+            announce(f"fills the window once: {task.full_window}")
+            found = run_once(replace(task, engine=FILLING, full_window=None), timeout_seconds)
+            if "error" in found:
+                raise RuntimeError(found["error"])
 
 
 def is_measured(result: dict[str, Any]) -> bool:

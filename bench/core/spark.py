@@ -137,12 +137,16 @@ def measure(task: Any, query: Query) -> dict[str, Any]:
     shape = task.shape
     checkpoint = tempfile.mkdtemp(prefix="bench-checkpoint-")
     try:
+        if task.full_window is not None:
+            shutil.copytree(task.full_window, checkpoint, dirs_exist_ok=True)
         inputs = streams(query.spark, shape.folder, shape.spec.aliases)
         running = query.start(inputs, checkpoint)
         cpu_seconds, since = await_steady(
             running, shape.epochs, task.epochs, task.warmup, task.warmup_seconds
         )
-        found = with_input(epochs(running, query))[: since + task.epochs]
+        found = with_input(epochs(running, query))
+        first = found[0].number
+        found = found[: since - first + task.epochs]
     except (AnalysisException, StreamingQueryException) as error:
         # Some joins are refused only when their first epoch is planned, which is a failure of the query.
         if REFUSAL not in str(error):
@@ -151,11 +155,18 @@ def measure(task: Any, query: Query) -> dict[str, Any]:
     finally:
         query.spark.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
-    if len(found) < since + task.epochs:
-        raise RuntimeError(f"expected {since + task.epochs} epochs with input, Spark reports {len(found)}")
+    if len(found) < since - first + task.epochs:
+        expected = since - first + task.epochs
+        raise RuntimeError(f"expected {expected} epochs with input, Spark reports {len(found)}")
     cpu_us = 1e6 * cpu_seconds / (2 * shape.epoch * task.epochs)
-    figures = steady(found, since, 2 * shape.epoch)
-    return {**figures, "cpu_us_per_tuple": cpu_us, "form": query.form, "warmup_epochs": since}
+    figures = steady(found, since - first, 2 * shape.epoch)
+    return {
+        **figures,
+        "first_epoch": first,
+        "cpu_us_per_tuple": cpu_us,
+        "form": query.form,
+        "warmup_epochs": since,
+    }
 
 
 def await_steady(
@@ -170,8 +181,7 @@ def await_steady(
     mark: tuple[float, int] | None = None
     while True:
         is_over = query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
-        last = query.lastProgress
-        done = 0 if last is None else int(last["batchId"]) + 1
+        done = count_done(query)
         is_warm = done >= warmup and time.monotonic() - started >= warmup_seconds
         if mark is None and (is_warm or done >= total - measured):
             mark = cpu_seconds_of_tree(), min(done, total - measured)
@@ -181,6 +191,12 @@ def await_steady(
             return spent, mark[1]
         if is_over:
             raise RuntimeError(f"the query ended after {done} epochs")
+
+
+def count_done(query: StreamingQuery) -> int:
+    """Count the epochs of a query that are over, also those before the checkpoint from which it continues."""
+    last = query.lastProgress
+    return 0 if last is None else int(last["batchId"]) + 1
 
 
 def steady(epochs: list[Epoch], since: int, tuples_per_epoch: int | None = None) -> dict[str, Any]:

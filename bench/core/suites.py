@@ -27,6 +27,8 @@ class Suite:
     """Numbers of tuples of each stream in an epoch; without them, each workload has its own."""
     window: int | None = None
     """Number of tuples of each stream in the window; without it, each workload has its own."""
+    begins_full: bool = False
+    """Whether the streaming engines continue from one checkpoint with a full window."""
     base: str = ""
     """The workload whose throughput the others are compared with, instead of that of the other engines."""
 
@@ -36,7 +38,11 @@ SUITES = {name: Suite((name,)) for name in WORKLOADS if name not in BACKFILL} | 
     "aggregate": Suite(("handshake",), *[("thetastream", "aggregate")] * 2),
     "outer": Suite(("handshake",), ("thetastream", *KINDS), ("thetastream", *KINDS), (131_072,)),
     "files": Suite(
-        ("handshake",), ("units", "rows", "parquet", "copy"), ("units", "parquet"), window=2_097_152
+        ("handshake",),
+        ("units", "rows", "parquet", "copy"),
+        ("units", "parquet"),
+        window=2_097_152,
+        begins_full=True,
     ),
     # Spark's own left join keeps 1.2 KB a tuple in its heap. The window of ``equi``, a million tuples of each
     # stream, fills the usual 4 GB.
@@ -67,6 +73,7 @@ def list_tasks(suite: Suite, asked: argparse.Namespace) -> dict[str, Task]:
                     asked.rate,
                     asked.seconds,
                     read_options(asked.option, engine),
+                    shape.full_window if suite.begins_full and engine in STREAMING else None,
                 )
     return found
 

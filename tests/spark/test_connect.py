@@ -76,6 +76,7 @@ def test_metrics(said: dict[str, Any], folder: Path) -> None:
     assert sum(epoch["stored"] for epoch in epochs) == 2 * FILES * ROWS
     assert sum(epoch["matched"] for epoch in epochs) == faults.oracle(folder).total()
     assert max(len(epoch["units"]) for epoch in epochs) == 4
+    assert all(epoch["plan"]["model"] for epoch in epochs if epoch["units"])
 
 
 def test_explain(said: dict[str, Any]) -> None:

@@ -67,7 +67,9 @@ def test_results_are_kept_once(
             frame, store, key="a.symbol", checkpoint=str(checkpoint), trigger="available now", name="kept"
         )
         query.awaitTermination()
-        return [entry["epoch"] for entry in th.metrics(query) if entry["matched"]]
+        entries = [entry for entry in th.metrics(query) if entry["matched"]]
+        assert {entry["plan"]["words"]["the condition"] for entry in entries} == {"a.id < b.id"}
+        return [entry["epoch"] for entry in entries]
 
     def found() -> list[tuple[int, int]]:
         return sorted((row["a"]["id"], row["b"]["id"]) for row in store.read().to_pylist())

@@ -38,6 +38,28 @@ def test_files_by_units_stand_beside_the_other_ways() -> None:
     assert list_pairs(suite, tasks) == [("units", "rows"), ("units", "parquet"), ("units", "copy")]
 
 
+def test_ways_into_files_continue_from_one_full_window(root: Path) -> None:
+    tasks = list_tasks(SUITES["files"], parse(["files", "--window", "3000", "--epoch", "1000"]))
+    shape = tasks["units"].shape
+    assert {row: task.full_window for row, task in tasks.items()} == {
+        "units": shape.full_window,
+        "rows": shape.full_window,
+        "parquet": shape.full_window,
+        "copy": None,
+    }
+    assert shape.full_window.is_relative_to(root)
+
+
+def test_counts_begin_with_the_epoch_from_which_a_run_continues(root: Path) -> None:
+    shape = Shape("equi", 1000, 1000, 4, seed=1)
+    data.ensure(shape)
+    counts = check.expected(shape, 4, lambda text: None)
+    assert len(set(counts)) > 1
+    for first, is_equal in ((2, True), (0, False)):
+        found = {"results_by_epoch": counts[2:], "first_epoch": first}
+        assert check.verify(shape, found, lambda text: None)["is_equal"] == is_equal
+
+
 def test_index_shapes_find_the_same_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     asked = parse(["index-shapes", "--epoch", "256", "--repeat", "1"])
     assert index_shapes.main(asked, lambda text: None) == 0

@@ -40,8 +40,10 @@ def observe(results: DataFrame, join: str, plan: Mapping[str, Any]) -> DataFrame
     the counters, so that whoever reads them knows what they are about.
     """
     units = F.collect_list(COUNTERS).alias("units")
-    written = F.max(F.lit(json.dumps(plan))).alias("plan")
-    observed = results.observe(f"{PREFIX}_{join}_{uuid.uuid4().hex}", units, written)
+    # Spark copies the text of a maximum for each row. A set costs nothing for rows that are results.
+    text = F.when(F.col(COUNTERS).isNotNull(), F.lit(json.dumps(plan)))
+    plans = F.collect_set(text).alias("plan")
+    observed = results.observe(f"{PREFIX}_{join}_{uuid.uuid4().hex}", units, plans)
     return observed.where(F.col(COUNTERS).isNull())
 
 
@@ -113,7 +115,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         values = row if isinstance(row, dict) else row.asDict()
         # Spark Connect hands out the row as {"values": [units], "schema": ...}.
         listed = [values["units"], values.get("plan")] if "units" in values else values["values"]
-        texts, plan = listed[0] or [], listed[1]
+        texts, plans = (found or [] for found in listed)
         # Each action on a batch of foreachBatch runs the epoch again, and PySpark 4.2 reports all these runs.
         by_unit = {unit["unit"]: unit for unit in map(json.loads, texts)}
         units = [by_unit[number] for number in sorted(by_unit)]
@@ -132,7 +134,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "rho": compute_efficiency(total),
             "order": units[0].get("order", {}) if units else {},  # All units decide the same.
             **({"tasks": tasks} if tasks else {}),
-            "plan": json.loads(plan) if plan else None,
+            "plan": json.loads(plans[0]) if plans else None,
             "control": _find_control(report, join),
             "units": [{**unit, "rho": compute_efficiency(unit)} for unit in units],
         }

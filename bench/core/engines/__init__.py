@@ -6,6 +6,8 @@ which returns the figures of the run.
 
 DUCKDB, COPY = "duckdb", "copy"
 """The batches: DuckDB into a table, and into a Parquet file."""
+FILLING = "filling"
+"""Not an engine to compare: it makes the checkpoint with a full window, from which others continue."""
 ENGINES = {
     "thetastream": "bench.core.engines.thetastream",
     "spark": "bench.core.engines.spark_native",
@@ -20,7 +22,8 @@ ENGINES = {
     "rows": "bench.core.engines.files",
     "parquet": "bench.core.engines.files",
     COPY: "bench.core.engines.duckdb_batch",
+    FILLING: "bench.core.engines.filling",
 }
-STREAMING = tuple(name for name in ENGINES if name not in (DUCKDB, COPY))
+STREAMING = tuple(name for name in ENGINES if name not in (DUCKDB, COPY, FILLING))
 COMPARED = ("thetastream", "spark", DUCKDB)
 """The engines that run without ``--engines``, unless the suite has others."""
