@@ -24,5 +24,8 @@ def open_port(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        what = f"the service cannot listen at {host}:{port}: {error}"
-        raise QueryError("SERVICE_PORT", f"{what}; name a free port from 1 to 65535") from None
+        # Python adds the address to the words of the system.
+        why = str(error).partition(" (while attempting")[0]
+        what = f"the service cannot listen at {host}:{port}: {why}"
+        hint = "give a free port from 1 to 65535, at a host of this machine"
+        raise QueryError("SERVICE_PORT", f"{what}; {hint}") from None
