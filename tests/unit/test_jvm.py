@@ -6,24 +6,25 @@ from pathlib import Path
 import pytest
 
 from tests.support import jvm
+from thetastream.spark.class_archive import ClassArchive
 from thetastream.spark.spark_home import HOME
 
 
 @pytest.fixture(autouse=True)
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
     for name in (HOME, jvm.VARIABLE):
         monkeypatch.setenv(name, "")  # Whatever a test sets, the next test has what was there before.
         monkeypatch.delenv(name)
-    path = tmp_path / "classes.jsa"
-    monkeypatch.setattr(jvm, "ARCHIVE", path)
-    return path
+    archive = ClassArchive(tmp_path)
+    monkeypatch.setattr(jvm, "ARCHIVE", archive)
+    return archive
 
 
-def test_the_home_is_that_of_the_archive(archive: Path) -> None:
-    archive.touch()
+def test_the_home_is_that_of_the_archive(archive: ClassArchive) -> None:
+    archive.file.touch()
     jvm.configure_jvms()
-    assert os.environ[HOME] == str(jvm.SPARK_HOME)
-    assert os.environ[jvm.VARIABLE] == f"{jvm.OPTIONS} -XX:SharedArchiveFile={archive} {jvm.QUIET}"
+    assert os.environ[HOME] == str(archive.home)
+    assert os.environ[jvm.VARIABLE] == f"{jvm.OPTIONS} {archive.write_option()}"
 
 
 def test_without_an_archive_only_the_options_are_set() -> None:
@@ -33,8 +34,10 @@ def test_without_an_archive_only_the_options_are_set() -> None:
 
 
 @pytest.mark.parametrize("name", [HOME, jvm.VARIABLE])
-def test_what_the_environment_has_stays(archive: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    archive.touch()
+def test_what_the_environment_has_stays(
+    archive: ClassArchive, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    archive.file.touch()
     monkeypatch.setenv(name, "chosen")
     jvm.configure_jvms()
     assert os.environ[name] == "chosen"

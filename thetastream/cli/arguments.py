@@ -9,6 +9,7 @@ from thetastream.cli import (
     demo,
     jobs,
     models,
+    prepare,
     scaling,
     serving,
     simulate,
@@ -16,7 +17,7 @@ from thetastream.cli import (
 )
 from thetastream.cli.shared_arguments import Run
 
-GROUPS = (jobs, checkpoints, scaling, statements, serving, simulate, models, completion, demo)
+GROUPS = (jobs, checkpoints, scaling, statements, serving, simulate, models, completion, prepare, demo)
 """The modules with the commands, in the order in which help lists them."""
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from thetastream.errors import SessionError
 from thetastream.plan.query import warn_caller
+from thetastream.spark.class_archive import find_archive
 from thetastream.spark.failure import show_failures_shortly, shows_tracebacks
 from thetastream.spark.refusals import list_loggers
 from thetastream.spark.spark_home import spark_home_without_zip
@@ -164,6 +165,7 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
 
     ``conf`` adds settings or overrides them: ``local_session(2, **{"spark.driver.memory": "4g"})``.
     The UI is off, the log shows errors only, and the warehouse is a temporary folder that is removed at exit.
+    The JVM maps the classes of Spark from an archive if ``thetastream prepare`` has made one.
     """
     warehouse = tempfile.mkdtemp(prefix="thetastream-warehouse-")
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
@@ -188,7 +190,11 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     builder = configure(builder, cores)
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
-    with without_chatter(), spark_home_without_zip(getattr(builder, "_options", {})):
+    options = getattr(builder, "_options", {})
+    archive = find_archive(options)
+    if archive is not None:
+        builder = builder.config(JAVA_OPTIONS, f"{options[JAVA_OPTIONS]} {archive.write_option()}")
+    with without_chatter(), spark_home_without_zip(options, None if archive is None else archive.home):
         return builder.getOrCreate()
 
 

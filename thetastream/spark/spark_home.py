@@ -24,7 +24,7 @@ HOME = "SPARK_HOME"
 
 
 @contextmanager
-def spark_home_without_zip(options: Mapping[str, object]) -> Iterator[None]:
+def spark_home_without_zip(options: Mapping[str, object], home: Path | None = None) -> Iterator[None]:
     """Let a JVM that starts inside this block have a home without PySpark's zip file.
 
     Nothing changes if ``SPARK_HOME`` is set, or if the workers may lack an installed PySpark.
@@ -33,11 +33,13 @@ def spark_home_without_zip(options: Mapping[str, object]) -> Iterator[None]:
     ----------
     options : mapping
         The options of the builder of the session.
+    home : Path, optional
+        A folder with the links. Without it, one is made that is removed at exit.
     """
     if HOME in os.environ or not has_installed_pyspark(options):
         yield
         return
-    os.environ[HOME] = str(link_home(Path(pyspark.__file__).parent))
+    os.environ[HOME] = str(home or link_home(Path(pyspark.__file__).parent))
     try:
         yield
     finally:
