@@ -53,6 +53,7 @@ def test_units_change_and_a_restart_in_the_middle_changes_nothing(
         run.start(th.Biclique((1, 1))).processAllAvailable()
 
 
+@pytest.mark.slow
 def test_tuples_of_the_full_history_move(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
