@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import faults
+from tests.support import connect_session, faults
 
 FILES, ROWS = 4, 150
 
@@ -42,7 +42,7 @@ def said(folder: Path) -> dict[str, Any]:
     return answer
 
 
-def bag(pairs: list[list[int]]) -> Counter[tuple[int, int]]:
+def bag(pairs: list[list[Any]]) -> Counter[tuple[Any, Any]]:
     return Counter((a, b) for a, b in pairs)
 
 
@@ -53,6 +53,12 @@ def test_the_session_is_a_connect_session(said: dict[str, Any]) -> None:
 @pytest.mark.parametrize("sink", ["batch", "chain", "store", "columns"])
 def test_same_bag_as_the_oracle(said: dict[str, Any], folder: Path, sink: str) -> None:
     assert bag(said[sink]) == faults.oracle(folder)
+
+
+def test_answers_per_tuple(said: dict[str, Any], folder: Path) -> None:
+    expected = faults.oracle(folder, connect_session.SHORT_S, how="left", has_residual=True)
+    assert bag(said["left"]) == expected
+    assert any(partner is None for _, partner in expected)
 
 
 def test_units_change_by_the_query_and_by_its_checkpoint(said: dict[str, Any]) -> None:

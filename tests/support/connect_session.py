@@ -21,6 +21,8 @@ from tests.support.fast_checkpoints import CHECKPOINT_FILES
 
 CONDITION = f"abs(a.x - b.x) <= {faults.BAND} AND a.y > b.y"
 WITHIN = f"{faults.WITHIN_S} seconds"
+SHORT_S = 5
+"""A window that is short enough that tuples are decided."""
 
 
 def scale(query: Any, checkpoint: str) -> list[Any]:
@@ -86,7 +88,13 @@ def main(folder: Path) -> dict[str, Any]:
         queries[-1].awaitTermination()
     said["metrics"] = th.metrics(queries[0])
 
-    # 5. Collect the errors of queries that cannot run.
+    # 5. Answers per tuple, of which second units decide behind a conjunct that Spark evaluates.
+    alone = th.join(streams, on=f"{CONDITION} AND {faults.RESIDUAL}", within=f"{SHORT_S} seconds", how="left")
+    writer = alone.selectExpr("a.id AS a", "b.id AS b").writeStream
+    writer.format("memory").queryName("left").trigger(availableNow=True).start().awaitTermination()
+    said["left"] = [[row.a, row.b] for row in spark.table("left").collect()]
+
+    # 6. Collect the errors of queries that cannot run.
     def refusal(**changes: Any) -> str:
         try:
             th.join(**{"streams": streams, "on": CONDITION, "within": WITHIN, **changes})
@@ -105,7 +113,7 @@ def main(folder: Path) -> dict[str, Any]:
     said["state store"] = refusal()
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
 
-    # 6. Conditions as Columns, and a table of pandas.
+    # 7. Conditions as Columns, and a table of pandas.
     near = F.abs(th.col("a.x") - th.col("b.x")) <= faults.BAND
     found = th.join(tables, on=[near, th.col("a.y") > th.col("b.y")], within=WITHIN)
     said["columns"] = sorted([row.a, row.b] for row in found.selectExpr("a.id AS a", "b.id AS b").collect())
