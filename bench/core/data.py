@@ -20,6 +20,8 @@ from bench.core.workloads import WORKLOADS, Workload
 
 ROOT = Path(__file__).parents[1] / ".data"
 FIRST_TS_US = 1_700_000_000_000_000
+FULL = "full"
+"""The file in a checkpoint with a full window that says that the window is full."""
 ROW_GROUPS = 4
 """Number of row groups of a file, so that two tasks can share a file."""
 

@@ -12,7 +12,7 @@ from subprocess import DEVNULL, Popen
 from typing import Any
 
 from bench.core.check import verify
-from bench.core.data import Task, ensure, window_arrow_bytes
+from bench.core.data import FULL, Task, ensure, window_arrow_bytes
 from bench.core.engines import FILLING
 from bench.core.machine import describe, watch
 from bench.core.rows import find_medians
@@ -113,7 +113,7 @@ def compare(
 def fill_windows(tasks: list[Task], timeout_seconds: float, announce: Callable[[str], None]) -> None:
     """Make the checkpoints with full windows from which tasks continue, unless they exist."""
     for task in tasks:
-        if task.full_window is not None and not task.full_window.exists():
+        if task.full_window is not None and not (task.full_window / FULL).exists():
             announce(f"fills the window once: {task.full_window}")
             found = run_once(replace(task, engine=FILLING, full_window=None), timeout_seconds)
             if "error" in found:

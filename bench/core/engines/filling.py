@@ -5,13 +5,13 @@ a copy of it: Spark lets a query continue with another sink, and the units of a 
 other columns. So no engine spends minutes on epochs that are not measured.
 """
 
+import shutil
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import thetastream as th
 from bench.core import spark
-from bench.core.data import Task
+from bench.core.data import FULL, Task
 from bench.core.engines import files
 
 
@@ -21,13 +21,16 @@ def run(task: Task) -> dict[str, Any]:
     epochs = -(-shape.window // shape.epoch)
     pairs = query.join(spark.streams(query.spark, shape.folder, shape.spec.aliases))
     select = [f"{shape.spec.aliases[0]}.ts AS ts"]
-    with tempfile.TemporaryDirectory(prefix="full-", dir=shape.folder) as draft:
-        store, checkpoint = th.ParquetStore(f"{draft}/results"), Path(draft, "checkpoint")
+    # Spark keeps the path of a checkpoint in it, so the folder cannot be renamed when it is complete.
+    checkpoint = shape.full_window
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        store = th.ParquetStore(folder)
         running = th.write(pairs, store, select=select, checkpoint=str(checkpoint), trigger="0 seconds")
         while spark.count_done(running) < epochs:
             if running.awaitTermination(spark.POLL_SECONDS):  # type: ignore[arg-type]
                 raise RuntimeError(f"the query ended after {spark.count_done(running)} epochs")
         running.stop()
-        checkpoint.rename(shape.full_window)
+    (checkpoint / FULL).touch()
     query.spark.stop()
     return {}
