@@ -176,6 +176,7 @@ def test_a_window_behind_the_join_loses_no_row(spark: SparkSession, tmp_path: Pa
     assert found.rows == Counter(dict.fromkeys(closed.items(), 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", first_fast("anti", "left", "full", "semi"))
 def test_a_window_behind_a_join_with_earlier_partners_loses_no_row(
     spark: SparkSession, how: str, tmp_path: Path

@@ -55,7 +55,7 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("on", CONDITIONS)
 def test_batch(spark, tables, on):
     plan = th.plan(tables, on=on, within={alias: f"{n} seconds" for alias, n in SECONDS.items()})

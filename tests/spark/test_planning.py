@@ -80,6 +80,7 @@ def test_planning_builds_no_dataframe(
                 plan.dataframe()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("within", ["5 seconds", None])
 def test_the_schema_of_a_step_is_known_before_it_is_built(
     frames: dict[str, DataFrame], streams: dict[str, DataFrame], within: str | None

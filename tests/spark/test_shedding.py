@@ -68,6 +68,7 @@ def run(pairs, checkpoint, found, crash=None):
     return [epoch for epoch in th.metrics(query) if epoch["epoch"] < N_EPOCHS]
 
 
+@pytest.mark.slow
 def test_the_answer_is_that_of_the_kept_tuples_also_when_an_epoch_runs_again(spark, tmp_path):
     frames = [make_frame(spark, seed) for seed in range(2)]
     epochs = [range(e * N_TUPLES, (e + 1) * N_TUPLES) for e in range(N_EPOCHS)]

@@ -245,6 +245,7 @@ def test_predicates(spark: SparkSession, tmp_path: Path) -> None:
     assert not differences(texts, split(rows, 3), truths(a, b, texts))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("predicate", "says"),
     [(broken, "PREDICATE_RAISED.*ZeroDivisionError: by design"), (two_answers, "PREDICATE_RESULT")],

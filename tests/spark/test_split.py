@@ -61,15 +61,13 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("text", "within", "cores", "seed", "columns"),
     [
         ("abs(a.v - b.v) <= 3", th.Rows(7), None, 1, ["a.id", "b.id"]),
         (list(CONDITIONS)[1], {"b": th.Rows(5), "A": th.Rows(40)}, 3, 2, ["a.id", "b.id", "a.a", "b.a"]),
-        pytest.param(
-            list(CONDITIONS)[2], {"a": th.Rows(1), "b": th.Rows(20)}, 2, 3, ["a.id", "b.id"],
-            marks=pytest.mark.slow,
-        ),
+        (list(CONDITIONS)[2], {"a": th.Rows(1), "b": th.Rows(20)}, 2, 3, ["a.id", "b.id"]),
     ],
 )  # fmt: skip
 def test_count_windows_of_streams(spark, tmp_path, text, within, cores, seed, columns):
@@ -113,9 +111,10 @@ class Crash(Exception):
     """On purpose."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "within"),
-    [("strict", th.Rows(30)), pytest.param(10, "20 seconds", marks=pytest.mark.slow)],
+    [("strict", th.Rows(30)), (10, "20 seconds")],
     ids=["rows", "time"],
 )
 def test_order_is_kept_over_crashes_and_restarts(spark, tmp_path, order, within):

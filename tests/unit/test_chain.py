@@ -139,6 +139,7 @@ def test_bad_settings_are_refused_by_name(build, condition) -> None:
     assert refused.value.condition == condition
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_pauses_do_not_leave_a_segment_each(workers: int) -> None:
     """At a silence, one group takes over the segments of the other. In an old version they were never

@@ -106,6 +106,7 @@ def count_until(partners_until_us: int) -> Counters:
     return counters
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "has_residual"), [*((kind, False) for kind in KINDS), ("full", True), ("semi", True)]
 )

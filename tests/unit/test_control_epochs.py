@@ -42,6 +42,7 @@ def test_a_change_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert run.spark.offsets[-1] == run.spark.offsets[-2]
 
 
+@pytest.mark.sampled(2)
 # From 4 on, only the tuples differ, which follow from the number too.
 @pytest.mark.parametrize("crash", [*range(5), *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 6, 7))])
 @pytest.mark.parametrize("model", [Biclique((2, 1)), Split(3)], ids=repr)

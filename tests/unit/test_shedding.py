@@ -220,6 +220,7 @@ def test_without_probes_every_tuple_is_stored_and_a_pair_is_found_by_its_later_t
     assert found.total() / full.total() == pytest.approx(0.45, abs=0.08)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "shed",
     [Shed(8_000, 32_000, base=0.1), Shed(8_000, 48_000, base=0, curve="quadratic")],
