@@ -77,7 +77,7 @@ def send(broker: Broker) -> None:
 def main() -> None:
     """Run the demo."""
     print(f"Fetching Kafka and the connector by Maven into {OUT} (once)", flush=True)
-    jars, connector = fetch_jars(BROKER, OUT / "broker"), fetch_connector(OUT.absolute())
+    jars, connector = fetch_jars(BROKER, OUT / "broker"), fetch_connector(OUT)
     with run_broker(OUT / f"demo-{time.time_ns()}", jars) as broker:
         print(f"A broker listens at {broker.servers}.", flush=True)
         broker.make_topics("trades", "quotes", "pairs")
@@ -87,7 +87,8 @@ def main() -> None:
         sender.start()
         with subprocess.Popen([sys.executable, "-m", "thetastream.cli", "run", str(job)]) as running:
             sender.join()
-            time.sleep(15)
+            broker.receive("pairs", 1, timeout_s=180)  # The first epoch of a busy machine may take a minute.
+            time.sleep(5)
             running.send_signal(signal.SIGTERM)
         assert running.returncode == 0, (job.parent / "checkpoint.log").read_text()[-3000:]
         pairs = broker.receive("pairs", 1_000_000, timeout_s=5)

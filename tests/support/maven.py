@@ -21,6 +21,7 @@ def fetch_jars(coordinates: Sequence[str], folder: Path) -> Path:
     Maven works with the user's own settings. Raises CalledProcessError with Maven's words in ``output`` if an
     artifact is not to be had.
     """
+    folder = folder.absolute()  # Maven runs in the folder.
     if not (folder / "complete").exists():
         folder.mkdir(parents=True, exist_ok=True)
         dependencies = "".join(_DEPENDENCY.format(*each.split(":")) for each in coordinates)
