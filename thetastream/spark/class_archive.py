@@ -1,7 +1,7 @@
 """Keeps the classes of Spark in an archive, which later JVMs map into memory instead of loading them.
 
 A JVM that runs its first joins searches almost 300 jars for each of 20,000 classes, and reads, checks and
-parses it. This is half of its CPU time. Java can write the parsed classes to a file when a JVM ends, and
+parses it. This is a quarter of its CPU time. Java can write the parsed classes to a file when a JVM ends, and
 later JVMs with the same Java, the same class path and the same kind of heap map that file. A JVM that differs
 ignores the file and loads its classes as before.
 
