@@ -1,6 +1,7 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
-from thetastream.api import col, join, join_many, plan
+from thetastream.api import col, join, join_many, plan, read_results, write
+from thetastream.control.policies import TwoPhaseScaling
 from thetastream.core.how import Nearest
 from thetastream.core.shed import Shed
 from thetastream.core.windows import Rows
@@ -19,9 +20,7 @@ from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
 from thetastream.plan.query import CrossJoinWarning, UnboundedStateWarning
 from thetastream.plan.statistics import Statistics
 from thetastream.planners import JoinPlan, JoinTasks, MultiwayPlan, PipelinePlan, Plan
-from thetastream.policies import TwoPhaseScaling
 from thetastream.predicate import predicate, within_metres
-from thetastream.results import read_results, write
 from thetastream.spark.by_arrival import by_arrival
 from thetastream.spark.control.handle import ControlHandle, control
 from thetastream.spark.export import export_metrics

@@ -5,8 +5,10 @@ Spark is one file of each stream, so the epoch size is exact. Modification times
 Spark's file source reads in that order.
 """
 
+import json
 import os
 import shutil
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 
+from bench.core.internals import STATE_FORMAT
 from bench.core.join_sql import Cells
 from bench.core.workloads import WORKLOADS, Workload
 
@@ -58,10 +62,14 @@ class Shape:
         window = f"-w{self.window}" if self.spec.depends_on_window else ""
         return ROOT / f"{self.workload}{window}-e{self.epoch}x{self.epochs}-seed{self.seed}"
 
-    @property
-    def full_window(self) -> Path:
-        """The checkpoint of the join with a full window, which ``engines/filling.py`` makes."""
-        return self.folder / f"full-w{self.window}"
+    def full_window(self, options: dict[str, Any]) -> Path:
+        """The checkpoint of the join with a full window, which ``engines/filling.py`` makes.
+
+        Another format of the state, another version of Spark and other options of the engine have a
+        checkpoint of their own.
+        """
+        settings = json.dumps([STATE_FORMAT, pyspark.__version__, self.spec.on, options], sort_keys=True)
+        return self.folder / f"full-w{self.window}-{zlib.crc32(settings.encode()):08x}"
 
     def file(self, side: int, epoch: int) -> str:
         return str(self.folder / self.spec.aliases[side] / f"{epoch:06d}.parquet")

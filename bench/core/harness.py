@@ -115,7 +115,7 @@ def fill_windows(tasks: list[Task], timeout_seconds: float, announce: Callable[[
     for task in tasks:
         if task.full_window is not None and not (task.full_window / FULL).exists():
             announce(f"fills the window once: {task.full_window}")
-            found = run_once(replace(task, engine=FILLING, full_window=None), timeout_seconds)
+            found = run_once(replace(task, engine=FILLING), timeout_seconds)
             if "error" in found:
                 raise RuntimeError(found["error"])
 

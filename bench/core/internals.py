@@ -46,3 +46,4 @@ from thetastream.simulator.load_curve import BISTREAM as BISTREAM_CURVE
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import list_pages
 from thetastream.spark.standard_error import stderr_into
+from thetastream.spark.state.manifest import FORMAT as STATE_FORMAT

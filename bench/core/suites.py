@@ -62,6 +62,8 @@ def list_tasks(suite: Suite, asked: argparse.Namespace) -> dict[str, Task]:
             for engine in asked.engines:
                 if asked.rate and engine not in STREAMING:
                     continue
+                options = read_options(asked.option, engine)
+                continues = suite.begins_full and engine in STREAMING
                 row = engine if is_single else f"{name} on {engine}, epochs of {shape.epoch:,}"
                 found[row] = Task(
                     engine,
@@ -72,8 +74,8 @@ def list_tasks(suite: Suite, asked: argparse.Namespace) -> dict[str, Task]:
                     asked.driver_memory,
                     asked.rate,
                     asked.seconds,
-                    read_options(asked.option, engine),
-                    shape.full_window if suite.begins_full and engine in STREAMING else None,
+                    options,
+                    shape.full_window(options) if continues else None,
                 )
     return found
 

@@ -24,6 +24,8 @@ from thetastream.core.sides import Side
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.spec import MultiwaySpec
+from thetastream.engine.order import Order
+from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.two_stream.moving import MovingSpec
@@ -32,8 +34,6 @@ from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
 from thetastream.local import ControlledRun, LocalRun
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
-from thetastream.order import Order
-from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
 from thetastream.plan.multiway_spec import build_multiway_spec
 
 WINDOW = 8

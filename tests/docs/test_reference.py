@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import thetastream as th
-from thetastream.api import SETTINGS
 from thetastream.cli.arguments import build_parser
+from thetastream.frontend.request import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

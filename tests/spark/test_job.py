@@ -110,7 +110,7 @@ def test_mistakes_exit_with_1_and_no_traceback(here, tmp_path):
     assert here("init", tmp_path / "example")[0] == 1
     code, _, errors = here("sql", "SELECT ONLINE * FROM r, s WITHIN", "--source", "r=x")
     assert (code, errors.count("\n")) == (1, 3)
-    assert "nothing follows WITHIN at line 1, column 27" in errors
+    assert "nothing follows WITHIN, at line 1, column 27" in errors
 
 
 def test_check_adds_what_only_spark_finds(here, tmp_path):

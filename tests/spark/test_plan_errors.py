@@ -49,6 +49,10 @@ def problem_of(streams, on="a.x > b.y", within="1 minute", **settings):
         ("a.x > row_number() OVER (ORDER BY b.y)", "UNSUPPORTED_EXPRESSION", "window"),
         ("explode(a.arr) > b.y", "UNSUPPORTED_EXPRESSION", "explode"),
         ("a.arr > b.t", "TYPE_MISMATCH", ""),
+        ("a.s = b.y", "TYPE_MISMATCH", "cast one side: try_cast(a.s AS BIGINT)"),
+        ("a.x BETWEEN b.t AND b.y", "TYPE_MISMATCH", "'b.t' is text and 'a.x' is a number"),
+        ("abs(a.s - b.y) < 5", "TYPE_MISMATCH", "'a.s' is text and 'b.y' is a number"),
+        ("a.s > 5 AND a.x = b.y", "TYPE_MISMATCH", "'a.s' is text and '5' is a number"),
         ("nofunc(a.x) > b.y", "UNKNOWN_FUNCTION", "nofunc"),
         ("a.x > :limit", "UNBOUND_PARAMETER", "limit"),
         ("struct(a.*) = struct(b.*)", "", ""),
@@ -64,6 +68,10 @@ def test_conditions(streams, on, condition, words):
     if condition:
         assert problem.condition == condition
     assert words in str(problem)
+
+
+def test_text_that_is_cast_or_constant_is_compared_with_a_number(streams):
+    th.plan(streams, on="try_cast(a.s AS BIGINT) = b.y AND a.x > '5' AND a.s < b.t", within="1 minute")
 
 
 @pytest.mark.parametrize(

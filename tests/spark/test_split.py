@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 import thetastream as th
 from tests.support import oracle
 from tests.support.streams import outcome, replay
+from thetastream.engine.order import Order
 from thetastream.errors import QueryError
-from thetastream.order import Order
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 DELAY_S = 5

@@ -275,6 +275,7 @@ def test_refusals_point_at_their_place(spark, tables, text, condition, words, at
             "SELECT r.ts + r.v AS a FROM r, s WHERE r.ts > s.v",
             [("DATATYPE_MISMATCH", "r.ts + r.v"), ("TYPE_MISMATCH", "r.ts > s.v")],
         ),
+        ("SELECT r.id FROM r, s WHERE r.k = s.k AND r.v = s.name", [("TYPE_MISMATCH", "s.name")]),
         ("SELECT id, qq, zz FROM (SELECT id, nothing FROM r) x", [("UNKNOWN_COLUMN", "nothing")]),
         ("SELECT id AS y, 'y' AS t FROM r x WHERE id > y AND k > 1", [("UNKNOWN_COLUMN", "y AND")]),
         ("SELECT id, qq, zz FROM r x WHERE id > y", [("UNKNOWN_COLUMN", word) for word in ("qq", "zz", "y")]),

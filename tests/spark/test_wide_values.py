@@ -10,7 +10,7 @@ import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
 from thetastream.spark import wide_rows
-from thetastream.spark.exchange import drop_fillers
+from thetastream.spark.wide_rows import drop_fillers
 
 N = 60
 WIDTH = "IF(id % 3 = 0, 300000, 10)"

@@ -1,7 +1,7 @@
 """Random cases of outer, semi and anti joins: fitting models, blocks with failing tuples, timely tuples."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.support import oracle
 from tests.support.answers import Answer
 from tests.support.strategies import Case
+from tests.support.two_units import TwoUnits
 from thetastream.core.columns import PASSES
 from thetastream.core.condition import Condition
 from thetastream.core.how import HOWS, How
@@ -58,8 +59,25 @@ def read(how: How, columns: list[pa.Array], n_columns: int) -> Iterator[Answer]:
     )
 
 
-def block(case: Case, side: Side, rows: list[dict[str, Any]], passes: dict[Any, bool]) -> pa.RecordBatch:
-    return case.batch(side, rows).append_column(PASSES, flag_passing(rows, passes))
+def run_epochs(
+    run: LocalRun | TwoUnits,
+    make_batch: Callable[..., pa.RecordBatch],
+    case: Case,
+    how: How,
+    passes: dict[Any, bool],
+) -> Iterator[Counter[Answer]]:
+    """Run the epochs of the case and one epoch whose watermark decides every tuple.
+
+    ``make_batch`` makes a block of a side from rows, with more columns, as ``Case.batch`` does.
+    """
+    for left, right, watermark in [*case.epochs, ([], [], END)]:
+        batches = []
+        for side, rows in zip(Side, (left, right), strict=True):
+            if side in how.preserved:
+                batches.append(make_batch(side, rows, {PASSES: flag_passing(rows, passes)}))
+            else:
+                batches.append(make_batch(side, [row for row in rows if passes[row["id"]]]))
+        yield count_answers(case, how, run.epoch(batches, watermark))
 
 
 def flag_passing(rows: list[dict[str, Any]], passes: dict[Any, bool]) -> pa.Array:

@@ -32,8 +32,9 @@ from thetastream.spark.control.mailbox_source import ControlledMailboxReader
 from thetastream.spark.control.source import ControlReader
 from thetastream.spark.emit import COUNTERS, BlockEmitter
 from thetastream.spark.epoch import UnitEpoch
-from thetastream.spark.exchange import COLUMNS, _make_routing_step
+from thetastream.spark.exchange_reader import COLUMNS
 from thetastream.spark.mailbox.source import MailboxReader
+from thetastream.spark.routing_step import make_routing_step
 from thetastream.spark.shed_loads import ShedLoads
 
 QUERY: Identity = {"the model": Part("m", "m")}
@@ -205,7 +206,7 @@ class SparkEpochs:
         # 1. The sources and the exchange.
         rows = list(self._read_notices(epoch))
         for stream, batch in enumerate(batches):
-            route = _make_routing_step(self.fitted, stream, True, self.shed, self.access)
+            route = make_routing_step(self.fitted, stream, True, self.shed, self.access)
             hashed = iter([add_hash(batch)] if batch.num_rows else [])
             rows += [row for piece in route(hashed) for row in piece.to_pylist()]
         by_key: dict[int, list[dict[str, Any]]] = defaultdict(list)

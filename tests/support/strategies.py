@@ -4,6 +4,7 @@ The value ranges are small, because joins fail at equal keys, touching bounds an
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +54,17 @@ class Case:
     archive_period_us: int | None
     epochs: tuple[tuple[list[dict[str, Any]], list[dict[str, Any]], int | None], ...]
 
-    def batch(self, side: Side, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-        """Convert rows to a block of ``side``."""
+    def batch(
+        self, side: Side, rows: list[dict[str, Any]], more: Mapping[str, pa.Array] | None = None
+    ) -> pa.RecordBatch:
+        """Convert rows to a block of ``side``, with more columns behind the payload."""
         spec = self.condition.sides[side]
         fields: list[pa.Field[Any]] = [pa.field("id", pa.int64()), pa.field("t", pa.int64())]
         fields += [pa.field(key.column, TYPES[key.domain]) for key in spec.keys]
-        return pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
+        batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))
+        for name, column in (more or {}).items():
+            batch = batch.append_column(name, column)
+        return batch
 
     def answer(self) -> tuple[Counter[tuple[Any, Any]], int]:
         """Compute the bag of (left id, right id) by a nested loop, and the number of late tuples."""

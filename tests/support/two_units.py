@@ -1,6 +1,6 @@
 """Runs joins in this process of which a part of the condition is evaluated between two units."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,14 +49,12 @@ class TwoUnits:
         self._residual = residual
 
     def batch(
-        self, side: Side, rows: list[dict[str, Any]], more: dict[str, pa.Array] | None = None
+        self, side: Side, rows: list[dict[str, Any]], more: Mapping[str, pa.Array] | None = None
     ) -> pa.RecordBatch:
         """Convert rows to a block of ``side``, with more columns behind the payload."""
-        batch = self._case.batch(side, rows)
-        batch = batch.rename_columns([_name(side, name) for name in batch.schema.names])
-        for name, column in (more or {}).items():
-            batch = batch.append_column(name, column)
-        return batch
+        batch = self._case.batch(side, rows, more)
+        names = batch.schema.names
+        return batch.rename_columns([name if name in (more or {}) else _name(side, name) for name in names])
 
     def epoch(
         self, batches: Sequence[pa.RecordBatch | None], watermark_us: int | None = None

@@ -1,9 +1,7 @@
 """Outer, semi and anti joins on the local runner, against the nested loop with the watermark known."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +13,6 @@ from tests.support import oracle
 from tests.support.answer_cases import (
     ANSWERING,
     END,
-    block,
     count_answers,
     drawn_passes,
     gather_rows,
@@ -23,6 +20,7 @@ from tests.support.answer_cases import (
     make_last,
     models,
     read,
+    run_epochs,
 )
 from tests.support.answers import Answer, answers, nearest
 from tests.support.draws import draw_cases
@@ -50,19 +48,8 @@ def make_spec(case: Case, how: How, model: Model) -> AnswersSpec:
     return AnswersSpec(TwoStreamSpec(unit, model), how)
 
 
-def run_epochs(
-    case: Case, how: How, model: Model, passes: dict[Any, bool]
-) -> Iterator[tuple[Counter[Answer], LocalRun]]:
-    """Run the epochs of the case and one epoch whose watermark decides every tuple."""
-    run = LocalRun(make_spec(case, how, model))
-    for left, right, watermark in [*case.epochs, ([], [], END)]:
-        blocks = []
-        for side, rows in zip(Side, (left, right), strict=True):
-            if side in how.preserved:
-                blocks.append(block(case, side, rows, passes))
-            else:
-                blocks.append(case.batch(side, [row for row in rows if passes[row["id"]]]))
-        yield count_answers(case, how, run.epoch(blocks, watermark)), run
+def make_run(case: Case, how: How, model: Model) -> LocalRun:
+    return LocalRun(make_spec(case, how, model))
 
 
 @pytest.mark.parametrize("name", ANSWERING)
@@ -74,13 +61,11 @@ def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Ca
         return
     passes = drawn_passes(data, case)
     model = data.draw(models(how, case.condition))
-    found: Counter[Answer] = Counter()
     with pytest.MonkeyPatch.context() as patch:
         if is_tiny:
             make_all_tiny(patch)
             patch.setattr(unit, "FORGET_ROWS", 0)
-        for some, _ in run_epochs(case, how, model, passes):
-            found += some
+        found = sum(run_epochs(make_run(case, how, model), case.batch, case, how, passes), Counter())
 
     def matches(a: oracle.Row, b: oracle.Row) -> bool:
         return passes[a["id"]] and passes[b["id"]] and oracle.holds(case.condition, a, b)
@@ -114,9 +99,8 @@ def test_windows_in_which_all_partners_are_earlier_or_later(
     specs, period = index_specs(condition), data.draw(st.integers(1, 8))
     case = Case(condition, (data.draw(specs), data.draw(specs)), period, case.epochs)
     passes = drawn_passes(data, case)
-    found: Counter[Answer] = Counter()
-    for some, _ in run_epochs(case, how, data.draw(models(how, condition)), passes):
-        found += some
+    run = make_run(case, how, data.draw(models(how, condition)))
+    found = sum(run_epochs(run, case.batch, case, how, passes), Counter())
 
     def matches(a: oracle.Row, b: oracle.Row) -> bool:
         return passes[a["id"]] and passes[b["id"]] and oracle.holds(condition, a, b)
@@ -144,9 +128,8 @@ def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
         for side, rows in zip(Side, (left, right), strict=True)
         for row in rows
     }
-    for number, (found, _) in enumerate(
-        run_epochs(case, how, data.draw(models(how, case.condition)), all_pass)
-    ):
+    run = make_run(case, how, data.draw(models(how, case.condition)))
+    for number, found in enumerate(run_epochs(run, case.batch, case, how, all_pass)):
         for left, right in found:
             if left is not None and right is not None:
                 continue

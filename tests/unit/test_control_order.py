@@ -26,13 +26,13 @@ from tests.support.controlled import (
 from thetastream.control.request import Request
 from thetastream.control.routing import PlanRouter
 from thetastream.core.sides import Role, Side
+from thetastream.engine.order import Order
+from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
 from thetastream.engine.peers import Peers
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.local import LocalRun
 from thetastream.models import Biclique, Split
 from thetastream.models.base import Model
-from thetastream.order import Order
-from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
 
 ORDER = Order(interval=3, is_punctuated=True)
 ARRIVALS = [pa.field(name, pa.int64()) for name in (ARRIVAL_LEFT, ARRIVAL_RIGHT)]

@@ -13,9 +13,9 @@ from tests.support.control_runs import AntiRun, Run
 from tests.support.spark_epochs import QUERY
 from thetastream.control.load import LoadReader
 from thetastream.control.plan import ControlPlan, Generation
+from thetastream.control.policies import GroupLoad, TwoPhaseScaling
 from thetastream.core.identity import digest
 from thetastream.models import REGISTRY, Biclique, Matrix, Ring, Split
-from thetastream.policies import GroupLoad, TwoPhaseScaling
 
 JOIN = digest(QUERY)
 

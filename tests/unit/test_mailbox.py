@@ -13,7 +13,7 @@ from thetastream.core.columns import ANNOUNCEMENT, MESSAGE
 from thetastream.core.identity import Part, encode_identity
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.errors import StateError
-from thetastream.spark.exchange import COLUMNS, Told, list_rows, take_in
+from thetastream.spark.exchange_reader import COLUMNS, Told, list_rows, take_in
 from thetastream.spark.mailbox import outbox, source
 from thetastream.spark.mailbox.files import FORMAT, Mailbox
 from thetastream.spark.mailbox.source import MailboxReader, Row

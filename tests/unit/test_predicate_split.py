@@ -5,7 +5,9 @@ from pyspark import cloudpickle
 
 from thetastream.errors import QueryError
 from thetastream.predicate import parse, predicate, split_comparisons, split_conjuncts
-from thetastream.predicate.names import find_references, find_refused, qualify
+from thetastream.predicate.forbidden_calls import find_refused
+from thetastream.predicate.names import find_references
+from thetastream.predicate.respelled_names import qualify
 
 
 def split(text: str) -> list[str]:
@@ -124,9 +126,9 @@ def test_comparisons(text, found):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("(a.x > 1", "'(a.x' has no matching ')' at line 1, column 1"),
-        ("a.x > 1)", "')' closes nothing at line 1, column 8"),
-        ("a.x >\n f(1]", "']' stands where ')' is due at line 2, column 5"),
+        ("(a.x > 1", "'(a.x' has no matching ')', at line 1, column 1"),
+        ("a.x > 1)", "')' closes nothing, at line 1, column 8"),
+        ("a.x >\n f(1]", "']' stands where ')' is due, at line 2, column 5"),
         ("CASE WHEN a.x", "has no matching 'END'"),
         ("a.x = 'open", "SYNTAX"),
         ("a.`x = 1", "SYNTAX"),

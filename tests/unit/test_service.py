@@ -298,9 +298,10 @@ def test_a_subscriber_that_many_snapshots_have_overtaken_misses_none(
     store: ParquetStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "KEPT_SNAPSHOTS", 2)
+    monkeypatch.setattr(feed, "POLL_S", 0)
 
     async def follow() -> list[int]:
-        one = feed.Feed(store, poll_s=0)
+        one = feed.Feed(store)
         seen = [snapshot.number for snapshot in await one.list_after(None)]
         for epoch in range(2, 9):
             add_epoch(store, epoch, epoch)

@@ -19,8 +19,9 @@ from thetastream.errors import StateError
 from thetastream.models import Biclique
 from thetastream.spark import task_properties
 from thetastream.spark.choice import FittedSpec
-from thetastream.spark.exchange import COLUMNS, _make_routing_step, take_in
+from thetastream.spark.exchange_reader import COLUMNS, take_in
 from thetastream.spark.grouping_keys import find_unit_keys
+from thetastream.spark.routing_step import make_routing_step
 from thetastream.spark.shed_loads import Loads, ShedLoads
 
 
@@ -66,7 +67,7 @@ def route(tmp_path, monkeypatch, epoch, shed=None, model=Biclique(2)):  # noqa: 
     monkeypatch.setattr(task_properties, "_read_property", properties.get)
     shed = None if shed is None else ShedLoads(Shedding(shed, CONDITION.sides), str(tmp_path), "j")
     fitted = FittedSpec(TwoStreamSpec(UNIT, model))
-    to_rows = cloudpickle.loads(cloudpickle.dumps(_make_routing_step(fitted, 1, False, shed)))
+    to_rows = cloudpickle.loads(cloudpickle.dumps(make_routing_step(fitted, 1, False, shed, None)))
     batches = [make_batch(np.arange(n, n + 1000), np.arange(1000) * 1000) for n in (0, 1000)]
     inboxes = {key: Inbox() for key in find_unit_keys(model.n_units)}
     for rows in to_rows(iter(batches)):

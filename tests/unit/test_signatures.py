@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import thetastream as th
-from thetastream.api import SETTINGS
+from thetastream.frontend.request import SETTINGS
 
 SHARED = {"index", "archive_period", "event_time", "result_time", "cache_folder", "late", "statistics"}
 

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from thetastream.cli import main
+from thetastream.control.policies import TwoPhaseScaling
 from thetastream.errors import QueryError
 from thetastream.index import Sorted
 from thetastream.models import Biclique
 from thetastream.plan.cost import estimate, estimate_unit_work
-from thetastream.policies import TwoPhaseScaling
 from thetastream.simulator.limits import CORES, DRIVER, MEMORY, RESOURCES, Cluster, compute_uses, find_limit
 from thetastream.simulator.load_curve import BISTREAM, LoadCurve, read_curve
 from thetastream.simulator.scaling import replay

@@ -22,10 +22,10 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from thetastream.api import write
 from thetastream.core.result_columns import BlockColumn, LatestTime
 from thetastream.engine.counters import Counters
 from thetastream.errors import QueryError
-from thetastream.results import write
 from thetastream.spark import task_properties
 from thetastream.spark.emit import COUNTERS
 from thetastream.spark.staging import STAGED, Staging, StagingEmitter, Target

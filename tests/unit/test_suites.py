@@ -42,12 +42,13 @@ def test_ways_into_files_continue_from_one_full_window(root: Path) -> None:
     tasks = list_tasks(SUITES["files"], parse(["files", "--window", "3000", "--epoch", "1000"]))
     shape = tasks["units"].shape
     assert {row: task.full_window for row, task in tasks.items()} == {
-        "units": shape.full_window,
-        "rows": shape.full_window,
-        "parquet": shape.full_window,
+        "units": shape.full_window({}),
+        "rows": shape.full_window({}),
+        "parquet": shape.full_window({}),
         "copy": None,
     }
-    assert shape.full_window.is_relative_to(root)
+    assert shape.full_window({}).is_relative_to(root)
+    assert shape.full_window({"m": 2}) != shape.full_window({})
 
 
 def test_counts_begin_with_the_epoch_from_which_a_run_continues(root: Path) -> None:

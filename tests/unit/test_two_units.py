@@ -5,7 +5,6 @@ The truth is the nested loop with the watermark known, and a single unit that ev
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,19 +20,19 @@ from tests.support.answer_cases import (
     END,
     count_answers,
     drawn_passes,
-    flag_passing,
     gather_rows,
     keep_timely,
     make_last,
     models,
     read,
+    run_epochs,
 )
 from tests.support.answers import Answer, answers, nearest
 from tests.support.draws import draw_cases
 from tests.support.strategies import Case, cases
 from tests.support.tiny import make_all_tiny
 from tests.support.two_units import TwoUnits
-from thetastream.core.columns import PASSES, RANKED
+from thetastream.core.columns import RANKED
 from thetastream.core.condition import (
     TIME,
     Bound,
@@ -45,7 +44,7 @@ from thetastream.core.condition import (
     PythonPredicate,
     SideSpec,
 )
-from thetastream.core.how import HOWS, How, Nearest, find_nearest
+from thetastream.core.how import HOWS, Nearest, find_nearest
 from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
 from thetastream.engine.answers import best_partners, number_set, unit
@@ -63,18 +62,6 @@ def is_chosen(a: int, b: int) -> bool:
     return (7 * a + 3 * b) % 5 < 3
 
 
-def run_epochs(run: TwoUnits, case: Case, how: How, passes: dict[Any, bool]) -> Iterator[Counter[Answer]]:
-    """Run the epochs of the case and one epoch whose watermark decides every tuple."""
-    for left, right, watermark in [*case.epochs, ([], [], END)]:
-        batches = []
-        for side, rows in zip(Side, (left, right), strict=True):
-            if side in how.preserved:
-                batches.append(run.batch(side, rows, {PASSES: flag_passing(rows, passes)}))
-            else:
-                batches.append(run.batch(side, [row for row in rows if passes[row["id"]]]))
-        yield count_answers(case, how, run.epoch(batches, watermark))
-
-
 @pytest.mark.parametrize("name", ANSWERING)
 @draw_cases(50)
 @given(data=st.data(), case=cases(), is_tiny=st.booleans())
@@ -88,7 +75,7 @@ def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Ca
         if is_tiny:
             make_all_tiny(patch)
             patch.setattr(unit, "FORGET_ROWS", 0)
-        found = sum(run_epochs(run, case, how, passes), Counter())
+        found = sum(run_epochs(run, run.batch, case, how, passes), Counter())
 
     def matches(a: oracle.Row, b: oracle.Row) -> bool:
         holds = is_chosen(a["id"], b["id"]) and oracle.holds(case.condition, a, b)
@@ -120,7 +107,8 @@ def test_each_answer_comes_in_the_epoch_in_which_a_single_unit_gives_it(
     single = LocalRun(
         AnswersSpec(TwoStreamSpec(UnitSpec(whole, case.indexes, case.archive_period_us), model), how)
     )
-    two = run_epochs(TwoUnits(case, how, model, is_chosen), case, how, passes)
+    two_units = TwoUnits(case, how, model, is_chosen)
+    two = run_epochs(two_units, two_units.batch, case, how, passes)
     for (left, right, watermark), found in zip([*case.epochs, ([], [], END)], two, strict=True):
         batches = [case.batch(Side.LEFT, left), case.batch(Side.RIGHT, right)]
         assert found == count_answers(case, how, single.epoch(batches, watermark))

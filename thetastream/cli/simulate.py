@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from thetastream.cli.shared_arguments import AddCommand, read_pair
+from thetastream.control.policies import REGISTRY as POLICIES
+from thetastream.control.policies import Policy
 from thetastream.errors import QueryError
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.models import REGISTRY as MODELS
-from thetastream.policies import REGISTRY as POLICIES
-from thetastream.policies import Policy
 from thetastream.simulator.drawing import draw_limits, draw_replay, plot_replay
 from thetastream.simulator.limits import Cluster, find_limit
 from thetastream.simulator.load_curve import BISTREAM, LoadCurve, read_curve

@@ -52,14 +52,8 @@ class Rules:
     def from_json(cls, values: Mapping[str, Any]) -> "Rules":
         """Read what ``as_json`` returned."""
         left, right = values["never_expires"]
-        # Earlier versions wrote rules without the last fields.
-        names = ("can_shed", "counts_tuples", "only_sizes", "is_ordered", "moves_tuples")
-        later = {name: bool(values.get(name, False)) for name in names}
-        routings = tuple(values["routings"])
-        preserved = tuple(map(int, values.get("preserved", ())))
-        return cls(
-            int(values["max_units"]), routings, (bool(left), bool(right)), **later, preserved=preserved
-        )
+        lists = {"routings": tuple(values["routings"]), "preserved": tuple(values["preserved"])}
+        return cls(**{**values, **lists, "never_expires": (left, right)})
 
 
 def change_plan(plan: ControlPlan, request: Request, rules: Rules, busy: Collection[int] = ()) -> ControlPlan:

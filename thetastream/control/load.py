@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from thetastream.control.plan import ControlPlan
-from thetastream.policies import GroupLoad, Load
+from thetastream.control.policies import GroupLoad, Load
 
 
 class LoadReader:

@@ -7,10 +7,12 @@ from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.frontend.text_and_number import find_mixed_comparisons
 from thetastream.frontend.trial import try_predicate
 from thetastream.plan.query import Stream
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
-from thetastream.predicate.names import find_refused, qualify, quote_names
+from thetastream.predicate.forbidden_calls import find_refused
+from thetastream.predicate.respelled_names import qualify, quote_names
 from thetastream.spark.catalyst import Catalyst
 
 Conjunct: TypeAlias = str | Predicate | Column
@@ -71,7 +73,13 @@ def _read_sql(
         columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
         phrase = qualify(phrase, columns, str if catalyst.is_case_sensitive else str.casefold)
     found = split_conjuncts(phrase)
-    return found, catalyst.problems(phrase, found)
+    problems = catalyst.problems(phrase, found)
+    if not problems:
+        aliases = [stream.alias for stream in streams]
+        problems = [
+            error for conjunct in found for error in find_mixed_comparisons(conjunct, catalyst, aliases)
+        ]
+    return found, problems
 
 
 def _make_condition_error(item: object) -> QueryError:

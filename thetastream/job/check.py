@@ -98,7 +98,7 @@ def _place(path: Path, text: str, section: str, problem: ThetastreamError) -> Fi
     """Find the line of an error in the text of the file."""
     message, column = problem.message, None
     mark = problem.mark if isinstance(problem, QueryError) else None
-    at = re.search(r" at line (\d+), column (\d+):\n", message)
+    at = re.search(r", at line (\d+), column (\d+):\n", message)
     if section == SQL and mark is not None and at is not None:
         # The message keeps the line of the statement and its caret. The place is that of the file.
         message = f"{message[: at.start()]}\n{message[at.end() :]}"

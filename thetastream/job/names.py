@@ -11,7 +11,9 @@ from thetastream.job.schemas import Columns
 from thetastream.job.suggestions import suggest, suggest_or_list
 from thetastream.plan.query import RESULT_TIME
 from thetastream.predicate import Phrase, make_error_at
-from thetastream.predicate.names import TIME_DEPENDENT, find_free_names, find_misspelt, is_keyword_here
+from thetastream.predicate.forbidden_calls import TIME_DEPENDENT
+from thetastream.predicate.misspelt_operators import find_misspelt
+from thetastream.predicate.names import find_free_names, is_keyword_here
 from thetastream.predicate.tokens import OPERAND_ENDS, Token
 from thetastream.sql.items import find_name, split_name
 from thetastream.sql.statement import Select, Source, Statement, View

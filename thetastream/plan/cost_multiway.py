@@ -32,6 +32,8 @@ NODE_S = 0.03
 """Fixed cost of a node in core seconds per second: a Spark task and a commit of its state per epoch."""
 FULLEST = 0.7
 """The largest share of its time that a node should be busy, so that it can catch up after a pause."""
+EPOCH_S = 1.0
+"""The length of an epoch for which ``explain`` computes the latency of results, in seconds."""
 PYTHON_CANDIDATE_S = 1e-6
 """Assumed seconds per call of a Python predicate for one candidate."""
 
@@ -204,15 +206,13 @@ def estimate_load(
     return compute_load(rates, held, hop_orders, selectivity, share, candidate_s, widths)
 
 
-def explain_multiway_cost(
-    load: MultiwayLoad, nodes: int, streams: Sequence[Stream], epoch_s: float = 1.0
-) -> Iterator[str]:
+def explain_multiway_cost(load: MultiwayLoad, nodes: int, streams: Sequence[Stream]) -> Iterator[str]:
     """Yield the lines that ``explain`` shows about the load."""
     for stream, hops in zip(streams, load.hops, strict=True):
         texts = (f"{hop.probes:,.0f} x {hop.candidates / max(hop.probes, 1e-9):,.0f}" for hop in hops)
         yield f"{stream.alias}: probes a second x candidates: {'; '.join(texts)}"
-    latency = load.response_latency_s(nodes, epoch_s)
-    slow = "falls behind" if latency == inf else f"{latency:.1f} s with epochs of {epoch_s:g} s"
+    latency = load.response_latency_s(nodes, EPOCH_S)
+    slow = "falls behind" if latency == inf else f"{latency:.1f} s with epochs of {EPOCH_S:g} s"
     yield f"results   {load.output_rate:,.0f} a second, {slow} after their last tuple"
     busy, most = load.busy(nodes), load.service_rate(nodes)
     yield f"nodes     {nodes}, each busy {busy:.0%}; {most:,.0f} tuples a second are the most"

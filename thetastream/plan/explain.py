@@ -6,10 +6,10 @@ from thetastream.core.condition import TIME, Bound, Condition, Dimension, SideSp
 from thetastream.core.shed import Shed
 from thetastream.core.sides import Side
 from thetastream.core.windows import spell
+from thetastream.engine.order import Order
 from thetastream.engine.two_stream.content_routing import ByRange, choose_placing
 from thetastream.index.base import IndexSpec
 from thetastream.models.base import Model
-from thetastream.order import Order
 from thetastream.plan.explain_cost import explain_cost, format_average
 from thetastream.plan.lower import Lowered
 from thetastream.plan.physical import SidePlan, compute_lifetimes

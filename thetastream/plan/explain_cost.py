@@ -6,8 +6,8 @@ from typing import Any
 
 from thetastream.core.shed import STATE, Shed
 from thetastream.core.windows import spell
+from thetastream.engine.order import Order
 from thetastream.models.base import Model
-from thetastream.order import Order
 from thetastream.plan.choose import choose_n_units, compare, find_refusal
 from thetastream.plan.cost import Estimate, estimate
 from thetastream.plan.explain_chain import explain_chain

@@ -7,7 +7,9 @@ from thetastream.aggregate import NotFoldable
 from thetastream.plan.query import Resolver, Stream
 from thetastream.plan.safe_expressions import never_fails
 from thetastream.predicate import Phrase
-from thetastream.predicate.names import find_references, find_refused, qualify
+from thetastream.predicate.forbidden_calls import find_refused
+from thetastream.predicate.names import find_references
+from thetastream.predicate.respelled_names import qualify
 from thetastream.predicate.tokens import Token, parse
 
 _SUBQUERIES = {"SELECT", "WITH", "VALUES", "TABLE", "FROM"}

@@ -14,8 +14,8 @@ from thetastream.core.condition import TIME, Bound, Dimension, Equality, Key, Si
 from thetastream.core.identity import CHOSEN, COLUMNS, EQUAL, NARROWER, Part
 from thetastream.core.windows import spell
 from thetastream.engine.multiway.query import MultiwayQuery
+from thetastream.engine.order import Order
 from thetastream.models.base import Model
-from thetastream.order import Order
 from thetastream.plan.folding import Calculated, Computed, Folding
 from thetastream.plan.graph import LoweredGraph
 from thetastream.plan.physical import PhysicalPlan, SidePlan

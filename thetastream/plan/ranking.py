@@ -13,7 +13,8 @@ from thetastream.errors import QueryError
 from thetastream.plan.domains import find_domain, write_key
 from thetastream.plan.query import Query, Resolver
 from thetastream.predicate import Phrase, parse
-from thetastream.predicate.names import find_references, quote_names
+from thetastream.predicate.names import find_references
+from thetastream.predicate.respelled_names import quote_names
 from thetastream.predicate.split import find_last_additive
 
 

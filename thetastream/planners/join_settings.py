@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from thetastream.core.shed import Shed
+from thetastream.engine.order import Order
 from thetastream.models.base import Model
-from thetastream.order import Order
 from thetastream.plan.statistics import Statistics
 from thetastream.spark.idle.reports import IdleReports
 

@@ -24,7 +24,7 @@ from thetastream.plan.domains import quote
 from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.planners.plan import Plan
 from thetastream.predicate import parse
-from thetastream.predicate.names import qualify, relocate
+from thetastream.predicate.respelled_names import qualify, relocate
 
 
 class NestedRow:

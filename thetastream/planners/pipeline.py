@@ -29,7 +29,7 @@ from thetastream.planners.pipeline_plan import FlatColumn, JoinedSoFar, Pipeline
 from thetastream.planners.planned_input import GivenStream, PlannedInput
 from thetastream.planners.two_streams import plan_query
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
-from thetastream.predicate.names import relocate
+from thetastream.predicate.respelled_names import relocate
 from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
 from thetastream.spark.idle.reports import list_idle_reports

@@ -1,12 +1,12 @@
 """Plans joins of two streams."""
 
+from thetastream.engine.order import read_order
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest
 from thetastream.frontend.how import refuse_how
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
 from thetastream.frontend.max_units import read_max_units
 from thetastream.frontend.window import find_arrival_problems, is_counted, read_counts
-from thetastream.order import read_order
 from thetastream.plan.choose import SizeChoice, choose_n_units, find_arrival_problem
 from thetastream.plan.decide import find_decision_problems
 from thetastream.plan.lower import lower

@@ -1,32 +1,17 @@
-"""Finds the streams that a phrase names, and qualifies columns by inserting aliases into the text.
+"""Finds the names in a phrase: the streams that it reads, their columns, and words that are no names.
 
 This module looks at names only. Catalyst decides whether they resolve, and to which type.
 """
 
-import difflib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 
-from thetastream.errors import Mark, QueryError
-from thetastream.predicate.tokens import OPERAND_ENDS, Phrase, Token, parse
+from thetastream.predicate.tokens import OPERAND_ENDS, STRINGS, Phrase, Token
 
 # Functions whose first argument may be a unit: timestampdiff(DAY, ...).
 _UNIT_FUNCTIONS = {
     *("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "DATE_ADD", "DATE_DIFF", "EXTRACT"),
 }
-_OPERATORS = ("BETWEEN", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "IN", "IS", "DIV")
-_STRINGS = {"STRING", "RAW_STRING"}
 _LITERALS = {"TRUE", "FALSE", "NULL"}
-
-TIME_DEPENDENT = {
-    *("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP", "LOCALTIME", "NOW", "CURDATE"),
-}
-"""Functions whose value changes from epoch to epoch. A result must not depend on the epoch that finds it."""
-
-NON_DETERMINISTIC = {
-    *("RAND", "RANDN", "RANDOM", "UUID", "SHUFFLE", "RANDSTR", "UNIFORM", "MONOTONICALLY_INCREASING_ID"),
-    *("SPARK_PARTITION_ID", "INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START", "INPUT_FILE_BLOCK_LENGTH"),
-}
-"""Functions whose value differs each time they are evaluated."""
 
 
 def find_references(phrase: Phrase, aliases: Collection[str]) -> tuple[str, ...]:
@@ -39,73 +24,6 @@ def find_references(phrase: Phrase, aliases: Collection[str]) -> tuple[str, ...]
     """
     named = {token.name.casefold() for _, token in find_free_names(phrase)}
     return tuple(alias for alias in aliases if alias.casefold() in named)
-
-
-def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callable[[str], str]) -> Phrase:
-    """Write ``alias.`` before every column name of the phrase that lacks it.
-
-    Parameters
-    ----------
-    phrase : Phrase
-        The phrase to qualify.
-    columns : mapping of alias to column names
-        The columns of each stream.
-    fold : callable
-        ``str.casefold``, or the identity if Spark compares names case-sensitively.
-
-    Raises
-    ------
-    QueryError
-        AMBIGUOUS_COLUMN if more than one stream has the column.
-
-    Examples
-    --------
-    >>> qualify(parse("price > b.bid"), {"a": ["price"], "b": ["bid"]}, str.casefold).text
-    'a.price > b.bid'
-    """
-    owners: dict[str, list[str]] = {}
-    for alias, names in columns.items():
-        for name in names:
-            owners.setdefault(fold(name), []).append(alias)
-    known = {alias.casefold() for alias in columns}
-    splices: list[tuple[int, str]] = []
-    for n, token in find_free_names(phrase):
-        found = owners.get(fold(token.name), [])
-        if token.name.casefold() in known or not found or is_keyword_here(phrase, n):
-            continue
-        if len(found) > 1:
-            choices = " or ".join(f"{alias}.{token.text}" for alias in found)
-            raise QueryError(
-                "AMBIGUOUS_COLUMN",
-                f"column {token.name!r} is in the streams {', '.join(found)}; write {choices}",
-            )
-        alias = found[0] if found[0].isascii() else f"`{found[0]}`"
-        splices.append((token.start, f"{alias}."))
-    if not splices:
-        return phrase
-    text = phrase.source
-    for start, prefix in reversed(splices):
-        text = text[:start] + prefix + text[start:]
-    return parse(text)
-
-
-def quote_names(phrase: Phrase) -> Phrase:
-    """Write backquotes around names that Spark accepts only in backquotes: those with letters beyond ASCII.
-
-    >>> quote_names(parse("größe.x < f(b.`y`, 'ü')")).text
-    "`größe`.x < f(b.`y`, 'ü')"
-    """
-    names = [
-        token
-        for token in phrase.tokens
-        if not token.text.isascii() and token.text.isidentifier() and token.kind not in _STRINGS
-    ]
-    if not names:
-        return phrase
-    text = phrase.source
-    for token in reversed(names):
-        text = f"{text[: token.start]}`{token.text}`{text[token.end :]}"
-    return parse(text)
 
 
 def find_columns(phrase: Phrase, alias: str) -> set[str] | None:
@@ -129,128 +47,6 @@ def find_columns(phrase: Phrase, alias: str) -> set[str] | None:
     return found
 
 
-def relocate(phrase: Phrase, moved: Mapping[str, str], into: Callable[[str, str], str]) -> str:
-    """Return the phrase's text with each ``alias.column`` of ``moved`` replaced by the result of ``into``.
-
-    Parameters
-    ----------
-    phrase : Phrase
-        The phrase to rewrite.
-    moved : mapping of folded alias to alias
-        The aliases whose columns are replaced.
-    into : callable
-        It maps (alias, column) to SQL.
-
-    Raises
-    ------
-    QueryError
-        WHOLE_STREAM if an alias appears without a column.
-
-    Examples
-    --------
-    >>> relocate(parse("A.x + b.y > f(a.`z z`)"), {"a": "a"}, lambda alias, column: f"t.`{alias}__{column}`")
-    't.`a__x` + b.y > f(t.`a__z z`)'
-    """
-    text, base = phrase.text, phrase.tokens[0].start
-    splices = []
-    tokens = phrase.tokens
-    for n, token in find_free_names(phrase):
-        alias = moved.get(token.name.casefold())
-        is_dotted = n + 1 < len(tokens) and tokens[n + 1].text == "."
-        if alias is None or (not is_dotted and is_keyword_here(phrase, n)):
-            continue
-        if n + 2 >= len(tokens) or tokens[n + 1].text != "." or tokens[n + 2].kind != "FIELD":
-            raise QueryError(
-                "WHOLE_STREAM",
-                f"{token.text!r} stands for a whole stream in {phrase.text!r}; "
-                "a join of three or more streams needs the names of its columns",
-            )
-        splices.append((token.start - base, tokens[n + 2].end - base, into(alias, tokens[n + 2].name)))
-    for start, end, written in reversed(splices):
-        text = text[:start] + written + text[end:]
-    return text
-
-
-def find_refused(phrase: Phrase) -> Iterator[QueryError]:
-    """Yield errors for what Catalyst accepts but a stream join cannot run.
-
-    These are subqueries, functions of the clock, and functions with random results.
-
-    >>> [str(e) for e in find_refused(parse("a.ts > now()"))][0][:30]
-    "[TIME_DEPENDENT] 'now' changes"
-    """
-    tokens = phrase.tokens
-    for n, token in enumerate(tokens):
-        after = tokens[n + 1].text if n + 1 < len(tokens) else ""
-        before = tokens[n - 1] if n else None
-        if token.kind == "FIELD":
-            continue
-        opens = before is not None and before.text == "("
-        if (
-            opens
-            and token.keyword in ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
-            and after not in (",", ")", ".")
-        ):
-            yield QueryError(
-                "SUBQUERY",
-                f"a join condition cannot contain a subquery, but has {_quote_around(phrase, n)!r}; "
-                "join with the table instead",
-            )
-        called = after == "("
-        if token.keyword in NON_DETERMINISTIC and called:
-            yield QueryError(
-                "NON_DETERMINISTIC",
-                f"{token.text!r} has a new value each time, so a retried epoch would give another result; "
-                "compute it in a column that is stored with the tuple",
-            )
-        clock = token.keyword in TIME_DEPENDENT and (called or token.keyword not in ("NOW", "CURDATE"))
-        clock |= (
-            token.keyword == "UNIX_TIMESTAMP" and called and n + 2 < len(tokens) and tokens[n + 2].text == ")"
-        )
-        clock |= (
-            token.kind in _STRINGS
-            and before is not None
-            and before.keyword.startswith(("DATE", "TIMESTAMP"))
-            and token.text.strip("rR'\" ").lower() in ("now", "today", "tomorrow", "yesterday")
-        )
-        if clock:
-            yield QueryError(
-                "TIME_DEPENDENT",
-                f"{token.text!r} changes from epoch to epoch, and the join of two tuples must not change; "
-                "compute it in a column before the join, or use within=",
-            )
-
-
-def find_misspelt(phrase: Phrase) -> QueryError | None:
-    """Find a misspelt operator: a word between two operands that is almost an operator.
-
-    >>> print(find_misspelt(parse("a.x BETWEN b.lo AND b.hi")))
-    [SYNTAX] 'BETWEN' is no operator; did you mean BETWEEN?
-    >>> find_misspelt(parse("a.ts > b.ts - INTERVAL 1 DAY")) is None
-    True
-    """
-    tokens = phrase.tokens
-    for n, token in enumerate(tokens[:-1]):
-        if (
-            not n
-            or token.kind != "VAR"
-            or tokens[n - 1].kind not in OPERAND_ENDS
-            or token.keyword in _OPERATORS
-        ):
-            continue
-        following = tokens[n + 1]
-        near = difflib.get_close_matches(token.keyword, _OPERATORS, 1, 0.7)
-        if near and (following.kind in ("VAR", "IDENTIFIER", "NUMBER", "STRING", "L_PAREN")):
-            start = token.start - tokens[0].start
-            mark = Mark(phrase.text, start, start + len(token.text))
-            return QueryError("SYNTAX", f"{token.text!r} is no operator; did you mean {near[0]}?", mark)
-    return None
-
-
-def _quote_around(phrase: Phrase, n: int) -> str:
-    return phrase.source[phrase.tokens[n - 1].start : phrase.tokens[min(n + 2, len(phrase.tokens) - 1)].end]
-
-
 def find_free_names(phrase: Phrase) -> Iterator[tuple[int, Token]]:
     """Yield the tokens that may be a column or an alias.
 
@@ -265,7 +61,7 @@ def find_free_names(phrase: Phrase) -> Iterator[tuple[int, Token]]:
         is_word |= token.text[:1] == '"' and after == "."
         if not is_word or token.kind in {"FIELD", "NUMBER", *_LITERALS} or after == "(":
             continue
-        if token.kind in _STRINGS and token.text[:1] != '"':
+        if token.kind in STRINGS and token.text[:1] != '"':
             continue
         if any(start <= n < stop and token.name in names for start, stop, names in bound):
             continue
@@ -297,9 +93,7 @@ def is_keyword_here(phrase: Phrase, n: int) -> bool:
     tokens = phrase.tokens
     before = tokens[n - 1] if n else None
     after = tokens[n + 1] if n + 1 < len(tokens) else None
-    if after is not None and (
-        after.kind in _STRINGS or after.text in ("=>", "->") or after.keyword == "FROM"
-    ):
+    if after is not None and (after.kind in STRINGS or after.text in ("=>", "->") or after.keyword == "FROM"):
         return True
     if before is None:
         return False

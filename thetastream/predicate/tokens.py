@@ -15,6 +15,8 @@ _OPEN = {"(": ")", "[": "]", "{": "}"}
 _CLOSE = {")", "]", "}"}
 OPERAND_ENDS = {"VAR", "FIELD", "IDENTIFIER", "NUMBER", "STRING", "R_PAREN", "R_BRACKET", "END"}
 """The kinds of tokens with which an operand may end. Two operands are never adjacent."""
+STRINGS = {"STRING", "RAW_STRING"}
+"""The kinds of tokens that are texts in quotes."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ def make_error_at(text: str, start: int, what: str, condition: str = "SYNTAX") -
     """Make an error that shows its position in the text with a caret.
 
     >>> print(make_error_at("a.x >\\n (b.y", 7, "'(' has no matching ')'"))
-    [SYNTAX] '(' has no matching ')' at line 2, column 2:
+    [SYNTAX] '(' has no matching ')', at line 2, column 2:
        (b.y
        ^
     """
@@ -206,5 +208,5 @@ def make_error_at(text: str, start: int, what: str, condition: str = "SYNTAX") -
     shown = lines[line - 1]
     # Tabs are kept in the line of the caret, so that both lines are indented equally.
     blank = "".join("\t" if character == "\t" else " " for character in before[-1])
-    message = f"{what} at line {line}, column {column}:\n  {shown}\n  {blank}^"
+    message = f"{what}, at line {line}, column {column}:\n  {shown}\n  {blank}^"
     return QueryError(condition, message, Mark(text, start, start))

@@ -13,14 +13,15 @@ from thetastream.stores.snapshots import Snapshot
 
 KEPT_EVENTS = 4
 KEPT_SNAPSHOTS = 1000
+POLL_S = 0.2
+"""The time between two looks at the store, in seconds."""
 
 
 class Feed:
     """The snapshots of one store, for any number of subscribers of one event loop."""
 
-    def __init__(self, store: Store, poll_s: float = 0.2) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._poll_s = poll_s
         self._snapshots: list[Snapshot] = []
         self._look: asyncio.Task[None] | None = None
         self._events: OrderedDict[int, asyncio.Task[bytes]] = OrderedDict()
@@ -60,7 +61,7 @@ class Feed:
         return [one for one in known if one.number > (seen or 0)]
 
     async def _look_once(self) -> None:
-        await asyncio.sleep(self._poll_s)
+        await asyncio.sleep(POLL_S)
         last = self._snapshots[-1].number if self._snapshots else 0
         self._remember(await asyncio.to_thread(self._store.snapshots, last))
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from thetastream.control.policies import GroupLoad, Load, Policy
 from thetastream.models import Biclique
 from thetastream.plan.cost import estimate_unit_work
-from thetastream.policies import GroupLoad, Load, Policy
 from thetastream.simulator.load_curve import LoadCurve
 from thetastream.simulator.setting import Setting
 

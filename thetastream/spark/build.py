@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType, TimestampType
 
 from thetastream.control.plan import ControlPlan
 from thetastream.core.identity import Identity, digest
+from thetastream.engine.order import Order
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
 from thetastream.errors import QueryError
-from thetastream.order import Order
 from thetastream.plan.identity import identify_settings
 from thetastream.plan.physical import SidePlan
 from thetastream.spark import metrics

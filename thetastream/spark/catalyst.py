@@ -22,7 +22,7 @@ from thetastream.core.windows import LONGEST_US, spell, to_micros
 from thetastream.errors import Mark, QueryError
 from thetastream.plan.query import Constant
 from thetastream.predicate import Phrase, write_candidates
-from thetastream.predicate.names import find_misspelt
+from thetastream.predicate.misspelt_operators import find_misspelt
 from thetastream.spark.refusals import find_mark, find_refusals, read_first_line, unlogged
 from thetastream.spark.session import is_case_sensitive
 

@@ -24,7 +24,7 @@ from thetastream.plan.identity import MODEL
 from thetastream.spark.choice import FittedSpec
 from thetastream.spark.control.access import ControlAccess
 from thetastream.spark.emit import Emitter, count_emitted, time_work
-from thetastream.spark.exchange import list_rows, take_in
+from thetastream.spark.exchange_reader import list_rows, take_in
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateFiles
 from thetastream.spark.mailbox.files import Mailbox

@@ -14,9 +14,11 @@ import numpy.typing as npt
 CYCLE = 720720
 """A number that is divisible by 1 to 16, 18, 20, 21, 22, 24, 26, 28, 30, 36, 40, 42, 48, ..."""
 _CHUNK = 1 << 20
+_SEED = np.uint32(42)
+"""The seed of Spark's ``hash``."""
 
 
-def murmur3(values: npt.NDArray[np.int32], seed: int = 42) -> npt.NDArray[np.int32]:
+def murmur3(values: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     """Hash integers as Spark's ``hash(int)`` does.
 
     >>> int(murmur3(np.array([1], dtype=np.int32))[0])
@@ -29,7 +31,7 @@ def murmur3(values: npt.NDArray[np.int32], seed: int = 42) -> npt.NDArray[np.int
     with np.errstate(over="ignore"):
         k = values.view(np.uint32) * np.uint32(0xCC9E2D51)
         k = rotate(k, 15) * np.uint32(0x1B873593)
-        h = rotate(np.uint32(seed) ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+        h = rotate(_SEED ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
         h ^= np.uint32(4)
         h = (h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B)
         h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)

@@ -16,6 +16,8 @@ from thetastream.core.ranking import Ranking
 from thetastream.engine.answers.spec import AnswersSpec, CandidatesSpec, DecidingSpec, NearestSpec
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.multiway.spec import MultiwaySpec
+from thetastream.engine.order import Order
+from thetastream.engine.order.engine import PunctuatedSpec
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.two_stream.moving import MovingSpec
@@ -23,8 +25,6 @@ from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models.base import HANDSHAKE, UNITS, Model
 from thetastream.models.chain import Chain
-from thetastream.order import Order
-from thetastream.order.engine import PunctuatedSpec
 from thetastream.plan.folding import Folding
 from thetastream.plan.graph import LoweredGraph
 from thetastream.plan.identity import (

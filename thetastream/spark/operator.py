@@ -24,10 +24,11 @@ from thetastream.spark.emit import (
     unpack_blocks,
 )
 from thetastream.spark.epoch import UnitEpoch
-from thetastream.spark.exchange import Batches, fill_inboxes
+from thetastream.spark.exchange_reader import fill_inboxes
 from thetastream.spark.grouping_keys import find_unit_keys
 from thetastream.spark.output import is_flat
 from thetastream.spark.processor import JoinProcessor
+from thetastream.spark.routing_step import Batches
 
 
 def add_counters(columns: StructType) -> StructType:

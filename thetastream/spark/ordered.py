@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from thetastream.core.columns import BLOCK
-from thetastream.order import Order, sort_results
-from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
+from thetastream.engine.order import Order, sort_results
+from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
 from thetastream.plan.physical import PhysicalPlan
 from thetastream.spark.emit import unpack_blocks
 

@@ -16,7 +16,7 @@ from thetastream.core.condition import Condition
 from thetastream.core.how import How
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns
-from thetastream.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
+from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
 from thetastream.plan.domains import quote
 from thetastream.plan.folding import VIEW_TIME, Calculated, Computed, Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan

@@ -20,8 +20,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from thetastream.core.blocks import gather
 from thetastream.core.result_columns import ColumnSource, project
 from thetastream.spark.emit import BYTES_AT_ONCE, MOST_BYTES, FlatEmitter, build_result_batch
-from thetastream.spark.exchange import read_partition
-from thetastream.spark.task_properties import read_query, read_task_epoch
+from thetastream.spark.task_properties import read_query, read_task_epoch, read_task_partition
 from thetastream.stores import Store
 from thetastream.stores.description import Description
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
@@ -48,7 +47,7 @@ class Target:
 
     def open_stage(self) -> Stage:
         """Open a stage for the Spark task that calls."""
-        origin = Origin(read_query(), read_task_epoch(), str(read_partition()))
+        origin = Origin(read_query(), read_task_epoch(), str(read_task_partition()))
         return self.store.open_stage(origin, self.description)
 
 

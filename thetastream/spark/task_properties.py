@@ -50,6 +50,12 @@ def read_partitions() -> int | None:
     return next((int(number) for number in found if number), None)
 
 
+def read_task_partition() -> int:
+    """Read the partition number of the current Spark task; 0 outside of Spark tasks."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
 def read_epoch(
     began_ms: int | None, before: Heard, watermark_us: int | None, has_rows: bool, has_messages: bool
 ) -> int:

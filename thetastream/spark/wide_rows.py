@@ -15,6 +15,8 @@ Spark hands the rows of a unit to Python one by one, so a filler behind a block 
 Therefore each task sends its first blocks without fillers (``count_fillers``).
 """
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -69,6 +71,15 @@ def fill_up(flat: DataFrame, alias: str) -> DataFrame:
     is_tuple = F.col(FILLER) == 0
     kept = (F.when(is_tuple, F.col(name)).alias(name) if name in wide else name for name in flat.columns)
     return filled.select(*kept, FILLER)
+
+
+def drop_fillers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Drop the fillers that ``fill_up`` has put behind wide rows."""
+    if FILLER not in batch.schema.names:
+        return batch
+    is_tuple = pc.equal(batch.column(FILLER), 0)
+    tuples = batch.drop_columns([FILLER])
+    return tuples if pc.all(is_tuple).as_py() else tuples.filter(is_tuple)
 
 
 def count_fillers(task: int, sent: int, nbytes: int) -> int:

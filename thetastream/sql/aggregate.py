@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame
 
 from thetastream.core.shed import Shed
 from thetastream.core.windows import Duration, Within
+from thetastream.engine.order.spec import Asked
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On
 from thetastream.frontend.streams import check_streams
 from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
-from thetastream.order.spec import Asked
 from thetastream.plan.domains import quote
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import tokenize

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.core.shed import Shed
 from thetastream.core.windows import Duration
+from thetastream.engine.order.spec import Asked
 from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
-from thetastream.order.spec import Asked
 from thetastream.plan.statistics import Statistics
 from thetastream.predicate import make_error_at
 from thetastream.sql.evaluate import Evaluation, read_inputs

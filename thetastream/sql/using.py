@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from thetastream.errors import ThetastreamError
 from thetastream.plan.domains import quote
 from thetastream.predicate import Phrase, make_error_at, tokenize
-from thetastream.predicate.names import qualify
+from thetastream.predicate.respelled_names import qualify
 from thetastream.sql.statement import Select
 
 

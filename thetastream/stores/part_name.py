@@ -11,7 +11,7 @@ import uuid
 from thetastream.stores.staged import Origin
 
 FILE, ROWS, CHUNKS = "parquet", "rows", "chunks"
-"""The endings: a file, rows of a table, chunks of a table. Earlier versions gave ``FILE`` to all parts."""
+"""The endings: a file, rows of a table, chunks of a table."""
 _NAME = re.compile(rf"part-(.+)-(\d+)-([^-]*)-[0-9a-f]{{12}}\.(?:{FILE}|{ROWS}|{CHUNKS})")
 
 

@@ -52,7 +52,7 @@ class Staged:
     def from_json(cls, values: Mapping[str, Any]) -> "Staged":
         """Read what ``as_json`` returned."""
         bounds = {name: (low, high) for name, (low, high) in values["bounds"].items()}
-        groups = values.get("groups")
+        groups = values["groups"]
         at = None if groups is None else (groups[0], groups[1])
         return cls(values["name"], values["rows"], values["nbytes"], bounds, at)
 

@@ -22,8 +22,10 @@ ENGINES = {
     "rows": "bench.core.engines.files",
     "parquet": "bench.core.engines.files",
     COPY: "bench.core.engines.duckdb_batch",
-    FILLING: "bench.core.engines.filling",
 }
-STREAMING = tuple(name for name in ENGINES if name not in (DUCKDB, COPY, FILLING))
+"""The engines that can be compared."""
+MODULES = {**ENGINES, FILLING: "bench.core.engines.filling"}
+"""All modules that a measuring process can run."""
+STREAMING = tuple(name for name in ENGINES if name not in (DUCKDB, COPY))
 COMPARED = ("thetastream", "spark", DUCKDB)
 """The engines that run without ``--engines``, unless the suite has others."""

@@ -22,7 +22,8 @@ def run(task: Task) -> dict[str, Any]:
     pairs = query.join(spark.streams(query.spark, shape.folder, shape.spec.aliases))
     select = [f"{shape.spec.aliases[0]}.ts AS ts"]
     # Spark keeps the path of a checkpoint in it, so the folder cannot be renamed when it is complete.
-    checkpoint = shape.full_window
+    checkpoint = task.full_window
+    assert checkpoint is not None
     shutil.rmtree(checkpoint, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         store = th.ParquetStore(folder)

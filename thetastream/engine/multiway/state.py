@@ -52,5 +52,5 @@ class MultiwayState:
             [Waiting(*fields) for fields in values["waiting"]],
             [(int(epoch), int(n)) for epoch, n in values["admitted"]],
             None if values["measured"] is None else HopMeasurements.from_json(values["measured"]),
-            values.get("ends_us"),  # Earlier versions did not write it.
+            values["ends_us"],
         )

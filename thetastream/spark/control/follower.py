@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from thetastream.control.load import LoadReader
 from thetastream.control.plan import ControlPlan
+from thetastream.control.policies import Policy
 from thetastream.errors import ThetastreamError
-from thetastream.policies import Policy
 from thetastream.spark.metrics import list_epochs
 
 POLL_S = 0.2

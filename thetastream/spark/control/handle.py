@@ -9,11 +9,11 @@ from typing import Any
 
 from thetastream.control.change import change_plan, list_moving
 from thetastream.control.plan import ControlPlan
+from thetastream.control.policies import Policy
 from thetastream.control.request import Request
 from thetastream.core.folder import hide_secrets
 from thetastream.errors import QueryError
 from thetastream.models.base import Model
-from thetastream.policies import Policy
 from thetastream.spark.control.follower import Follower
 from thetastream.spark.control.newest_offset import NewestOffset, read_checkpoint, wait_for_progress
 from thetastream.spark.metrics import metrics, refuse_no_query

@@ -33,7 +33,6 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from thetastream.core import folder as folders
-from thetastream.core.columns import NOTICE
 from thetastream.core.identity import Identity, decode_identity, encode_identity
 from thetastream.spark.control import files
 from thetastream.spark.control.files import (
@@ -54,16 +53,6 @@ LOOK_S = 0.1
 NO_LIMIT = ReadMaxRows(2**31 - 1)
 """The usual limit of a read, which never binds. With ``trigger(once=True)``, Spark gives another one."""
 _QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
-_ROWS = pa.schema(
-    [
-        ("unit", pa.int32()),
-        ("kind", pa.int8()),
-        ("stream", pa.int8()),
-        ("origin", pa.int64()),
-        ("header", pa.string()),
-        ("block", pa.binary()),
-    ]
-)
 
 
 class ControlSource(IdentitySource):
@@ -217,26 +206,10 @@ class ControlReader(IdentityReader):
         ControlLinks(control["root"]).write_link(query, control["join"], control["name"])
         if control["plan"]["version"] == before["version"]:
             return
-        from thetastream.control.notices import list_notices
-        from thetastream.control.plan import ControlPlan
-        from thetastream.spark.grouping_keys import find_unit_keys
+        from thetastream.spark.control.notice_rows import make_notice_rows
 
         _open(control).publish(int(epoch) + 1, control["plan"])
-        notices = list_notices(ControlPlan.from_json(before), ControlPlan.from_json(control["plan"]))
-        keys = find_unit_keys(max(notices, default=0) + 1)
-        rows = [
-            {
-                "unit": keys[slot],
-                "kind": NOTICE,
-                "stream": 0,
-                "origin": 0,
-                "header": one.write(),
-                "block": b"",
-            }
-            for slot, one in notices.items()
-        ]
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=_ROWS)
+        yield from make_notice_rows(before, control["plan"])
 
     def commit(self, end: dict[str, Any]) -> None:
         control = end.get("control")

@@ -14,11 +14,11 @@ import pyarrow as pa
 from thetastream.core.keys import Int64s
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox
+from thetastream.engine.order.spec import Order
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.two_stream.query import UnitState
 from thetastream.engine.two_stream.spec import ExtendedSpec
 from thetastream.engine.two_stream.unit import Unit
-from thetastream.order.spec import Order
 
 ARRIVAL_LEFT, ARRIVAL_RIGHT = "arrival_left", "arrival_right"
 """Columns of ordered results with the arrival numbers of the left and the right tuple of a pair."""

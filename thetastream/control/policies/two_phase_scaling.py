@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil, trunc
 
+from thetastream.control.policies.base import GroupLoad, Load, Sizes
 from thetastream.core.durations import parse_duration
 from thetastream.core.sizes import parse_nbytes
 from thetastream.errors import QueryError
-from thetastream.policies.base import GroupLoad, Load, Sizes
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ policies up there.
 
 from collections.abc import Callable
 
-from thetastream.policies.base import Decider, GroupLoad, Load, Policy, Sizes
-from thetastream.policies.two_phase_scaling import TwoPhaseScaling
+from thetastream.control.policies.base import Decider, GroupLoad, Load, Policy, Sizes
+from thetastream.control.policies.two_phase_scaling import TwoPhaseScaling
 
 REGISTRY: dict[str, Callable[..., Policy]] = {
     "two-phase-scaling": TwoPhaseScaling,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.keys import Int64s
-from thetastream.order.spec import Order
+from thetastream.engine.order.spec import Order
 
 ROWS_AT_ONCE = 1 << 16
 

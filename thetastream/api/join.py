@@ -1,47 +1,23 @@
-"""The functions ``th.join``, ``th.plan`` and ``th.join_many``."""
+"""``th.join`` joins streams, and ``th.plan`` returns the plan of a join."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from thetastream.core.shed import Shed
 from thetastream.core.windows import Duration, Within
+from thetastream.engine.order.spec import Asked
 from thetastream.frontend.condition import On
 from thetastream.frontend.how import GivenHow
-from thetastream.frontend.request import SETTINGS, complete_request
+from thetastream.frontend.request import complete_request
 from thetastream.models.base import Model
-from thetastream.order.spec import Asked
 from thetastream.plan.statistics import Statistics
-from thetastream.planners import JoinTasks, Plan, plan_join, plan_tasks
+from thetastream.planners import Plan, plan_join
 
 if TYPE_CHECKING:
     from thetastream.frontend.tables import Table
-
-__all__ = ["SETTINGS", "col", "join", "join_many", "plan"]
-
-
-def col(name: str) -> Column:
-    """Return a column as a Column of Spark, for a condition that is written in Python.
-
-    It is ``pyspark.sql.functions.col``. A condition may be any Column that SQL can write too, with functions
-    of ``pyspark.sql.functions``. On a classic session, Spark makes Columns only while a session is active.
-
-    Parameters
-    ----------
-    name : str
-        ``alias.column``; the alias may be left out if only one stream has the column.
-
-    Examples
-    --------
-    >>> import thetastream as th
-    >>> pairs = th.join(
-    ...     {"a": trades, "b": quotes}, on=th.col("a.price") < th.col("b.bid"), within="5m"
-    ... )  # doctest: +SKIP
-    """
-    return F.col(name)
 
 
 def join(
@@ -227,75 +203,3 @@ def plan(
         "statistics": statistics,
     }
     return plan_join(complete_request(streams, on, within, model, settings, how=how))
-
-
-def join_many(
-    streams: "Mapping[str, Table]",
-    tasks: Mapping[str, Mapping[str, Any]],
-    model: Model | str | None = None,
-    *,
-    index: str | None = None,
-    archive_period: Duration | None = None,
-    event_time: str | Mapping[str, str] | None = None,
-    result_time: bool | None = None,
-    cache_folder: str | None = None,
-    late: str | Path | None = None,
-    statistics: Statistics | None = None,
-) -> JoinTasks:
-    """Join the same two streams several times over one exchange, so that each tuple is sent once.
-
-    Join tasks share the exchange if they run in one query, so start the DataFrame ``together``. Spark runs
-    one query for each ``writeStream``. Therefore the DataFrame of one task, started alone, is what
-    ``th.join`` would return, with an exchange of its own.
-
-    Parameters
-    ----------
-    streams : mapping of alias to DataFrame
-        Two streams, or two batch DataFrames. One DataFrame may appear under both aliases.
-    tasks : mapping of name to mapping
-        What each task joins: ``on``, and optionally ``within``, ``index`` and ``archive_period``, as in
-        ``join``. Windows must be time windows.
-    model : Model, optional
-        The model of all tasks. It must route by tuples alone, as ``th.Biclique(units)``, ``th.Matrix`` and
-        ``th.Split`` do. If it is left out, the biclique with equal sides that fills the partitions runs.
-    index, archive_period, event_time, result_time, cache_folder, late, statistics
-        As in ``join``. They apply to all tasks, and a task's own ``index`` or ``archive_period`` comes first.
-
-    Returns
-    -------
-    JoinTasks
-        A mapping of name to DataFrame, with ``together``, ``split(batch)`` and ``explain()``.
-
-    Raises
-    ------
-    QueryError
-        It is TASKS, TASKS_MODEL, COUNT_WINDOW, ORDER, or an error of ``join``. It is raised before anything
-        starts, and it names the task. ``InvalidQuery`` lists several problems.
-    SessionError
-        The Spark session lacks a setting that the join needs.
-
-    Examples
-    --------
-    >>> import thetastream as th
-    >>> pairs = th.join_many(
-    ...     {"a": trades, "b": quotes},
-    ...     tasks={
-    ...         "near": {"on": "abs(a.price - b.bid) <= 0.05", "within": "10 seconds"},
-    ...         "same": {"on": "a.symbol = b.symbol AND a.qty > b.qty", "within": "5 minutes"},
-    ...     },
-    ... )  # doctest: +SKIP
-    >>> def save(batch, epoch):
-    ...     for name, found in pairs.split(batch).items():
-    ...         found.write.mode("append").parquet(f"out/{name}")
-    >>> query = pairs.together.writeStream.foreachBatch(save).start()  # doctest: +SKIP
-    """
-    settings = {
-        "index": index,
-        "archive_period": archive_period,
-        "event_time": event_time,
-        "result_time": result_time,
-        "cache_folder": cache_folder,
-        "late": late,
-        "statistics": statistics,
-    }
-    return plan_tasks(streams, tasks, model, settings)

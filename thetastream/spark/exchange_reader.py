@@ -1,0 +1,94 @@
+"""Reads the rows of the exchange: tuples and messages go into the inbox of a unit, other rows tell it news.
+
+rows of a unit -> tuples, messages, reports of the shedder    -> inbox
+               -> name of the mailbox, notice of a change     -> Told
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from thetastream.control.notices import Notice
+from thetastream.core.blocks import unpack
+from thetastream.core.columns import (
+    ANNOUNCEMENT,
+    BLOCK,
+    EMPTY,
+    HEADER,
+    KIND,
+    MESSAGE,
+    NOTICE,
+    ORIGIN,
+    SHED,
+    STREAM,
+    UNIT,
+)
+from thetastream.engine.inbox import Inbox, Message, ShedReport
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = (KIND, STREAM, ORIGIN, HEADER, BLOCK)
+"""The columns of a row that ``take_in`` reads."""
+
+
+class Told(NamedTuple):
+    """What rows that are not for the engine tell a unit."""
+
+    mailbox: str | None = None
+    """The name of the mailbox, if a row contains it."""
+    notice: Notice | None = None
+    """The change of the control plan that is about this unit."""
+
+
+def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> Told:
+    """Put all rows of an epoch into a unit's inbox; return what the other rows tell.
+
+    Parameters
+    ----------
+    inbox : Inbox
+    found : iterable of sequences
+        All rows of the unit, because only together can they be sorted. A row has the values of the columns
+        ``COLUMNS``. Its block is bytes or an Arrow buffer.
+    """
+    mailbox: str | None = None
+    notice: Notice | None = None
+    messages: list[tuple[int, str, pa.RecordBatch | None, int]] = []
+    for kind, stream, origin, header, block in found:
+        size = len(block)
+        if kind == EMPTY:
+            continue
+        if kind == ANNOUNCEMENT:
+            mailbox = bytes(block).decode() or mailbox
+        elif kind == SHED:
+            inbox.shed.append(ShedReport(*json.loads(header)))
+        elif kind == NOTICE:
+            notice = Notice.read(header)
+        elif kind == MESSAGE:
+            messages.append((int(origin), header, unpack(block) if size else None, size))
+        else:
+            inbox.add(int(stream), int(kind), int(origin), unpack(block), size)
+    # The upper half of the origin is the number of the sender, the lower half numbers its messages.
+    for origin, header, carried, size in sorted(messages, key=lambda message: message[0]):
+        inbox.deliver(Message(header, carried, sender=origin >> 32), size)
+    return Told(mailbox, notice)
+
+
+def list_rows(frames: "Iterable[pd.DataFrame]") -> Iterator[Sequence[Any]]:
+    """Yield the rows that Spark gives a stateful processor, frame by frame, as ``take_in`` reads them."""
+    for frame in frames:
+        yield from zip(*(frame[name] for name in COLUMNS), strict=True)
+
+
+def fill_inboxes(batches: Iterator[pa.RecordBatch]) -> dict[int, Inbox]:
+    """Fill one inbox per unit from the rows of batch DataFrames: grouping key of the unit -> inbox."""
+    inboxes: dict[int, Inbox] = {}
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in (UNIT, *COLUMNS[:-1])]
+        blocks = (block.as_buffer() for block in batch.column(BLOCK))
+        # Batch rows are tuples only, and an inbox sorts its tuples, so rows may come one by one.
+        for key, *row in zip(*columns, blocks, strict=True):
+            take_in(inboxes.setdefault(key, Inbox()), [row])
+    return inboxes

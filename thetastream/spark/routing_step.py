@@ -1,0 +1,129 @@
+"""The step of a Spark task that turns the tuples of a stream into blocks for units, one row for each block.
+
+batches -> hash -> load shedder -> router -> rows of the exchange
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.control.routing import build_router
+from thetastream.core.blocks import gather, make_binary, make_nullable, pack
+from thetastream.core.columns import (
+    ANNOUNCEMENT,
+    BLOCK,
+    EMPTY,
+    HASH,
+    HEADER,
+    KIND,
+    ORIGIN,
+    SHED,
+    STREAM,
+    UNIT,
+)
+from thetastream.spark.choice import FittedSpec
+from thetastream.spark.control.access import ControlAccess
+from thetastream.spark.shed_loads import ShedLoads
+from thetastream.spark.task_properties import read_task_partition
+from thetastream.spark.wide_rows import count_fillers, drop_fillers
+from thetastream.spark.worker import settle
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def make_routing_step(
+    fitted: FittedSpec,
+    stream: int,
+    is_streaming: bool,
+    shed: ShedLoads | None,
+    control: ControlAccess | None,
+) -> Callable[[Batches], Batches]:
+    """Make the function that turns batches into blocks."""
+    is_announced = is_streaming and fitted.planned.has_event_time
+    has_hash = fitted.planned.router.model.needs_hash or shed is not None or control is not None
+
+    def to_rows(batches: Batches) -> Batches:
+        settle()
+        keys, plan = fitted.keys, None if control is None else control.find_plan()
+        if plan is None:
+            route, called = fitted.spec.router.route, keys[: fitted.spec.n_units]
+        else:
+            route = build_router(fitted.planned, plan).route
+            called = tuple(keys[slot] for slot in plan.slots)
+        # Origins order the blocks of a stream by partition.
+        task = read_task_partition()
+        origin, sent = task << 32, 0
+        if is_announced and not origin:
+            # An announcement calls every unit in every epoch, so each unit knows the watermark of the
+            # previous one.
+            empty = pa.array([b""] * len(called), pa.binary())
+            yield _make_rows(called, ANNOUNCEMENT, stream, origin, empty)
+        batches = map(drop_fillers, batches)
+        if fitted.spec.router.model.needs_hash and not has_hash:
+            batches = map(_add_hash, batches)
+        shedder = None
+        if shed is not None:
+            least = 0.0 if plan is None else plan.shed_factor
+            shedder = shed.open(stream, is_first=not task and not stream, least=least)
+        for number, batch in enumerate(map(make_nullable, gather(batches))):
+            tuples, probing = (batch, None) if shedder is None else shedder.drop(batch)
+            if not tuples.num_rows:
+                continue
+            # A block that goes to several units is packed once. The list keeps all blocks alive, so that no
+            # two of them have the same id().
+            routes = list(route(stream, tuples, probing))
+            packed: dict[int, pa.Array] = {}
+            for unit, role, block in routes:
+                name = id(block)
+                if name not in packed:
+                    packed[name] = make_binary(pack(block))
+                # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
+                yield _make_rows([keys[unit]], int(role), stream, origin + number, packed[name])
+                n = count_fillers(task, sent, packed[name].nbytes)
+                sent += packed[name].nbytes
+                if n:
+                    yield _make_rows(
+                        [keys[unit]] * n, EMPTY, stream, origin, pa.array([b""] * n, pa.binary())
+                    )
+        if shedder is not None and shedder.report is not None:
+            nothing = pa.array([b""], pa.binary())
+            yield _make_rows(called[:1], SHED, stream, origin, nothing, json.dumps(shedder.report))
+
+    return to_rows
+
+
+def _make_rows(
+    units: Sequence[int], kind: int, stream: int, origin: int, blocks: pa.Array, header: str | None = None
+) -> pa.RecordBatch:
+    """Make one row of the exchange per unit, in the schema ``SCHEMA``."""
+    n = len(units)
+    columns = {
+        UNIT: pa.array(units, pa.int32()),
+        KIND: pa.array([kind] * n, pa.int8()),
+        STREAM: pa.array([stream] * n, pa.int8()),
+        ORIGIN: pa.array([origin] * n, pa.int64()),
+        HEADER: pa.array([header] * n, pa.string()),
+        BLOCK: blocks,
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _add_hash(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the hash of each tuple, for a model that needs it when the planned model does not.
+
+    It need not be Spark's hash: any hash spreads tuples, in the same way whenever a Spark task is run again.
+    """
+    import pandas as pd
+
+    flat = [
+        name for name, column in zip(batch.schema.names, batch.columns, strict=True) if _is_hashable(column)
+    ]
+    hashes = pd.util.hash_pandas_object(batch.select(flat).to_pandas(), index=False).to_numpy()
+    return batch.append_column(HASH, pa.array(hashes.view(np.int64)))
+
+
+def _is_hashable(column: pa.Array) -> bool:
+    """Whether a column has no nested values, which pandas cannot hash."""
+    return not pa.types.is_nested(column.type)
