@@ -132,6 +132,7 @@ def test_the_process_of_the_source_loads_the_package_for_a_request_only(tmp_path
     """It loads it in the background: the offset stays the same until the package is there."""
     packed = cloudpickle.dumps(ControlSource)
     (tmp_path / "source").write_bytes(packed)
+    (tmp_path / "rules").write_text(json.dumps(RULES.as_json()))
     done = subprocess.run(
         [sys.executable, "-c", SOURCE_PROCESS, str(tmp_path)], capture_output=True, text=True, timeout=120
     )
@@ -143,7 +144,7 @@ SOURCE_PROCESS = """
 import json, pathlib, pickle, sys, time
 folder = pathlib.Path(sys.argv[1])
 source = pickle.loads((folder / "source").read_bytes())
-rules = {"max_units": 4, "routings": [], "never_expires": [False, False]}
+rules = json.loads((folder / "rules").read_text())
 model = {"name": "split", "cores": 1}
 first = [{"since": 0, "model": model, "slots": [0]}]
 plan = {"version": 0, "membership": first, "shed_factor": 0, "leaving": {}}
