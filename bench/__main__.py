@@ -7,7 +7,6 @@ Figures, soak and overload have options of their own: python -m bench figures --
 """
 
 import argparse
-import json
 import signal
 import sys
 from pathlib import Path
@@ -105,17 +104,13 @@ def main(arguments: list[str]) -> int:
         from bench.core import index_shapes
 
         return index_shapes.main(asked, announce)
-    from bench.core import harness, report
+    from bench.core import harness, publishing, report
 
     suite = SUITES[asked.workload]
     tasks = list_tasks(suite, asked)
     found = harness.compare(tasks, list_pairs(suite, tasks), asked.repeat, asked.timeout, announce)
     text = report.markdown(found)
-    print(text)
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=2) + "\n")
-    if asked.markdown:
-        asked.markdown.write_text(text)
+    publishing.publish(text, found, asked)
     return 0 if found["is_correct"] else 1
 
 

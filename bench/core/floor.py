@@ -8,7 +8,6 @@ a 99th percentile of at most 2 times the median.
 
 import argparse
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,10 +22,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from bench.core import spark
 from bench.core.clock import Clock
-from bench.core.columns import columns, write_table
 from bench.core.internals import Domain, Key, Side
-from bench.core.machine import describe
-from bench.core.page import describe_machine
+from bench.core.publishing import publish_table
 from bench.core.query import Query, band, stamp
 from bench.core.rows import Row, find_medians, measure_in_turn
 from thetastream.models import Biclique
@@ -131,20 +128,11 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
                 rows.append(
                     {**median, "size": size, "name": name, "to_floor": to_floor, "is_correct": is_correct}
                 )
-    text = "\n".join(
-        [
-            f"Epochs of a band join beside an empty stateful operator: {epochs - WARMUP} epochs, medians of"
-            f" {asked.repeat}, seed {asked.seed}.",
-            f"{describe_machine(describe())}.\n",
-            *write_table(columns(SHOWN), rows),
-        ]
+    head = (
+        f"Epochs of a band join beside an empty stateful operator: {epochs - WARMUP} epochs, medians of"
+        f" {asked.repeat}, seed {asked.seed}."
     )
-    print(text)
-    if asked.json:
-        asked.json.write_text(json.dumps({"rows": rows, "machine": describe()}, indent=2) + "\n")
-    if asked.markdown:
-        asked.markdown.write_text(text + "\n")
-    return 0 if all(row["is_correct"] for row in rows) else 1
+    return publish_table(head, SHOWN, rows, asked)
 
 
 # Spark's workers cannot import this package.

@@ -9,7 +9,6 @@ and 20 times the rate for sphere. The exit code is 1 if two indexes find differe
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import process_time
@@ -18,10 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from bench.core import internals as inside
-from bench.core.columns import columns, write_table
 from bench.core.internals import TIME, Bound, Condition, Dimension, Domain, IndexSpec, Key, Side, SideSpec
-from bench.core.machine import describe
-from bench.core.page import describe_machine
+from bench.core.publishing import publish_table
 from bench.core.rows import Row, find_medians, measure_in_turn
 from thetastream import within_metres
 from thetastream.models import Biclique
@@ -157,17 +154,8 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
         is_equal = len({run["pairs"] for found in runs.values() for run in found}) == 1
         for row in rows[-2:]:
             row["is_correct"] = is_equal
-    text = "\n".join(
-        [
-            f"One unit in this process: {epoch:,} tuples of a stream in an epoch, windows of {WINDOW_EPOCHS}"
-            f" epochs, medians of {asked.repeat}, seed {asked.seed}, by CPU time.",
-            f"{describe_machine(describe())}.\n",
-            *write_table(columns(SHOWN), rows),
-        ]
+    head = (
+        f"One unit in this process: {epoch:,} tuples of a stream in an epoch, windows of {WINDOW_EPOCHS}"
+        f" epochs, medians of {asked.repeat}, seed {asked.seed}, by CPU time."
     )
-    print(text)
-    if asked.json:
-        asked.json.write_text(json.dumps({"rows": rows, "machine": describe()}, indent=2) + "\n")
-    if asked.markdown:
-        asked.markdown.write_text(text + "\n")
-    return 0 if all(row["is_correct"] for row in rows) else 1
+    return publish_table(head, SHOWN, rows, asked)

@@ -8,21 +8,17 @@ its files in the same way.
 """
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from bench.core.columns import columns, write_table
-from bench.core.machine import describe
-from bench.core.page import describe_machine
+from bench.core.publishing import publish_table
 from bench.core.rows import Row
 from thetastream.stores import ParquetStore
 from thetastream.stores.description import Description
@@ -140,18 +136,8 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
         rows += compare(store, "a file for each snapshot", asked, announce)
         store.compact()
         rows += compare(store, "compacted", asked, announce)
-    text = "\n".join(
-        [
-            f"{snapshots * ROWS:,} results in {snapshots:,} snapshots, {QUESTIONS // asked.share}"
-            f" questions by key of each kind, seed {asked.seed}.",
-            f"{describe_machine(describe())}.\n",
-            *write_table(columns(SHOWN), rows),
-        ]
+    head = (
+        f"{snapshots * ROWS:,} results in {snapshots:,} snapshots, {QUESTIONS // asked.share}"
+        f" questions by key of each kind, seed {asked.seed}."
     )
-    print(text)
-    found: dict[str, Any] = {"rows": rows, "machine": describe()}
-    if asked.json:
-        asked.json.write_text(json.dumps(found, indent=2) + "\n")
-    if asked.markdown:
-        asked.markdown.write_text(text + "\n")
-    return 0 if all(row["is_correct"] for row in rows) else 1
+    return publish_table(head, SHOWN, rows, asked)

@@ -166,6 +166,7 @@ class SharedTasksSpec:
     state_type: ClassVar[type[TasksState]] = TasksState
     has_messages: ClassVar[bool] = False
     partner_streams: ClassVar[tuple[int, ...]] = ()
+    scaling_obstacle: ClassVar[str | None] = None
 
     @property
     def n_units(self) -> int:
@@ -181,11 +182,6 @@ class SharedTasksSpec:
     def router(self) -> Router:
         """The router of the model that all tasks share."""
         return Router(self.model)
-
-    @property
-    def scaling_obstacle(self) -> str | None:
-        """Nothing keeps the units from changing: tasks have windows of event time, and share one router."""
-        return None
 
     def with_model(self, model: Model) -> "SharedTasksSpec":
         """Return the same tasks under another model."""

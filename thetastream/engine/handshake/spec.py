@@ -18,6 +18,7 @@ class HandshakeSpec(HandshakeQuery):
     state_type: ClassVar[type[HandshakeState]] = HandshakeState
     has_messages: ClassVar[bool] = True
     partner_streams: ClassVar[tuple[int, ...]] = ()
+    scaling_obstacle: ClassVar[str | None] = None
 
     @property
     def n_units(self) -> int:
@@ -28,11 +29,6 @@ class HandshakeSpec(HandshakeQuery):
     def router(self) -> Router:
         """The router, which sends new tuples to the ends of the chain."""
         return Router(self.model)
-
-    @property
-    def scaling_obstacle(self) -> str | None:
-        """Why the units cannot change while the query runs; None if they can."""
-        return None
 
     def with_model(self, model: Chain) -> "HandshakeSpec":
         """Return the same query under another model."""

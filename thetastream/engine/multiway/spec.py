@@ -17,6 +17,7 @@ class MultiwaySpec(MultiwayQuery):
 
     state_type: ClassVar[type[MultiwayState]] = MultiwayState
     partner_streams: ClassVar[tuple[int, ...]] = ()
+    scaling_obstacle: ClassVar[str | None] = None
 
     @property
     def n_units(self) -> int:
@@ -37,11 +38,6 @@ class MultiwaySpec(MultiwayQuery):
     def router(self) -> Router:
         """The router, which sends every tuple to every node."""
         return Router(self.model)
-
-    @property
-    def scaling_obstacle(self) -> str | None:
-        """Why the units cannot change while the query runs; None if they can."""
-        return None
 
     def with_model(self, model: Multiway) -> "MultiwaySpec":
         """Return the same query under another model, which may divide stored tuples into other parts."""

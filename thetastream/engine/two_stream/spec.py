@@ -22,6 +22,7 @@ class TwoStreamSpec:
     state_type: ClassVar[type[UnitState]] = UnitState
     has_messages: ClassVar[bool] = False
     partner_streams: ClassVar[tuple[int, ...]] = ()
+    scaling_obstacle: ClassVar[str | None] = None
 
     @property
     def n_units(self) -> int:
@@ -38,11 +39,6 @@ class TwoStreamSpec:
         """The router of the model, with the places of tuples if the model routes by content."""
         found = choose_placing(self.model, self.unit.condition)
         return Router(self.model, None if found is None else found.find_places)
-
-    @property
-    def scaling_obstacle(self) -> str | None:
-        """Why the units cannot change while the query runs; None if they can."""
-        return None
 
     def with_model(self, model: Model) -> "TwoStreamSpec":
         """Return the same join under another model."""
