@@ -30,8 +30,8 @@ class Router:
     def route(
         self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None
     ) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
-        """Yield (unit, role, block) for every destination of the rows of ``batch``. Equal blocks are one
-        object.
+        """Yield (unit, role, block) for every destination of the rows of ``batch``. Destinations that get the
+        same rows share one block object.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Router:
         yield from self._find(self.model.route_moved, stream, payload, numbers, None)
 
     def find_first_copies(self, unit: int, stream: int, payload: pa.RecordBatch) -> Mask:
-        """Find the rows, stored at a unit, whose first copy is this one."""
+        """Find the rows of which this unit stores the first copy."""
         places = None if self.places is None else self.places(Side(stream), payload)
         return self.model.find_first_copies(unit, Side(stream), payload.num_rows, places)
 
@@ -90,7 +90,8 @@ class Router:
 
 
 def _limit_probes(routes: Iterable[Route], probing: Mask) -> Iterator[Route]:
-    """Yield the routes without the rows that do not look for partners. Equal rows stay one object."""
+    """Yield the routes without the rows that do not look for partners. Routes that shared an array of rows
+    still share one."""
     chosen: tuple[object, Int64s] = (probing, np.flatnonzero(probing))
     for route in routes:
         if route.role is not Role.PROBE:

@@ -218,7 +218,7 @@ class Model(ABC):
         return (tuple(range(self.n_units)),)
 
     def spell_sizes(self, sizes: Sequence[int]) -> dict[str, Any]:
-        """Return the fields with which each group has the number of units in ``sizes``, or more.
+        """Return the fields of a model in which each group has at least the number of units in ``sizes``.
 
         It is called only for models that can scale.
         """
@@ -226,7 +226,7 @@ class Model(ABC):
         return {name: sizes[0]}
 
     def shared_kind(self, unit: int) -> str | None:
-        """Name what a unit does, if it may do it for several generations of units at once.
+        """Name the kind of a unit that may work for several generations of units at once.
 
         Units of equal kinds store the same sides, and every tuple of the other side probes all of them. None
         means that a unit works for one generation only.
@@ -248,14 +248,14 @@ class Model(ABC):
     def find_first_copies(
         self, unit: int, side: Side, n_rows: int, places: Places | None
     ) -> npt.NDArray[np.bool_]:
-        """Find those of the rows of ``side``, stored at a unit, whose first copy is the one at this unit.
+        """Find the rows of ``side`` of which this unit stores the first copy.
 
         By default, a tuple is stored once.
         """
         return np.ones(n_rows, dtype=np.bool_)
 
     def probe_first_copies(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
-        """Yield the routes of rows that look for partners of which only the first copies are stored.
+        """Yield the routes of rows that look for partners, if only the first copy of each partner is stored.
 
         By default, these are the routes of ``route_probes``, because a tuple is stored once.
         """

@@ -50,7 +50,7 @@ def _count(units: Units) -> int:
 
 
 def _even_out(units: Units, n_subgroups: int) -> Units:
-    """Return the number of units if their subgroups are those that an even division forms."""
+    """Return the number of units if an even division forms the same subgroups."""
     if isinstance(units, tuple) and units == tuple(count_units(sum(units), n_subgroups).tolist()):
         return sum(units)
     return units
@@ -69,8 +69,8 @@ class Biclique(Model):
     subgroups : (int, int) or int
         Subgroups that the units of each side form. 1 is random routing. With more than one subgroup, the
         values that the condition compares name the subgroup that stores a tuple and the subgroups that it
-        probes. Inside a subgroup, tuples are spread evenly. As many subgroups as units is pure routing by
-        content. Few large subgroups tolerate more skew and send more copies.
+        probes. Inside a subgroup, tuples are spread evenly. If there are as many subgroups as units, routing
+        is purely by content. Few large subgroups tolerate more skew and send more copies.
     routing : {"auto", "random", "hash", "range"}
         What names subgroups: ``hash`` of the values that equalities compare, or ``range`` of the keys of a
         band, as in ``abs(a.x - b.x) <= 3``. ``auto`` is random routing for one subgroup. Otherwise it is the

@@ -1,4 +1,4 @@
-"""Reads the positive integers of which the sizes of models consist."""
+"""Reads the sizes of models, which are positive integers."""
 
 from typing import TypeGuard
 

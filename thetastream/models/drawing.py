@@ -18,7 +18,8 @@ class Drawing:
     """The units of a model as points on a grid; one step of the grid is the distance of two units."""
 
     units: tuple[tuple[float, float, str], ...]
-    """For each unit its column, its row, and the name of its role, of which the first letter is written."""
+    """For each unit its column, its row, and the name of its role. The picture shows the first letter of the
+    name."""
     lines: tuple[tuple[int, int], ...] = ()
     """Pairs of units that exchange tuples."""
 
@@ -62,7 +63,7 @@ def row(roles: Sequence[str], is_linked: bool = False) -> Drawing:
 
 
 def columns(left: Sequence[str], right: Sequence[str]) -> Drawing:
-    """Draw two columns of units, of which each unit exchanges tuples with the whole other column."""
+    """Draw two columns of units. Each unit exchanges tuples with all units of the other column."""
     tallest = max(len(left), len(right))
     units = [(0.0, (tallest - len(left)) / 2 + n, role) for n, role in enumerate(left)]
     units += [(3.0, (tallest - len(right)) / 2 + n, role) for n, role in enumerate(right)]
@@ -76,7 +77,7 @@ def grid(n_rows: int, n_columns: int, role: str) -> Drawing:
 
 
 def circle(roles: Sequence[str]) -> Drawing:
-    """Draw units on a circle, of which each exchanges tuples with its neighbours."""
+    """Draw units on a circle. Each unit exchanges tuples with its neighbours."""
     n = len(roles)
     radius = max(0.7, n / (2 * math.pi))
     angles = [2 * math.pi * k / n - math.pi / 2 for k in range(n)]

@@ -4,8 +4,9 @@ Units form a matrix. All units of one row store a tuple of R, and all units of o
 Therefore every pair meets at exactly one unit, whatever the condition. The price is the number of copies: a
 tuple of R is stored once per column, and a tuple of S once per row.
 
-With subgroups, the values that the condition compares name the rows or columns that a tuple belongs to, and
-it goes only to those units of its line that its partners can be at (``thetastream.models.subgroups``).
+With subgroups, the values that the condition compares name the rows or columns that a tuple belongs to. A
+tuple goes only to those units of its row or column that its partners can be at
+(``thetastream.models.subgroups``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,10 +44,11 @@ class Matrix(Model):
         A left tuple is stored ``columns`` times, and a right tuple is stored ``rows`` times. With subgroups,
         they are stored fewer times.
     subgroups : (int, int) or int
-        Subgroups that the rows and the columns form; an integer means both, and at most as many as there are.
-        With more than one subgroup, the values that the condition compares name the subgroup of a tuple. It
-        is copied only to the subgroups that its partners can be in. As many subgroups as rows or columns is
-        pure routing by content, in which the heaviest key may fill one unit.
+        The numbers of subgroups that the rows and the columns form. An integer stands for both; it is reduced
+        to the number of rows or columns if that is smaller. With more than one subgroup, the values that the
+        condition compares name the subgroup of a tuple. It is copied only to the subgroups that its partners
+        can be in. If there are as many subgroups as rows or columns, routing is purely by content, and the
+        heaviest key may fill one unit.
     routing : {"auto", "random", "hash", "range"}
         What names subgroups, as in ``Biclique``.
 

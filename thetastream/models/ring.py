@@ -34,7 +34,8 @@ class Ring(Multiway):
     Parameters
     ----------
     nodes : int or "auto"
-        Units. Each of them gets every tuple. "auto", the default, is the best by the cost model.
+        The number of units. Each of them gets every tuple. The default, "auto", is the number with the lowest
+        estimated cost.
     slice : th.Rows, str or timedelta, optional
         What a slice of a stream spans: a number of tuples, or event time. If it is left out, a slice is an
         eighth of a node's share of the window if ``statistics`` tell its size, and 64 tuples otherwise.
@@ -45,9 +46,9 @@ class Ring(Multiway):
         For three streams and more: how many tuples may look for partners at once. The others are stored and
         wait for room. If it is left out, there is no limit.
     tuples_per_node : int, optional
-        For three streams and more: new slices go to as few nodes as take this many of an epoch's new tuples
-        each. Nodes without new slices keep theirs until they expire (PSP's passive adjustment). If it is left
-        out, new slices always go to all nodes.
+        For three streams and more: the number of new tuples of an epoch that one node takes. New slices go to
+        as few nodes as this allows. Nodes without new slices keep theirs until they expire (PSP's passive
+        adjustment). If it is left out, new slices always go to all nodes.
 
     Raises
     ------

@@ -18,8 +18,9 @@ index."""
 SEND_BYTE_S = 5e-9
 """Seconds to pack and write one byte of a block. Reading a byte costs as much."""
 SECOND_ROW_S = 1.5e-6
-"""Seconds to bring one row out of a unit and into the router of the second exchange. Spark takes 0.77
-microseconds for the way out (docs/internals/profiles.md), and the way in is assumed to take as long."""
+"""Seconds to bring one row out of a unit and into the router of the second exchange. Spark needs 0.77
+microseconds to bring a row out (docs/internals/profiles.md), and bringing it in is assumed to take as
+long."""
 BYTES_PER_CORE = 4 * 2**30
 """Memory of a machine per core."""
 HISTORY_HOURS = 24.0

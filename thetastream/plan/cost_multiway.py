@@ -97,9 +97,9 @@ class MultiwayLoad:
     def optimal_length(self, most: int) -> int:
         """Return the best number of nodes, at most ``most``.
 
-        There are enough nodes that none is too busy, and more of them as long as one saves more than it
-        costs. N A + B + N NODE_S grows with N, and B / N falls with N. Their sum is least at
-        N = sqrt(B / (A + NODE_S)).
+        There are so many nodes that none is too busy. A further node is added as long as it saves more than
+        it costs. N A + B + N NODE_S grows with N, and B / N falls with N. Their sum is least at N = sqrt(B /
+        (A + NODE_S)).
         """
         best = sqrt(self.divided_s / (self.every_node_s + NODE_S))
         room = FULLEST - self.every_node_s

@@ -19,7 +19,7 @@ from thetastream.predicate.split import find_last_additive
 
 DAY_US = 86_400_000_000
 SLACK_US = 26 * 3_600_000_000
-"""More than any time zone has ever shifted its clock (Samoa skipped a day)."""
+"""This is more than any time zone has ever shifted its clock. Samoa once skipped a whole day."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def read_offset(phrase: Phrase, stream: Stream, resolver: Resolver) -> Offset | 
 def read_interval_us(phrase: Phrase, resolver: Resolver) -> int | None:
     """Return the microseconds of a constant day-time interval, or None if it is something else.
 
-    A bound of more than 10,000 years bounds no window. Catalyst evaluates it as any other expression.
+    A bound of more than 10,000 years is not used as a window. Catalyst evaluates it as it evaluates any other
+    expression.
     """
     constant = resolver.constant(phrase.text)
     if constant is None or constant.value is None or not is_day_time(constant.type):

@@ -95,7 +95,7 @@ class Groups:
 
 
 def _is_operand(phrase: Phrase) -> bool:
-    """Whether the phrase is a column or a call. Operators beside it cannot split such a phrase."""
+    """Whether the phrase is a column or a call, so that no operator beside it takes only a part of it."""
     tokens = phrase.tokens
     if all(token.text == "." or token.kind in ("VAR", "IDENTIFIER", "FIELD") for token in tokens):
         return True

@@ -1,8 +1,8 @@
 """The identity of a query: the parts that a checkpoint keeps, so that another query cannot continue from it.
 
 The parts have names that users know, because an error shows the name of a part and what the user wrote.
-``thetastream.core.identity`` compares them. An index, an archive period, a cache folder and statistics are no
-parts: stored tuples are the same with any of them.
+``thetastream.core.identity`` compares them. An index, an archive period, a cache folder and statistics are
+not parts, because they do not change which tuples are stored.
 """
 
 import json
@@ -47,7 +47,7 @@ def identify_two_streams(
     """Return the identity of a join of two streams. ``folding`` says how units fold their matches."""
     condition, sides = plan.condition, plan.condition.sides
     names = [_name_keys(side, spec, reading) for side, spec in zip(plan.sides, sides, strict=True)]
-    # They say the same as conjuncts of the residual.
+    # They have the same meaning as conjuncts of the residual.
     unit_checks = [check for _, checks in plan.unit_checks for check in checks]
     meaning = {
         **_describe_inputs(plan.sides, reading),

@@ -59,7 +59,7 @@ def warn_of_cross_join(message: str) -> None:
 
 
 def warn_caller(message: str, category: type[UserWarning]) -> None:
-    """Issue a warning that points at the line that called into this package."""
+    """Issue a warning that shows the line of the caller, outside this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("thetastream."):
         frame, level = frame.f_back, level + 1

@@ -70,7 +70,7 @@ def _rewrite_two_sided(conjunct: Conjunct) -> None:
     if reasons:
         _keep_residual(conjunct, "; ".join(dict.fromkeys(reasons)))
     checks = tuple(conjunct.out.possible_checks[before:])
-    # Each reason has a check if units can evaluate the whole conjunct.
+    # If there is a check for each reason, the units can evaluate the whole conjunct.
     if len(checks) == len(reasons) > 0:
         conjunct.out.replaceable[conjunct.out.residual[-1]] = checks
 

@@ -64,7 +64,7 @@ class Rewritten:
     possible_checks: list[Check] = field(default_factory=list)
     """Comparisons of residuals that units could evaluate."""
     replaceable: dict[str, tuple[Check, ...]] = field(default_factory=dict)
-    """For residuals, the comparisons that say the same at the units."""
+    """For some residuals, comparisons at the units that have the same meaning."""
     residual: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ties: bool = False

@@ -21,7 +21,7 @@ HEAVIEST_KEY = 0.15
 _FIGURES = ("watermark_delay_s", "epoch_s", "candidates_per_tuple", "heaviest_key", "seconds_per_candidate")
 
 PerStream: TypeAlias = float | tuple[float, float] | Mapping[str, float]
-"""One figure for both streams, one for left and one for right, or one by alias."""
+"""One figure for both streams, a pair for left and right, or a figure for each alias."""
 
 
 @dataclass(frozen=True)

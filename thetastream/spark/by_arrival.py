@@ -16,9 +16,9 @@ def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 sec
     the result stays exactly once.
 
     ``slack`` is the delay of the watermark. It covers steps of the clock, not delays of the network. The
-    watermark never moves back, but a clock may (NTP, or a driver that restarts on another host). With a slack
-    of zero, every tuple that comes after a step back would be late. A step of up to ``slack`` loses nothing.
-    In return, the state lives longer by ``slack``.
+    watermark never moves back, but a clock may be set back (by NTP, or because the driver restarts on another
+    host). With a slack of zero, every tuple that comes after such a step would be late. A step of up to
+    ``slack`` loses nothing. In return, the state lives longer by ``slack``.
 
     All rows of a batch DataFrame get one instant, so every pair is inside any time window.
     """

@@ -1,9 +1,9 @@
-"""The model that the planner chose belongs to the query, also if the session has other partitions on restart.
+"""Keeps the model that the planner chose when a query restarts in a session with other partitions.
 
 Spark keeps the number of shuffle partitions of a query in its checkpoint. The choice of a model is a function
 of this number. A plan is made for the number of the session. If the query runs with another one, because it
-continues from a checkpoint, workers choose again for the number of the query. So they always choose what was
-chosen when the query first started.
+continues from a checkpoint, workers choose again for the number of the query. So they always choose the model
+that was chosen when the query first started.
 """
 
 from collections.abc import Callable

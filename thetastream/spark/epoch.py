@@ -104,7 +104,7 @@ class UnitEpoch:
         clock = self._read_clock(timers, before.heard, has_rows=rows is not None)
         if before.heard.epoch == clock.epoch:
             if rows is None:
-                return  # The rows of this epoch have called the unit already.
+                return  # The unit has already run for the rows of this epoch.
             raise StateError("EPOCH_REPEATED", f"epoch {clock.epoch} brings rows to unit {key} a second time")
         inbox = Inbox()
         told = take_in(inbox, list_rows(rows or iter(())))

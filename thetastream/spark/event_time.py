@@ -1,4 +1,4 @@
-"""Marks the event time of a stream, also one without a time zone, and with a delay as people write it."""
+"""Marks the event time of a stream, which may have no time zone, with a delay such as "5m"."""
 
 from datetime import timedelta
 

@@ -2,11 +2,11 @@
 
     folder/query=<id>/epoch=<number>/<join>-<unit>.parquet
 
-A row has the column ``alias`` and one struct column per stream, of which the one named by ``alias`` holds the
-tuple. All files have all columns, because Spark takes the columns of a folder from one of its files. Each
-late tuple is written by the one unit that counts it. The name of a file follows from the query, the epoch,
-the join and the unit. An epoch that runs again judges the same tuples late, so it replaces a file by an equal
-one.
+A row has the column ``alias`` and one struct column per stream. The struct column that ``alias`` names holds
+the tuple; the others are NULL. All files have all columns, because Spark takes the columns of a folder from
+one of its files. Each late tuple is written by the one unit that counts it. The name of a file follows from
+the query, the epoch, the join and the unit. An epoch that runs again finds the same late tuples, so it
+replaces a file by an equal one.
 """
 
 from collections.abc import Sequence

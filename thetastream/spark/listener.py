@@ -24,7 +24,7 @@ from thetastream.spark.watch import Watch
 
 
 class Export(Protocol):
-    """Something that passes on the counters of epochs."""
+    """An export that gets the counters of epochs."""
 
     def add(self, query: str, entry: Mapping[str, Any]) -> None:
         """Take the counters of one epoch of one join, as ``th.metrics`` describes them."""
@@ -143,9 +143,9 @@ def watch_queries(spark: SparkSession) -> Listener:
     known = _LISTENERS.get(spark)
     if known is not None:
         return known
-    # On Spark Connect, PySpark starts a thread that reads events until the session stops. A thread inherits
-    # from the thread that starts it whether it keeps the program alive. So a daemon thread adds the listener,
-    # and a program may end without stopping its session.
+    # On Spark Connect, PySpark starts a thread that reads events until the session stops. A thread is a
+    # daemon if the thread that starts it is one, and only daemon threads let a program end. So a daemon
+    # thread adds the listener, and a program may end without stopping its session.
     listener = Listener()
     adding = Thread(target=spark.streams.addListener, args=(listener,), daemon=True)
     adding.start()

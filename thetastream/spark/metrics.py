@@ -37,10 +37,10 @@ def observe(results: DataFrame, join: str, plan: Mapping[str, Any]) -> DataFrame
 
     ``join`` is the digest of the joined query. A random number follows it, because the names of observed
     metrics must be unique in a Spark query. ``plan`` describes the join by plain values. It is reported with
-    the counters, so that whoever reads them knows what they are about.
+    the counters, so that a reader knows which join they describe.
     """
     units = F.collect_list(COUNTERS).alias("units")
-    # Spark copies the text of a maximum for each row. A set costs nothing for rows that are results.
+    # With max(), Spark would copy this text for each row. A set costs nothing for rows that are results.
     text = F.when(F.col(COUNTERS).isNotNull(), F.lit(json.dumps(plan)))
     plans = F.collect_set(text).alias("plan")
     observed = results.observe(f"{PREFIX}_{join}_{uuid.uuid4().hex}", units, plans)
@@ -79,7 +79,7 @@ def metrics(query: Any) -> list[dict[str, Any]]:
 
 
 def refuse_no_query(function: str, query: Any) -> None:
-    """Raise if the argument of ``function`` is something else than a query, for example its DataFrame.
+    """Raise if the argument of ``function`` is not a query but, for example, its DataFrame.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "streams": streams,
             "kept": compute_kept(streams.values()),
             "rho": compute_efficiency(total),
-            "order": units[0].get("order", {}) if units else {},  # All units decide the same.
+            "order": units[0].get("order", {}) if units else {},  # All units make the same decisions.
             **({"tasks": tasks} if tasks else {}),
             "plan": json.loads(plans[0]) if plans else None,
             "control": _find_control(report, join),

@@ -25,7 +25,7 @@ from thetastream.spark.carriers import find_carrier
 from thetastream.spark.ordered import ARRIVAL, build_arrival
 
 CANDIDATE = "candidate row"
-"""The struct column of a row between two units. It is no identifier, so no alias is equal to it."""
+"""The struct column of a row between two units. The name is not an identifier, so no alias can have it."""
 
 
 class Output(NamedTuple):

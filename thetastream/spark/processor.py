@@ -1,8 +1,8 @@
 """Spark's stateful processor of a unit: one grouping key is one unit, and one call is one epoch.
 
 Before a query starts, Spark runs ``init`` in a new Python process to learn which state the operator has. The
-class is therefore pickled by value, and its ``UnitEpoch`` as bytes. So that process loads neither this
-package nor NumPy, Arrow, pandas and Numba, which would take it a second or two.
+class is therefore pickled by value, and its ``UnitEpoch`` as bytes. So this process does not load this
+package, NumPy, Arrow, pandas and Numba, which would take a second or two.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The loads of units, from which the routers of the next epochs compute how much they drop.
 
-    folder/loads-<query>-<join>/<unit>.<epoch>.<load>        empty files; the name is all that there is
+    folder/loads-<query>-<join>/<unit>.<epoch>.<load>        empty files; the name says everything
 
 Each unit publishes its load after each epoch in which it takes part, and the largest load decides. For the
 state, the routers of epoch e take the newest load of each unit from before e, because a unit that takes no
@@ -59,7 +59,7 @@ class Loads:
         return max(loads, default=None)
 
     def prune(self, epoch: int) -> None:
-        """Remove what no epoch from ``epoch`` on reads, that epoch itself included when it runs again."""
+        """Remove the loads that neither ``epoch``, if it runs again, nor a later epoch reads."""
         newest = self._find_newest(epoch)
         for entry in self._list():
             if entry.epoch < newest.get(entry.unit, entry).epoch:

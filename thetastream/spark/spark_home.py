@@ -2,8 +2,8 @@
 
 Spark puts ``$SPARK_HOME/python/lib/pyspark.zip`` in front of the path of every Python process that it starts.
 The zip file has no byte code, so each process compiles PySpark again, which takes a second of CPU time. A
-streaming query starts two such processes, and a session four. The JVM of a local session therefore gets a
-home that links to all folders of the installed PySpark but ``python``.
+streaming query starts two such processes, and a session starts four. Therefore the JVM of a local session
+gets a home that links to all folders of the installed PySpark except ``python``.
 """
 
 import atexit
@@ -53,7 +53,7 @@ def has_installed_pyspark(options: Mapping[str, object]) -> bool:
 
 
 def link_home(installed: Path) -> Path:
-    """Make a folder that links to what a Spark home contains but ``python``; it is removed at exit."""
+    """Make a folder that links to everything in a Spark home except ``python``; it is removed at exit."""
     home = Path(tempfile.mkdtemp(prefix="thetastream-spark-home-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     link_folders(installed, home)
@@ -61,7 +61,7 @@ def link_home(installed: Path) -> Path:
 
 
 def link_folders(installed: Path, home: Path) -> None:
-    """Put links into ``home`` to what the installed PySpark contains but ``python``, if they are missing."""
+    """Put the missing links into ``home``: to everything in the installed PySpark except ``python``."""
     for entry in installed.iterdir():
         link = home / entry.name
         if entry.name != "python" and not link.is_symlink():

@@ -5,8 +5,8 @@ operator.
                                                                |
                                                                +-> one row: {name, rows, bytes, bounds}
 
-A result row costs more on its way through the JVM to a file than in the join. An attempt of a task that fails
-leaves rows behind that nothing names.
+To bring a result row through the JVM into a file costs more than to find it. If an attempt of a task fails,
+it leaves rows behind that no commit names.
 """
 
 import json

@@ -3,7 +3,8 @@
     task: Arrow batches -> stage -> name      driver: names of all tasks -> commit of (query, epoch)
 
 If a crash comes between the commit of the store and Spark's own commit, Spark runs the epoch again. The store
-knows the epoch then and adds nothing. It works on Spark Connect too, because Spark runs both halves.
+then knows the epoch and adds nothing. The sink works on Spark Connect too, because Spark runs both halves of
+it.
 """
 
 import json

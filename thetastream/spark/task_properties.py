@@ -2,7 +2,7 @@
 
 Spark hands them to its tasks as local properties. On Spark Connect there is an exception: inside
 ``foreachBatch``, the server runs each action of the user's function in a thread that has none of the
-properties of the query. There, the time at which the epoch began stands for its number. Spark writes this
+properties of the query. There, the time at which the epoch began is used as its number. Spark writes this
 time to its offset log before the epoch runs, so an epoch that runs again gets the same time. It is the same
 in all tasks of the epoch, and it is larger than in all epochs before unless the clock is set back.
 """

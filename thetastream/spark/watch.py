@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 FEWEST_TUPLES = 50
-"""The number of tuples of a stream from which on its share of late tuples is judged."""
+"""The share of late tuples of a stream is judged once the stream has brought this many tuples."""
 STALLED_EPOCHS = 20
 """The number of epochs with tuples, all with the same watermark, after which a warning is issued."""
 

@@ -5,11 +5,11 @@
                                      has already sent many bytes
 
 Spark bounds an Arrow batch by rows (``spark.sql.execution.arrow.maxRecordsPerBatch``, 10,000). It can also
-bound it by bytes, but then it measures the batch again after every row, which is a third of the JVM's work
-in a join of narrow rows. Fillers are rows without wide values. Those behind a wide row let the bound of rows
-also bound the bytes: 10,000 rows hold at most 10,000 * STEP bytes and one more row. Narrow rows have none
-behind them. Columns of fixed width are not even measured, and a filler repeats their values, because Spark
-then computes nothing for them.
+bound it by bytes, but then it measures the batch again after every row, which is a third of the JVM's work in
+a join of narrow rows. Fillers are rows without wide values. With the fillers behind wide rows, the bound of
+rows also bounds the bytes: 10,000 rows hold at most 10,000 * STEP bytes and one more row. There are no
+fillers behind narrow rows. Columns of fixed width are not even measured, and a filler repeats their values,
+because Spark then computes nothing for them.
 
 Spark hands the rows of a unit to Python one by one, so a filler behind a block costs some 10 microseconds.
 Therefore each task sends its first blocks without fillers (``count_fillers``).

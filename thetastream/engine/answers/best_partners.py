@@ -1,4 +1,4 @@
-"""The best partners that the undecided tuples of a unit have found so far: k of each tuple, and ties.
+"""The best partners that each undecided tuple of a unit has found so far: the best k, and ties with the last.
 
     page -> block of { (number of the left tuple, key of the pair, right tuple) }
 

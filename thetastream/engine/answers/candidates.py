@@ -5,7 +5,8 @@
 
 Both leave the unit as rows with the number that the unit gives to each preserved tuple. Behind the units,
 Spark drops the pairs that fail the rest of the condition. A second unit (``deciding``) gets the other rows.
-There is one for each slot, so that numbers of units of several generations do not meet.
+There is a second unit for each slot, because the units of several generations may give the same number to
+different tuples.
 
 Spark may bring the tuples of an epoch in another order if it runs a task again. They must get the same
 numbers then, because the second unit may know the numbers already. Therefore new tuples are sorted before

@@ -18,7 +18,7 @@ from thetastream.core.keys import Int64s
 from thetastream.engine.store.segment import SegmentStore
 
 PAGE = 1 << 16
-"""The number of tuples of a page, of which each needs one bit."""
+"""The number of tuples of a page. Each of them needs one bit."""
 _PAGE_BYTES = PAGE // 8
 _MISSING = 0
 """The row of the bits that stands for all pages that do not exist."""

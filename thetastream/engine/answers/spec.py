@@ -73,7 +73,7 @@ class NearestSpec(AnswersSpec):
 
 @dataclass(frozen=True)
 class CandidatesSpec(AnswersSpec):
-    """The first units of a join of which a part of the condition is evaluated behind them."""
+    """The first units of a join, if Spark evaluates a part of the condition behind them."""
 
     ranking: Ranking | None = None
 

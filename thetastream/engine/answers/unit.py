@@ -44,9 +44,9 @@ from thetastream.engine.two_stream.tuples import Tuples
 from thetastream.engine.two_stream.unit import Unit
 
 GUEST, COPIED = -1, -2
-"""The numbers of all tuples of a preserved stream that another unit answers, by their role."""
+"""Tuples of a preserved stream that another unit answers have one of these numbers, by their role."""
 FORGET_ROWS = 1 << 12
-"""Semi and anti joins drop answered tuples when these outnumber the open ones by more than this number."""
+"""Semi and anti joins drop the answered tuples when they exceed the open ones by more than this number."""
 
 
 @dataclass

@@ -134,5 +134,6 @@ Instruction = Join | StoreTuples | Send | Drop | MarkProbed
 
 
 def needs_tuples(step: Instruction) -> bool:
-    """Whether an instruction may need the tuples of the event, as all do but letters without them."""
+    """Whether an instruction may need the tuples of the event. All do, except letters that carry no
+    tuples."""
     return not isinstance(step, Send) or step.has_event

@@ -64,7 +64,7 @@ class ProtocolState:
     silence: int = 0
     """The number of the last silence."""
     n_met: int = 0
-    """PROBED have met the S with smaller numbers than this through silences."""
+    """The R of PROBED have met, through silences, all S whose numbers are smaller than this."""
 
 
 class Phase(IntEnum):

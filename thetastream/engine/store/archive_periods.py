@@ -41,7 +41,8 @@ def cut_periods(periods: Int64s) -> list[tuple[int, int]]:
     start = 0
     for end in _end_stretches(numbers):
         while start < end:
-            # The first period behind the span if it must not be sparse, and if it may be shared.
+            # Find the first period behind the span: the span must not be sparse, and it should keep to the
+            # limits of shared periods.
             behind_sparse = np.searchsorted(before, before[start] + sparse)
             behind_rows = np.searchsorted(before, before[start] + SHARED_ROWS, "right") - 1
             behind_time = np.searchsorted(numbers, min(int(numbers[start]) + SHARED_PERIODS, HIGHEST))

@@ -54,7 +54,7 @@ class IndexPlan:
         stored = self.stored
         dimensions = [self.dimension(position) for position in self.index.dimensions]
         if self.index.shape.orders_ends:
-            # The end of a stored interval comes first, and is the column that the probe bounds from below.
+            # The upper end of a stored interval comes first. The probe bounds this column from below.
             dimensions.sort(key=lambda dimension: dimension.bounds_above(stored))
         widths = tuple(self._width(dimension) for dimension in dimensions)
         ranges = tuple(
@@ -188,8 +188,8 @@ def _narrow_by(result: Box, plan: IndexPlan, dimension: Dimension, probes: Int64
 def _end(
     result: Box, bound: Bound, probes: Int64s, domain: Domain, delta: int | float, towards: int
 ) -> Int64s:
-    """Compute one end of an interval, the key of the probe plus delta, and exclude the probes whose end is
-    void."""
+    """Compute one end of each interval: the key of the probe plus delta. Exclude the probes that have no such
+    end."""
     keys, void = shift(probes[:, locate_key_column(bound.key)], delta, domain, towards, bound.is_strict)
     result.exclude(void)
     return keys

@@ -41,8 +41,8 @@ from thetastream.engine.two_stream.unit import Unit
 
 MOVED_TUPLES = 1 << 16
 MOVED_BYTES = 1 << 23
-"""How many tuples, and how many bytes in memory, of each stream a unit sends in an epoch at most. This bounds
-the time that a change adds to an epoch."""
+"""The largest number of tuples of each stream, and of their bytes in memory, that a unit sends in an epoch.
+These limits bound the time that a change adds to an epoch."""
 _GOLDEN = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio."""
 

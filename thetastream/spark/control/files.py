@@ -160,7 +160,7 @@ class ControlFolder(Folder):
         return self._list_pairs(DRAINED)
 
     def forget_later(self, version: int) -> None:
-        """Remove what was written after this version, because an older copy of the checkpoint may be in use.
+        """Remove what was written for later versions, because an older copy of the checkpoint may be in use.
 
         These are the plans of later versions, and all marks: a unit that has drained marks itself again.
         """
@@ -193,7 +193,8 @@ class ControlFolder(Folder):
 
 
 class ControlLinks(Folder):
-    """The names of the control folders of queries. Routers and units know their query, but not the name."""
+    """The names of the control folders of queries. Routers and units know their query, but not the name of
+    its folder."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root, LINKS)

@@ -17,7 +17,7 @@ _LOG = logging.getLogger("thetastream")
 
 
 class Scalable(Protocol):
-    """What a follower needs of a handle."""
+    """The methods of a handle that a follower needs."""
 
     @property
     def plan(self) -> ControlPlan:

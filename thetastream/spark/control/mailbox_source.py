@@ -1,10 +1,10 @@
 """The control source and the mailbox as one streaming source, for units that change and send messages.
 
 An offset has the fields of both. They are one source, so that a query has the same number of sources with and
-without ``max_units``, and may continue from its checkpoint with the other setting.
+without ``max_units``. So it may continue from its checkpoint after ``max_units`` has been added or left out.
 
-Messages to all units go to the units of the plan that routers follow in the epoch that reads them. It is the
-plan of the offset before, because the plan of an offset holds from the next epoch on.
+Messages to all units go to the units of the plan that routers follow in the epoch that reads the messages.
+This is the plan of the offset before, because the plan of an offset holds from the next epoch on.
 
 A change of the plan announces the mailbox to all units of the new plan, because a unit that joins does not
 know it. An offset of a query that had no mailbox before gets one. A run that begins while units leave calls

@@ -1,7 +1,7 @@
 """The control source: it folds requests and drained units into its next offset.
 
-It takes the place of the source without rows that keeps the identity of the query. An offset has, beside the
-identity,
+It takes the place of the source without rows that keeps the identity of the query. Beside the identity, an
+offset has
 
     control: {root, name, begun, join, rules, partitions, plan, outcomes}
 
@@ -51,7 +51,7 @@ FOLDING = "thetastream.control.offset"
 LOOK_S = 0.1
 """Requests are looked for at most this often, in seconds."""
 NO_LIMIT = ReadMaxRows(2**31 - 1)
-"""The usual limit of a read, which never binds. With ``trigger(once=True)``, Spark gives another one."""
+"""The usual limit of a read, which is never reached. With ``trigger(once=True)``, Spark gives another one."""
 _QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
@@ -128,7 +128,8 @@ class ControlReader(IdentityReader):
         folder, plan = _open(control), control["plan"]
         if not self._is_checked:
             if not plan["version"] and not folder.is_made:
-                # Before the first change, the folder may be lost. Another offset makes a task make it again.
+                # Before the first change, nothing is lost with the folder. Another offset lets a task make it
+                # again.
                 return {**control, "begun": control["begun"] + 1, "partitions": self._first["partitions"]}
             folder.check(plan["version"])
             self._check_slots(plan)

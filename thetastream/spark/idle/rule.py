@@ -1,4 +1,4 @@
-"""When a stream is idle, and up to which event time it may then be counted as complete.
+"""Decides when a stream is idle, and up to which event time it may then be counted as complete.
 
 A stream is idle when, for the time ``idle``, it brought no tuple, other streams did, and the watermark stood
 still. It stays idle until it brings a tuple. While it is idle, its watermark may follow
@@ -20,7 +20,7 @@ class StreamReport(NamedTuple):
     stream: str
     """Name of the stream, the same at all units of a query."""
     is_own: bool
-    """Whether it is the stream whose silence is judged."""
+    """Whether this is the stream that may be idle."""
     tuples: int
     newest_us: int | None
     """Latest event time, in microseconds since 1970; None if there is none."""
@@ -84,8 +84,8 @@ class IdleRule:
             # 1. A tuple of the stream ends its silence.
             self._silent_since_s, self._is_idle = None, False
         elif brought and (self._silent_since_s is None or (has_moved and not self._is_idle)):
-            # 2. The silence begins. It begins anew if the watermark moves, because the stream does not hold
-            # it: its tuples may fail the filters of the query.
+            # 2. The silence begins. It begins anew if the watermark moves, because then the stream does not
+            # hold the watermark back: its tuples may fail the filters of the query.
             self._silent_since_s = now_s
 
     def find_complete_us(self, now_s: float) -> int | None:

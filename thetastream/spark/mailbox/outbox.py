@@ -13,7 +13,8 @@ from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.source import Row, rows
 
 BYTES_PER_PAGE = 1 << 26
-"""Maximum size of a batch of messages (a single larger message is one batch); an Arrow array holds 2 GiB."""
+"""Maximum size of a batch of messages, because an Arrow array holds 2 GiB. A larger message is a batch of its
+own."""
 
 
 def post(

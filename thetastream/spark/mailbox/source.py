@@ -2,9 +2,9 @@
 
 An offset names the mailbox, the last epoch whose messages have been read, and the units that sent them. Spark
 writes the offset to the checkpoint before it runs the epoch that reads these messages, so an epoch that runs
-again reads the same files. Files are removed when Spark reports that their epoch is committed. Spark's own
-log therefore makes the messages exactly once. The first offset already contains the name of the mailbox, so
-every run of a checkpoint finds the mailbox, no matter which DataFrame the run starts from.
+again reads the same files. Files are removed when Spark reports that their epoch is committed. Therefore
+Spark's own log makes sure that each message is read exactly once. The first offset already contains the name
+of the mailbox, so every run of a checkpoint finds the mailbox, no matter which DataFrame the run starts from.
 
 Spark runs the source in separate Python processes and starts a new one for the driver's part. The modules are
 pickled by value, so that these processes do not load this package, which would take seconds.

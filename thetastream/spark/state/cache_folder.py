@@ -81,7 +81,7 @@ def _claim(root: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a cached file or folder, if it exists. What a link points to remains."""
+    """Remove a cached file or folder, if it exists. The target of a link remains."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -24,7 +24,8 @@ from thetastream.spark.state.segment_cache import discard, load, save
 PART_BYTES = 1 << 23
 """Maximum size of one value in the state store; larger blocks are split into parts."""
 MOST_PARTS = 1 << 10
-"""More parts than any block has: Arrow blocks have less than 2 GiB, and may grow a little by compression."""
+"""A number that is larger than the number of parts of any block. Arrow blocks have less than 2 GiB, and
+compression may make them a little larger."""
 _N_PARTS = struct.Struct("<I")
 _WRITE = pa.ipc.IpcWriteOptions(compression="zstd")
 

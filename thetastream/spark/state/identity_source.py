@@ -1,14 +1,15 @@
 """A streaming source without rows, whose offset is the identity of the query.
 
 Spark keeps the offsets of all sources in the checkpoint. When a query starts again, Spark's driver gives the
-last offset to the source before it runs an epoch. The source compares it with the identity of the query
-that starts, and refuses a checkpoint of another query in one sentence, before any unit reads its state. The
-mailbox is such a source too, so a query whose units send messages needs no second one. The offset also says
-which version wrote the state, and in which format. A state of another format is therefore refused as early.
+last offset to the source before it runs an epoch. The source compares it with the identity of the query that
+starts. It refuses a checkpoint of another query in one sentence, before any unit reads its state. The mailbox
+is such a source too, so a query whose units send messages needs no second one. The offset also says which
+version wrote the state, and in which format. Therefore a state of another format is refused at the same
+moment.
 
 Spark runs the source in a Python process of its own. The modules are pickled by value, so that the process
-does not load this package. Units compare identities again, because they also repeat an epoch that a crash has
-interrupted, for which Spark does not ask the source.
+does not load this package. Units compare identities again, because Spark does not ask the source before it
+repeats an epoch that a crash has interrupted.
 """
 
 import base64

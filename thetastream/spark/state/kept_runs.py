@@ -12,8 +12,8 @@ KEPT_BYTES = 1 << 26
 class KeptRuns:
     """Runs by the path of their file and by the layout of their index.
 
-    The run that was used least recently goes first. Identifiers of segments are unique and segments never
-    change, so a kept run is never wrong, whatever task of whatever query the process runs.
+    The run that was used least recently is dropped first. Identifiers of segments are unique and segments
+    never change, so a kept run is never wrong, whatever task of whatever query the process runs.
     """
 
     def __init__(self) -> None:

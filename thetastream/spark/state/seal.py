@@ -2,8 +2,9 @@
 
     file = words w_1 ... w_n of 8 bytes, and the seal  w_1 + ... + w_n  (mod 2^64)
 
-A sum changes with every single bit and with a page of zeros. It costs as much as reading the memory, about a
-tenth of a CRC. A segment never changes, so a process that has checked its file once does not check it again.
+The sum changes if a single bit changes, or if a page is replaced by zeros. To compute it costs as much as to
+read the memory, which is about a tenth of a CRC. A segment never changes, so a process that has checked its
+file once does not check it again.
 """
 
 import os
