@@ -137,6 +137,7 @@ def test_kinds_of_joins(words, how):
         ("LEFT JOIN s AS q NEAREST BY DISTANCE q.x", Nearest(1, "q.x", keep_unmatched=True)),
         ("JOIN nearest q APPROX NEAREST 2 BY DISTANCE q.nearest ON true", Nearest(2, "q.nearest")),
         ("ASOF JOIN s q ON r.y = q.y AND r.t >= q.t AND q.x > 1", Nearest(1, "(r.t) - (q.t)")),
+        ("ASOF JOIN s q ON r.t >= q.t AND r.x + q.x > 1", Nearest(1, "(r.t) - (q.t)")),
         (
             "ASOF LEFT JOIN s q ON r.t < q.t + INTERVAL 1 DAY",
             Nearest(1, "(q.t + INTERVAL 1 DAY) - (r.t)", True),

@@ -25,6 +25,7 @@ from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.planners.plan import Plan
 from thetastream.predicate import parse
 from thetastream.predicate.respelled_names import qualify, relocate
+from thetastream.spark.session import choose_case_fold
 
 
 class NestedRow:
@@ -83,7 +84,8 @@ class NestedRow:
         if not self._is_joined:
             return [on]
         names = {known.alias: [name for name, _ in known.types] for known in (*self._streams, stream)}
-        written = [self._relocate(qualify(parse(on), names, str.casefold).text)]
+        fold = choose_case_fold(self.frame.sparkSession)
+        written = [self._relocate(qualify(parse(on), names, fold).text)]
         if span_us is not None:
             time = f"{quote(stream.alias)}.{quote(str(stream.event_time))}"
             latest = [self._write_time(known, 0) for known in self._streams]

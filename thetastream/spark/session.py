@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast, overload
 
@@ -206,6 +207,14 @@ def count_partitions(spark: SparkSession) -> int:
 def is_case_sensitive(spark: SparkSession) -> bool:
     """Whether names that differ by case only are different names in a session."""
     return (spark.conf.get("spark.sql.caseSensitive", None) or "").lower() == "true"
+
+
+def choose_case_fold(spark: SparkSession) -> Callable[[str], str]:
+    """Return the function that gives all spellings of one name the same value.
+
+    It is ``str.casefold``, or the identity if names that differ by case only are different names.
+    """
+    return str if is_case_sensitive(spark) else str.casefold
 
 
 def is_local(spark: SparkSession) -> bool:

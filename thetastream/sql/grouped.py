@@ -61,8 +61,8 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
     items = tokenize(merged.qualify(tokenize(write_out_stars(clauses.items, question.star))))
     group_by, having = clauses.group_by, clauses.having
     if group_by is not None:
-        columns = {name.casefold() for stream in join.inputs for name, _ in stream.types}
-        group_by = tokenize(merged.qualify(write_out_groups(items, group_by, columns)))
+        columns = {question.fold(name) for stream in join.inputs for name, _ in stream.types}
+        group_by = tokenize(merged.qualify(write_out_groups(items, group_by, columns, question.fold)))
     folding = plan_folding(
         items,
         group_by,

@@ -1,26 +1,29 @@
 """Items of a select list: their names, and GROUP BY that uses names or numbers of items."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from thetastream.predicate import Phrase, tokenize
 from thetastream.predicate.tokens import OPERAND_ENDS, Token
 
 
-def write_out_groups(items: Phrase, group_by: Phrase, columns: Collection[str]) -> Phrase:
+def write_out_groups(
+    items: Phrase, group_by: Phrase, columns: Collection[str], fold: Callable[[str], str]
+) -> Phrase:
     """Replace the names and numbers of items in GROUP BY by the expressions of these items.
 
-    A column has precedence over an item of the same name, as in Spark. ``columns`` are in lower case.
+    A column has precedence over an item of the same name, as in Spark. ``fold`` gives all spellings of one
+    name the same value, and has been applied to ``columns``.
 
     >>> items = tokenize("date_trunc('hour', r.ts) AS h, r.k, count(*) n")
-    >>> write_out_groups(items, tokenize("h, 2"), ["ts", "k"]).text
+    >>> write_out_groups(items, tokenize("h, 2"), ["ts", "k"], str.casefold).text
     "date_trunc('hour', r.ts), r.k"
     """
     listed = items.split_at_commas()
-    named = {name.casefold(): part for name, part in map(split_name, listed) if name is not None}
+    named = {fold(name): part for name, part in map(split_name, listed) if name is not None}
     keys = []
     for key in group_by.split_at_commas():
         is_word = len(key.tokens) == 1
-        name = key.tokens[0].name.casefold() if is_word else ""
+        name = fold(key.tokens[0].name) if is_word else ""
         if is_word and key.text.isdecimal() and 1 <= int(key.text) <= len(listed):
             keys.append(split_name(listed[int(key.text) - 1])[1])
         elif is_word and name in named and name not in columns:

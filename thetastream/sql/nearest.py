@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from thetastream.core.how import Nearest
 from thetastream.errors import QueryError
-from thetastream.predicate import Phrase, make_error_at, split_comparisons, split_conjuncts
+from thetastream.predicate import Comparison, Phrase, make_error_at, split_comparisons, split_conjuncts
 from thetastream.predicate.names import find_references
 from thetastream.predicate.tokens import Token
 
@@ -70,7 +70,7 @@ def read_as_of(text: str, join: Token, kind: str, condition: Phrase, aliases: Se
         (c.f, c.g) if c.op in (">", ">=") else (c.g, c.f)
         for conjunct in split_conjuncts(condition)
         for c in split_comparisons(conjunct)
-        if c.op != "=" and c.limit is None and len(find_references(conjunct, aliases)) == 2
+        if c.op != "=" and c.limit is None and _compares_streams(c, aliases)
     ]
     if len(differences) != 1:
         what = (
@@ -80,3 +80,9 @@ def read_as_of(text: str, join: Token, kind: str, condition: Phrase, aliases: Se
         raise make_error_at(text, join.start, what, "UNSUPPORTED_SQL")
     ((later, earlier),) = differences
     return Nearest(1, f"({later.text}) - ({earlier.text})", AS_OF[kind])
+
+
+def _compares_streams(comparison: Comparison, aliases: Sequence[str]) -> bool:
+    """Whether each operand reads one stream, and they read two."""
+    read = [find_references(operand, aliases) for operand in (comparison.f, comparison.g)]
+    return [len(each) for each in read] == [1, 1] and read[0] != read[1]

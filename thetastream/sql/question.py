@@ -1,6 +1,6 @@
 """A question is a select list over a join."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from thetastream.frontend.condition import On
 from thetastream.frontend.how import GivenHow, read_how
 from thetastream.models.base import Model
 from thetastream.planners.nested import NestedJoin
+from thetastream.spark.session import choose_case_fold
 from thetastream.sql.select_clauses import SelectClauses
 from thetastream.sql.using import MergedColumns
 
@@ -45,6 +46,11 @@ class Question:
         return {aliases[side]: self.frames[aliases[side]] for side in read_how(self.how).shown} | {
             alias: self.frames[alias] for alias in aliases[2:]
         }
+
+    @property
+    def fold(self) -> Callable[[str], str]:
+        """The function that gives all spellings of one name the same value."""
+        return choose_case_fold(next(iter(self.frames.values())).sparkSession)
 
     @property
     def star(self) -> str:

@@ -159,20 +159,21 @@ def _add_names(question: Question, join: Plan) -> DataFrame:
 def _find_owners(
     question: Question, columns: Mapping[str, Sequence[str]]
 ) -> dict[str, list[tuple[str, str]]]:
-    """Find the streams that have each column: name in lower case -> (alias, name)."""
+    """Find the streams that have each column: folded name -> (alias, name)."""
+    fold = question.fold
     owners: dict[str, list[tuple[str, str]]] = {}
     for alias, names in columns.items():
         for name in names:
-            owners.setdefault(name.casefold(), []).append((alias, name))
+            owners.setdefault(fold(name), []).append((alias, name))
     return owners | {name: [owner] for name, owner in question.merged.owners.items()}
 
 
 def _name_columns(owners: Mapping[str, Sequence[tuple[str, str]]], taken: Collection[str]) -> list[Column]:
-    """Select every column that has one owner, and whose name is not taken."""
+    """Select every column that has one owner, and whose name, in lower case, is not taken."""
     return [
         F.col(f"{quote(alias)}.{quote(name)}").alias(name)
-        for folded, ((alias, name), *others) in owners.items()
-        if not others and folded not in taken
+        for (alias, name), *others in owners.values()
+        if not others and name.casefold() not in taken
     ]
 
 

@@ -1,6 +1,6 @@
 """Resolves ``r JOIN s USING (k)``, which is ``r JOIN s ON r.k = s.k`` with one column ``k`` in the result."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
@@ -9,6 +9,7 @@ from thetastream.errors import ThetastreamError
 from thetastream.plan.domains import quote
 from thetastream.predicate import Phrase, make_error_at, tokenize
 from thetastream.predicate.respelled_names import qualify
+from thetastream.spark.session import choose_case_fold
 from thetastream.sql.statement import Select
 
 
@@ -18,10 +19,12 @@ class MergedColumns:
 
     conditions: tuple[str, ...] = ()
     """The equalities of the columns."""
+    fold: Callable[[str], str] = str.casefold
+    """The function that gives all spellings of one name the same value."""
     owners: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """For each merged column, in lower case: the alias whose column is taken, and the name of the column."""
+    """For each merged column, by folded name: the alias whose column is taken, and the name of the column."""
     dropped: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """For each alias, the merged columns in lower case, which its part of a star leaves out."""
+    """For each alias, the folded names of merged columns, which its part of a star leaves out."""
 
     def qualify(self, phrase: Phrase) -> str:
         """Write the owner before every merged column that has no alias."""
@@ -30,7 +33,7 @@ class MergedColumns:
         columns: dict[str, list[str]] = {}
         for alias, name in self.owners.values():
             columns.setdefault(alias, []).append(name)
-        return qualify(tokenize(phrase.text), columns, str.casefold).text
+        return qualify(tokenize(phrase.text), columns, self.fold).text
 
     def write_star(self, frames: Mapping[str, DataFrame]) -> str:
         """Write the columns that a star stands for: merged columns first, and then those of each alias."""
@@ -40,7 +43,7 @@ class MergedColumns:
             if dropped is None:
                 parts.append(f"{quote(alias)}.*")
             else:
-                kept = [name for name in frame.columns if name.casefold() not in dropped]
+                kept = [name for name in frame.columns if self.fold(name) not in dropped]
                 parts += [f"{quote(alias)}.{quote(name)}" for name in kept]
         return ", ".join(parts)
 
@@ -53,14 +56,15 @@ def merge_columns(
     A column of USING must be in the stream behind JOIN, and in exactly one of the streams before it. Columns
     that an earlier USING has merged count as one.
     """
-    columns = {alias: {name.casefold(): name for name in frame.columns} for alias, frame in frames.items()}
+    fold = choose_case_fold(next(iter(frames.values())).sparkSession)
+    columns = {alias: {fold(name): name for name in frame.columns} for alias, frame in frames.items()}
     conditions: list[str] = []
     owners: dict[str, tuple[str, str]] = {}
     dropped: dict[str, frozenset[str]] = {}
     before: list[str] = []
     for source in select.sources:
         for token in source.using:
-            name = token.name.casefold()
+            name = fold(token.name)
             merged = {alias for alias in before if name in dropped.get(alias, ())}
             having = [alias for alias in before if name in columns[alias] and alias not in merged]
             if merged:
@@ -82,4 +86,4 @@ def merge_columns(
             for alias in (owner, source.alias):
                 dropped[alias] = dropped.get(alias, frozenset()) | {name}
         before.append(source.alias)
-    return MergedColumns(tuple(conditions), owners, dropped)
+    return MergedColumns(tuple(conditions), fold, owners, dropped)
