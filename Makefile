@@ -9,12 +9,13 @@
 # make bench  measurements (ARGS="equi --json out.json")
 # make papers   the figures of the four papers, measured and drawn again (hours; it goes on where it stopped)
 # make soak   days in an hour, with restarts (ARGS="--minutes 3 --restart-seconds 60" for a short one)
+# make faults   1,000 faults of processes, disks and files that strike running queries (hours; it goes on where it stopped)
 # make test PYSPARK=4.2.*   the tests with another version of PySpark, in a virtual environment of its own;
 #                           make smoke runs those that depend on the version
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-stores demo-kafka lint docs bench papers soak machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-stores demo-kafka lint docs bench papers soak faults machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -99,6 +100,9 @@ bench: machine $(VENV)/.dev
 
 soak: machine $(VENV)/.dev
 	@$(BIN)/python -m bench soak $(or $(ARGS),--minutes 60)
+
+faults: machine $(VENV)/.dev $(VENV)/.java-classes
+	@$(BIN)/python -m tests.support.campaign out/faults $(ARGS)
 
 machine:
 	@.ci/machine >/dev/null

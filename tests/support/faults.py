@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from thetastream.models.base import Model
+
 ROOT = Path(__file__).parents[2]
 BAND = 3
 WITHIN_S = 20
@@ -177,6 +179,13 @@ class Job:
     within_s: int = WITHIN_S
     how: str = "inner"
     has_residual: bool = False
+    chain: int | None = None
+    """The workers of a handshake chain, whose mailbox is in ``folder``."""
+
+    @property
+    def mailbox(self) -> str:
+        """The folder of the messages of a chain."""
+        return f"{self.folder}/mailbox"
 
     @property
     def sink(self) -> Path:
@@ -275,12 +284,21 @@ class Job:
                 *[RESIDUAL] * self.has_residual,
             ],
             within=f"{self.within_s} seconds",
-            model=th.Biclique(units=(2, 2)) if self.how == "inner" else None,
+            model=self.model(),
+            mailbox=self.mailbox if self.chain else None,
             how=self.how,
             cache_folder=self.cache_folder,
         )
         partner = "CAST(NULL AS BIGINT)" if self.how == "anti" else "b.id"
         return pairs.selectExpr("a.id AS a", f"{partner} AS b")
+
+    def model(self) -> "Model | None":
+        """Build the model. None stands for the one that the planner chooses."""
+        import thetastream as th
+
+        if self.chain:
+            return th.Chain(self.chain)
+        return th.Biclique(units=(2, 2)) if self.how == "inner" else None
 
     def write(self, pairs: "DataFrame") -> "StreamingQuery":
         """Start the query. It ends when the streams are read."""
@@ -289,21 +307,27 @@ class Job:
 
 
 def kill_worker(driver: int, rng: random.Random) -> bool:
-    """Kill one of the Python workers of a driver's tasks; return whether it had one.
-
-    A daemon forks these workers. The last word of its command line is the module of the workers.
-    """
+    """Kill one of the Python workers of a driver's tasks; return whether it had one."""
     with contextlib.suppress(psutil.Error):
-        found = psutil.Process(driver).children(recursive=True)
-        workers = [worker for each in found if _runs_workers(each) for worker in each.children()]
+        workers = [worker for daemon in find_daemons(driver) for worker in daemon.children()]
         if workers:
             rng.choice(workers).kill()
             return True
     return False
 
 
-def _runs_workers(process: psutil.Process) -> bool:
+def find_daemons(driver: int) -> list[psutil.Process]:
+    """Find the processes below a driver that fork the Python workers of its tasks."""
+    with contextlib.suppress(psutil.Error):
+        found = psutil.Process(driver).children(recursive=True)
+        return [each for each in found if _runs_workers(each) and not _runs_workers(each.parent())]
+    return []
+
+
+def _runs_workers(process: psutil.Process | None) -> bool:
     """Return whether a process runs the module of workers. A process that has ended has no command line."""
+    if process is None:
+        return False
     with contextlib.suppress(psutil.Error):
         return bool(process.cmdline()[-1:] == ["pyspark.worker"])
     return False

@@ -1,0 +1,39 @@
+"""The campaign of faults: a few points on Spark, and how a campaign goes on after an interruption."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import campaign
+from tests.support.campaign import WENT_ON, Case, run_campaign, run_case, write_table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", [*campaign.JOBS])
+def test_faults_change_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str) -> None:
+    monkeypatch.setattr(campaign, "JOBS", {job: campaign.JOBS[job]})
+    case = run_case(1, tmp_path, files=15)
+    assert case.points
+    assert case.is_exact, case
+
+
+def test_an_interrupted_campaign_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def run(seed: int, folder: Path) -> Case:
+        assert not [*folder.iterdir()]
+        (folder / "log").touch()
+        seeds.append(seed)
+        if seed == 2 and seeds.count(2) == 1:
+            raise KeyboardInterrupt
+        points = [("driver killed", "killed"), ("Python worker killed", WENT_ON)]
+        return Case(seed, "inner", points, is_exact=seed != 3)
+
+    monkeypatch.setattr(campaign, "run_case", run)
+    with pytest.raises(KeyboardInterrupt):
+        run_campaign(tmp_path, 7)
+    cases = run_campaign(tmp_path, 7)
+    assert seeds == [0, 1, 2, 2, 3]
+    assert [case.is_exact for case in cases] == [True, True, True, False]
+    assert "| driver killed | killed | 4 |" in write_table(cases)
+    assert [path.name for path in tmp_path.glob("case*")] == ["case3"], "files of a wrong case stay"

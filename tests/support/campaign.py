@@ -1,0 +1,179 @@
+"""``make faults``: joins on Spark, and faults that strike them at random moments.
+
+    python -m tests.support.campaign out/faults --points 1000
+
+A case is made by its seed: a join, its streams, and the faults. It ends when the join has read its
+streams, and then its results are compared with a nested loop. ``points.jsonl`` in the folder has a line for
+each case. A campaign that was interrupted continues with the first seed that has no line.
+"""
+
+import argparse
+import json
+import random
+import re
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.faults import Job, epochs, oracle, read_committed, write_streams
+from tests.support.live_faults import FAULTS, Target, killed_at_the_end
+
+FILES, ROWS = 40, 150
+STARTS = 12
+"""Starts of a join that are struck. Later starts run to the end, so that each case ends."""
+WENT_ON = "the query went on"
+CLUSTER = "local-cluster[2,1,700]"
+JOBS: dict[str, dict[str, Any]] = {
+    "inner": {"cache_folder": "cache"},
+    "left": {"how": "left", "cache_folder": "cache"},
+    "anti, second units": {"how": "anti", "has_residual": True, "cache_folder": "cache"},
+    "chain": {"chain": 2, "cache_folder": "cache"},
+    "inner on two executors": {"master": CLUSTER, "cache_folder": "cache"},
+}
+"""The joins that are struck, with parameters of ``Job``. Paths are relative to the folder of the case."""
+ALL_JOBS = {
+    "driver killed": 2,
+    "Python worker killed": 8,
+    "daemon of workers killed": 3,
+    "second driver": 1,
+    "disk full for workers": 2,
+    "disk full for the JVM": 2,
+    "cached segment damaged": 8,
+}
+"""How often a fault is drawn, relative to the others."""
+ONLY = {"chain": {"message damaged": 3}, "inner on two executors": {"executor killed": 4}}
+
+
+@dataclass
+class Case:
+    """What the faults of one seed did."""
+
+    seed: int
+    job: str
+    points: list[tuple[str, str]]
+    """For each fault its name and what became of the query."""
+    is_exact: bool
+
+
+def run_case(seed: int, folder: Path, files: int = FILES, gap_s: float = 1.5) -> Case:
+    """Run a join in an empty folder until its streams are read, with faults up to ``gap_s`` apart."""
+    chance = random.Random(seed)
+    name = chance.choice([*JOBS])
+    job = make_job(name, folder)
+    write_streams(folder, files, ROWS, seed)
+    weights = ALL_JOBS | ONLY.get(name, {})
+    points: list[tuple[str, str]] = []
+    with killed_at_the_end(Target(job, job.start(), chance)) as target:
+        for start in range(2 * STARTS):
+            if start < STARTS:
+                points += strike(target, weights, gap_s)
+            if target.process.wait(600) == 0:
+                break
+            Path(job.folder, "log").rename(Path(job.folder, f"log{start}"))
+            target.restart()
+    found = read_committed(job.sink)
+    return Case(seed, name, points, found == oracle(folder, how=job.how, has_residual=job.has_residual))
+
+
+def make_job(name: str, folder: Path) -> Job:
+    """Build the job of a name."""
+    parameters = dict(JOBS[name])
+    parameters["cache_folder"] = str(folder / parameters["cache_folder"])
+    master = parameters.pop("master", "local[2,50]")
+    conf = {"spark.task.maxFailures": "50", "spark.executor.memory": "700m"} if master == CLUSTER else {}
+    return Job(str(folder), master=master, conf=conf, **parameters)
+
+
+def strike(target: Target, weights: dict[str, int], gap_s: float) -> list[tuple[str, str]]:
+    """Strike a running join until it ends; return each fault that found something, and what became of the
+    query: it committed the next two epochs, or ended before."""
+    points: list[tuple[str, str]] = []
+    strikes_early = target.chance.random() < 0.1
+    if not strikes_early:
+        wait_for_commits(target, 1)
+    while target.process.poll() is None:
+        time.sleep(target.chance.uniform(0, gap_s))
+        name = target.chance.choices([*weights], [*weights.values()])[0]
+        if target.process.poll() is None and FAULTS[name](target):
+            wait_for_commits(target, 2)
+            points.append((name, describe_end(target)))
+    return points
+
+
+def wait_for_commits(target: Target, number: int) -> None:
+    """Wait until a join has committed this many more epochs, or has ended."""
+    last = epochs(target.job.checkpoint, "commits") + number
+    while target.process.poll() is None and epochs(target.job.checkpoint, "commits") < last:
+        time.sleep(0.1)
+
+
+def describe_end(target: Target) -> str:
+    """Say that a query goes on, or name the error with which it ended."""
+    code = target.process.poll()
+    if not code:
+        return WENT_ON
+    if code < 0:
+        return "killed"
+    text = target.job.output
+    names: list[str] = re.findall(r"\[([A-Z][A-Z_.]+)\]", text)
+    own = [name for name in names if not name.startswith(("STREAM_FAILED", "TASK_FAILED"))]
+    if own:
+        return own[-1]
+    for sign in ("File too large", "No space left", "Connection refused", "Broken pipe"):
+        if sign in text:
+            return sign
+    return "an error of Spark without a name"
+
+
+# The campaign
+
+
+def run_campaign(folder: Path, points: int) -> list[Case]:
+    """Run cases until ``points`` faults have struck."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "points.jsonl"
+    cases = [Case(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+    while (so_far := sum(len(case.points) for case in cases)) < points:
+        seed = len(cases)
+        place = folder / f"case{seed}"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        case = run_case(seed, place)
+        cases.append(case)
+        with log.open("a") as file:
+            file.write(json.dumps(vars(case)) + "\n")
+        verdict = "exact" if case.is_exact else "WRONG"
+        print(f"case {seed}, {case.job}: {verdict}, {so_far + len(case.points)} points", flush=True)
+        if case.is_exact:
+            shutil.rmtree(place)
+    return cases
+
+
+def write_table(cases: Iterable[Case]) -> str:
+    """Write how often each fault struck, and what became of the query."""
+    counts = Counter((fault, outcome) for case in cases for fault, outcome in case.points)
+    lines = ["| fault | the query | points |", "|---|---|---|"]
+    lines += [f"| {fault} | {outcome} | {n} |" for (fault, outcome), n in sorted(counts.items())]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Run or continue a campaign, and print its table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--points", type=int, default=1000)
+    options = parser.parse_args(arguments)
+    cases = run_campaign(options.folder, options.points)
+    wrong = [case.seed for case in cases if not case.is_exact]
+    print(write_table(cases))
+    print(f"{len(cases)} cases, {sum(len(case.points) for case in cases)} points, wrong seeds: {wrong}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
