@@ -57,10 +57,10 @@ SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_
 smoke: machine $(VENV)/.dev $(VENV)/.java-classes
 	@$(PYTEST) -m "not slow" $(SMOKE) $(ARGS)
 
-# The long tests and the cases that sampled tests leave out, then the tests that draw random cases, ten times as many.
+# The long tests and the cases that sampled tests leave out, then the tests that draw random cases, twenty times as many.
 sweep: machine $(VENV)/.dev $(VENV)/.java-classes
 	@$(PYTEST) -m "slow and not kafka and not s3 and not databases" $(ARGS)
-	@THETASTREAM_DRAWS=10 $(PYTEST) -m "drawn and not slow" $(ARGS)
+	@THETASTREAM_DRAWS=20 $(PYTEST) -m "drawn and not slow" $(ARGS)
 
 # Maven fetches the broker and the connector into out/kafka, with the settings of the user.
 test-kafka: machine $(VENV)/.dev

@@ -53,7 +53,7 @@ def make_run(case: Case, how: How, model: Model) -> LocalRun:
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-@draw_cases(50)
+@draw_cases(25)
 @given(data=st.data(), case=cases(), is_tiny=st.booleans())
 def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Case, is_tiny: bool) -> None:
     how = HOWS[name]
@@ -90,7 +90,7 @@ any_window = st.builds(
 """Windows of which both bounds may be earlier or later than the tuple, equal, strict, or contradictory."""
 
 
-@draw_cases(30)
+@draw_cases(15)
 @given(data=st.data(), case=cases(), window=any_window, name=st.sampled_from([*ANSWERING]))
 def test_windows_in_which_all_partners_are_earlier_or_later(
     data: st.DataObject, case: Case, window: Dimension, name: str
@@ -108,7 +108,7 @@ def test_windows_in_which_all_partners_are_earlier_or_later(
     assert found == answers(name, matches, *keep_timely(case))
 
 
-@draw_cases(50)
+@draw_cases(25)
 @given(data=st.data(), case=cases(), name=st.sampled_from(["left", "right", "full", "anti"]))
 def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
     data: st.DataObject, case: Case, name: str
@@ -143,7 +143,7 @@ def test_each_tuple_is_decided_in_the_first_epoch_whose_watermark_allows_it(
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-@draw_cases(15)
+@draw_cases(8)
 @given(data=st.data(), case=cases())
 def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case: Case) -> None:
     how, rows = HOWS[name], gather_rows(case)
@@ -159,7 +159,7 @@ def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case:
 VALUES = st.one_of(st.none(), st.sampled_from([float("nan"), -0.0, 0.0, 1.0, 2.5, -3.0, float("inf")]))
 
 
-@draw_cases(50)
+@draw_cases(25)
 @given(
     data=st.data(),
     case=cases(),
@@ -226,14 +226,14 @@ def make_equality(model: Model, how: How) -> AnswersSpec:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """200 windows pass. A page has few tuples, so that pages come and go."""
+    """100 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(number_set, "PAGE", 64)
     monkeypatch.setattr(number_set, "_PAGE_BYTES", 8)
     how = HOWS[name]
     run = LocalRun(make_equality(Matrix(1, 1), how))
     rng = np.random.default_rng(3)
     sizes = []
-    for epoch in range(400):
+    for epoch in range(200):
         batches = [
             pa.RecordBatch.from_pydict(
                 {

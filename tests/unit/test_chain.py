@@ -52,13 +52,13 @@ def run(case: Case, model: Chain, pauses: list[int]) -> tuple[Counter, int]:
 PAUSES = st.lists(st.sampled_from([0, 0, 1, 3, 6]), min_size=4, max_size=4)
 
 
-@draw_cases(50)
+@draw_cases(25)
 @given(cases(), MODELS, PAUSES)
 def test_same_bag_as_the_nested_loop(case: Case, model: Chain, pauses: list[int]) -> None:
     assert run(case, model, pauses) == case.answer()
 
 
-@draw_cases(50)
+@draw_cases(25)
 @given(cases(), MODELS, PAUSES)
 def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Chain, pauses: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -110,7 +110,7 @@ def test_blocks_follow_what_workers_measure() -> None:
     assert grow(Chain(3, block=7), 2, 20).blocks == [7] * 3
 
 
-@draw_cases(20)
+@draw_cases(10)
 @given(cases(), st.integers(1, 4))
 def test_fast_forward_finds_all_in_the_epoch_of_the_later_tuple(case: Case, workers: int) -> None:
     spec = UnitSpec(case.condition, case.indexes, case.archive_period_us)

@@ -205,11 +205,12 @@ def _change_router(patch: pytest.MonkeyPatch, **changes: Any) -> None:
     patch.setattr(PlanRouter, "route", lambda self, *given: route(replace(self, **changes), *given))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("break_", "kind"),
     [
-        (send_by_number, "left"),
         (return_candidates_of_copies, "full"),
+        (send_by_number, "left"),
         (take_over_at_once, "left"),
         (forget_what_is_held, "anti"),
         (send_no_copies, "right"),

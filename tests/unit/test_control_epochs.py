@@ -146,7 +146,7 @@ SENDING: dict[str, tuple[Any, Any, dict[str, int]]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SENDING)
 def test_units_that_send_messages_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Units change while messages are in flight, epochs crash, and old units end."""
@@ -169,6 +169,7 @@ def test_units_that_send_messages_change(tmp_path: Path, monkeypatch: pytest.Mon
     assert not any(run.spark.state["timers"][keys[slot]] for slot in range(model.n_units))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("model", [Biclique((1, 1)), Split(3), Matrix(2, 2)], ids=repr)
 def test_tuples_that_never_expire_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
     """Units that leave send their tuples, epochs crash meanwhile, and the units end."""

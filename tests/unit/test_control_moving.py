@@ -169,6 +169,7 @@ BROKEN: dict[str, tuple[type, str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_variants_are_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     owner, attribute, broken = BROKEN[name]

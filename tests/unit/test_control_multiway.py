@@ -34,6 +34,7 @@ def _eager_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hop_orders, "TRIAL_EVERY", 2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(
@@ -95,6 +96,7 @@ def explore(model: Multiway, kind: type[ControlledRun] = ControlledRun, n_change
             yield f"{asked}: {found - wanted} too many, {wanted - found} are missing"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SMALL)
 def test_all_schedules_of_a_small_world(name: str) -> None:
     assert list(explore(SMALL[name])) == []
@@ -142,6 +144,7 @@ BROKEN: dict[str, tuple[str, type[ControlledRun], tuple[Any, str, Any] | None]] 
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_search_finds_what_is_wrong_in_broken_variants(
     name: str, monkeypatch: pytest.MonkeyPatch

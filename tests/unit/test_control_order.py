@@ -87,12 +87,12 @@ def run_schedule(seed: int, kind: str, epochs: int = 14) -> tuple[list[Any], lis
 @pytest.mark.parametrize("kind", UNITS)
 def test_random_schedules_with_crashes_keep_the_arrivals_of_one_unit(kind: str) -> None:
     n_changes = 0
-    for seed in range(6):
+    for seed in range(4):
         found, expected, n = run_schedule(seed, kind)
         assert found == expected, seed
         assert sum(expected, Counter())
         n_changes += n
-    assert n_changes > 5
+    assert n_changes > 4
 
 
 @pytest.mark.slow
@@ -125,6 +125,7 @@ def store_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PlanRouter, "route", route_to_store)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("break_", [begin_at_zero, punctuate_everywhere, store_at_once])
 def test_the_search_finds_broken_variants(
     monkeypatch: pytest.MonkeyPatch, break_: Callable[[pytest.MonkeyPatch], None]

@@ -81,7 +81,7 @@ def wanted(case: Case, spec: TaskSpec) -> Counter[tuple[int, int]]:
     return pairs
 
 
-@draw_cases(40)
+@draw_cases(20)
 @given(task_sets(), MODELS)
 def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Model) -> None:
     case, specs = drawn

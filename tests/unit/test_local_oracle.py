@@ -65,13 +65,13 @@ def run(case: Case, model: Model) -> tuple[Counter, int]:
     return found, late
 
 
-@draw_cases(100)
+@draw_cases(50)
 @given(cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: Case, model: Model) -> None:
     assert run(case, model) == case.answer()
 
 
-@draw_cases(80)
+@draw_cases(40)
 @given(case=cases(), model=MODELS)
 def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
     """Two segments are merged at once, pieces have one pair, and segments have one period."""
@@ -80,7 +80,7 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
         assert run(case, model) == case.answer()
 
 
-@draw_cases(60)
+@draw_cases(30)
 @given(cases(), UNITS, st.tuples(st.integers(1, 6), st.integers(1, 6)), st.booleans())
 def test_count_windows_are_a_sequential_replay(
     case: Case, cores: int, counts: tuple[int, int], is_tiny: bool

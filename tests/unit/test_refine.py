@@ -35,7 +35,7 @@ def refinements(draw: st.DrawFn, graph: JoinGraph) -> Refinement:
     return Refinement(tuple(draw(st.booleans()) for _ in range(m)), tuple(ties), lifetimes)
 
 
-@draw_cases(40)
+@draw_cases(20)
 @given(st.data(), graph_cases(most=5), st.integers(1, 3), st.one_of(st.none(), st.integers(1, 9)))
 def test_same_bag_while_orders_change(data: st.DataObject, case: GraphCase, nodes: int, limit: int) -> None:
     """Few comparisons are needed, so hop orders change and trials happen while partial results are in
@@ -48,7 +48,7 @@ def test_same_bag_while_orders_change(data: st.DataObject, case: GraphCase, node
         assert run_multiway(case, Ring(nodes, Rows(2), None, limit), refinement) == answer(case)
 
 
-@draw_cases(20)
+@draw_cases(10)
 @given(st.randoms(use_true_random=False), graph_cases(most=5), st.integers(1, 3))
 def test_same_bag_whatever_the_orders(random, case: GraphCase, nodes: int) -> None:
     """In every epoch, hop orders and the hop orders of trials are chosen at random."""
@@ -170,7 +170,7 @@ def test_measured_sets_correct_the_product_of_their_pairs() -> None:
     assert Selectivities(spec, correlated).of(0b0111) == pytest.approx(0.2, rel=0.01)
 
 
-@draw_cases(40)
+@draw_cases(20)
 @given(
     st.lists(st.floats(0.01, 1), min_size=6, max_size=6), st.lists(st.integers(1, 50), min_size=4, max_size=4)
 )

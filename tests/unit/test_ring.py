@@ -28,19 +28,19 @@ MODELS = st.one_of(
 )
 
 
-@draw_cases(70)
+@draw_cases(35)
 @given(graph_cases(), MODELS)
 def test_same_bag_as_the_nested_loop(case: GraphCase, model: Multiway) -> None:
     assert run_multiway(case, model) == answer(case)
 
 
-@draw_cases(25)
+@draw_cases(12)
 @given(graph_cases(least=5, most=5), MODELS)
 def test_same_bag_of_five_streams(case: GraphCase, model: Multiway) -> None:
     assert run_multiway(case, model) == answer(case)
 
 
-@draw_cases(25)
+@draw_cases(12)
 @given(graph_cases(), MODELS)
 def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) -> None:
     with pytest.MonkeyPatch.context() as patch:

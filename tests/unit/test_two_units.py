@@ -63,7 +63,7 @@ def is_chosen(a: int, b: int) -> bool:
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-@draw_cases(50)
+@draw_cases(25)
 @given(data=st.data(), case=cases(), is_tiny=st.booleans())
 def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Case, is_tiny: bool) -> None:
     how = HOWS[name]
@@ -87,7 +87,7 @@ def test_the_answers_of_the_nested_loop(name: str, data: st.DataObject, case: Ca
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-@draw_cases(30)
+@draw_cases(15)
 @given(data=st.data(), case=cases())
 def test_each_answer_comes_in_the_epoch_in_which_a_single_unit_gives_it(
     name: str, data: st.DataObject, case: Case
@@ -115,7 +115,7 @@ def test_each_answer_comes_in_the_epoch_in_which_a_single_unit_gives_it(
 
 
 @pytest.mark.parametrize("name", ANSWERING)
-@draw_cases(15)
+@draw_cases(8)
 @given(data=st.data(), case=cases())
 def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case: Case) -> None:
     how, rows = HOWS[name], gather_rows(case)
@@ -129,7 +129,7 @@ def test_batch_inputs_are_answered_at_once(name: str, data: st.DataObject, case:
     assert found == answers(name, matches, *rows)
 
 
-@draw_cases(60)
+@draw_cases(30)
 @given(data=st.data(), case=cases(), k=st.integers(1, 3), keeps=st.booleans(), is_tiny=st.booleans())
 def test_the_nearest_of_the_nested_loop(
     data: st.DataObject, case: Case, k: int, keeps: bool, is_tiny: bool
@@ -184,11 +184,11 @@ def make_equality() -> Case:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """200 windows pass. A page has few tuples, so that pages come and go."""
+    """100 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(number_set, "PAGE", 64)
     monkeypatch.setattr(number_set, "_PAGE_BYTES", 8)
     run, rng, sizes = TwoUnits(make_equality(), HOWS[name], Matrix(1, 1), is_chosen), random.Random(3), []
-    for epoch in range(400):
+    for epoch in range(200):
         batches = [
             run.batch(
                 side,
