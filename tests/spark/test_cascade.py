@@ -129,6 +129,7 @@ def test_functions_that_also_take_units(spark):
     assert [(row.a.n, row.b.n, row.c.n) for row in rows] == [(2, 2, 1)]
 
 
+@pytest.mark.slow
 def test_four_times_the_same_frame(spark, tables):
     c = tables["c"].limit(8)
     found = th.join(

@@ -35,7 +35,7 @@ def test_units_change_and_a_restart_in_the_middle_changes_nothing(
     request = th.control(tmp_path / "checkpoint").scale(cores=1)
     assert th.control(str(tmp_path / "checkpoint")).status()["requests"][request] == "waiting"
     run.start(th.Biclique((1, 1)), max_units=6)
-    status = run.run_until(lambda status: len(status["generations"]) == 1)
+    status = run.run_until(lambda status: len(status["generations"]) == 1, 200)
     assert status["requests"][request] == "accepted"
     assert status["generations"][0]["model"] == "Split(cores=1)"
     assert status["version"] >= 4

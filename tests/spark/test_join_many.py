@@ -331,6 +331,7 @@ GUARDED = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", GUARDED)
 def test_a_filter_that_tasks_share_stays_behind_the_guards_of_each(spark: SparkSession, kind: str) -> None:
     """A division by ``a.x`` in both tasks was once evaluated before the guards, and raised."""

@@ -161,7 +161,7 @@ def ansi(spark, request):
         spark.conf.set(key, value)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("f_type", "g_type"), PAIRS)
 def test_comparisons_of_types(spark, ansi, f_type, g_type):
     a, b = frame(spark, {"f": f_type}), frame(spark, {"g": g_type})
@@ -178,7 +178,7 @@ def test_comparisons_of_types(spark, ansi, f_type, g_type):
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("type_", "g_type", "limits"),
     [

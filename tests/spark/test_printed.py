@@ -62,7 +62,6 @@ def run(program, tmp_path, **variables):
     path = tmp_path / "program.py"
     path.write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
-    environment.pop("SPARK_HOME", None)  # The programs start as those of users do.
     return subprocess.run(
         [sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=200
     )

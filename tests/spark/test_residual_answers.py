@@ -166,6 +166,7 @@ path = "rows"
 """
 
 
+@pytest.mark.slow
 def test_a_job_file(spark: SparkSession, tmp_path: Path) -> None:
     """The matches that a job reports are those of its first units, as of every join with a residual."""
     lines = {

@@ -169,7 +169,7 @@ def parts(rows: Counter[tuple[Any, ...]], n: int) -> list[Counter[tuple[Any, ...
 @pytest.mark.parametrize(
     ("upstream", "models"),
     [
-        ("window", ["biclique", "ring"]),
+        ("window", ["biclique"]),
         pytest.param("inner", ["biclique"], marks=pytest.mark.slow),
         pytest.param("joined", ["biclique"], marks=pytest.mark.slow),
     ],

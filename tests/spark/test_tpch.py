@@ -59,6 +59,7 @@ def test_band_query_streamed(spark: SparkSession, lineitem: Path) -> None:
     assert spark.table("band").count() == 1073
 
 
+@pytest.mark.slow
 def test_band_query_in_batch(spark: SparkSession, lineitem: Path) -> None:
     table = spark.read.parquet(str(lineitem))
     assert th.join({"l1": table, "l2": table}, on=BAND).count() == 1073

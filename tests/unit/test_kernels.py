@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROCESSES = 3
+PROCESSES = 2
 CALL = """
 import numpy as np
 from thetastream.kernels.walk import walk
