@@ -98,7 +98,7 @@ def test_a_registered_aggregate_is_planned_explained_and_run(
     # 2. Batch and stream, in workers that have not seen the registry.
     rows = th.sql(spark, text, {"a": table, "b": table}).collect()
     assert {tuple(row) for row in rows} == wanted
-    epochs = [range(15), range(15, 30), range(30, ROWS)]
+    epochs = [range(20), range(20, ROWS)]
     streams = {alias: replay(table, epochs, tmp_path).withWatermark("ts", "5 seconds") for alias in "ab"}
     latest: dict[int, tuple[int, ...]] = {}
 

@@ -78,7 +78,7 @@ def test_a_registered_shape_is_planned_explained_and_run(
     striped: Shape, spark: SparkSession, table: DataFrame, tmp_path: Path
 ) -> None:
     # 1. Plan and explain choose the strongest shape that fits, if there is one.
-    epochs = [range(15), range(15, 30), range(30, ROWS)]
+    epochs = [range(20), range(20, ROWS)]
     a, b = (replay(table, epochs, tmp_path).withWatermark("ts", "5 seconds") for _ in "ab")
     times = {"a": "ts", "b": "ts"}
     batch = th.plan({"a": table, "b": table}, on=ON, within=WITHIN, event_time=times)

@@ -85,9 +85,9 @@ def round_row(row):
 
 
 FOLDED = [
-    "SELECT ONLINE count(*) AS n {join}",
     "SELECT ONLINE r.k, count(*), count(s.a), sum(s.n), avg(s.n), sum(s.d), avg(s.d), avg(s.f)"
     " {join} GROUP BY r.k",
+    "SELECT ONLINE count(*) AS n {join}",
     "SELECT ONLINE s.k, min(r.f), max(r.f), min(r.x), max(s.k), min(s.day), max(r.ts), min(s.b)"
     " {join} GROUP BY s.k",
     "SELECT ONLINE r.k AS a, s.b, sum(s.n) - min(r.n) AS z, max(r.wide) {join} GROUP BY r.k, s.b",
@@ -121,7 +121,7 @@ FOLDED = [
 ]
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("text", FOLDED)
 def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     text = text.format(join=JOIN)
@@ -249,9 +249,9 @@ def test_without_the_library_distinct_values_are_counted_over_pairs(spark, table
 
 
 def test_results_are_told_from_groups(spark, tables):
-    for grouped in ("stddev(r.n)", "collect_list(r.k)", "any_value(r.k) || 'x'"):
+    for grouped in ("stddev(r.n)", "any_value(r.k) || 'x'"):
         assert explain(spark, tables, f"SELECT ONLINE {grouped} AS z {JOIN}")
-    for plain in ("r.n", "abs(r.n)", "max(r.n) OVER ()"):
+    for plain in ("abs(r.n)", "max(r.n) OVER ()"):
         (row,) = th.sql(spark, f"EXPLAIN SELECT ONLINE {plain} AS z {JOIN}", tables).collect()
         assert "== Aggregation ==" not in row[0]
 
@@ -273,6 +273,7 @@ def test_results_without_a_time_are_in_no_window(spark, tables, monkeypatch):
     assert sorted(map(repr, views.collect())) == sorted(map(repr, pairs.collect()))
 
 
+@pytest.mark.slow
 def test_columns_that_differ_by_case_are_two(spark, tables, monkeypatch):
     cased = {"r": tables["r"].withColumn("K2", F.upper("k")).withColumnRenamed("k", "k2"), "s": tables["s"]}
     spark.conf.set("spark.sql.caseSensitive", "true")

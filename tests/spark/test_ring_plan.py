@@ -95,7 +95,7 @@ def test_two_streams(streams: dict[str, DataFrame], frames: dict[str, DataFrame]
 
 
 def test_batch_frames_go_through_the_pipeline(frames: dict[str, DataFrame]) -> None:
-    for model in (th.Ring(2, order={"a": ["c", "b"]}), th.ATR(2), th.CTR(2)):
+    for model in (th.Ring(2, order={"a": ["c", "b"]}), th.CTR(2)):
         found = th.join(frames, ON, "2 seconds", model).select("a.k", "b.k", "c.k")
         expected = [(a, b, b) for a in range(6) for b in range(a + 1, min(a + 3, 6))]
         assert sorted(map(tuple, found.collect())) == expected

@@ -2,6 +2,7 @@
 
 import functools
 import random
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,9 @@ def frames(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     return left, right
 
 
-def streams(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
-    epochs = [range(e * ROWS, (e + 1) * ROWS) for e in range(EPOCHS)]
+def streams(spark: SparkSession, folder: Path, chosen: Sequence[int] = range(EPOCHS)) -> dict[str, DataFrame]:
+    """Both streams, with one epoch for each of the ``chosen`` epochs of rows."""
+    epochs = [range(e * ROWS, (e + 1) * ROWS) for e in chosen]
     a, b = (
         replay(frame, epochs, folder).withWatermark("ts", f"{DELAY_S} seconds") for frame in frames(spark)
     )

@@ -252,7 +252,7 @@ def test_a_biclique_grows_with_the_full_history() -> None:
     assert sum(counters.held > 0 for counters in run.counters) > 3
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(seed: int, kind: str) -> None:

@@ -85,6 +85,7 @@ class StandIn:
         return Timed(median, [{**run, "load_before": 0.5}], Check(setting.name, 1, 1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", TIMED)
 def test_figures_of_whole_queries(name: str, tmp_path: Path) -> None:
     run, figure = Run(0.01, 1, 1, lambda text: None, StandIn()), papers.figure(name)

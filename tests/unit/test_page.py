@@ -142,6 +142,7 @@ def test_the_browser_may_load_and_run_nothing_else(page: Any, store: ParquetStor
         assert page.request.get(f"{address}/page/../app.py").status == 404
 
 
+@pytest.mark.slow
 def test_the_demo_takes_a_picture_of_the_page(
     browser: Any, metrics: MetricLines, store: ParquetStore, tmp_path: Path
 ) -> None:
