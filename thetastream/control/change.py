@@ -167,7 +167,7 @@ def _check_sizes(before: Model, model: Model) -> None:
 
 
 def _check_expiry(plan: ControlPlan, leaving: Collection[int], rules: Rules) -> None:
-    """Refuse that a slot leaves for ever with tuples that never expire and do not move."""
+    """Refuse that a unit leaves whose tuples neither expire nor move, because it would never drain."""
     if rules.moves_tuples:
         return
     endless = [slot for generation in plan.membership for slot in _list_endless(generation, rules)]

@@ -8,10 +8,12 @@ over. The older generation answers the tuples that arrive before c, and the comi
 Each tuple meets all its partners at the unit that answers it:
 
 - A tuple from before c stays at its unit. Partners that arrive from c on probe there.
-- A tuple from c on meets the partners that have arrived from b on, because they were copied. No partner of
-  it has arrived before b: the units of the older generation have marked that the watermark is past those.
+- A tuple from c on meets the partners that have arrived from b on, because they were copied. None of its
+partners has arrived before b: the units of the older generation have marked that the watermark has passed all
+such partners.
 
-So no tuple has to move. A change takes as long as partners wait, and they are stored twice meanwhile.
+So no tuple has to move. A change takes as long as a tuple waits for partners, and during this time these
+tuples are stored twice.
 
 If both streams are preserved, tuples of both are copied, and tuples of both probe older generations. Two
 generations then find a pair of a tuple from before c and another one from c on. The older one returns it,
@@ -34,7 +36,7 @@ _FITTING = {
     (Side.RIGHT,): "th.Matrix(1, n)",
     tuple(Side): 'th.Matrix(n, 1, subgroups=n, routing="hash")',
 }
-"""For the streams whose tuples are answered one by one, models that show each tuple all its partners."""
+"""Models that show each tuple all its partners, by the streams whose tuples are answered one by one."""
 NOT_COUNTED: Mapping[int, tuple[int, int]] = {}
 """The numbers of arrived tuples in a join that does not need them."""
 

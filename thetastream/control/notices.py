@@ -1,4 +1,4 @@
-"""Notices: what the control source tells single units when the plan changes, and what they remember of it.
+"""Notices: the control source tells single units about a change of the plan, and the units remember it.
 
 A notice arrives in the epoch e in which the control source reads the change. Routers follow the new plan from
 epoch e + 1. A unit that joins therefore knows the watermark of epoch e before its first tuple arrives, and a
@@ -99,8 +99,8 @@ class Member(NamedTuple):
     hands_over: int | None = None
     """The version of the generation to which it hands over; None if there is none."""
     until_us: int | None = None
-    """The watermark from which on nothing that the unit held at the end of the epoch ``told`` can be a
-    partner of a new tuple. None if it held nothing of this kind."""
+    """From this watermark on, no tuple that the unit held at the end of the epoch ``told`` can be a partner
+    of a new tuple. None if it held no such tuple."""
     arrived: Sequence[int] | None = None
     """How many left and right tuples had arrived by then; None if the unit does not count them for others."""
     began: int | None = -1
@@ -123,7 +123,7 @@ class Member(NamedTuple):
         return self._replace(until_us=counters.partners_until_us, arrived=counters.arrived)
 
     def find_drained(self, epoch: int, watermark_us: int | None, is_empty: bool) -> int | None:
-        """Find the version of the plan that need not wait for this unit any more; None if there is none.
+        """Find the version of the plan that no longer has to wait for this unit; None if there is none.
 
         A unit that leaves has drained if it is empty at the end of an epoch in which it stored nothing. A
         unit that hands over has drained if no tuple from before the notice can be a partner of a new one.

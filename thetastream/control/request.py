@@ -1,7 +1,7 @@
-"""Requests: what a user or a policy wants to change in a running query.
+"""Requests: changes of a running query that a user or a policy asks for.
 
-A request says what should hold afterwards, not by how much something should change. Therefore the same
-request twice has the effect of one.
+A request names the new state and not the difference to the old one. Therefore a request that is put twice has
+the same effect as one.
 """
 
 import json

@@ -25,8 +25,8 @@ def read_every(
     ------
     QueryError
         INVALID_DURATION, NO_WATERMARK, or EVERY if the groups have a window of the result time or if an input
-        has several watermarks. One of several could hold the watermark back when the streams pause, and the
-        last views would wait in their units.
+        has several watermarks. If the streams pause, one of several watermarks could hold the others back,
+        and the last views would wait in their units.
     """
     every_us = catalyst.duration(every, "every")
     if has_window:

@@ -23,7 +23,7 @@ def read_max_units(given: Any, model: Model | None, problems: list[ThetastreamEr
 
 
 def refuse_max_units(given: Any, what: str, problems: list[ThetastreamError]) -> None:
-    """Add an error if units that cannot change should change."""
+    """Add an error if the user gives ``max_units`` for units that cannot change."""
     if given is not None:
         problems.append(
             QueryError("CANNOT_SCALE", f"{what} cannot scale while it runs; leave max_units out ({given!r})")

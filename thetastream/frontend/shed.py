@@ -14,8 +14,8 @@ def read_shed(
 ) -> Shed | None:
     """Return the load shedder, and add an error if the query cannot have it.
 
-    Answers for each tuple are refused: a row without partners would say that there are none, although its
-    partner may have been dropped.
+    Joins that answer each tuple are refused. Otherwise a row without partners could appear although a partner
+    has been dropped.
     """
     if given is None:
         return None

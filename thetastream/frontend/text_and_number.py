@@ -1,7 +1,7 @@
 """Refuses a comparison of text with a number.
 
-Spark would read each text as a number while the query runs. The first text that is no number then ends the
-query, or, without ``spark.sql.ansi.enabled``, counts as NULL without a word.
+Spark would convert each text to a number while the query runs. The first text that is not a number would end
+the query. Without ``spark.sql.ansi.enabled``, it would silently count as NULL.
 """
 
 from collections.abc import Iterator, Sequence

@@ -25,7 +25,7 @@ from thetastream.predicate import NUMPY, Predicate
 
 N_ROWS = 2
 _CONCLUSIVE = (TypeError, AttributeError, NameError, pa.ArrowNotImplementedError)
-"""Exceptions that do not depend on the values. All others may be due to the made-up rows."""
+"""Exceptions that do not depend on the values. The made-up rows may be the cause of all others."""
 _AMBIGUOUS = "truth value of an array"
 """Words of NumPy's ValueError if ``and``, ``or`` or ``if`` gets an array. It has no class of its own."""
 _IN_BLOCKS = {
@@ -120,7 +120,8 @@ def _make_value(type_: pa.DataType) -> Any:
 
 
 def _describe(error: Exception, predicate: Predicate) -> str:
-    """Describe an exception; one about a column that the predicate does not list says which it lists."""
+    """Describe an exception. If the predicate reads a column that it does not list, the text names the listed
+    columns."""
     if _is_about_column(error):
         listed = ", ".join(f"{alias}.{name}" for alias, names in predicate.columns for name in names)
         return f"predicate {predicate.name!r} reads the column {error.name!r}, but it lists {listed}"

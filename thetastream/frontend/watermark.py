@@ -17,10 +17,10 @@ def with_watermark(
 ) -> DataFrame:
     """Mark the event time of a stream, as Spark's ``withWatermark`` does, also for a stream that may be idle.
 
-    Spark's watermark is the least one of all streams of a query. A stream that brings nothing holds it, and
-    with it all state. With ``idle="5 minutes"``, a stream that brings nothing for five minutes, while other
-    streams of its join bring tuples, does not hold it any longer: its watermark follows the other streams.
-    The stream counts again from its next tuple on. Tuples that it brings behind the watermark are late.
+    Spark's watermark is the smallest one of all streams of a query. A stream that brings nothing stops the
+    watermark, and then no state expires. With ``idle="5 minutes"``, a stream that brings nothing for five
+    minutes, while other streams of its join bring tuples, no longer stops it: its watermark follows the other
+    streams until its next tuple arrives. Tuples that it brings behind the watermark are late.
 
     Parameters
     ----------
@@ -31,9 +31,10 @@ def with_watermark(
     delay : str or timedelta
         How far behind the latest event time a tuple may come. ``"10s"`` and ``"10 seconds"`` are the same.
     idle : str or timedelta, optional
-        How long the stream may be silent, by the clock of the driver. Only time counts in which other streams
-        bring tuples; a run with ``trigger(availableNow=True)`` has none. By default, the stream holds the
-        watermark for ever. Units report what they receive in the folder ``spark.thetastream.mailbox``.
+        How long the stream may be silent, by the clock of the driver. Only the time in which other streams
+        bring tuples counts. In a run with ``trigger(availableNow=True)``, no stream is idle. By default, a
+        silent stream stops the watermark for ever. Units report what they receive in the folder
+        ``spark.thetastream.mailbox``.
 
     Returns
     -------

@@ -17,7 +17,8 @@ class JoinSettings:
     model: Model | None = None
     """The model. None means the cheapest model that can run the query."""
     choose: Callable[[int], Model] | None = None
-    """How the model follows from the number of shuffle partitions; None if the user gave all of it."""
+    """How the model follows from the number of shuffle partitions; None if the user set the model
+    completely."""
     index: str | None = None
     archive_period_us: int | None = None
     order: Order | None = None

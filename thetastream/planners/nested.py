@@ -1,8 +1,8 @@
 """Plans joins in a row of which some are outer, semi, anti or nearest joins: ((a LEFT JOIN b) LEFT JOIN c).
 
-Each join has two inputs: the rows of the joins before it, and one more stream. Its order matters, so it is
-that of the user. The left input has one struct column per alias, and the result time T of its rows as event
-time. A stream is NULL in rows without a partner.
+Each join has two inputs: the rows of the joins before it, and one more stream. The order of the joins
+matters, so they run in the order of the user. The left input has one struct column per alias, and the result
+time T of its rows as event time. A stream is NULL in rows without a partner.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,7 +27,7 @@ from thetastream.planners.plan import Plan
 from thetastream.planners.tables import has_tables
 
 _TIME = "result time"
-"""The column of results with the time of each row. It is no identifier, so no alias is equal to it."""
+"""The column of results with the time of each row. The name is not an identifier, so no alias can have it."""
 
 
 @dataclass(frozen=True)

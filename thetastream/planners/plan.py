@@ -95,7 +95,8 @@ class Plan(ABC):
         return f"{self._headline}\nby {models}; print(plan) explains it"
 
     def _repr_html_(self) -> str:
-        """Return the description that notebooks show: the models drawn, and the explanation as tables."""
+        """Return the description that notebooks show: pictures of the models, and the explanation as
+        tables."""
         return render_html(self._headline, self.models, self.explain())
 
     @property
@@ -121,7 +122,7 @@ class Plan(ABC):
         return True
 
     _between: ClassVar[str] = " AND "
-    """What stands between two conditions in a description."""
+    """The separator of conditions in a description."""
 
     @property
     def timed(self) -> tuple[Stream, ...]:

@@ -1,4 +1,4 @@
-"""Plans that follow from one query over streams, which says most of what the Plan protocol asks."""
+"""Plans of one query over streams. Most properties of the Plan protocol follow from the query."""
 
 from thetastream.plan.query import Query, Stream, list_conditions
 from thetastream.planners.plan import Plan

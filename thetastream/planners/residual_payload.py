@@ -1,4 +1,4 @@
-"""Sends the columns that the residual reads of a stream that results do not show.
+"""Sends columns of a stream that results do not show, if the residual reads them.
 
 Semi and anti joins send no payload of the right stream. If Spark evaluates a part of the condition on
 candidate pairs, it needs the columns that this part reads.

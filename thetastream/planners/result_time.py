@@ -56,10 +56,10 @@ def build_answer_time(
 ) -> Column:
     """Return the result time of a join of two streams that may answer tuples without partners.
 
-    A pair has its latest event time. A tuple alone has t + W: its event time plus the time that it waits for
-    partners, so that the watermark cannot have passed it. If all partners are earlier than the tuple, W is
-    negative, and the tuple has its own event time: before this time it is not known, and the watermark may
-    have passed t + W when it arrives. The time is NULL if nothing bounds W.
+    A pair has its latest event time. A tuple without partners has t + W: its event time plus the time for
+    which it waits for partners. So the watermark cannot have passed its result time. If all partners are
+    earlier than the tuple, W is negative, and the result time is the event time of the tuple, because the
+    watermark may have passed t + W before the tuple arrives. The time is NULL if nothing bounds W.
     """
     times = read_times(streams)
     if how.is_inner:

@@ -1,7 +1,7 @@
 """Finds out whether the units of a join can write the columns that a user selected, without Spark.
 
-They can if each selected item is a column of a stream, a whole stream, or ``result_time``, as it is or with
-another name. Catalyst evaluates everything else, so rows leave the units then.
+They can if each selected item is a column of a stream, a whole stream, or ``result_time``; items may be
+renamed. Catalyst must evaluate any other item, so then rows leave the units.
 """
 
 import re
@@ -18,7 +18,7 @@ _ITEM = re.compile(rf"\s*({_NAME})(?:\s*\.\s*({_NAME}|\*))?(?:\s+(?:AS\s+)?({_NA
 
 
 class NotStaged(Exception):
-    """The units cannot write the selected columns. The text says why."""
+    """The units cannot write the selected columns. The text gives the reason."""
 
 
 class Emitted(NamedTuple):

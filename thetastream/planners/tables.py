@@ -2,9 +2,9 @@
 
 { (s1, ..., sm, t1, ..., tn) : condition is TRUE, the streams s1, ..., sm are inside their windows }
 
-The streams are joined with each other first, as without the tables. Spark's own join then adds one table
+The streams are first joined with each other, as if there were no tables. Spark's own join then adds one table
 after the other. It takes any condition and needs no state, because a table is whole in every epoch. Windows
-compare the event times of streams, and a table has none.
+compare the event times of streams. A table has no event time.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,9 +57,9 @@ class TablesPlan(Plan):
     """Streams and tables, in the order of the user. Tables have no event time."""
     frames: Mapping[str, DataFrame]
     joined: Plan | None
-    """The join of the streams. It is None if there is one stream only."""
+    """The join of the streams. It is None if there is only one stream."""
     filters: tuple[Phrase, ...]
-    """Conjuncts that read no table, if there is one stream only."""
+    """Conjuncts that read no table, if there is only one stream."""
     steps: tuple[TableStep, ...]
     """The tables in the order in which they are joined."""
     shows_result_time: bool

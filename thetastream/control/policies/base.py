@@ -3,8 +3,8 @@
     load of an epoch  ->  numbers of units, one for each group, or nothing
 
 A *policy* is a frozen value that a user configures. ``begin`` makes a *decider*, which remembers what it has
-seen. A decider reads no clock: a load says when it was measured. So a policy is tested without Spark, and the
-simulator replays it over years in seconds.
+seen. A decider reads no clock, because a load says when it was measured. So a policy can be tested without
+Spark, and the simulator replays years of load in seconds.
 """
 
 from typing import NamedTuple, Protocol
