@@ -80,9 +80,9 @@ def main(arguments: list[str]) -> int:
 
         return drawing.main(arguments, announce)
     if arguments[:1] == [SOAK]:
-        from bench.core import soak
+        from bench.core.soak import run
 
-        return soak.main(arguments[1:], announce)
+        return run.main(arguments[1:], announce)
     if arguments[:1] == [OVERLOAD]:
         from bench.core import overload
 

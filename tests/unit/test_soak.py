@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from bench.core.soak import DAY_US, SPEED, Growth, draw, find_growth
+from bench.core.soak.growth import Growth, find_growth
+from bench.core.soak.streams import DAY_US, SPEED, draw
 
 DELAY_US = 120_000_000
 
