@@ -1,4 +1,4 @@
-"""What every store can do: take staged rows, commit them epoch by epoch, and read them back.
+"""The interface of all stores: they take staged rows, commit them epoch by epoch, and read them back.
 
     stage (tasks, any number of attempts)  ->  names  ->  commit (driver, once for each query and epoch)
 
@@ -45,7 +45,7 @@ class Store(ABC):
 
     @abstractmethod
     def describe(self, description: Description) -> None:
-        """Keep what the store is to hold. It must be called before anything is staged.
+        """Write down the description of the store. This must happen before anything is staged.
 
         Raises
         ------

@@ -26,7 +26,8 @@ class CassandraStore(ChunkStore):
     """Results in tables of Apache Cassandra. It needs the package cassandra-driver.
 
     Rows lie in chunks, as Arrow wrote them, so columns may have any type. A question by the value of a key
-    reads only the chunks that have it. A question by a range reads what was staged with bounds that overlap.
+    reads only the chunks that have it. A question by a range reads all chunks of those tasks whose bounds
+    overlap the range.
 
     Parameters
     ----------

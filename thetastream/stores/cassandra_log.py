@@ -51,7 +51,8 @@ class CassandraLog(TableLog):
         try:
             return bool(self._tables.run(insert, (part, version, text)).was_applied)
         except (OperationTimedOut, WriteTimeout):
-            # The row may have been written. The serial read ends what is under way, and tells.
+            # The row may have been written. A serial read completes writes that are under way, and shows the
+            # row.
             return self._find_text(version) == text
 
     def _find_text(self, version: int) -> str | None:

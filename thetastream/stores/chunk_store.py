@@ -1,7 +1,7 @@
 """A store whose rows are chunks in the tables of a database, beside a log of commits.
 
 A task writes its chunks under a name that no other attempt has. They are results when a commit names them, so
-a commit moves no rows. What no commit will name is removed by ``sweep``.
+a commit moves no rows. ``sweep`` removes the chunks that no commit will name.
 """
 
 from abc import abstractmethod

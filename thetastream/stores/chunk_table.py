@@ -1,4 +1,4 @@
-"""What a database must offer to keep the rows of a store: chunks by name, and an index of keys."""
+"""The protocol of a database that keeps the rows of a store: chunks by name, and an index of their keys."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

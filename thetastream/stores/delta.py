@@ -1,9 +1,9 @@
 """``th.DeltaStore``: a Parquet store whose files are also a Delta table, for Spark, DuckDB and others.
 
-The log of the store decides what is a result. Each of its commits becomes one commit of the Delta table. This
-one carries the number of the version as a transaction of Delta. The writer reads the number before it writes,
-because delta-rs itself does not refuse a transaction that comes twice. A crash between the two commits is
-made good by the next commit, or by the next start of a query.
+The log of the store decides what is a result. Each of its commits becomes one commit of the Delta table. The
+commit of the Delta table contains the number of the version as a transaction of Delta. The writer reads this
+number before it writes, because delta-rs itself does not refuse a transaction that is written twice. After a
+crash between the two commits, the next commit or the next start of a query writes the missing one.
 """
 
 import json
@@ -88,7 +88,7 @@ class DeltaStore(ParquetStore):
         return forgotten
 
     def _publish(self) -> None:
-        """Commit to the Delta table what the log of the store has, and the table has not."""
+        """Commit to the Delta table the versions that are only in the log of the store."""
         deltalake = _import()
         name = f"thetastream-{self.log.read_first()['id']}"
         while True:
@@ -116,7 +116,7 @@ class DeltaStore(ParquetStore):
         rows: dict[str, int] = {}
         for one in (each["staged"] for each in entry["added"]) if is_rewrite else entry["staged"]:
             rows[one["name"]] = rows.get(one["name"], 0) + one["rows"]
-        # Rows that move to another file are no change of data for readers that follow the table.
+        # For readers that follow the table, rows that move to another file are not a change of data.
         is_change, actions = not is_rewrite or not rows, []
         for name, n in rows.items():
             info = folder.filesystem.get_file_info(folder.locate(name))

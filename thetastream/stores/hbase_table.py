@@ -48,7 +48,7 @@ class HBaseTable(ChunkTable):
     def find(self, column: int, low: bytes | None, high: bytes | None, limit: int) -> list[Place] | None:
         prefix = b"k" + bytes([column])
         start = prefix + (b"" if low is None else _escape(low))
-        # No escaped value goes on with 0 1, so the last row is one of ``high``.
+        # In an escaped value, 1 never follows 0, so the last row that is found belongs to ``high``.
         stop = b"k" + bytes([column + 1]) if high is None else prefix + _escape(high) + b"\0\1"
         found = [value for _, value in self._rows.scan(start, stop, limit=limit + 1)]
         if len(found) > limit:
@@ -83,7 +83,7 @@ def _key_row(column: int, value: bytes, name: str, number: int) -> bytes:
 
 
 def _escape(value: bytes) -> bytes:
-    """Write a value so that no value is the beginning of another one with its end. The order stays.
+    """Write a value so that no value with its end is the beginning of another one. The order of values stays.
 
     >>> _escape(b"a") + _END < _escape(b"a\\0") + _END < _escape(b"a\\1") + _END < _escape(b"ab") + _END
     True

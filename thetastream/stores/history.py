@@ -1,4 +1,4 @@
-"""What the commits of a store say: staged rows in the order of their commits, and snapshots of them."""
+"""What is in a store by its commits: staged rows in the order of their commits, and snapshots of them."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class History:
     waiting: dict[str, list[Held]] = field(default_factory=dict)
     """The rows of each query that no snapshot has yet."""
     dropped: dict[str, int] = field(default_factory=dict)
-    """For each name that was dropped, the time at which it was, in microseconds since 1970 UTC."""
+    """The time at which each name was dropped, in microseconds since 1970 UTC."""
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Add a version of the log, as ``make_entry`` or ``make_rewrite`` wrote it."""
@@ -198,7 +198,7 @@ def make_rewrite(
     ledger : mapping
         The ledger of the version before, which a rewrite does not change.
     dropped, added : iterable of Held
-        The rows that are dropped, and those that stand for them.
+        The rows that are dropped, and the rows that replace them.
     first : int
         The number of the first snapshot that is kept.
     clock_us : int

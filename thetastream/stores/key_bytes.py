@@ -6,7 +6,8 @@
     decimal                    16 bytes of the number without its point
     text, bytes                the first ``LONGEST`` bytes
 
-Two long texts may have the same bytes. So bytes find all rows of a key, and others that must be left out.
+Two long texts may have the same bytes. So a search by bytes finds all rows of a key, and sometimes other
+rows, which must be left out.
 """
 
 from typing import Any

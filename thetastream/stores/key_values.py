@@ -2,8 +2,8 @@
 
     place of staged rows, key column  ->  the distinct values as numbers of 64 bits, sorted
 
-Integers and dates are their own numbers, and texts are hashed. Rows never change, so values are read once.
-They stay in memory up to ``CAPACITY`` bytes, those of the newest rows first.
+Integers and dates are their own numbers, and texts are hashed. Rows never change, so values are read once. Up
+to ``CAPACITY`` bytes of values stay in memory; those of the newest rows are read first.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ ReadNumbers = Callable[[Staged, str], Numbers]
 
 
 def keep_with_values(staged: Sequence[Staged], selection: Selection, read: ReadNumbers) -> list[Staged]:
-    """Leave out staged rows that have not the values which a selection asks for.
+    """Leave out the staged rows that do not have the values of a selection.
 
     Rows whose values find no room in memory stay in the list.
     """

@@ -1,4 +1,4 @@
-"""The log of commits of a store: one atomic step, which appends a version, is all that a store must offer."""
+"""The protocol of the log of a store. It needs only one atomic step, which appends a version."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol

@@ -1,10 +1,11 @@
-"""A store that keeps a log of commits: what all stores share, whatever holds their rows.
+"""The base of all stores: a log of commits, whatever database or folder holds the rows.
 
     version 0   the description of the store
     version n   staged names, the ledger, and a snapshot if one is made
 
 A commit reads the newest version, lets the ledger decide, and appends the next version. If another query has
-appended it meanwhile, the commit begins anew. So one atomic step of the log is all that a store must offer.
+appended that version in the meantime, the commit begins anew. So the log needs only one atomic step: to
+append a version.
 """
 
 import time
@@ -37,7 +38,7 @@ class LoggedStore(Store):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What messages call the store: its folder, or its table."""
+        """The name of the store in messages: its folder, or its table."""
 
     @property
     @abstractmethod
@@ -74,12 +75,12 @@ class LoggedStore(Store):
             if epoch == last:
                 return False
             ledger, snapshot = ledger.commit(query, brought, rule)
-            # Another query may have written this version meanwhile. Then its ledger is read first.
+            # If another query has written this version in the meantime, the loop reads its ledger first.
             if log.append(newest + 1, make_entry(ledger, query, epoch, staged, snapshot)):
                 return True
 
     def _refuse_epoch(self, epoch: int, last: int) -> NoReturn:
-        """Refuse an epoch of an older checkpoint. Spark itself runs again no epoch but the last one."""
+        """Refuse an epoch of an older checkpoint. Spark itself repeats only the last epoch."""
         what = f"{self.name} has the results of epochs up to {last}, and the query runs epoch {epoch}"
         why = "its checkpoint is older than the store, so the epoch may have other rows now"
         hint = "Restore checkpoint and store from one backup, or begin with a new checkpoint and a new store"

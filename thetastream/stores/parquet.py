@@ -100,7 +100,8 @@ class ParquetStore(LoggedStore):
         return merged
 
     def _write_state(self) -> None:
-        """Write what all versions of the log say together, so that readers need not read all of them."""
+        """Write the state that follows from all versions of the log, so that readers need not read all of
+        them."""
         version, state = self.log.read_state()
         history = History() if state is None else History.from_json(state)
         for entry in self.log.read_after(version):

@@ -1,4 +1,4 @@
-"""Reads staged rows from Parquet files. Files never change, so what is known of a file stays true."""
+"""Reads staged rows from Parquet files. Files never change, so their metadata can be kept in memory."""
 
 from collections.abc import Sequence
 from typing import Any

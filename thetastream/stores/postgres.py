@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'thetastream[postgres]'"
 PART, VERSION = "thetastream_part", "thetastream_version"
-"""The columns that this store adds: what a row was staged as, and which commit has named it."""
+"""The columns that this store adds: the part as which a row was staged, and the commit that has named it."""
 
 LONGEST_COLUMN = 63
 """Bytes of the longest name of a column."""
@@ -43,15 +43,15 @@ class PostgresStore(LoggedStore):
     """Results in a table of PostgreSQL. It needs the package psycopg.
 
     Struct columns and lists become columns of type JSONB. Columns of time become TIMESTAMPTZ or TIMESTAMP.
-    The table has two columns more, ``thetastream_part`` and ``thetastream_version``, which say what each row
-    was staged as and which commit has named it. It has an index for the time and for each key. Texts are
+    The table has two more columns, ``thetastream_part`` and ``thetastream_version``: the part as which each
+    row was staged, and the commit that has named it. It has an index for the time and for each key. Texts are
     compared by their code points, as in Spark, and may not contain the character NUL.
 
     Parameters
     ----------
     url : str
-        How the driver and all workers connect, as in ``"postgresql://user@host/database"``. It travels in the
-        options of the query, so a password is better kept in ``~/.pgpass`` of all machines.
+        How the driver and all workers connect, as in ``"postgresql://user@host/database"``. It is a part of
+        the options of the query, so keep a password in ``~/.pgpass`` on all machines instead.
     table : str
         The name of the table. The store makes it, and two more whose names begin with it.
 
@@ -205,7 +205,8 @@ class PostgresLog(TableLog):
         text = json.dumps({"version": version, **entry})
         try:
             with store.connect() as connection:
-                # The key of the table lets one writer pass. The others see its entry and begin anew.
+                # Because of the key of the table, only one writer succeeds. The others read its entry and
+                # begin anew.
                 connection.execute(f"INSERT INTO {self._table} VALUES (%s, %s)", [version, text])
                 moved = f'DELETE FROM {store.quote("staged")} WHERE "{PART}" = ANY(%s) RETURNING *'
                 inserting = f"INSERT INTO {store.quote()} SELECT *, %s FROM moved"

@@ -78,7 +78,8 @@ def ask(
 ) -> pa.Table:
     """Run one SELECT over ``rows``, a table or data set of Arrow.
 
-    With ``max_s`` the statement is one of a client, and calls no function that makes a value of any size.
+    With ``max_s``, the statement is one of a client, and functions whose value may be of any size are
+    refused.
 
     Raises
     ------

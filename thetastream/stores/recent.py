@@ -1,7 +1,7 @@
 """Keeps recent results in memory, so that readers do not open files for them.
 
-The rows of a file never change, so a file that was read is a table for as long as it fits. What was used last
-stays. All readers of a process share the memory.
+The rows of a file never change, so the table of a file that was read can stay in memory. If there is no more
+room, the table that was used least recently is dropped. All readers of a process share the memory.
 """
 
 from collections import OrderedDict

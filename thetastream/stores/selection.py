@@ -17,7 +17,7 @@ from thetastream.stores.description import Description
 from thetastream.stores.staged import Staged, find_bounds, find_type, split_path
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""Numbers that JSON does not have, as the service and Spark write them."""
+"""The texts by which the service and Spark write numbers that JSON does not have."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""When results become a snapshot: the four rules of ESJ, over committed epochs.
+"""Decides when results become a snapshot, by the four rules of ESJ, over committed epochs.
 
     epoch       time reaches a multiple of ``every``      -> a snapshot, named by this multiple
     immediate   ``size`` rows are collected               -> a snapshot at once
     delay       fewer than size / 2 rows at the multiple  -> wait for the next one, ``delays`` times at most
     punctuation a pair of punctuations has joined         -> a snapshot, named by the time of the pair
 
-The rules follow the time of results and no clock. A query that lags makes the same snapshots later. A store
-keeps the state of the rule with every commit, so an epoch that runs again cannot change a snapshot.
+The rules follow the time of results and not the clock. A query that lags makes the same snapshots later. A
+store keeps the state of the rule with every commit, so an epoch that runs again cannot change a snapshot.
 """
 
 from collections.abc import Mapping
@@ -267,7 +267,7 @@ def collect(before: Collected, brought: Brought, rule: Snapshots) -> tuple[Colle
             if is_small and now.delayed < rule.delays:
                 return replace(now, delayed=now.delayed + 1), None
             return _start_anew(now), (reached, EVERY)
-    # 4. Enough rows are collected. While no row has had a time, the clock names the snapshot.
+    # 4. Enough rows are collected. If no row has had a time yet, the clock names the snapshot.
     if rule.size is not None and now.rows >= rule.size:
         return _start_anew(now), (brought.clock_us if now.now_us is None else now.now_us, SIZE)
     return now, None

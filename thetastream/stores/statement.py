@@ -1,7 +1,8 @@
-"""Reads the statement of a question before it runs: one SELECT, and for clients no value of any size.
+"""Checks the statement of a question before it runs: it is one SELECT, and a client makes no huge value.
 
-DuckDB bounds the memory of tables and not that of a single value, and it does not interrupt a function that
-makes one. So a client of the service may not call functions that take the size of their value as an argument.
+DuckDB bounds the memory of tables, but not the memory of a single value, and it does not interrupt a function
+that makes a value. So a client of the service may not call functions that take the size of their value as an
+argument.
 """
 
 import json
@@ -19,9 +20,9 @@ SIZED = frozenset(
         *("lpad", "printf", "range", "repeat", "rpad", "sleep_ms"),
     }
 )
-"""Functions whose value is as large, or whose time is as long, as an argument says."""
+"""Functions whose argument determines how large their value is, or how long they take."""
 DYNAMIC = frozenset({"query", "json_execute_serialized_sql"})
-"""Functions that run a text as a statement, which nobody has read."""
+"""Functions that run a text as a statement. Such a statement is not checked here."""
 
 
 def read_statement(connection: "duckdb.DuckDBPyConnection", sql: str) -> str:
@@ -42,7 +43,7 @@ def read_statement(connection: "duckdb.DuckDBPyConnection", sql: str) -> str:
 
 
 def refuse_large_values(connection: "duckdb.DuckDBPyConnection", sql: str) -> None:
-    """Raise if a SELECT calls a function that makes a value of any size.
+    """Raise if a SELECT calls a function whose value may be of any size.
 
     Raises
     ------

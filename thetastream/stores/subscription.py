@@ -1,7 +1,7 @@
 """``th.subscribe`` hands out each snapshot of a store once, in order, as soon as it is made.
 
 A subscriber remembers the number of the last snapshot that it has seen, and nothing else: with this number it
-continues after a disconnect, in any process. It reads what is committed, so a slow reader holds nothing back.
+continues after a disconnect, in any process. It reads only committed results, so a slow reader delays nobody.
 """
 
 import time
@@ -53,7 +53,7 @@ def subscribe(
     poll : str or timedelta
         The time between two looks at the store.
     patience : str or timedelta, optional
-        After so long without a new snapshot the iteration ends. By default it waits for ever.
+        The iteration ends after this time without a new snapshot. By default it waits for ever.
 
     Yields
     ------
@@ -127,7 +127,7 @@ def refuse_future(store: Store, seen: int | None) -> None:
 
 
 def read_rows(store: Store, snapshot: Snapshot) -> pa.Table:
-    """Read the rows of a snapshot, which ``forget`` may have taken away since it was listed.
+    """Read the rows of a snapshot. ``forget`` may have removed it since it was listed.
 
     Raises
     ------

@@ -10,7 +10,8 @@ class Sweeping:
     """One sweep of a store. Rows that were forgotten or merged stay for ``grace_s`` seconds."""
 
     def __init__(self, store: LoggedStore, grace_s: float) -> None:
-        # The epochs are read first. What is staged for a later epoch may be named meanwhile, so it stays.
+        # The epochs are read first. Rows that are staged for a later epoch stay, because a commit may name
+        # them in the meantime.
         self._epochs = store.list_last_epochs()
         history = store.read_history()
         self._named = {one.name for one in history.list_staged()}

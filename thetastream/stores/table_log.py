@@ -45,7 +45,7 @@ class TableLog(ABC):
         return found
 
     def has(self, version: int) -> bool:
-        """Whether a version is there: always, as none is removed."""
+        """Whether a version is there. It always is, because no version is removed."""
         return True
 
     def read_state(self) -> tuple[int, dict[str, Any] | None]:

@@ -4,7 +4,7 @@
     folder/_log/00000000000000000007.json    the seventh commit, or a rewrite
     folder/_log/state-00000000000000000007.json    what the versions up to the seventh say together
 
-The names that commits list are the results. Whatever else lies in the folder is not.
+Only files that commits name contain results. All other files in the folder do not count.
 """
 
 import json
