@@ -1,4 +1,4 @@
-"""Checks a job file: what the file itself says wrong, and then what only Spark can say.
+"""Checks a job file: first all errors that the file itself shows, then those that only Spark finds.
 
     1. without Spark   keys, values, paths, grammar, names against declared columns, event times, sink mode
     2. with Spark      types, functions, and names of columns that the file does not declare

@@ -52,7 +52,8 @@ class CheckpointedJoin:
 
     identity: Identity
     written_by: str | None
-    """The version of Thetastream; None if it is an earlier one, which did not say so."""
+    """The version of Thetastream; None if an earlier version wrote the checkpoint, which does not contain
+    it."""
     state_format: int | None
     mailbox: MailboxPlace | None
     control: ControlPlace | None = None

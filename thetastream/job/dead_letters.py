@@ -53,7 +53,7 @@ class DeadLetters:
         return {_METRIC: total}
 
     def finish(self, until_caught_up: bool) -> None:
-        """Wait for the queries to read what is there, if they end by themselves."""
+        """If the queries end by themselves, wait until they have read all that is available."""
         if until_caught_up:
             for query in self._queries.values():
                 query.awaitTermination()

@@ -1,4 +1,4 @@
-"""Decodes the values of Kafka's records, and tells apart those that cannot be decoded.
+"""Decodes the values of Kafka's records, and separates the records that cannot be decoded.
 
 A record is dead if it has no value, if its value cannot be decoded, or if its event time is NULL. A dead
 record never stops a query: the stream goes on without it, and the dead-letter folder keeps it.

@@ -57,7 +57,7 @@ SQL = "sql"
 
 @dataclass
 class Document:
-    """What a job file says, as far as it can be read."""
+    """The content of a job file, as far as it can be read."""
 
     problems: dict[str, list[ThetastreamError]] = field(default_factory=dict)
     """The errors by section of the file: the name of a table, "sql", or "" for the top of the file."""

@@ -151,7 +151,7 @@ class Names:
         """Yield errors for the names of a phrase; ``others`` are names that are no columns."""
         misspelt = find_misspelt(phrase)
         if misspelt is not None and misspelt.mark is not None:
-            # What stands around a misspelt operator has no reliable structure.
+            # The text around a misspelt operator has no reliable structure.
             yield make_error_at(self._text, phrase.tokens[0].start + misspelt.mark.start, misspelt.message)
             return
         for n, token in find_free_names(phrase):

@@ -1,4 +1,4 @@
-"""Decides whether names and classes of types are enough to check an expression, so that Spark is not needed.
+"""Decides whether an expression can be checked by names and classes of types alone, without Spark.
 
 An expression is plain if it has only columns of declared types, literals, operators and a few functions, and
 if each comparison and each item has values of one class: numbers, texts or times.
@@ -52,7 +52,8 @@ def _split(select: Select) -> Iterator[Phrase]:
     """Yield the parts of a SELECT that have values of one class each."""
     for condition in select.conditions:
         for conjunct in split_conjuncts(condition):
-            # Without a comparison, the whole conjunct must be of one class, which boolean operators are not.
+            # Without a comparison, the whole conjunct must be of one class. Boolean operators are of no
+            # class.
             yield conjunct if split_comparisons(conjunct) else Phrase(conjunct.source, ())
     for item in select.items.split_at_commas():
         named = len(item.tokens) > 2 and item.tokens[-2].keyword == "AS"

@@ -24,7 +24,7 @@ from thetastream.spark.refusals import read_first_line
 from thetastream.spark.running import is_marked
 
 MANAGER = "_streamingCheckpointManager"
-"""What a session of PySpark has since version 4.2, if it is no session of Spark Connect."""
+"""An attribute that classic sessions of PySpark have since version 4.2."""
 
 RELEASE_S = 5.0
 """The mark of a query is taken back within this time after its end, in seconds."""
@@ -109,7 +109,8 @@ def rescale(
 
 
 def _runs(query: str) -> bool:
-    """Whether a query runs on this machine. Its program hears of its end, and takes back its mark, later."""
+    """Whether a query runs on this machine. Its program learns of its end later, and then takes back its
+    mark."""
     until_s = time.monotonic() + RELEASE_S
     while is_marked(query):
         if time.monotonic() >= until_s:

@@ -44,7 +44,7 @@ def draw_limits(limits: Sequence[Limit]) -> Iterator[str]:
 
 
 def plot_replay(steps: Sequence[Step], path: Path) -> None:
-    """Draw a replay as BiStream's figure 12: the rate above, MLV and units below.
+    """Draw a replay like BiStream's figure 12: the rate at the top, MLV and units below it.
 
     Raises
     ------

@@ -1,9 +1,11 @@
-"""Which resource of a cluster limits a join of 1 to 1,000 units: the rate at which each is fully used.
+"""Finds the resource of a cluster that limits a join of 1 to 1,000 units, and the rate at which it is fully
+used.
 
     use(resource, rate) = what the resource does in an epoch / what it can do in an epoch
     limit(resource)     = the rate at which use(resource, rate) = 1
 
-The resource with the lowest limit binds first. One unit has one core and one shuffle partition.
+The resource with the lowest limit is the first that is fully used. One unit has one core and one shuffle
+partition.
 
 The constants of the cost model, ``PARTITION_S`` and ``FIXED_S`` were measured on one machine with 2 cores.
 The others are assumptions about a cluster. ``Cluster`` holds them, so that each of them may be replaced. No
@@ -52,7 +54,7 @@ class Resource(NamedTuple):
 
     name: str
     advice: str
-    """What to change if this resource binds first."""
+    """What to change if this resource is the first that is fully used."""
 
 
 CORES = Resource("cores", "route by content (an equality and subgroups), or offer fewer candidates")
@@ -72,7 +74,7 @@ def compute_uses(model: Model, setting: Setting, cluster: Cluster, rate: float) 
     # nearly every unit a block each.
     packing = found.sent_bytes_per_s * SEND_BYTE_S / n_units
     fixed_s = PARTITION_S + 2 * n_units * cluster.block_s
-    # What stays on its machine does not cross the network.
+    # Blocks that stay on their machine do not cross the network.
     received = found.sent_bytes_per_s / machines * (1 - 1 / machines)
     written = found.memory_bytes / setting.span_s / machines
     # Router tasks of both streams, and one task for each partition.

@@ -18,8 +18,8 @@ from thetastream.simulator.load_curve import LoadCurve
 from thetastream.simulator.setting import Setting
 
 MOST_UNITS = 500
-"""The largest number of units of a side. A policy that goes by work may never be content, because more units
-with random routing hardly reduce the work of each of them."""
+"""The largest number of units of a side. A policy that limits work may ask for ever more units, because with
+random routing more units hardly reduce the work of each."""
 
 
 class Step(NamedTuple):

@@ -1,4 +1,4 @@
-"""Finds what a SELECT asks that no unbounded stream can answer."""
+"""Finds the parts of a SELECT that no unbounded stream can answer."""
 
 from collections.abc import Iterator
 

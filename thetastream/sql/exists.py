@@ -51,7 +51,7 @@ def read_exists(
 
 
 def _find_body(conjunct: Phrase) -> Phrase | None:
-    """Return what stands in the brackets of ``[NOT] EXISTS (...)``; None for any other conjunct."""
+    """Return the text in the brackets of ``[NOT] EXISTS (...)``; None for any other conjunct."""
     conjunct = conjunct.bare()
     if conjunct.tokens and conjunct.tokens[0].keyword == "NOT":
         conjunct = conjunct.slice(1).bare()

@@ -130,7 +130,7 @@ def _compute(question: Question, stream: Stream, folding: Folding) -> DataFrame:
     if names is None:
         raise NotFoldable(f"the condition reads all columns of {alias}")
     narrow = select_fields(frame.schema, names, frame.isStreaming).names
-    # Any metadata removes the mark of the watermark from a copy of the event time.
+    # With any metadata, a copy of the event time loses the mark of the watermark.
     made = [
         F.expr(column.text).alias(column.name, metadata={"thetastream": "computed"})
         for column in folding.computed

@@ -1,4 +1,4 @@
-"""Parses what stands before the SELECT of a statement: CREATE VIEW ... AS, or INSERT INTO ...."""
+"""Parses the head of a statement, which comes before its SELECT: CREATE VIEW ... AS, or INSERT INTO ...."""
 
 from thetastream.predicate import Phrase, make_error_at
 from thetastream.sql.statement import Insert, View

@@ -3,8 +3,8 @@
     r [LEFT] JOIN s [EXACT] NEAREST [k] BY DISTANCE e ON c     Nearest(k, by=e)
     r ASOF [LEFT] JOIN s ON c AND r.t >= s.t                   Nearest(1, by="r.t - s.t")
 
-The first form is Spark's own; Spark itself has no ON in it. The second form is DuckDB's. With LEFT, a row
-without partners is a result.
+The first form is Spark's own, with an ON that Spark itself does not have. The second form is DuckDB's. With
+LEFT, a row without partners is a result.
 """
 
 from collections.abc import Sequence

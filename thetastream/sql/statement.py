@@ -1,4 +1,4 @@
-"""A statement is a SELECT and what becomes of its rows; every expression is a slice of the user's text.
+"""A statement is a SELECT and the use of its rows; every expression is a slice of the user's text.
 
 [EXPLAIN] [CREATE VIEW name AS | INSERT INTO name]
 [WITH name AS (SELECT ...)]
@@ -54,7 +54,7 @@ class Select:
     """A parsed SELECT over one input or over a join, whose names are not resolved yet."""
 
     text: str
-    """The whole text, of which all phrases are slices."""
+    """The whole text. All phrases are slices of it."""
     items: Phrase
     sources: tuple[Source, ...]
     conditions: tuple[Phrase, ...]
@@ -115,7 +115,7 @@ class Statement:
 
     select: Select
     head: View | Insert | None = None
-    """What becomes of the rows. Without a head, they are returned."""
+    """What is done with the rows. Without a head, they are returned."""
     is_explain: bool = False
 
 
