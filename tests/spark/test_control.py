@@ -16,6 +16,7 @@ from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.spark import joins
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_units_change_and_a_restart_in_the_middle_changes_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def joins(ids: tuple[int, ...]) -> bool:
 ON = "abs(a.x - b.x) <= 0.5 AND (a.id + 1) % 5 <= (2 * b.id) % 11"
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_a_query_continues_with_the_same_meaning(spark: SparkSession, tmp_path: Path) -> None:
     """Another spelling, a narrower window, another module, the model named, more partitions, another index:
     all continue, also after a start that was refused."""

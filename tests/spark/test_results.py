@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,14 +39,6 @@ def forget_commit(checkpoint: Path, epoch: int) -> None:
         name = path.name.removeprefix(".").removesuffix(".crc")
         if name.isdigit() and int(name) > epoch:
             path.unlink()
-
-
-@pytest.fixture
-def only_epochs_with_rows(spark: SparkSession) -> Iterator[None]:
-    """Let Spark run no epoch only because the watermark has moved."""
-    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", False)
-    yield
-    spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
 
 
 @pytest.mark.parametrize("path", ["units", pytest.param("rows", marks=pytest.mark.slow)])
@@ -115,6 +106,7 @@ def test_what_a_store_cannot_hold_is_refused_before_the_query_starts(
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_units_write_what_they_can_compute(spark: SparkSession, tmp_path: Path) -> None:
     source = Source(spark, tmp_path)
     source.add(1, 2, 3, 4)
@@ -145,6 +137,7 @@ def test_units_write_what_they_can_compute(spark: SparkSession, tmp_path: Path) 
     assert found[0].equals(found[1])
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_units_compare_floating_point_values_and_texts_as_spark_does(
     spark: SparkSession, tmp_path: Path
 ) -> None:

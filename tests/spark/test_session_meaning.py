@@ -25,6 +25,7 @@ def start(pairs: DataFrame, folder: Path) -> Any:
     )
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 @pytest.mark.parametrize(
     ("setting", "first", "then"),
     [

@@ -307,12 +307,12 @@ def test_several_problems_are_listed_with_their_places(spark, tables):
 # Streams
 
 
-def in_order(tables, folder, delay, size=20):
-    """Write both tables in the order of event time, ``size`` rows in each epoch."""
+def in_order(tables, folder, delay):
+    """Write both tables in the order of event time, 20 rows in each epoch."""
     made = {}
     for name in ("r", "s"):
         ids = [row[0] for row in sorted(ROWS[name], key=lambda row: row[4])]
-        epochs = [ids[n : n + size] for n in range(0, len(ids), size)]
+        epochs = [ids[n : n + 20] for n in range(0, len(ids), 20)]
         made[name] = replay(tables[name], epochs, folder).withWatermark("ts", delay)
     return made
 
@@ -341,6 +341,7 @@ WINDOWED = (
 )
 
 
+@pytest.mark.slow
 def test_streaming_select(spark, streams, duck, tmp_path):
     frame = th.sql(spark, "SELECT ONLINE r.id, s.id AS o FROM r, s WHERE r.v > s.v WITHIN 5 seconds", streams)
     assert frame.isStreaming
@@ -348,6 +349,7 @@ def test_streaming_select(spark, streams, duck, tmp_path):
     assert bag(row for epoch in run(frame, "append", tmp_path / "c") for row in epoch) == bag(wanted)
 
 
+@pytest.mark.slow
 def test_streaming_groups_update(spark, streams, duck, tmp_path):
     text = """SELECT ONLINE r.k, count(*) AS n, sum(s.v) AS total
               FROM r, s WHERE r.v > s.v WITHIN 5 seconds GROUP BY r.k"""
@@ -363,7 +365,7 @@ def test_streaming_groups_update(spark, streams, duck, tmp_path):
 def test_streaming_groups_by_window_of_the_result_time_append(spark, tables, duck, tmp_path):
     text = """SELECT ONLINE window(result_time, '4 seconds').start AS start, count(*) AS n
               FROM r, s WHERE r.v > s.v WITHIN 5 seconds GROUP BY window(result_time, '4 seconds')"""
-    streams = in_order(tables, tmp_path, "0 seconds", size=10)
+    streams = in_order(tables, tmp_path, "0 seconds")
     found = [row for epoch in run(th.sql(spark, text, streams), "append", tmp_path / "c") for row in epoch]
     wanted = duck.execute(
         "SELECT time_bucket(INTERVAL 4 SECONDS, greatest(r.ts, s.ts)), count(*) FROM r, s "
@@ -388,6 +390,7 @@ def test_what_only_an_ending_stream_can_answer_is_refused(spark, streams, text):
         th.sql(spark, text, streams)
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_streaming_distinct_forgets_after_the_window(spark, streams, duck, tmp_path):
     text = "SELECT ONLINE DISTINCT r.k FROM r, s WHERE r.v > s.v WITHIN 5 seconds"
     found = [row for epoch in run(th.sql(spark, text, streams), "append", tmp_path / "c") for row in epoch]
