@@ -80,12 +80,12 @@ class Request:
                 f"a request must be an object of format {FORMAT} with {', '.join(sorted(_FIELDS))}, "
                 f"not {values!r:.200}",
             )
-        sizes, model = values.get("sizes", {}), values.get("model")
-        if not isinstance(sizes, dict) or not isinstance(model, dict | None):
-            raise QueryError("BAD_REQUEST", f"sizes and model must be objects, not {sizes!r} and {model!r}")
+        sizes, written = values.get("sizes", {}), values.get("model")
+        if not isinstance(sizes, dict) or not isinstance(written, dict | None):
+            raise QueryError("BAD_REQUEST", f"sizes and model must be objects, not {sizes!r} and {written!r}")
         return cls(
             {name: tuple(value) if isinstance(value, list) else value for name, value in sizes.items()},
-            None if model is None else decode_model(model),
+            None if written is None else decode_model(written),
             values.get("shed_factor"),
         )
 

@@ -65,48 +65,11 @@ def parse_source(
         return None
     before = len(problems)
     check_keys(table, _SOURCE, where, problems)
-    format_ = table.get("format")
-    if format_ is None:
-        problems.append(
-            QueryError(
-                "MISSING_KEY",
-                f"{where} must have 'format': {', '.join(FILE_FORMATS)}, {REPLAY}, rate, socket, kafka, ...",
-            )
-        )
-    if format_ == REPLAY:
-        problems += [
-            QueryError("MISSING_KEY", f"{where} replays a file and must have {key!r}")
-            for key in ("path", "event_time", "rate")
-            if key not in table
-        ]
-        if isinstance(table.get("rate"), int) and table["rate"] < 1:
-            problems.append(
-                QueryError("BAD_VALUE", f"the rate of {where} must be at least 1, not {table['rate']}")
-            )
-    elif "rate" in table:
-        problems.append(
-            QueryError("UNKNOWN_KEY", f'{where} has a rate, which belongs to format = "{REPLAY}"')
-        )
-    if format_ in FILE_FORMATS:
-        for key in ("path", "schema"):
-            if key not in table and not (key == "schema" and format_ == "text"):
-                problems.append(
-                    QueryError("MISSING_KEY", f"{where} reads {format_} files and must have {key!r}")
-                )
+    problems += _find_format_problems(table, where)
     problems += _find_decoding_problems(table, where)
-    if "delay" in table and "event_time" not in table:
-        problems.append(
-            QueryError("MISSING_KEY", f"{where} has a delay, but no event_time that it is the delay of")
-        )
-    if "idle" in table and "event_time" not in table:
-        what = f"{where} has idle, but no event_time whose watermark could follow other streams"
-        problems.append(QueryError("MISSING_KEY", what))
-    for key in ("delay", "idle"):
-        span = table.get(key)
-        problem = find_span_problem(span, f"the {key} of {where}") if isinstance(span, str) else None
-        if problem is not None:
-            problems.append(problem)
+    problems += _find_span_problems(table, where)
     check_scalars(get_table(table, "options"), f"the options of {where}", problems)
+    format_ = table.get("format")
     if format_ is None or any(problem.condition == "BAD_VALUE" for problem in problems[before:]):
         return None
     path = resolve(table["path"], folder) if "path" in table else None
@@ -127,6 +90,43 @@ def parse_source(
         table.get("schema_id"),
         resolve(table["dead_letters"], folder) if "dead_letters" in table else None,
     )
+
+
+def _find_format_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
+    """Yield an error for each key that the format of a source needs, or does not have."""
+    format_ = table.get("format")
+    if format_ is None:
+        known = ", ".join(FILE_FORMATS)
+        yield QueryError(
+            "MISSING_KEY", f"{where} must have 'format': {known}, {REPLAY}, rate, socket, kafka, ..."
+        )
+    if format_ == REPLAY:
+        for key in ("path", "event_time", "rate"):
+            if key not in table:
+                yield QueryError("MISSING_KEY", f"{where} replays a file and must have {key!r}")
+        if isinstance(table.get("rate"), int) and table["rate"] < 1:
+            yield QueryError("BAD_VALUE", f"the rate of {where} must be at least 1, not {table['rate']}")
+    elif "rate" in table:
+        yield QueryError("UNKNOWN_KEY", f'{where} has a rate, which belongs to format = "{REPLAY}"')
+    if format_ in FILE_FORMATS:
+        for key in ("path", "schema"):
+            if key not in table and not (key == "schema" and format_ == "text"):
+                yield QueryError("MISSING_KEY", f"{where} reads {format_} files and must have {key!r}")
+
+
+def _find_span_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
+    """Yield an error for a delay or an idle time without event time, or that is no span of time."""
+    if "delay" in table and "event_time" not in table:
+        what = f"{where} has a delay, but no event_time that it is the delay of"
+        yield QueryError("MISSING_KEY", what)
+    if "idle" in table and "event_time" not in table:
+        what = f"{where} has idle, but no event_time whose watermark could follow other streams"
+        yield QueryError("MISSING_KEY", what)
+    for key in ("delay", "idle"):
+        span = table.get(key)
+        problem = find_span_problem(span, f"the {key} of {where}") if isinstance(span, str) else None
+        if problem is not None:
+            yield problem
 
 
 def _find_decoding_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:

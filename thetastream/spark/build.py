@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType, TimestampType
 
@@ -147,28 +147,15 @@ def _stream(
             "CANNOT_SCALE",
             f"max_units must be left out, because the join cannot scale: {spec.scaling_obstacle}",
         )
-    fitted = FittedSpec(spec, join.choice, 0 if control is None else control.rules.max_units)
-    access = None if control is None else ControlAccess(control.root, digest(query))
     watch_queries(spark)
     spark.dataSource.register(ParquetSink)
-    # Spark asks this source for offsets before each epoch. It refuses a checkpoint of another query.
-    if control is not None and access is not None:
-        settings = {"root": access.root, "join": access.join, "rules": control.rules.as_json()}
-        first = ControlPlan.begin(spec.router.model).as_json()
-        partitions = None if join.choice is None else join.choice.partitions
-        if spec.has_messages:
-            source = read_controlled_mailbox(
-                spark, mailboxes, query, fitted.keys, settings, first, partitions
-            )
-        else:
-            source = read_control(spark, query, settings, first, partitions)
-    elif spec.has_messages:
-        source = read_mailbox(spark, mailboxes, query, list_announced(fitted))
-    else:
-        source = read_identity(spark, query)
+    # 1. Bring tuples and messages to the units.
+    fitted = FittedSpec(spec, join.choice, 0 if control is None else control.rules.max_units)
+    access = None if control is None else ControlAccess(control.root, digest(query))
+    source = _read_source(spark, fitted, query, mailboxes, control)
     shed = None if shedding is None else ShedLoads(shedding, mailboxes, digest(query))
     rows = build_exchange(fitted, join.sides, streams, source, shed, access)
-
+    # 2. Run the units.
     delays_us = {
         side.alias: int(field.metadata[MARK]) * 1000
         for side, stream in zip(join.sides, streams, strict=True)
@@ -182,6 +169,7 @@ def _stream(
             fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us, access
         )
 
+    # 3. Report the counters.
     plan = metrics.describe_plan(spec.router.model, query)
     if staging is not None:
         zone = spark.conf.get("spark.sql.session.timeZone")
@@ -197,6 +185,26 @@ def _stream(
         results = run_units(rows, output.columns, BlockEmitter, spec.has_event_time, epoch_of)
         results = gather_in_order(results, add_counters(output.columns), join.order)
     return metrics.observe(results, digest(query), plan)
+
+
+def _read_source(
+    spark: SparkSession, fitted: FittedSpec, query: Identity, mailboxes: str, control: Control | None
+) -> DataFrame:
+    """Make the stream of messages and notices, whose source keeps the identity of the query.
+
+    Spark asks the source for offsets before each epoch. It refuses a checkpoint of another query.
+    """
+    spec = fitted.planned
+    if control is None:
+        if spec.has_messages:
+            return read_mailbox(spark, mailboxes, query, list_announced(fitted))
+        return read_identity(spark, query)
+    settings = {"root": control.root, "join": digest(query), "rules": control.rules.as_json()}
+    first = ControlPlan.begin(spec.router.model).as_json()
+    partitions = None if fitted.choice is None else fitted.choice.partitions
+    if spec.has_messages:
+        return read_controlled_mailbox(spark, mailboxes, query, fitted.keys, settings, first, partitions)
+    return read_control(spark, query, settings, first, partitions)
 
 
 def _describe_late(join: JoinSpec, streams: Sequence[DataFrame], folder: str, name: str) -> LateFiles:

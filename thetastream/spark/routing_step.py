@@ -4,7 +4,7 @@ batches -> hash -> load shedder -> router -> rows of the exchange
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from thetastream.core.columns import (
     STREAM,
     UNIT,
 )
+from thetastream.core.sides import Role
 from thetastream.spark.choice import FittedSpec
 from thetastream.spark.control.access import ControlAccess
 from thetastream.spark.shed_loads import ShedLoads
@@ -46,20 +47,20 @@ def make_routing_step(
 
     def to_rows(batches: Batches) -> Batches:
         settle()
+        # 1. Find the router and the units of this epoch.
         keys, plan = fitted.keys, None if control is None else control.find_plan()
         if plan is None:
             route, called = fitted.spec.router.route, keys[: fitted.spec.n_units]
         else:
             route = build_router(fitted.planned, plan).route
             called = tuple(keys[slot] for slot in plan.slots)
-        # Origins order the blocks of a stream by partition.
+        # 2. Announce the epoch. Origins order the blocks of a stream by partition.
         task = read_task_partition()
         origin, sent = task << 32, 0
         if is_announced and not origin:
             # An announcement calls every unit in every epoch, so each unit knows the watermark of the
             # previous one.
-            empty = pa.array([b""] * len(called), pa.binary())
-            yield _make_rows(called, ANNOUNCEMENT, stream, origin, empty)
+            yield _make_rows(called, ANNOUNCEMENT, stream, origin, _repeat_nothing(len(called)))
         batches = map(drop_fillers, batches)
         if fitted.spec.router.model.needs_hash and not has_hash:
             batches = map(_add_hash, batches)
@@ -67,31 +68,41 @@ def make_routing_step(
         if shed is not None:
             least = 0.0 if plan is None else plan.shed_factor
             shedder = shed.open(stream, is_first=not task and not stream, least=least)
+        # 3. Route the tuples that are not dropped.
         for number, batch in enumerate(map(make_nullable, gather(batches))):
             tuples, probing = (batch, None) if shedder is None else shedder.drop(batch)
             if not tuples.num_rows:
                 continue
-            # A block that goes to several units is packed once. The list keeps all blocks alive, so that no
-            # two of them have the same id().
-            routes = list(route(stream, tuples, probing))
-            packed: dict[int, pa.Array] = {}
-            for unit, role, block in routes:
-                name = id(block)
-                if name not in packed:
-                    packed[name] = make_binary(pack(block))
+            for unit, role, packed in _pack_routes(route(stream, tuples, probing)):
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
-                yield _make_rows([keys[unit]], int(role), stream, origin + number, packed[name])
-                n = count_fillers(task, sent, packed[name].nbytes)
-                sent += packed[name].nbytes
+                yield _make_rows([keys[unit]], int(role), stream, origin + number, packed)
+                n = count_fillers(task, sent, packed.nbytes)
+                sent += packed.nbytes
                 if n:
-                    yield _make_rows(
-                        [keys[unit]] * n, EMPTY, stream, origin, pa.array([b""] * n, pa.binary())
-                    )
+                    yield _make_rows([keys[unit]] * n, EMPTY, stream, origin, _repeat_nothing(n))
+        # 4. Report the tuples that were dropped.
         if shedder is not None and shedder.report is not None:
-            nothing = pa.array([b""], pa.binary())
-            yield _make_rows(called[:1], SHED, stream, origin, nothing, json.dumps(shedder.report))
+            report = json.dumps(shedder.report)
+            yield _make_rows(called[:1], SHED, stream, origin, _repeat_nothing(1), report)
 
     return to_rows
+
+
+def _pack_routes(routes: Iterable[tuple[int, Role, pa.RecordBatch]]) -> Iterator[tuple[int, Role, pa.Array]]:
+    """Pack the block of each route. A block that goes to several units is packed once."""
+    # The list keeps all blocks alive, so that no two of them have the same id().
+    kept = list(routes)
+    packed: dict[int, pa.Array] = {}
+    for unit, role, block in kept:
+        name = id(block)
+        if name not in packed:
+            packed[name] = make_binary(pack(block))
+        yield unit, role, packed[name]
+
+
+def _repeat_nothing(n: int) -> pa.Array:
+    """Make ``n`` empty blocks."""
+    return pa.array([b""] * n, pa.binary())
 
 
 def _make_rows(
