@@ -21,13 +21,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module")
-def said(folder: Path) -> dict[str, Any]:
-    """What the session printed."""
+def run_session(folder: Path, *parts: str) -> dict[str, Any]:
+    """Return what a session has printed."""
     environment = faults.environment_of_processes()
     environment = {key: value for key, value in environment.items() if not key.startswith("PYSPARK_GATEWAY")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.connect_session", str(folder)],
+        [sys.executable, "-m", "tests.support.connect_session", str(folder), *parts],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -42,6 +41,11 @@ def said(folder: Path) -> dict[str, Any]:
     return answer
 
 
+@pytest.fixture(scope="module")
+def said(folder: Path) -> dict[str, Any]:
+    return run_session(folder)
+
+
 def bag(pairs: list[list[Any]]) -> Counter[tuple[Any, Any]]:
     return Counter((a, b) for a, b in pairs)
 
@@ -50,9 +54,14 @@ def test_the_session_is_a_connect_session(said: dict[str, Any]) -> None:
     assert said["session"].startswith("pyspark.sql.connect")
 
 
-@pytest.mark.parametrize("sink", ["batch", "chain", "store", "columns"])
+@pytest.mark.parametrize("sink", ["batch", "store", "columns"])
 def test_same_bag_as_the_oracle(said: dict[str, Any], folder: Path, sink: str) -> None:
     assert bag(said[sink]) == faults.oracle(folder)
+
+
+@pytest.mark.slow
+def test_same_bag_through_a_chain(folder: Path) -> None:
+    assert bag(run_session(folder, "chain")["chain"]) == faults.oracle(folder)
 
 
 def test_answers_per_tuple(said: dict[str, Any], folder: Path) -> None:

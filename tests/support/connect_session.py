@@ -2,6 +2,9 @@
 share it.
 
 The process prints one JSON object, which ``test_connect.py`` examines.
+
+    python -m tests.support.connect_session FOLDER         all but the chain
+    python -m tests.support.connect_session FOLDER chain   a chain
 """
 
 import json
@@ -38,7 +41,7 @@ def scale(query: Any, checkpoint: str) -> list[Any]:
     return [outcomes, plan["version"], plan["generations"][-1]["model"]]
 
 
-def main(folder: Path) -> dict[str, Any]:
+def open_session() -> SparkSession:
     # The server of another session on this machine may hold the default port.
     port = faults.free_port()
     DefaultChannelBuilder.default_port = staticmethod(lambda: port)  # type: ignore[method-assign]
@@ -48,6 +51,35 @@ def main(folder: Path) -> dict[str, Any]:
     th.configure(spark, 2)
     for key, value in CHECKPOINT_FILES.items():
         spark.conf.set(key, value)
+    return spark
+
+
+def read_streams(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
+    return {
+        alias: spark.readStream.schema(faults.SCHEMA)
+        .option("maxFilesPerTrigger", 2)
+        .parquet(str(folder / alias))
+        .withWatermark("ts", faults.DELAY)
+        for alias in "ab"
+    }
+
+
+def collect_pairs(joined: DataFrame, name: str) -> list[list[int]]:
+    """Stream the ids of pairs into a table in memory, and read it."""
+    writer = joined.selectExpr("a.id AS a", "b.id AS b").writeStream.format("memory").queryName(name)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return [[row.a, row.b] for row in joined.sparkSession.table(name).collect()]
+
+
+def join_by_chain(folder: Path) -> dict[str, Any]:
+    """Send the tuples of a chain through a mailbox."""
+    streams = read_streams(open_session(), folder)
+    chain = th.join(streams, on=CONDITION, within=WITHIN, model=th.Chain(workers=2))
+    return {"chain": collect_pairs(chain, "chain")}
+
+
+def main(folder: Path) -> dict[str, Any]:
+    spark = open_session()
     said: dict[str, Any] = {"session": type(spark).__module__}
 
     # 1. Batch.
@@ -55,20 +87,8 @@ def main(folder: Path) -> dict[str, Any]:
     pairs = th.join(tables, on=CONDITION, within=WITHIN)
     said["batch"] = sorted([row.a, row.b] for row in pairs.selectExpr("a.id AS a", "b.id AS b").collect())
 
-    # 2. Streaming through a mailbox, to a memory sink.
-    streams: dict[str, DataFrame] = {
-        alias: spark.readStream.schema(faults.SCHEMA)
-        .option("maxFilesPerTrigger", 2)
-        .parquet(str(folder / alias))
-        .withWatermark("ts", faults.DELAY)
-        for alias in "ab"
-    }
-    chain = th.join(streams, on=CONDITION, within=WITHIN, model=th.Chain(workers=2))
-    writer = chain.selectExpr("a.id AS a", "b.id AS b").writeStream
-    writer.format("memory").queryName("chain").trigger(availableNow=True).start().awaitTermination()
-    said["chain"] = sorted([row.a, row.b] for row in spark.table("chain").collect())
-
-    # 3. Streaming, to a store, by units whose number changes meanwhile.
+    # 2. Streaming, to a store, by units whose number changes meanwhile.
+    streams = read_streams(spark, folder)
     plan = th.plan(streams, on=CONDITION, within=WITHIN, model=th.Biclique(units=(2, 2)), max_units=8)
     said["explain"] = plan.explain()
     store = th.ParquetStore(str(folder / "store"))
@@ -80,7 +100,7 @@ def main(folder: Path) -> dict[str, Any]:
     said["store"] = sorted([row["a"], row["b"]] for row in store.read().to_pylist())
     said["way"] = plan.explain_write(select)
 
-    # 4. Streaming, to files, with a Python predicate and in a second start on the checkpoint.
+    # 3. Streaming, to files, with a Python predicate and in a second start on the checkpoint.
     job = faults.Job(str(folder))
     queries = []
     for _ in range(2):
@@ -88,13 +108,11 @@ def main(folder: Path) -> dict[str, Any]:
         queries[-1].awaitTermination()
     said["metrics"] = th.metrics(queries[0])
 
-    # 5. Answers per tuple, of which second units decide behind a conjunct that Spark evaluates.
+    # 4. Answers per tuple, of which second units decide behind a conjunct that Spark evaluates.
     alone = th.join(streams, on=f"{CONDITION} AND {faults.RESIDUAL}", within=f"{SHORT_S} seconds", how="left")
-    writer = alone.selectExpr("a.id AS a", "b.id AS b").writeStream
-    writer.format("memory").queryName("left").trigger(availableNow=True).start().awaitTermination()
-    said["left"] = [[row.a, row.b] for row in spark.table("left").collect()]
+    said["left"] = collect_pairs(alone, "left")
 
-    # 6. Collect the errors of queries that cannot run.
+    # 5. Collect the errors of queries that cannot run.
     def refusal(**changes: Any) -> str:
         try:
             th.join(**{"streams": streams, "on": CONDITION, "within": WITHIN, **changes})
@@ -113,7 +131,7 @@ def main(folder: Path) -> dict[str, Any]:
     said["state store"] = refusal()
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
 
-    # 7. Conditions as Columns, and a table of pandas.
+    # 6. Conditions as Columns, and a table of pandas.
     near = F.abs(th.col("a.x") - th.col("b.x")) <= faults.BAND
     found = th.join(tables, on=[near, th.col("a.y") > th.col("b.y")], within=WITHIN)
     said["columns"] = sorted([row.a, row.b] for row in found.selectExpr("a.id AS a", "b.id AS b").collect())
@@ -126,5 +144,5 @@ def main(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    folder, sys.argv = Path(sys.argv[1]), sys.argv[:1]
-    print(json.dumps(main(folder)))
+    (place, *parts), sys.argv = sys.argv[1:], sys.argv[:1]
+    print(json.dumps((join_by_chain if parts == ["chain"] else main)(Path(place))))

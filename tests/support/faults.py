@@ -235,7 +235,7 @@ class Job:
             while epochs(self.checkpoint, "offsets") <= max(epoch, epochs(self.checkpoint, "commits")):
                 if process.poll() is not None or time.monotonic() > end:
                     raise RuntimeError(f"epoch {epoch} never began: {self.output[-4000:]}")
-                time.sleep(0.002)
+                time.sleep(0.01)
             time.sleep(after_s)
         return epochs(self.checkpoint, "offsets") > epochs(self.checkpoint, "commits")
 
