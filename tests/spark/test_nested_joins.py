@@ -203,3 +203,15 @@ def test_explain_shows_the_joins_in_their_order(spark: SparkSession) -> None:
     plan = th.sql(spark, f"EXPLAIN {text}", given).collect()[0][0]
     assert plan.startswith("== Joins in a row ==\n((a LEFT JOIN b) FULL JOIN c)\n")
     assert "== Join 2 ==" in plan
+
+
+def test_a_later_ranking_reads_columns_that_nothing_else_reads(spark: SparkSession) -> None:
+    """The rows of the first join have the column ``a.y`` only because the second join ranks by it."""
+    given = {alias: frame.where("ts IS NOT NULL") for alias, frame in frames(spark).items()}
+    found = th.sql(
+        spark,
+        "SELECT a.id, c.id AS cid FROM a LEFT JOIN b ON a.x = b.x "
+        f"JOIN c NEAREST 1 BY DISTANCE abs(a.y - c.y) ON a.x = c.x WITHIN {WITHIN_S} seconds",
+        given,
+    )
+    assert found.columns == ["id", "cid"]

@@ -6,11 +6,13 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.aggregate import NotFoldable
+from thetastream.core.how import Nearest
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.request import complete_request
 from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan, plan_join
 from thetastream.planners.nested import plan_nested
+from thetastream.predicate import tokenize
 from thetastream.sql.endless import find_endless
 from thetastream.sql.grouped import fold_groups
 from thetastream.sql.projection import find_names, find_names_in
@@ -24,8 +26,10 @@ def plan_question(question: Question) -> Plan:
     The errors that it raises do not contain their position in the statement yet.
     """
     columns: dict[str, Collection[str] | None] = {}
+    rankings = [tokenize(join.how.by) for join in question.nested if isinstance(join.how, Nearest)]
     for alias in question.frames:
-        shown, asked = find_names(question.clauses.phrases, alias), find_names_in(question.on, alias)
+        shown = find_names([*question.clauses.phrases, *rankings], alias)
+        asked = find_names_in(question.on, alias)
         columns[alias] = None if shown is None or asked is None else shown | asked
     # The select list adds the result time by itself, and an alias may have its name.
     settings = {**question.settings, RESULT_TIME: False}
