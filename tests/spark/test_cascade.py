@@ -95,6 +95,7 @@ def test_a_predicate_over_some_streams(spark, tables):
         th.plan(tables, on=[broken, "a.x = b.x"])
 
 
+@pytest.mark.slow
 def test_windows_are_elapsed_time_over_a_change_of_clocks(spark):
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")

@@ -66,7 +66,7 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_the_rows_of_sparks_batch_joins(spark: SparkSession, statement: str) -> None:
     given = {alias: frame.where("ts IS NOT NULL") for alias, frame in frames(spark).items()}

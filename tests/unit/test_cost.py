@@ -238,6 +238,7 @@ def plan(shape, within_s, period_s):
     return Query(streams, (), ()), Lowered(physical, (), "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shape", "model", "epoch_s", "within_s", "period_s"),
     [

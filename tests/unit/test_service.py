@@ -26,9 +26,11 @@ BIG = 2**53 + 1
 SUBSCRIBE = "/stores/pairs/subscribe"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> ParquetStore:
-    store = ParquetStore(str(tmp_path / "pairs"))
+LIMITS = Limits(rows=10, seconds=0.2, subscribers_per_client=40)
+
+
+def make_store(folder: Path) -> ParquetStore:
+    store = ParquetStore(str(folder / "pairs"))
     store.describe(HELD)
     add_epoch(store, 0, 1, 2)
     add_epoch(store, 1, BIG)
@@ -36,10 +38,22 @@ def store(tmp_path: Path) -> ParquetStore:
 
 
 @pytest.fixture
+def store(tmp_path: Path) -> ParquetStore:
+    return make_store(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a service whose store no test changes."""
+    with connect(make_store(tmp_path_factory.mktemp("read")), limits=LIMITS) as client:
+        yield client
+
+
+@pytest.fixture
 def client(store: ParquetStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     """A client of a service that shows after 0.1 s that a connection is alive."""
     monkeypatch.setattr(events, "SILENCE_S", 0.1)
-    with connect(store, limits=Limits(rows=10, seconds=0.2, subscribers_per_client=40)) as client:
+    with connect(store, limits=LIMITS) as client:
         yield client
 
 
@@ -49,28 +63,28 @@ def ask(client: httpx.Client, **question: Any) -> Any:
     return answer.json()
 
 
-def test_questions_are_answered_over_a_pinned_snapshot(client: httpx.Client) -> None:
-    assert [row["id"] for row in ask(client)] == [1, 2, BIG]
-    assert ask(client, sql="SELECT count(*) AS n FROM results", snapshot=1) == [{"n": 2}]
-    assert ask(client, sql="SELECT id FROM results", key={"id": [2, BIG]}) == [{"id": 2}, {"id": BIG}]
-    assert ask(client, sql="SELECT 1 AS a, 2 AS a") == [{"a": 1, "a_1": 2}]
-    assert ask(client, sql="SELECT x FROM results", since="1970-01-01T00:01:00") == [{"x": "NaN"}]
+def test_questions_are_answered_over_a_pinned_snapshot(reader: httpx.Client) -> None:
+    assert [row["id"] for row in ask(reader)] == [1, 2, BIG]
+    assert ask(reader, sql="SELECT count(*) AS n FROM results", snapshot=1) == [{"n": 2}]
+    assert ask(reader, sql="SELECT id FROM results", key={"id": [2, BIG]}) == [{"id": 2}, {"id": BIG}]
+    assert ask(reader, sql="SELECT 1 AS a, 2 AS a") == [{"a": 1, "a_1": 2}]
+    assert ask(reader, sql="SELECT x FROM results", since="1970-01-01T00:01:00") == [{"x": "NaN"}]
 
 
-def test_a_question_that_is_not_sent_as_json_learns_the_header(client: httpx.Client) -> None:
-    answer = client.post("/stores/pairs/query", content='{"sql": "SELECT 1"}')
+def test_a_question_that_is_not_sent_as_json_learns_the_header(reader: httpx.Client) -> None:
+    answer = reader.post("/stores/pairs/query", content='{"sql": "SELECT 1"}')
     assert answer.status_code == 422
     assert answer.json()["message"].endswith("sent with the header Content-Type: application/json")
 
 
-def test_rows_come_as_arrow_if_the_client_accepts_it(client: httpx.Client) -> None:
-    answer = client.get("/stores/pairs/snapshots/2", headers={"Accept": ARROW})
+def test_rows_come_as_arrow_if_the_client_accepts_it(reader: httpx.Client) -> None:
+    answer = reader.get("/stores/pairs/snapshots/2", headers={"Accept": ARROW})
     assert pa.ipc.open_stream(answer.content).read_all()["id"].to_pylist() == [BIG]
 
 
-def test_stores_and_snapshots_are_listed(client: httpx.Client) -> None:
-    assert client.get("/stores").json()["stores"]["pairs"]["keys"] == ["id"]
-    (last,) = client.get("/stores/pairs/snapshots", params={"after": 1}).json()
+def test_stores_and_snapshots_are_listed(reader: httpx.Client) -> None:
+    assert reader.get("/stores").json()["stores"]["pairs"]["keys"] == ["id"]
+    (last,) = reader.get("/stores/pairs/snapshots", params={"after": 1}).json()
     assert (last["number"], last["rows"], last["at"]) == (2, 1, "1970-01-01T00:01:00+00:00")
 
 
@@ -93,21 +107,21 @@ def test_stores_and_snapshots_are_listed(client: httpx.Client) -> None:
     ],
 )
 def test_questions_beyond_the_limits_are_refused(
-    client: httpx.Client, question: dict[str, Any], status: int, condition: str
+    reader: httpx.Client, question: dict[str, Any], status: int, condition: str
 ) -> None:
-    answer = client.post("/stores/pairs/query", json=question)
+    answer = reader.post("/stores/pairs/query", json=question)
     assert (answer.status_code, answer.json()["condition"]) == (status, condition)
 
 
-def test_an_unknown_store_and_unknown_fields_are_refused(client: httpx.Client) -> None:
-    assert client.get("/stores/other/snapshots").json()["condition"] == "UNKNOWN_STORE"
-    assert client.post("/stores/pairs/query", json={"statement": "SELECT 1"}).status_code == 422
+def test_an_unknown_store_and_unknown_fields_are_refused(reader: httpx.Client) -> None:
+    assert reader.get("/stores/other/snapshots").json()["condition"] == "UNKNOWN_STORE"
+    assert reader.post("/stores/pairs/query", json={"statement": "SELECT 1"}).status_code == 422
 
 
-def test_without_a_token_only_this_machine_is_answered(client: httpx.Client) -> None:
-    assert client.get("/stores", headers={"Host": "127.0.0.1:8080"}).status_code == 200
-    assert client.get("/stores", headers={"Host": "[::1]:8080"}).status_code == 200
-    assert client.get("/stores", headers={"Host": "evil.example"}).status_code == 403
+def test_without_a_token_only_this_machine_is_answered(reader: httpx.Client) -> None:
+    assert reader.get("/stores", headers={"Host": "127.0.0.1:8080"}).status_code == 200
+    assert reader.get("/stores", headers={"Host": "[::1]:8080"}).status_code == 200
+    assert reader.get("/stores", headers={"Host": "evil.example"}).status_code == 403
 
 
 def test_with_a_token_only_those_who_know_it_are_answered(store: ParquetStore) -> None:
