@@ -311,7 +311,8 @@ def test_nearest_on_batch(spark: SparkSession, by: str) -> None:
 
 def test_nearest_on_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """An as-of join: each left row with the latest right row before it."""
-    given, on = streams(spark, tmp_path), "b.ts <= a.ts AND a.y > 1"
+    n_epochs, on = 4, "b.ts <= a.ts AND a.y > 1"
+    given = streams(spark, tmp_path, range(n_epochs))
     joined = th.join(given, on=on, within=f"{WITHIN_S} seconds", how=th.Nearest(1, by="a.ts - b.ts"))
     columns = ["a.id", F.col("b.id").alias("bid"), "a.ts", "result_time"]
     found = outcome(joined, columns, tmp_path)
@@ -320,7 +321,7 @@ def test_nearest_on_a_stream(spark: SparkSession, tmp_path: Path) -> None:
         def is_timely(row: Any) -> bool:
             return row["ts"] is not None and row["ts"].timestamp() * 1000 > found.late_ms(row["id"] // ROWS)
 
-        return [row for row in rows if is_timely(row)]
+        return [row for row in rows[: n_epochs * ROWS] if is_timely(row)]
 
     def wait(a: Any, b: Any) -> float:
         return float((a["ts"] - b["ts"]).total_seconds())

@@ -71,22 +71,25 @@ def by_task(frame: DataFrame) -> dict[str, Counter[tuple[int, int]]]:
     return found
 
 
-def test_batch_tasks_are_their_own_joins(spark: SparkSession) -> None:
+BATCH_MODELS = [None, th.Biclique((2, 1)), th.Matrix(2, 2), th.Split(3)]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("n", range(len(BATCH_MODELS)))
+def test_batch_tasks_are_their_own_joins(spark: SparkSession, n: int) -> None:
     """Two to four tasks run together; the guard of a task keeps its keys from raising for other tuples."""
     a, b = small(spark, 0), small(spark, 1)
     names = list(CONDITIONS)
     rng = random.Random(5)
     rng.shuffle(names)
-    sets = [names[n : n + 4] for n in range(0, len(names), 4)] + [rng.sample(names, 2)]
-    models = [None, th.Biclique((2, 1)), th.Matrix(2, 2), th.Split(3)]
-    answers = truths(a, b, [text for _, text in CONDITIONS.values()])
-    wanted = dict(zip(CONDITIONS, answers, strict=True))
-    assert [name for name, pairs in wanted.items() if not pairs] == ["a.x = b.x AND false"]
-    for chosen, model in zip(sets, models, strict=True):
-        tasks = {name: {"on": CONDITIONS[name][0]} for name in chosen}
-        found = by_task(th.join_many({"a": a, "b": b}, tasks, model=model).together)
-        rows = [found.get(name, Counter()) for name in chosen]
-        assert not differences(chosen, rows, [wanted[name] for name in chosen])
+    sets = [names[first : first + 4] for first in range(0, len(names), 4)] + [rng.sample(names, 2)]
+    assert len(sets) == len(BATCH_MODELS)
+    chosen = sets[n]
+    wanted = truths(a, b, [CONDITIONS[name][1] for name in chosen])
+    assert all(pairs or name == "a.x = b.x AND false" for name, pairs in zip(chosen, wanted, strict=True))
+    tasks = {name: {"on": CONDITIONS[name][0]} for name in chosen}
+    found = by_task(th.join_many({"a": a, "b": b}, tasks, model=BATCH_MODELS[n]).together)
+    assert not differences(chosen, [found.get(name, Counter()) for name in chosen], wanted)
 
 
 # Streams

@@ -290,7 +290,7 @@ def test_punctuations_have_no_result_time(frame: DataFrame) -> None:
 
 def test_a_watermark_behind_streams_without_one(frame: DataFrame, tmp_path: Path) -> None:
     """Spark allows ``withWatermark`` on a column of a result if no input has a watermark."""
-    raw = replay(frame, [range(40), range(40, 80), range(80, 120)], tmp_path)
+    raw = replay(frame, [range(60), range(60, 120)], tmp_path)
     pairs = th.join({"a": raw, "b": raw}, on="a.id = b.id", model=th.Biclique(1))
     timed = pairs.select("a.id", "a.t").withWatermark("t", "70 seconds")
     counts = timed.groupBy(F.window("t", "5 minutes")).count().select("window.end", "count")
