@@ -1,8 +1,11 @@
 """The streams of the soak: which tuples are late is known before any query runs."""
 
+from pathlib import Path
+
 import numpy as np
 
 from bench.core.soak.growth import Growth, find_growth
+from bench.core.soak.run import read_epochs
 from bench.core.soak.streams import DAY_US, SPEED, draw
 
 DELAY_US = 120_000_000
@@ -29,3 +32,9 @@ def test_a_figure_that_grows() -> None:
     assert find_growth("x", seconds, [7.0] * 100) == Growth("x", 7.0, 0.0)
     assert find_growth("x", seconds, [100.0 + n for n in range(100)]).share > 0.25
     assert find_growth("x", seconds, [0.0] * 100).share == 0.0
+
+
+def test_lines_about_the_end_of_a_query_are_no_epochs(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"query": "ring", "received": 3}\n{"query": "ring", "ended": "2026-01-05T09:00:00Z"}\n')
+    assert read_epochs(path) == [{"query": "ring", "received": 3}]

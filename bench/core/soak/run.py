@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,9 +59,15 @@ def soak(folder: Path, minutes: float, restart_s: float, announce: Callable[[str
             raise RuntimeError(f"catching up failed: {(folder / 'log').read_text()[-3000:]}")
     finally:
         program.end(True)
-    found.epochs = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    found.epochs = read_epochs(folder / "metrics.jsonl")
     found.answers = {name: compare(folder, name) for name in QUERIES}
     return found
+
+
+def read_epochs(path: Path) -> list[dict[str, Any]]:
+    """Read the counters of epochs. Other lines of the file say that a query has ended."""
+    lines = map(json.loads, path.read_text().splitlines())
+    return [line for line in lines if "ended" not in line]
 
 
 def main(arguments: list[str], announce: Callable[[str], None]) -> int:
