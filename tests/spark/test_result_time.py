@@ -16,11 +16,12 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support.streams import outcome, replay
+from tests.support.ticks import make_ticks, stream_ticks
 from tests.support.truth import configured
 from thetastream.spark.event_time import MARK
 
-ROWS, EPOCH, DELAY = 120, 40, "70 seconds"
-"""Number of tuples, one per 20 seconds of event time; number of tuples per epoch; delay of the watermark."""
+ROWS, EPOCH = 120, 40
+"""Number of tuples; number of tuples per epoch."""
 ON, WITHIN = "a.k <> b.k AND a.id < b.id", 60
 
 
@@ -32,17 +33,11 @@ def one_partition(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def frame(spark: SparkSession) -> DataFrame:
-    rows = spark.range(ROWS).selectExpr(
-        "id",
-        "timestamp_seconds(1700000000 + id * 20 + CAST(hash(id) % 30 AS INT)) AS t",
-        "CAST(id * 7 % 4 AS INT) AS k",
-    )
-    return rows.localCheckpoint()
+    return make_ticks(spark, ROWS)
 
 
 def stream(frame: DataFrame, folder: Path, epoch: int = EPOCH) -> DataFrame:
-    epochs = [range(start, min(start + epoch, ROWS)) for start in range(0, ROWS, epoch)]
-    return replay(frame, epochs, folder).withWatermark("t", DELAY)
+    return stream_ticks(frame, folder, ROWS, epoch)
 
 
 # Results of joins: columns id, k and result_time

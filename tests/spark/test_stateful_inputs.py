@@ -18,12 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 import thetastream as th
-from tests.support.streams import outcome, replay
+from tests.support.streams import outcome
+from tests.support.ticks import make_ticks, stream_ticks
 from tests.support.truth import configured
 
 ROWS, EPOCH = 160, 40
 """Number of tuples of a stream, about one per 20 seconds of event time, and number of tuples per epoch."""
-DELAY = "70 seconds"
 BAND = "c.t BETWEEN a.t - INTERVAL 5 MINUTES AND a.t + INTERVAL 5 MINUTES"
 ON = "a.k = c.k"
 
@@ -115,17 +115,11 @@ def one_partition(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def frame(spark: SparkSession) -> DataFrame:
-    rows = spark.range(ROWS).selectExpr(
-        "id",
-        "timestamp_seconds(1700000000 + id * 20 + CAST(hash(id) % 30 AS INT)) AS t",
-        "CAST(id * 7 % 4 AS INT) AS k",
-    )
-    return rows.localCheckpoint()
+    return make_ticks(spark, ROWS)
 
 
 def stream(frame: DataFrame, folder: Path) -> DataFrame:
-    epochs = [range(start, start + EPOCH) for start in range(0, ROWS, EPOCH)]
-    return replay(frame, epochs, folder).withWatermark("t", DELAY)
+    return stream_ticks(frame, folder, ROWS, EPOCH)
 
 
 def check(frame: DataFrame, folder: Path, upstream: str, models: list[str]) -> None:
