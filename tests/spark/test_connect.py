@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import connect_session, faults
 
-FILES, ROWS = 4, 150
+FILES, ROWS = 3, 150
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,8 @@ SHORT_S = 5
 
 def scale(query: Any, checkpoint: str) -> list[Any]:
     """Change the units by the query and by its checkpoint; return the outcomes and the newest plan."""
+    while query.isActive and not query.lastProgress:  # The first epoch of a JVM takes long.
+        time.sleep(0.1)
     requests = []
     for handle, units in ((th.control(query), (2, 1)), (th.control(checkpoint), (1, 1))):
         requests.append(handle.scale(units=units))
@@ -89,7 +91,7 @@ def main(folder: Path) -> dict[str, Any]:
 
     # 2. Streaming, to a store, by units whose number changes meanwhile.
     streams = read_streams(spark, folder)
-    plan = th.plan(streams, on=CONDITION, within=WITHIN, model=th.Biclique(units=(2, 2)), max_units=8)
+    plan = th.plan(streams, on=CONDITION, within=WITHIN, model=th.Biclique(units=(1, 2)), max_units=8)
     said["explain"] = plan.explain()
     store = th.ParquetStore(str(folder / "store"))
     select = ["a.id AS a", "b.id AS b"]
