@@ -3,12 +3,13 @@
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
 DuckDB; aggregate; outer; outer-equi; backfill; floor; questions; index-shapes; predicate-cost; soak;
 overload; a paper (bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of a figure.
-Figures, soak and overload have options of their own: python -m bench figures --help.
+Figures, soak, overload and predicate-cost have options of their own: python -m bench figures --help.
 """
 
 import argparse
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,18 @@ from bench import papers
 from bench.core.engines import ENGINES
 from bench.core.suites import SUITES, Suite, list_pairs, list_tasks
 
-PREDICATE, FLOOR, SOAK, OVERLOAD = "predicate-cost", "floor", "soak", "overload"
-QUESTIONS, SHAPES = "questions", "index-shapes"
+PROGRAMS = {
+    "soak": "bench.core.soak.run",
+    "overload": "bench.core.overload",
+    "predicate-cost": "bench.papers.psp.predicate_cost",
+}
+"""Benchmarks with options of their own, by name."""
+MEASUREMENTS = {
+    "floor": "bench.core.floor",
+    "questions": "bench.core.questions",
+    "index-shapes": "bench.core.index_shapes",
+}
+"""Benchmarks that compare no engines, with the same options as those that do, by name."""
 QUICK: dict[str, Any] = {"warmup_seconds": 30.0, "epochs": 6, "repeat": 1}
 """Values of ``--quick`` that the command line does not give. A run takes a minute once its data exists."""
 USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3}
@@ -44,7 +55,7 @@ OPTIONS = (
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("workload", choices=[*SUITES, PREDICATE, FLOOR, QUESTIONS, SHAPES])
+    parser.add_argument("workload", choices=[*SUITES, *MEASUREMENTS])
     for name, kind, default, text in OPTIONS:
         parser.add_argument(name, type=kind, default=default, help=text)
     parser.add_argument(
@@ -75,35 +86,14 @@ def main(arguments: list[str]) -> int:
     """Measure, print and write; return 1 if a count is wrong or an engine fails."""
     # A benchmark that is terminated ends its engines too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    if arguments and papers.is_known(arguments[0]):
-        from bench.core import drawing
-
-        return drawing.main(arguments, announce)
-    if arguments[:1] == [SOAK]:
-        from bench.core.soak import run
-
-        return run.main(arguments[1:], announce)
-    if arguments[:1] == [OVERLOAD]:
-        from bench.core import overload
-
-        return overload.main(arguments[1:], announce)
+    first = arguments[0] if arguments else ""
+    if papers.is_known(first):
+        return import_module("bench.core.drawing").main(arguments, announce)
+    if first in PROGRAMS:
+        return import_module(PROGRAMS[first]).main(arguments[1:], announce)
     asked = parse(arguments)
-    if asked.workload == PREDICATE:
-        from bench.papers.psp import predicate_cost
-
-        return predicate_cost.main()
-    if asked.workload == FLOOR:
-        from bench.core import floor
-
-        return floor.main(asked, announce)
-    if asked.workload == QUESTIONS:
-        from bench.core import questions
-
-        return questions.main(asked, announce)
-    if asked.workload == SHAPES:
-        from bench.core import index_shapes
-
-        return index_shapes.main(asked, announce)
+    if asked.workload in MEASUREMENTS:
+        return import_module(MEASUREMENTS[asked.workload]).main(asked, announce)
     from bench.core import harness, publishing, report
 
     suite = SUITES[asked.workload]

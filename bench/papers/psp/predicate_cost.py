@@ -6,6 +6,7 @@ pairs. Then the same function compares the same pairs, in the order in which eac
 in as many processes at once. The difference is the cost of the join and of Spark.
 """
 
+import argparse
 import contextlib
 import multiprocessing
 import os
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,15 +153,19 @@ def run_query(clock: Clock, folder: Path, files: Path, log: Path) -> tuple[float
     return begun, ended, {kind: after[kind] - before[kind] for kind in after}
 
 
-def main() -> int:
+def main(arguments: list[str], announce: Callable[[str], None]) -> int:
+    """Measure and print."""
+    argparse.ArgumentParser(prog="python -m bench predicate-cost", description=__doc__).parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="bench-calls-") as name, contextlib.closing(Clock()) as clock:
         log = Path(name, "log")
         log.mkdir()
         files = clock.files("calls", lambda: {alias: draw(seed) for seed, alias in enumerate(ALIASES)})
+        announce("joining images in Spark")
         begun, ended, spent = run_query(clock, Path(name), files, log)
         # 1. The CPU time of the epochs.
         calls = [call for path in log.iterdir() for call in read_calls(path, begun, ended)]
         # 2. The CPU time of bare loops.
+        announce("comparing the same pairs in bare loops")
         with multiprocessing.get_context("spawn").Pool(2) as pool:
             asked = [(files, path, begun, ended) for path in log.iterdir()]
             bare_seconds = sum(pool.starmap(run_bare_loop, asked, chunksize=1))
