@@ -127,6 +127,14 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def only_epochs_with_rows(spark: SparkSession) -> Iterator[None]:
+    """Let Spark run no epoch only because the watermark has moved."""
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", False)
+    yield
+    spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
+
+
 def write_no_checksum_files(session: SparkSession) -> None:
     """Let Hadoop write each local file without a checksum file, for which it would start another chmod."""
     configuration = session._jsc.hadoopConfiguration()

@@ -82,6 +82,7 @@ def answer_of(table: DataFrame) -> set[tuple[int, ...]]:
     return {tuple(row) for row in found.collect()}
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_a_registered_aggregate_is_planned_explained_and_run(
     bit_xor: Aggregate, spark: SparkSession, table: DataFrame, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def pairs_of(table: DataFrame) -> Counter[tuple[int, ...]]:
     return Counter(tuple(row) for row in found)
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_a_registered_shape_is_planned_explained_and_run(
     striped: Shape, spark: SparkSession, table: DataFrame, tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_registered_shape_is_planned_explained_and_run(
     assert ROWS * ROWS / KEYS < looked < sum(epoch["candidates"] for epoch in scanned.metrics)
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_hops_use_a_registered_shape(striped: Shape, table: DataFrame, tmp_path: Path) -> None:
     on = "a.k = b.k AND b.k = c.k AND a.v < c.v"
     epochs = [range(20), range(20, ROWS)]

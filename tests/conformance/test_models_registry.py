@@ -121,6 +121,7 @@ def test_a_new_model_joins_batch_frames(toy: Callable[[int], Model], frame: Data
     assert [row.n for row in count.collect()] == [PAIRS.total()]
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_a_new_model_joins_streams(toy: Callable[[int], Model], frame: DataFrame, tmp_path: Path) -> None:
     epochs = [range(30), range(30, 60)]
     streams = {alias: replay(frame, epochs, tmp_path).withWatermark("ts", "10 seconds") for alias in "ab"}

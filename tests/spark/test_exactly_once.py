@@ -50,6 +50,7 @@ def kill_again_and_again(job: Job, kills: int, seed: int, files: int = FILES) ->
     assert interrupted, "no kill has interrupted a running epoch"
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_driver_killed_in_the_middle_of_an_epoch(spark: SparkSession, short: Path) -> None:
     """The session of this process continues what another driver began."""
     job = Job(str(short))
@@ -132,6 +133,7 @@ def tear(cache: Path, epoch: int) -> int:
     return len(segments)
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_cache_wiped_and_torn_between_epochs(spark: SparkSession, short: Path) -> None:
     job = Job(str(short), cache_folder=str(short / "cache"))
     found: Counter[tuple[int, int]] = Counter()

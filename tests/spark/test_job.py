@@ -148,7 +148,7 @@ def test_a_file_is_replayed_in_event_time_order_at_its_rate(spark, tmp_path):
     lines = [f"{number},2024-01-01 00:{number:02}:00" for number in range(40)]
     random.Random(1).shuffle(lines)
     (tmp_path / "trades.csv").write_text("\n".join(["id,ts", *lines]))
-    spec = SourceSpec("trades", "replay", str(tmp_path / "trades.csv"), event_time="ts", rate=10)
+    spec = SourceSpec("trades", "replay", str(tmp_path / "trades.csv"), event_time="ts", rate=20)
     epochs = []
     query = (
         read(spark, spec)

@@ -61,7 +61,8 @@ except th.SessionError as error:
 def run(program, tmp_path, **variables):
     path = tmp_path / "program.py"
     path.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    asked = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    environment = {name: value for name, value in asked.items() if value is not None}
     return subprocess.run(
         [sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=200
     )
@@ -84,7 +85,8 @@ def test_workers_that_lack_packages_are_found_by_configure(tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
-    ended = run(CHECK, tmp_path, PYSPARK_PYTHON=str(bare))
+    # The home of the other tests has no PySpark for a Python that lacks it.
+    ended = run(CHECK, tmp_path, PYSPARK_PYTHON=str(bare), SPARK_HOME=None)
     assert ended.stdout.startswith("[WORKER_PYTHON] "), ended.stderr
     assert "pyarrow" in ended.stdout
     assert f"set PYSPARK_PYTHON={sys.executable}" in ended.stdout

@@ -2,10 +2,13 @@
 
 from collections import Counter
 
+import pytest
+
 import thetastream as th
 from tests.support.streams import outcome, replay
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
 def test_range_routing_of_streams(spark, tmp_path):
     rows = [(n, n * 37 % 211, n / 3) for n in range(300)]
     frame = spark.createDataFrame(rows, "id INT, v INT, s DOUBLE").selectExpr(
