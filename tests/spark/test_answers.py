@@ -19,6 +19,7 @@ from tests.support.streams import outcome
 from tests.support.truth import configured
 from thetastream.core.how import HOWS as HOWS_OF_ENGINE
 from thetastream.errors import QueryError
+from thetastream.planners.join_plan import JoinPlan
 
 HOWS = ["left", "right", "full", "semi", "anti"]
 
@@ -239,6 +240,19 @@ def test_equal_values_are_compared_where_no_payload_is_sent(
     own = a.alias("a").join(b.alias("b"), F.expr(condition), "anti")
     found, expected = (Counter(joined.select("a.id").collect()) for joined in (ours, own))
     assert found == expected
+
+
+@pytest.mark.parametrize("how", ["left", "semi", "anti"])
+def test_semi_and_anti_send_no_payload_of_the_other_stream(
+    typed: tuple[DataFrame, DataFrame], how: str
+) -> None:
+    a, b = typed
+    event_time = {"a": "ts", "b": "ts"}
+    plan = th.plan({"a": a, "b": b}, on="abs(a.id - b.id) <= 2", how=how, event_time=event_time)
+    assert isinstance(plan, JoinPlan)
+    fields = [column.field for column in plan.physical.sides[1].carried]
+    # Columns that may be the event time travel always.
+    assert fields == (b.columns if how == "left" else ["ts", "ntz"])
 
 
 @pytest.mark.parametrize(

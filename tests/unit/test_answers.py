@@ -226,7 +226,7 @@ def make_equality(model: Model, how: How) -> AnswersSpec:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 windows pass. A page has few tuples, so that pages come and go."""
+    """200 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(number_set, "PAGE", 64)
     monkeypatch.setattr(number_set, "_PAGE_BYTES", 8)
     how = HOWS[name]
@@ -238,13 +238,13 @@ def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest
             pa.RecordBatch.from_pydict(
                 {
                     "id": np.arange(40) + 1000 * epoch,
-                    "t": epoch * 50 + rng.integers(0, 50, 40),
+                    "t": epoch * WINDOW + rng.integers(0, WINDOW, 40),
                     "k": rng.integers(0, 150, 40),
                 }
             )
             for _ in Side
         ]
-        for _ in run.epoch(batches, epoch * 50):
+        for _ in run.epoch(batches, epoch * WINDOW):
             pass
         counters = run.counters[0]
         state = run.states[0]

@@ -184,7 +184,7 @@ def make_equality() -> Case:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ANSWERING)
 def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 windows pass. A page has few tuples, so that pages come and go."""
+    """200 windows pass. A page has few tuples, so that pages come and go."""
     monkeypatch.setattr(number_set, "PAGE", 64)
     monkeypatch.setattr(number_set, "_PAGE_BYTES", 8)
     run, rng, sizes = TwoUnits(make_equality(), HOWS[name], Matrix(1, 1), is_chosen), random.Random(3), []
@@ -193,13 +193,17 @@ def test_state_does_not_grow_with_what_is_decided(name: str, monkeypatch: pytest
             run.batch(
                 side,
                 [
-                    {"id": 1000 * epoch + n, "t": epoch * 50 + rng.randrange(50), "k": rng.randrange(50)}
-                    for n in range(40)
+                    {
+                        "id": 1000 * epoch + n,
+                        "t": epoch * WINDOW + rng.randrange(WINDOW),
+                        "k": rng.randrange(50),
+                    }
+                    for n in range(1000 * epoch, 1000 * epoch + 40)
                 ],
             )
             for side in Side
         ]
-        for _ in run.epoch(batches, epoch * 50):
+        for _ in run.epoch(batches, epoch * WINDOW):
             pass
         pages = sum(map(len, run.second.states[0].matched.values()))
         sizes.append((run.first.counters[0].held, pages, len(run.second._stores[0][0]._blocks)))
