@@ -22,6 +22,7 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
 
     These are subqueries, functions of the clock, and functions with random results.
 
+    >>> from thetastream.predicate.tokens import parse
     >>> [str(e) for e in find_refused(parse("a.ts > now()"))][0][:30]
     "[TIME_DEPENDENT] 'now' changes"
     """

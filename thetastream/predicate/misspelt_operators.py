@@ -11,6 +11,7 @@ _OPERATORS = ("BETWEEN", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "IN", "IS
 def find_misspelt(phrase: Phrase) -> QueryError | None:
     """Find a misspelt operator: a word between two operands that is almost an operator.
 
+    >>> from thetastream.predicate.tokens import parse
     >>> print(find_misspelt(parse("a.x BETWEN b.lo AND b.hi")))
     [SYNTAX] 'BETWEN' is no operator; did you mean BETWEEN?
     >>> find_misspelt(parse("a.ts > b.ts - INTERVAL 1 DAY")) is None

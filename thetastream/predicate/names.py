@@ -19,6 +19,7 @@ def find_references(phrase: Phrase, aliases: Collection[str]) -> tuple[str, ...]
 
     The result contains all streams that the phrase reads. It may contain more.
 
+    >>> from thetastream.predicate.tokens import parse
     >>> find_references(parse("A.x + f(b.y.a)"), ["a", "b", "c"])
     ('a', 'b')
     """
@@ -31,6 +32,7 @@ def find_columns(phrase: Phrase, alias: str) -> set[str] | None:
 
     None means all columns: the alias stands for the whole stream. In the phrase, every column has its alias.
 
+    >>> from thetastream.predicate.tokens import parse
     >>> sorted(find_columns(parse("a.x + B.y > f(b.`z z`, b.y)"), "b"))
     ['y', 'z z']
     >>> print(find_columns(parse("struct(b) = a.x"), "b"))
