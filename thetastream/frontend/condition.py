@@ -74,7 +74,7 @@ def _read_sql(
         phrase = qualify(phrase, columns, str if catalyst.is_case_sensitive else str.casefold)
     found = split_conjuncts(phrase)
     problems = catalyst.problems(phrase, found)
-    if not problems:
+    if not problems and catalyst.is_ansi:
         aliases = [stream.alias for stream in streams]
         problems = [
             error for conjunct in found for error in find_mixed_comparisons(conjunct, catalyst, aliases)

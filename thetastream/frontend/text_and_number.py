@@ -1,7 +1,7 @@
-"""Refuses a comparison of text with a number.
+"""Refuses a comparison of text with a number where it could end the query.
 
-Spark would convert each text to a number while the query runs. The first text that is not a number would end
-the query. Without ``spark.sql.ansi.enabled``, it would silently count as NULL.
+Spark converts each text to a number while the query runs. The first text that is not a number ends the query.
+Without ``spark.sql.ansi.enabled``, such a text counts as NULL, and the comparison may run.
 """
 
 from collections.abc import Iterator, Sequence
