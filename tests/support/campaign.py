@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.faults import Job, epochs, oracle, read_committed, write_streams
-from tests.support.live_faults import FAULTS, Target, killed_at_the_end
+from tests.support.faults import Job, epochs, kill_group, oracle, read_committed, write_streams
+from tests.support.live_faults import FAULTS, Target
 
 FILES, ROWS = 40, 150
 STARTS = 12
@@ -29,13 +29,13 @@ STARTS = 12
 WENT_ON = "the query went on"
 CLUSTER = "local-cluster[2,1,700]"
 JOBS: dict[str, dict[str, Any]] = {
-    "inner": {"cache_folder": "cache"},
-    "left": {"how": "left", "cache_folder": "cache"},
-    "anti, second units": {"how": "anti", "has_residual": True, "cache_folder": "cache"},
-    "chain": {"chain": 2, "cache_folder": "cache"},
-    "inner on two executors": {"master": CLUSTER, "cache_folder": "cache"},
+    "inner": {},
+    "left": {"how": "left"},
+    "anti, second units": {"how": "anti", "has_residual": True},
+    "chain": {"chain": 2},
+    "inner on two executors": {"master": CLUSTER},
 }
-"""The joins that are struck, with parameters of ``Job``. Paths are relative to the folder of the case."""
+"""The joins that are struck, with parameters of ``Job``."""
 ALL_JOBS = {
     "driver killed": 2,
     "Python worker killed": 8,
@@ -68,7 +68,8 @@ def run_case(seed: int, folder: Path, files: int = FILES, gap_s: float = 1.5) ->
     write_streams(folder, files, ROWS, seed)
     weights = ALL_JOBS | ONLY.get(name, {})
     points: list[tuple[str, str]] = []
-    with killed_at_the_end(Target(job, job.start(), chance)) as target:
+    target = Target(job, job.start(), chance)
+    try:
         for start in range(2 * STARTS):
             if start < STARTS:
                 points += strike(target, weights, gap_s)
@@ -76,17 +77,18 @@ def run_case(seed: int, folder: Path, files: int = FILES, gap_s: float = 1.5) ->
                 break
             Path(job.folder, "log").rename(Path(job.folder, f"log{start}"))
             target.restart()
+    finally:
+        kill_group(target.process)
     found = read_committed(job.sink)
     return Case(seed, name, points, found == oracle(folder, how=job.how, has_residual=job.has_residual))
 
 
 def make_job(name: str, folder: Path) -> Job:
     """Build the job of a name."""
-    parameters = dict(JOBS[name])
-    parameters["cache_folder"] = str(folder / parameters["cache_folder"])
-    master = parameters.pop("master", "local[2,50]")
-    conf = {"spark.task.maxFailures": "50", "spark.executor.memory": "700m"} if master == CLUSTER else {}
-    return Job(str(folder), master=master, conf=conf, **parameters)
+    parameters = {"master": "local[2,50]", "cache_folder": str(folder / "cache")} | JOBS[name]
+    if parameters["master"] == CLUSTER:
+        parameters["conf"] = {"spark.task.maxFailures": "50", "spark.executor.memory": "700m"}
+    return Job(str(folder), **parameters)
 
 
 def strike(target: Target, weights: dict[str, int], gap_s: float) -> list[tuple[str, str]]:

@@ -339,9 +339,14 @@ def killed_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator["subproces
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        kill_group(process)
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a driver and all processes of its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def free_port() -> int:

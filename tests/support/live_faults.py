@@ -6,19 +6,17 @@ instruction.
 """
 
 import contextlib
-import os
 import random
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from tests.support import file_faults
-from tests.support.faults import Job, find_daemons, find_segments
+from tests.support import faults, file_faults
+from tests.support.faults import Job, find_daemons, find_segments, kill_group
 
 SMALL_FILES = (0, 300, 5_000, 100_000)
 """Lengths in bytes at which files cannot grow further on a full disk."""
@@ -61,8 +59,7 @@ def kill_driver(target: Target) -> bool:
 
 def kill_worker(target: Target) -> bool:
     """Kill a Python worker, in which a unit runs."""
-    workers = [worker for daemon in find_daemons(target.process.pid) for worker in children_of(daemon)]
-    return kill_one(target, workers)
+    return faults.kill_worker(target.process.pid, target.chance)
 
 
 def kill_daemon(target: Target) -> bool:
@@ -125,23 +122,21 @@ def damage_cache(target: Target) -> bool:
 def damage_mailbox(target: Target) -> bool:
     """Tear, lose, swap or replace a message, or the label of the mailbox."""
     messages = [path for path in find_segments(Path(target.job.mailbox)) if path not in target.taken]
-    before = {path: data for path in messages if (data := read_if_there(path)) is not None}
-    changed = _damage(target, list(before))
-    for path in changed:
-        target.taken.setdefault(path, before[path])
+    changed = _damage(target, messages)
+    target.taken.update(changed)
     return bool(changed)
 
 
-def _damage(target: Target, files: list[Path]) -> list[Path]:
-    """Damage one of the files, and return those that were there before and have changed."""
-    before = {path: read_if_there(path) for path in files}
-    if len(files) < 2:
-        return []
-    file = target.chance.choice(files)
+def _damage(target: Target, files: list[Path]) -> dict[Path, bytes]:
+    """Damage one of the files, and return those that have changed, as they were before."""
+    before = {path: data for path in files if (data := read_if_there(path)) is not None}
+    if len(before) < 2:
+        return {}
+    file = target.chance.choice([*before])
     fault = file_faults.FAULTS[target.chance.choice([*file_faults.FAULTS])]
     with contextlib.suppress(OSError, ValueError):
-        fault(target.chance, file, [path for path in files if path != file])
-    return [path for path in files if before[path] is not None and read_if_there(path) != before[path]]
+        fault(target.chance, file, [path for path in before if path != file])
+    return {path: data for path, data in before.items() if read_if_there(path) != data}
 
 
 def read_if_there(path: Path) -> bytes | None:
@@ -176,22 +171,6 @@ def kill_one(target: Target, processes: list[psutil.Process]) -> bool:
             target.chance.choice(processes).kill()
             return True
     return False
-
-
-def kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a driver and all processes of its group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-@contextlib.contextmanager
-def killed_at_the_end(target: Target) -> Iterator[Target]:
-    """Kill the running join at the end of the block, even after an error."""
-    try:
-        yield target
-    finally:
-        kill_group(target.process)
 
 
 FAULTS: dict[str, Fault] = {
