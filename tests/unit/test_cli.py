@@ -17,6 +17,13 @@ def test_version_of_a_separate_process():
     assert ended.stdout == f"thetastream {version('thetastream')}\n"
 
 
+@pytest.mark.parametrize("value", ["wide", "0", "nan"])
+def test_an_amount_of_a_simulation_must_be_a_positive_number(value, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["simulate", "--window-s", value])
+    assert f"must be a positive number below 1e12, not {value!r}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["demo", "--rows", "0"], ["demo", "--rows", "few"]])
 def test_what_is_not_understood_exits_with_2(arguments, capsys):
     try:
@@ -52,7 +59,7 @@ def test_demo_leaves_a_folder_of_others_alone(tmp_path, capsys):
     (tmp_path / "thesis.tex").touch()
     assert main(["demo", "--out", str(tmp_path)]) == 1
     errors = capsys.readouterr().err
-    assert errors.startswith("thetastream: [FOLDER_NOT_EMPTY] --out must be a new or empty folder")
+    assert errors.startswith("thetastream: [FOLDER_NOT_EMPTY] --out must be a new folder, an empty folder")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

@@ -94,7 +94,7 @@ def test_the_command_line_scales_from_a_checkpoint(
     assert main(["status", checkpoint.as_uri()]) == 0
     version, _, old, new, first, second = capsys.readouterr().out.splitlines()[1:]
     assert version == "version       1"
-    assert old == "generation    Split(cores=2) on units 0, 1 since epoch 0; 0, 1 store no new tuples"
+    assert old == "generation    Split(cores=2) on units 0, 1 since epoch 0; units 0, 1 get no new tuples"
     assert new == "generation    Split(cores=3) on units 2, 3, 4 since epoch 2"
     assert first.endswith(": accepted")
     assert second.endswith(": waiting")

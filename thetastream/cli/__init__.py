@@ -13,7 +13,7 @@ from thetastream.errors import ThetastreamError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Without arguments, print what commands there are."""
+    """Run one command and return its exit code. Without arguments, print the help."""
     parser = build_parser()
     if not (sys.argv[1:] if argv is None else argv):
         parser.print_help(sys.stderr)

@@ -1,6 +1,7 @@
 """The parser of the command line. Each group of commands adds its own commands to it."""
 
 import argparse
+import textwrap
 from importlib.metadata import version
 
 from thetastream.cli import (
@@ -32,9 +33,13 @@ def build_parser() -> argparse.ArgumentParser:
     def add(
         name: str, run: Run, help: str, *, description: str | None = None, epilog: str | None = None
     ) -> argparse.ArgumentParser:
-        form = argparse.RawDescriptionHelpFormatter
         made = subparsers.add_parser(
-            name, help=help, description=description, epilog=epilog, formatter_class=form
+            name,
+            help=help,
+            # The formatter keeps the lines of examples, so lines of a description are broken here.
+            description=None if description is None else textwrap.fill(description, 79),
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         made.set_defaults(run=run, parser=parser)
         return made

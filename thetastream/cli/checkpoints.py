@@ -1,4 +1,4 @@
-"""The commands that look after checkpoints. Only ``rescale`` starts Spark."""
+"""The commands that inspect, clean and rescale checkpoints. Only ``rescale`` starts Spark."""
 
 import argparse
 import json
@@ -26,44 +26,54 @@ def add_commands(add: AddCommand) -> None:
         epilog="example:\n  thetastream inspect checkpoint",
     )
     add_checkpoint(parser)
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     parser = add(
         "clean",
         clean_up,
-        "remove what a query that does not run has left behind",
+        "remove the files of a stopped query that no restart needs",
         description="Remove messages that were read, temporary files and cached segments of this host. "
-        "With --for-good, remove the mailboxes, the reports and the checkpoint of a query that will never "
-        "run again. Nothing is removed while the query runs.",
+        "With --for-good, also remove the mailboxes, the reports and the checkpoint of the query. Nothing is "
+        "removed while the query runs.",
         epilog="examples:\n  thetastream clean checkpoint\n  thetastream clean checkpoint --for-good",
     )
     add_checkpoint(parser)
-    parser.add_argument("--for-good", action="store_true", help="the query will never run again")
-    parser.add_argument("--dry-run", action="store_true", help="remove nothing, and only say what there is")
+    parser.add_argument(
+        "--for-good", action="store_true", help="remove all files of a query that will never run again"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only list what would be removed")
     parser.add_argument(
         "--min-age",
         type=read_seconds,
         default=3600.0,
         metavar="1h",
-        help="refuse a checkpoint that has changed in this time: its query may run elsewhere (default 1h)",
+        help="refuse a checkpoint that changed less than this time ago, because its query may run on another "
+        "machine (default 1h)",
     )
     parser.add_argument("--mailbox", metavar="DIR", help="the folder of mailboxes, if it has moved")
     parser.add_argument("--cache-folder", metavar="DIR", help="the cache_folder of the query on this host")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
     parser = add(
         "rescale",
         rescale_state,
-        "give the state of a query that does not run another number of shuffle partitions",
-        description="The query continues from its last epoch when it starts again. Its units stay the same.",
+        "change the number of shuffle partitions of a stopped query",
+        description="Distribute the state of a stopped query over another number of shuffle partitions. The "
+        "query continues after its last epoch when it starts again. Its units stay the same.",
         epilog="example:\n  thetastream rescale checkpoint --partitions 8",
     )
     add_checkpoint(parser)
-    parser.add_argument("--partitions", type=read_positive, required=True, metavar="N")
+    parser.add_argument(
+        "--partitions",
+        type=read_positive,
+        required=True,
+        metavar="N",
+        help="the new number of shuffle partitions",
+    )
     parser.add_argument(
         "--file-sink",
         metavar="DIR",
-        help="the folder that the query writes with Spark's file sink, if it does; its log needs an entry",
+        help="the folder that the query writes with Spark's file sink; the log of the sink gets an entry",
     )
     parser.add_argument(
         "--conf",
@@ -73,7 +83,7 @@ def add_commands(add: AddCommand) -> None:
         metavar="NAME=VALUE",
         help="a setting of the Spark session, as in --conf spark.master=yarn",
     )
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def inspect(arguments: argparse.Namespace) -> int:
@@ -84,7 +94,7 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def clean_up(arguments: argparse.Namespace) -> int:
-    """Remove what a query has left behind, and print it."""
+    """Remove files that a stopped query does not need any more, and print them."""
     leftovers = clean(
         read_checkpoint(arguments.checkpoint),
         arguments.for_good,
@@ -104,7 +114,7 @@ def clean_up(arguments: argparse.Namespace) -> int:
 
 
 def rescale_state(arguments: argparse.Namespace) -> int:
-    """Give a checkpoint another number of shuffle partitions, and print both numbers."""
+    """Change the number of shuffle partitions of a checkpoint, and print both numbers."""
     with open_session(dict(arguments.conf)) as spark:
         found = rescale(spark, arguments.checkpoint, arguments.partitions, arguments.file_sink)
     if arguments.json:

@@ -25,7 +25,7 @@ def add_commands(add: AddCommand) -> None:
         type=Path,
         default=Path("out/demo"),
         metavar="DIR",
-        help="results go here (default %(default)s)",
+        help="the folder of the results (default %(default)s)",
     )
     parser.add_argument(
         "--serve",
@@ -33,8 +33,7 @@ def add_commands(add: AddCommand) -> None:
         nargs="?",
         const=8080,
         metavar="PORT",
-        help="show the join and its results on a page, at port 8080 unless PORT is another (needs the serve "
-        "extra)",
+        help="show the join and its results on a page at this port (default 8080; needs the serve extra)",
     )
 
 

@@ -21,7 +21,7 @@ from thetastream.spark.open_telemetry import OTLP
 def add_commands(add: AddCommand) -> None:
     """Add these commands to the command line."""
     parser = add("init", init, "write a job that runs, and two small streams to run it on")
-    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
 
     parser = add("check", check, "list everything that is wrong with a job")
     _add_job_arguments(parser)
@@ -41,11 +41,15 @@ def add_commands(add: AddCommand) -> None:
         "--for", dest="seconds", type=read_seconds, metavar="60s", help="end after this time: 60s, 5m, 2h"
     )
     parser.add_argument(
-        "--metrics", type=Path, metavar="FILE", help="add a line of metrics for each epoch, for serve"
+        "--metrics",
+        type=Path,
+        metavar="FILE",
+        help="add a line of metrics for each epoch to this file, which thetastream serve can show",
     )
-
     parser.add_argument(
-        "--otlp", action="store_true", help="send metrics to the collector of OTEL_EXPORTER_OTLP_ENDPOINT"
+        "--otlp",
+        action="store_true",
+        help="send metrics to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
     )
 
     parser = add("explain", explain, "show how the join of a job will run")
@@ -53,8 +57,8 @@ def add_commands(add: AddCommand) -> None:
 
 
 def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", type=Path, metavar="JOB.toml")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("job", type=Path, metavar="JOB.toml", help="the file that describes the job")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def init(arguments: argparse.Namespace) -> int:
@@ -93,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Print the plan of a job. All errors of the job are raised, also those that Spark finds."""
+    """Print the plan of a job. If the job has errors, raise all of them, also those that Spark finds."""
     job = read_job(arguments.job)
     with open_session(job.spark) as spark:
         plan = explain_job(spark, job)

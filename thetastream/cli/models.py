@@ -10,7 +10,7 @@ from thetastream.models import REGISTRY
 def add_commands(add: AddCommand) -> None:
     """Add these commands to the command line."""
     parser = add("models", list_models, "list the models")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def list_models(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The command that prepares a machine, so that the first results of later sessions come sooner."""
+"""The command that prepares a machine, so that later sessions start faster."""
 
 import argparse
 import tempfile
@@ -19,9 +19,10 @@ def add_commands(add: AddCommand) -> None:
         "prepare",
         prepare,
         "write the classes of Spark to an archive, so that local sessions start faster",
-        description="Run some joins, compile what they need, and write the classes of Spark to an archive in "
-        "the user's cache folder (about 200 MB, once for each environment, about a minute). Local sessions "
-        "of this environment then map the archive in place of loading their classes from jars.",
+        description="Run some joins, compile the kernels that they use, and write the classes of Spark to an "
+        "archive in the user's cache folder. Each environment needs this once. It takes about a minute, and "
+        "the archive has about 200 MB. Local sessions of this environment then map the archive into memory "
+        "instead of loading their classes from jars.",
     )
 
 
@@ -39,7 +40,7 @@ def prepare(arguments: argparse.Namespace) -> int:
 
 
 def run_joins(java_options: str) -> None:
-    """Run batch joins, and streams with groups, windows and files, in a session; wait until its JVM ends."""
+    """Run joins of batches and of streams, so that Spark loads its classes; wait until the JVM has ended."""
     from pyspark import SparkContext
 
     import thetastream as th

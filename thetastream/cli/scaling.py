@@ -1,4 +1,4 @@
-"""The commands that control a running join; they start no Spark."""
+"""The commands that show and change the units of a running join. They start no Spark."""
 
 import argparse
 import json
@@ -24,9 +24,11 @@ def add_commands(add: AddCommand) -> None:
         "\n  thetastream scale checkpoint --model split --cores 4",
     )
     _add_join_arguments(parser)
-    parser.add_argument("--model", choices=sorted(REGISTRY), help="another model; by default the present one")
+    parser.add_argument("--model", choices=sorted(REGISTRY), help="the new model (default: no change)")
     for size in SIZES:
-        parser.add_argument(f"--{size}", type=read_size, metavar="N[,N]")
+        parser.add_argument(
+            f"--{size}", type=read_size, metavar="N[,N]", help=f"the new number of {size} of the model"
+        )
 
     parser = add(
         "status",
@@ -40,7 +42,7 @@ def add_commands(add: AddCommand) -> None:
 def _add_join_arguments(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
     parser.add_argument("--join", help="the name of the join, if the query has several")
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def scale(arguments: argparse.Namespace) -> int:
@@ -48,7 +50,7 @@ def scale(arguments: argparse.Namespace) -> int:
     sizes = {name: getattr(arguments, name) for name in SIZES if getattr(arguments, name) is not None}
     handle = control(arguments.checkpoint, arguments.join)
     name = handle.scale(None if arguments.model is None else REGISTRY[arguments.model](), **sizes)
-    print(json.dumps({"request": name}) if arguments.json else f"request {name} is put")
+    print(json.dumps({"request": name}) if arguments.json else f"request {name} is sent")
     return 0
 
 
@@ -73,36 +75,36 @@ def describe_status(status: Mapping[str, Any]) -> str:
     >>> for line in describe_status({**plan, "requests": {}}).splitlines()[2].split("; "):
     ...     print(line)
     generation    Split(cores=2) on units 0, 1 since epoch 0
-    0, 1 store no new tuples, the tuples of 1 move to the newest units, and 0 hold none
+    units 0, 1 get no new tuples, tuples of unit 1 move to the newest units, and no tuples are left on unit 0
     >>> plan["coming"] = {"model": "Split(cores=1)", "units": [2], "since": None, "waits_for": [0, 1]}
     >>> print(describe_status({**plan, "requests": {}}).splitlines()[-1])
-    coming        Split(cores=1) on units 2 takes over later; it waits for units 0, 1
+    coming        Split(cores=1) on unit 2 takes over later; it waits for units 0, 1
     """
     lines = [("version", str(status["version"])), ("max_units", str(status["max_units"]))]
     if status["shed_factor"]:
         lines.append(("shed", f"{status['shed_factor']:.0%} of arriving tuples"))
     for one in status["generations"]:
         since = "the next epoch" if one["since"] is None else f"epoch {one['since']}"
-        text = f"{one['model']} on units {_list(one['units'])} since {since}"
+        text = f"{one['model']} on {_name_units(one['units'])} since {since}"
         if one["leaving"]:
-            text += f"; {_list(one['leaving'])} store no new tuples"
+            text += f"; {_name_units(one['leaving'])} get no new tuples"
         if one["moving"]:
-            text += f", the tuples of {_list(one['moving'])} move to the newest units"
+            text += f", tuples of {_name_units(one['moving'])} move to the newest units"
         if one["drained"]:
-            text += f", and {_list(one['drained'])} hold none"
+            text += f", and no tuples are left on {_name_units(one['drained'])}"
         lines.append(("generation", text))
     coming = status["coming"]
     if coming is not None:
-        text = f"{coming['model']} on units {_list(coming['units'])} takes over later"
+        text = f"{coming['model']} on {_name_units(coming['units'])} takes over later"
         if coming["waits_for"]:
-            text += f"; it waits for units {_list(coming['waits_for'])}"
+            text += f"; it waits for {_name_units(coming['waits_for'])}"
         lines.append(("coming", text))
     lines += [("request", f"{name}: {outcome}") for name, outcome in status["requests"].items()]
     return "\n".join(f"{name:<14}{text}" for name, text in lines)
 
 
-def _list(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _name_units(numbers: list[int]) -> str:
+    return f"unit{'s' if len(numbers) != 1 else ''} {', '.join(map(str, numbers))}"
 
 
 def read_size(text: str) -> int | tuple[int, ...]:

@@ -16,9 +16,12 @@ from thetastream.stores import DeltaStore, ParquetStore, Store
 if TYPE_CHECKING:
     import uvicorn
 
-TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (a name, and no secret)
+TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (the name of a variable)
+"""The environment variable that may hold the token."""
 SHORTEST_TOKEN = 16
+"""The least number of characters of a token."""
 DELTA = "delta:"
+"""The prefix of a path that names a Delta table."""
 
 
 def add_commands(add: AddCommand) -> None:
@@ -26,7 +29,7 @@ def add_commands(add: AddCommand) -> None:
     parser = add(
         "serve",
         serve,
-        "show running queries on a page, answer questions to stores of results, send new snapshots to "
+        "show running queries on a page, answer questions to stores of results, and send new snapshots to "
         "subscribers",
         description="A service without a token answers requests from this machine only.",
         epilog="examples:\n  thetastream serve out/pairs --metrics out/metrics.jsonl"
@@ -39,15 +42,18 @@ def add_commands(add: AddCommand) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="a file that th.export_metrics(json_lines=...) or run --metrics writes",
+        help="a file of metrics, which th.export_metrics(json_lines=...) or thetastream run --metrics writes",
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
     parser.add_argument("--port", type=int, default=8080, help="the port (default %(default)s)")
     parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="clients must know what the file holds"
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"the file with the token that clients must send (default: the variable {TOKEN})",
     )
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate, for HTTPS")
-    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="the key of the certificate")
     parser.add_argument(
         "--max-rows",
         type=read_positive,
@@ -58,7 +64,7 @@ def add_commands(add: AddCommand) -> None:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Serve stores, and what queries say about themselves, until the process is stopped."""
+    """Serve stores and the metrics of queries, until the process is stopped."""
     try:
         import uvicorn
 
@@ -95,7 +101,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def load_certificate(config: "uvicorn.Config") -> None:
-    """Load what the service needs for HTTPS, before it listens.
+    """Load the certificate and its key, if there are any, before the service listens.
 
     Raises
     ------
@@ -116,12 +122,12 @@ def load_certificate(config: "uvicorn.Config") -> None:
 
 
 def read_stores(texts: Sequence[str]) -> dict[str, Store]:
-    """Read the stores by their names. A store that does not exist is refused before the service starts."""
+    """Read stores by their names, and refuse a store that does not exist before the service starts."""
     stores = dict(map(read_named_store, texts))
     if len(stores) < len(texts):
         raise QueryError("BAD_VALUE", "two stores have the same name: write NAME=PATH")
     for store in stores.values():
-        store.description  # noqa: B018
+        store.description  # noqa: B018 (it raises NO_STORE)
     return stores
 
 
@@ -129,18 +135,20 @@ def refuse_missing_files(metrics: Sequence[Path]) -> None:
     """Refuse files of metrics that do not exist."""
     for file in metrics:
         if not file.is_file():
-            what = f"--metrics must name a file that th.export_metrics writes, and {file} is none"
-            raise QueryError("NO_METRICS", f"{what}; start the query first")
+            what = f"--metrics must name a file of metrics, and there is no file {file}"
+            raise QueryError("NO_METRICS", f"{what}; start the query that writes it first")
 
 
 def _allow_connections() -> None:
-    """Allow this process as many connections at once as the system lets it have."""
+    """Raise the limit of open files to what the system allows, because each connection is an open file."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def read_named_store(text: str) -> tuple[str, Store]:
-    """Read ``NAME=PATH`` or ``PATH``, whose name is its last part. A Delta table is ``delta:PATH``.
+    """Read ``NAME=PATH`` or ``PATH``. Without a name, the last part of the path is the name.
+
+    The path of a Delta table begins with ``delta:``.
 
     >>> read_named_store("/out/pairs")
     ('pairs', ParquetStore(path='/out/pairs'))
@@ -161,8 +169,8 @@ def read_token(file: Path | None) -> str | None:
     """Read the token from a file, or from the environment; None if there is none."""
     try:
         token = os.environ.get(TOKEN) if file is None else file.read_text().strip()
-    except OSError as error:
-        raise QueryError("TOKEN", f"the token cannot be read: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError("TOKEN", f"the file of the token {file} cannot be read: {error}") from error
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise QueryError("TOKEN", f"a token must have at least {SHORTEST_TOKEN} characters")
     return token

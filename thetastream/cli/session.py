@@ -16,9 +16,10 @@ from thetastream.spark.refusals import summarize
 
 @contextmanager
 def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
-    """Start a Spark session for one command; errors of Spark become errors of one line.
+    """Start a Spark session for one command, and stop it when the block ends.
 
-    At a terminal, the command says that it waits for Spark, because this takes some seconds.
+    An error of Spark is raised again as an error with one line. On a terminal, the command prints that Spark
+    is starting, because this takes some seconds.
     """
     spark = None
     if sys.stderr.isatty():

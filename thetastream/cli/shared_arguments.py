@@ -1,4 +1,4 @@
-"""What several commands share: how they are added to the parser, and how the values of arguments are read."""
+"""Arguments that several commands have, and functions that read the values of arguments."""
 
 import argparse
 import re

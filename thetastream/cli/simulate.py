@@ -1,4 +1,4 @@
-"""The command ``thetastream simulate``: a policy under a load curve, or the limits of a join."""
+"""The command that simulates a scaling policy under a load curve, or shows what limits a join."""
 
 import argparse
 import inspect
@@ -34,16 +34,19 @@ def add_commands(add: AddCommand) -> None:
     parser.add_argument(
         "--limits",
         action="store_true",
-        help="show which resource of a cluster limits a join of 1 to 1,000 units, in place of a policy",
+        help="show which resource of a cluster limits a join of 1 to 1,000 units; no policy is replayed",
     )
     parser.add_argument(
         "--curve",
         type=Path,
         metavar="FILE.csv",
-        help="minutes and tuples per second (default: a curve as in BiStream's figure 12)",
+        help="a load curve: minutes and tuples per second (default: a curve as in BiStream's figure 12)",
     )
     parser.add_argument(
-        "--policy", choices=sorted(POLICIES), default="two-phase-scaling", help="(default %(default)s)"
+        "--policy",
+        choices=sorted(POLICIES),
+        default="two-phase-scaling",
+        help="the scaling policy (default %(default)s)",
     )
     parser.add_argument(
         "--set",
@@ -58,7 +61,7 @@ def add_commands(add: AddCommand) -> None:
         type=_read_units,
         default=(4, 4),
         metavar="M,N",
-        help="units of both sides at the beginning (default 4,4)",
+        help="the units of the two sides at the beginning (default 4,4)",
     )
     costed = sorted(name for name, kind in MODELS.items() if kind.is_costed)
     parser.add_argument(
@@ -86,16 +89,16 @@ def add_commands(add: AddCommand) -> None:
         type=_read_amount,
         default=10.0,
         metavar="N",
-        help="seconds of an epoch (default %(default)g)",
+        help="the seconds of an epoch (default %(default)g)",
     )
     parser.add_argument(
         "--plot", type=Path, metavar="FILE.svg", help="draw the replay (svg, png, pdf; needs matplotlib)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def simulate(arguments: argparse.Namespace) -> int:
-    """Print a simulation."""
+    """Print the replay of a policy, or the limits of a join."""
     setting = Setting(
         arguments.window_s,
         arguments.stored_bytes,
@@ -169,7 +172,10 @@ def _read_units(text: str) -> tuple[int, int]:
 
 
 def _read_amount(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 1e12:
-        raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a positive number below 1e12, not {text!r}")
     return value

@@ -24,14 +24,14 @@ def add_commands(add: AddCommand) -> None:
         epilog="example:\n  thetastream sql 'SELECT ONLINE r.id, s.id AS o FROM r, s WHERE r.x > s.y' \\\n"
         "      --source r=r.parquet --source s=folder/",
     )
-    parser.add_argument("statement", metavar="SQL")
+    parser.add_argument("statement", metavar="SQL", help="one statement, or views and a statement at the end")
     parser.add_argument(
         "--source",
         action="append",
         type=read_pair,
         default=[],
         metavar="NAME=PATH",
-        help="a file or a folder",
+        help="a file, or a folder of files, that the statement reads under this name",
     )
     parser.add_argument(
         "--event-time",
@@ -39,16 +39,16 @@ def add_commands(add: AddCommand) -> None:
         type=read_pair,
         default=[],
         metavar="NAME=COLUMN",
-        help="event time of an alias; WITHIN needs it if the alias has several timestamps",
+        help="the event time of an alias; WITHIN needs this option if the alias has several timestamps",
     )
     parser.add_argument(
         "--limit",
         type=read_positive,
         default=20,
         metavar="N",
-        help="number of rows to print (default %(default)s)",
+        help="the largest number of rows to print (default %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
 
 
 def run_sql(arguments: argparse.Namespace) -> int:

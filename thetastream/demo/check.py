@@ -1,13 +1,13 @@
-"""Counts the same pairs with DuckDB, over the whole data set at once."""
+"""Counts the pairs of the demo with DuckDB, in one batch over all departures."""
 
 import time
 
 import duckdb
 import pyarrow as pa
 
-# There are two statements, because DuckDB 2.0 runs one statement in minutes instead of a second. It would
-# choose the difference of delays as the main condition of its inequality join, and read most of the year for
-# every departure.
+# There are two statements, because DuckDB 2.0 needs minutes for one statement with both conditions: it takes
+# the difference of delays as the main condition of its inequality join, and so it reads most of the year for
+# every departure. Two statements take a second.
 _NEAR = """
 CREATE TEMP TABLE near AS
 SELECT a.distance AS a_distance, b.distance AS b_distance, a.dep_delay AS a_delay, b.dep_delay AS b_delay

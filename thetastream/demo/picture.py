@@ -1,4 +1,4 @@
-"""Draws the pairs that were found, by day and hour and by carrier."""
+"""Draws the pairs that the demo found: by day and hour, and by carrier."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ CARRIERS = {
     "US": "US Airways", "VX": "Virgin America", "WN": "Southwest", "YV": "Mesa",
 }  # fmt: skip
 FEWEST_DEPARTURES = 1000
-"""A carrier with fewer departures in the year is left out, because its rate would be noise."""
+"""Carriers with fewer departures in the year are left out, because their rates are uncertain."""
 COLUMNS = ("a_departed", "a_carrier", "b_carrier")
 """The columns of pairs that the picture needs."""
 ROLES = (("late", "a_carrier"), ("other", "b_carrier"))
@@ -48,7 +48,8 @@ def draw(pairs: pd.DataFrame, departures: pa.Table, path: Path) -> Path:
 def _draw_year(axes: Axes, departed: "pd.Series[pd.Timestamp]") -> None:
     utc = departed.dt.tz_localize("UTC") if departed.dt.tz is None else departed
     local = utc.dt.tz_convert("America/New_York")
-    days = pd.date_range("2013-01-01", "2014-01-01")  # The last planes of the year left after midnight.
+    # The last planes of the year left after midnight, on the first day of the next year.
+    days = pd.date_range("2013-01-01", "2014-01-01")
     counts = np.zeros((24, len(days)))
     day = (local.dt.tz_localize(None) - days[0]).dt.days
     np.add.at(counts, (local.dt.hour.to_numpy(), day.to_numpy()), 1)

@@ -28,7 +28,7 @@ WITHIN = "10 minutes"
 ON = "abs(a.distance - b.distance) <= 25 AND a.dep_delay > b.dep_delay + 60"
 SETTINGS = {"spark.sql.session.timeZone": "UTC"}
 MARKER = ".thetastream-demo"
-"""Name of an empty file that marks a folder as the demo's, so that the demo may empty it."""
+"""The name of an empty file. It marks a folder that the demo has made and may empty."""
 
 
 def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None = None) -> int:
@@ -41,14 +41,14 @@ def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None 
     QueryError
         SERVICE_PORT if the port cannot be used.
     """
-    # What is missing is reported in the first second, before Spark starts.
+    # A missing package and an unusable port are reported before Spark starts, which takes seconds.
     from thetastream.demo import picture
 
     if port is not None:
         refuse_port(port)
 
     _say("The departures of 2013 from New York's three airports, replayed as two streams, a and b.")
-    _say(f"Wanted: pairs within {WITHIN} of each other where")
+    _say(f"The join finds the pairs of departures within {WITHIN} of each other for which")
     _say(f"    {ON}\n")
     _prepare(out)
     cores = os.cpu_count() or 2
@@ -80,7 +80,7 @@ def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None 
                 _say(f"page     {out / 'page.png'}")
             _say("         thetastream demo --serve shows the running join and its results in a browser")
         else:
-            _say(f"page     http://{HOST}:{port}, until Ctrl-C")
+            _say(f"page     http://{HOST}:{port} (Ctrl-C stops it)")
             with suppress(KeyboardInterrupt):
                 service.wait()
         return 0 if is_equal else 1
@@ -93,7 +93,9 @@ def _compare(pairs: "pd.DataFrame", table: "pa.Table", seconds: float) -> bool:
     expected, duckdb_seconds = check.count(table)
     is_equal = len(pairs) == expected
     sign = "=" if is_equal else "is not"
-    _say(f"\nThetastream  {len(pairs):>9,} pairs   {seconds:6.1f} s, as a stream, its start included")
+    _say(
+        f"\nThetastream  {len(pairs):>9,} pairs   {seconds:6.1f} s, as a stream, with the start of the query"
+    )
     _say(f"DuckDB       {expected:>9,} pairs   {duckdb_seconds:6.1f} s, as a batch")
     _say(f"             {len(pairs):,} {sign} {expected:,}")
     _say("The batch has the whole year in memory before it begins. The stream reads a file of each input,")
@@ -109,6 +111,8 @@ def _write_replay(rows: int | None, folder: Path) -> "pa.Table":
 
 
 def _start_join(spark: "SparkSession", store: th.ParquetStore, out: Path, units: int) -> "StreamingQuery":
+    """Start the query that joins the departures with themselves and writes the pairs into the store."""
+
     def replay() -> "DataFrame":
         stream = spark.readStream.schema(departures.SCHEMA).option("maxFilesPerTrigger", 1)
         return stream.parquet(str(out / "replay")).withWatermark("departed", "1 minute")
@@ -164,11 +168,10 @@ def _read_epochs(query: Any, seen: int) -> Iterator[Epoch]:
 
 
 def _prepare(out: Path) -> None:
+    """Make the folder of the results, and remove what an earlier demo wrote into it."""
     if out.exists() and any(out.iterdir()) and not (out / MARKER).exists():
-        raise ThetastreamError(
-            "FOLDER_NOT_EMPTY",
-            f"--out must be a new or empty folder, {out} holds files that are not the demo's",
-        )
+        what = "--out must be a new folder, an empty folder or the folder of an earlier demo"
+        raise ThetastreamError("FOLDER_NOT_EMPTY", f"{what}; {out} has other files")
     out.mkdir(parents=True, exist_ok=True)
     (out / MARKER).touch()
     for part in ("replay", "pairs", "checkpoint"):

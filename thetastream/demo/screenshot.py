@@ -1,4 +1,4 @@
-"""Takes a picture of the demo's page with a Chromium that needs no screen."""
+"""Takes a picture of the page of the demo. Chromium runs without a screen for this."""
 
 import importlib.util
 import os
@@ -15,15 +15,18 @@ from thetastream.demo.serving import HOST, PACKAGES, serve_results
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SIZE = "1100,1500"
 """Width and height of the picture, in pixels."""
-START_S, LOAD_S, STOP_S = 30.0, 8.0, 60.0
-"""The service answers within the first time, the page loads in the second, and the browser may take the
-third."""
+START_S = 30.0
+"""The service must listen after this time."""
+LOAD_S = 8.0
+"""The browser lets the scripts of the page run for this time before it takes the picture."""
+STOP_S = 60.0
+"""The browser is stopped after this time."""
 
 
 def take_screenshot(store: Path, metrics: Path, target: Path) -> bool:
-    """Write a PNG file of the page of a store and of a query; return whether there is one.
+    """Write a PNG file of the page of a store and of a query; return whether it was written.
 
-    There is none if this machine has no Chromium, or lacks the packages of the ``serve`` extra.
+    It is not written if this machine has no Chromium or lacks the packages of the ``serve`` extra.
     """
     browser = find_browser()
     if browser is None or not all(map(importlib.util.find_spec, PACKAGES)):
@@ -37,7 +40,7 @@ def take_screenshot(store: Path, metrics: Path, target: Path) -> bool:
     target.unlink(missing_ok=True)
     with serve_results(store, metrics, port, subprocess.DEVNULL), suppress(subprocess.TimeoutExpired):
         _wait_for(port)
-        subprocess.run(  # noqa: S603 (a browser that this machine has)
+        subprocess.run(  # noqa: S603 (the browser of this machine)
             [*command, f"http://{HOST}:{port}/"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -48,7 +51,7 @@ def take_screenshot(store: Path, metrics: Path, target: Path) -> bool:
 
 
 def find_browser() -> str | None:
-    """Find Chromium, which the environment variable CHROMIUM may name; None if there is none."""
+    """Find Chromium by the environment variable CHROMIUM or by its name; return None if there is none."""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 

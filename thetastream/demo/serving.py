@@ -1,4 +1,4 @@
-"""Serves the demo's join and its results, in a process of its own."""
+"""Serves the join of the demo and its results, in a separate process."""
 
 import importlib
 import subprocess
@@ -11,11 +11,11 @@ from thetastream.core.listening import open_port
 
 HOST = "127.0.0.1"
 PACKAGES = ("fastapi", "uvicorn")
-"""Packages of the ``serve`` extra, which the service needs."""
+"""The packages of the ``serve`` extra that the service imports."""
 
 
 def refuse_port(port: int) -> None:
-    """Raise if the service cannot run or cannot listen at the port, before anything starts.
+    """Raise an error if the service cannot run, or cannot listen at the port.
 
     Raises
     ------
@@ -33,13 +33,13 @@ def refuse_port(port: int) -> None:
 def serve_results(
     store: Path, metrics: Path, port: int, output: int | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``thetastream serve``, and end it when the block ends.
+    """Run ``thetastream serve`` until the block ends.
 
-    Its output goes to the terminal, or to ``output``, a file descriptor or ``subprocess.DEVNULL``.
+    Its output goes to ``output``, a file descriptor or ``subprocess.DEVNULL``; by default to the terminal.
     """
     command = [sys.executable, "-m", "thetastream.cli", "serve", str(store), "--metrics", str(metrics)]
     command = [*command, "--host", HOST, "--port", str(port)]
-    service = subprocess.Popen(command, stdout=output, stderr=output)  # noqa: S603 (this program)
+    service = subprocess.Popen(command, stdout=output, stderr=output)  # noqa: S603 (it starts this program)
     try:
         yield service
     finally:
