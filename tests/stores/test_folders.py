@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.stores import HELD, fill, read_ids, stage
-from thetastream.errors import StoreError
+from thetastream.errors import QueryError, StoreError
 from thetastream.stores import DeltaStore, ParquetStore, history, read_store, write_store
 from thetastream.stores.snapshots import Snapshots
 
@@ -98,8 +99,24 @@ def test_a_relative_folder_is_made_absolute_where_the_store_is_named(
     assert store.path == str(tmp_path / "store")
 
 
-@pytest.mark.parametrize("kind", [ParquetStore, DeltaStore])
-def test_messages_show_no_password_of_a_uri(kind: type[ParquetStore]) -> None:
-    store = kind("s3://key:secret@bucket/pairs?region=eu-west-1")
+def test_other_programs_can_open_the_files_of_a_uri_with_options(tmp_path: Path) -> None:
+    store = ParquetStore(f"file://{tmp_path}/store?use_mmap=true")
+    store.describe(HELD)
+    fill(store, range(3), Snapshots(size=1))
+    files = store.files()
+    assert [pq.read_table(file).num_rows for file in files] == [1, 2, 3]
+    found = duckdb.connect().sql("SELECT id FROM read_parquet($files)", params={"files": files}).fetchall()
+    assert sorted(id for (id,) in found) == read_ids(store)
+
+
+def test_messages_show_no_password_of_a_uri() -> None:
+    store = ParquetStore("s3://key:secret@bucket/pairs?region=eu-west-1")
     assert (store.name, store.log.where) == ("s3://bucket/pairs",) * 2
-    assert repr(store) == f"{kind.__name__}(path='s3://bucket/pairs')"
+    assert repr(store) == "ParquetStore(path='s3://bucket/pairs')"
+
+
+@pytest.mark.parametrize("uri", ["s3://key:secret@bucket/pairs", "s3://bucket/pairs?region=eu-west-1"])
+def test_a_delta_table_is_refused_where_deltalake_would_ignore_the_access(uri: str) -> None:
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*s3://bucket/pairs has.*AWS_ENDPOINT_URL") as error:
+        DeltaStore(uri)
+    assert "secret" not in str(error.value)

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 
 INSTALL = "pip install 'thetastream[delta]'"
+ACCESS = (
+    "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL (and AWS_ALLOW_HTTP=true"
+    " without TLS) in the environment of the driver and the workers, which deltalake and Arrow read"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +43,7 @@ class DeltaStore(ParquetStore):
     Parameters
     ----------
     path : str
-        The folder of the table, as in ``ParquetStore``.
+        The folder of the table, as in ``ParquetStore``, but a URI without user, password and options.
 
     Examples
     --------
@@ -55,6 +59,9 @@ class DeltaStore(ParquetStore):
         if "%" in self.path and not self.is_shared:
             what = "the path of a Delta table must have no percent sign, which deltalake takes for an escape"
             raise QueryError("BAD_VALUE", f"{what}; it is {self.path!r}")
+        if self.path != self.name:
+            what = f"the URI of a Delta table must have no user and no options, and that of {self.name} has some"
+            raise QueryError("BAD_VALUE", f"{what}: deltalake would not read them. {ACCESS}")
 
     def describe(self, description: Description) -> None:
         deltalake = _import()

@@ -114,13 +114,15 @@ class ParquetStore(LoggedStore):
     def files(self, since: Any = None, until: Any = None, key: Mapping[str, Any] | None = None) -> list[str]:
         """List the files of all results, for other programs: ``spark.read.parquet(*store.files())``.
 
+        The URI of a file has no user, password or options. The other program brings its own access.
+
         Parameters
         ----------
         since, until, key
             As in ``read``. Files that have no such row are left out; other rows of the files remain.
         """
         selection = Selection.read(self.description, since, until, key)
-        root = self.path.rstrip("/")
+        root = self.name.rstrip("/")
         names = dict.fromkeys(one.name for one in select(self.read_history(), None, selection))
         return [f"{root}/{name}" for name in names]
 
