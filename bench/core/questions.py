@@ -2,9 +2,9 @@
 
 Ten million results lie in a thousand snapshots. Each is asked for by the value of its key, which about ten
 results have. Three questions have targets for the 99th percentile: the rows of the newest snapshot (20 ms),
-and the rows of all snapshots from files, before and after ``compact`` (150 ms). DuckDB answers the same
-questions over the plain files, and each answer must have as many rows as DuckDB's. A ``DeltaStore`` reads
-its files in the same way.
+and the rows of all snapshots from files, before and after ``compact`` (150 ms). They are asked of a
+``ParquetStore`` and of a ``DeltaStore`` with the same results. DuckDB answers the same questions over the
+plain files of each, and each answer must have as many rows as DuckDB's.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from bench.core.publishing import publish_table
 from bench.core.rows import Row
-from thetastream.stores import ParquetStore
+from thetastream.stores import DeltaStore, ParquetStore
 from thetastream.stores.description import Description
 from thetastream.stores.question import query
 from thetastream.stores.staged import Origin
@@ -42,7 +42,7 @@ START = datetime(2026, 1, 5, tzinfo=UTC)
 SPAN = timedelta(seconds=1)
 """The time between two snapshots."""
 SHOWN = (
-    "kind|store; layout|files; question; p50_ms; p99_ms; first_ms|first (ms); is_correct|counts are DuckDB's"
+    "kind|answers; store|files of; layout|files; question; p50_ms; p99_ms; first_ms|first (ms); is_correct|counts are DuckDB's"
 )
 Ask = Callable[[int], int]
 """Asks for a value of the key, and returns the number of rows."""
@@ -120,9 +120,10 @@ def compare(
     ours, plain = list_questions(store, snapshots), list_plain_questions(store.files(), snapshots)
     for (question, ask), (_, ask_plain) in zip(ours, plain, strict=True):
         (found, counts), (by_duckdb, expected) = measure(ask, values), measure(ask_plain, values)
-        announce(f"{layout}, {question}: {found}, DuckDB {by_duckdb}")
-        words = {"question": question, "layout": layout}
-        yield {"kind": "ParquetStore", **words, **found, "is_correct": counts == expected}
+        name = type(store).__name__
+        announce(f"{name}, {layout}, {question}: {found}, DuckDB {by_duckdb}")
+        words = {"store": name, "question": question, "layout": layout}
+        yield {"kind": "th.query", **words, **found, "is_correct": counts == expected}
         yield {"kind": "DuckDB over plain Parquet", **words, **by_duckdb, "is_correct": True}
 
 
@@ -130,12 +131,13 @@ def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
     """Measure, print and write; return 1 if an answer has another number of rows than DuckDB's."""
     asked.share = QUICK_SHARE if asked.quick else 1
     snapshots, rows = SNAPSHOTS // asked.share, []
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        store = ParquetStore(str(Path(folder) / "store"))
-        fill(store, snapshots, asked.seed)
-        rows += compare(store, "a file for each snapshot", asked, announce)
-        store.compact()
-        rows += compare(store, "compacted", asked, announce)
+    for make in (ParquetStore, DeltaStore):
+        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+            store = make(str(Path(folder) / "store"))
+            fill(store, snapshots, asked.seed)
+            rows += compare(store, "a file for each snapshot", asked, announce)
+            store.compact()
+            rows += compare(store, "compacted", asked, announce)
     head = (
         f"{snapshots * ROWS:,} results in {snapshots:,} snapshots, {QUESTIONS // asked.share}"
         f" questions by key of each kind, seed {asked.seed}."

@@ -174,5 +174,6 @@ def test_questions_by_key_are_answered_as_duckdb_answers_them(
     monkeypatch.setattr(questions, "VALUES", 1000)
     assert main(["questions", "--quick", "--json", str(tmp_path / "found.json")]) == 0
     rows = json.loads((tmp_path / "found.json").read_text())["rows"]
-    assert [row["kind"] for row in rows] == ["ParquetStore", "DuckDB over plain Parquet"] * 4
+    assert [row["kind"] for row in rows] == ["th.query", "DuckDB over plain Parquet"] * 8
+    assert [row["store"] for row in rows] == ["ParquetStore"] * 8 + ["DeltaStore"] * 8
     assert all(row["is_correct"] for row in rows)
