@@ -42,7 +42,8 @@ START = datetime(2026, 1, 5, tzinfo=UTC)
 SPAN = timedelta(seconds=1)
 """The time between two snapshots."""
 SHOWN = (
-    "kind|answers; store|files of; layout|files; question; p50_ms; p99_ms; first_ms|first (ms); is_correct|counts are DuckDB's"
+    "kind|answers; store|files of; layout|files; question; p50_ms; p99_ms; first_ms|first (ms);"
+    " is_correct|counts are DuckDB's"
 )
 Ask = Callable[[int], int]
 """Asks for a value of the key, and returns the number of rows."""

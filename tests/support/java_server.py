@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.servers import start_server
+
 START_S = 180
 SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -28,7 +30,7 @@ class JavaServer:
         java = shutil.which("java") or os.path.join(os.environ["JAVA_HOME"], "bin", "java")
         command = [java, *SMALL_JVM, *self.options, "-cp", self.classpath, self.main, *self.arguments]
         with self.output.open("ab") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+            self._process = start_server(command, stdout=output, stderr=output)
         end = time.monotonic() + START_S
         while not answers():
             if self._process.poll() is not None or time.monotonic() > end:

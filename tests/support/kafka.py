@@ -19,6 +19,7 @@ from pathlib import Path
 import pyspark
 
 from tests.support.maven import fetch_jars, find_free_port
+from tests.support.servers import start_server
 
 KAFKA = "4.1.0"
 NULL = "<null>"
@@ -95,9 +96,8 @@ class Broker:
     def start(self) -> None:
         """Start the broker, and wait until it answers."""
         with (self.folder / "output").open("ab") as output:
-            self._process = subprocess.Popen(
-                [*self._java(), "kafka.Kafka", str(self._config)], stdout=output, stderr=output
-            )
+            command = [*self._java(), "kafka.Kafka", str(self._config)]
+            self._process = start_server(command, stdout=output, stderr=output)
         end = time.monotonic() + START_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > end:

@@ -14,6 +14,7 @@ import pyspark
 from pyarrow import fs
 
 from tests.support.maven import find_free_port
+from tests.support.servers import start_server
 
 KEY, SECRET, REGION, BUCKET = "key", "secret", "us-east-1", "bucket"
 HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
@@ -85,7 +86,7 @@ def run_object_store() -> Iterator[ObjectStore]:
     """Run a server with an empty bucket, and kill it in the end."""
     store = ObjectStore(find_free_port())
     command = [sys.executable, "-c", SERVER, "-H", "127.0.0.1", "-p", str(store.port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = start_server(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + START_S
         while not _make_bucket(store):

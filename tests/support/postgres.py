@@ -5,10 +5,16 @@ import glob
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.support.servers import start_server
+
+START_S = 60
 
 
 def find_server() -> Path | None:
@@ -34,17 +40,32 @@ def run_server() -> Iterator[str]:
         user = "postgres" if "postgres" in names else "nobody"
         shutil.chown(folder, user)
     folder.chmod(0o755)
-
-    def call(program: str, *arguments: str) -> None:
-        command = [str(programs / program), *arguments]
-        subprocess.run(command, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)
-
-    data, log = str(folder / "data"), str(folder / "log")
-    options = f"-c listen_addresses='' -k {folder} -c fsync=off"
-    call("initdb", "-D", data, "-U", "tests", "-A", "trust", "--no-sync")
-    call("pg_ctl", "-D", data, "-l", log, "-o", options, "-w", "start")
+    data, address = folder / "data", f"postgresql://tests@/postgres?host={folder}"
+    initdb = [str(programs / "initdb"), "-D", str(data), "-U", "tests", "-A", "trust", "--no-sync"]
+    subprocess.run(initdb, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)
+    command = [str(programs / "postgres"), "-D", str(data), "-k", str(folder)]
+    command += ["-c", "listen_addresses=", "-c", "fsync=off"]
+    with (folder / "log").open("ab") as log:
+        # SIGQUIT ends PostgreSQL at once, and it removes its shared memory.
+        server = start_server(command, signal.SIGQUIT, user=user, cwd=folder, stdout=log, stderr=log)
     try:
-        yield f"postgresql://tests@/postgres?host={folder}"
+        _wait_for_answer(server, address, folder / "log")
+        yield address
     finally:
-        call("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+        server.send_signal(signal.SIGQUIT)
+        server.wait()
         shutil.rmtree(folder)
+
+
+def _wait_for_answer(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
+    import psycopg
+
+    end = time.monotonic() + START_S
+    while True:
+        try:
+            psycopg.connect(address).close()
+            return
+        except psycopg.OperationalError:
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.1)

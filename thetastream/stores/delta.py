@@ -60,7 +60,7 @@ class DeltaStore(ParquetStore):
             what = "the path of a Delta table must have no percent sign, which deltalake takes for an escape"
             raise QueryError("BAD_VALUE", f"{what}; it is {self.path!r}")
         if self.path != self.name:
-            what = f"the URI of a Delta table must have no user and no options, and that of {self.name} has some"
+            what = f"the URI of a Delta table must have no user and no options, and {self.name} has some"
             raise QueryError("BAD_VALUE", f"{what}: deltalake would not read them. {ACCESS}")
 
     def describe(self, description: Description) -> None:
