@@ -92,7 +92,7 @@ def test_a_dropped_connection_comes_back(page: Any, metrics: MetricLines, tmp_pa
     with run_service({}, metrics=files) as address:
         page.goto(address)
         expect(page.get_by_role("status")).to_have_text("Connected, live")
-    expect(page.get_by_role("status")).to_contain_text("trying again")
+    expect(page.get_by_role("status")).to_contain_text("The page tries again.")
     expect(page.locator("[data-figure=Matches]")).to_have_text("7")
     metrics.write("flights", make_entry(4, matched=8))
     with run_service({}, port=int(address.rpartition(":")[2]), metrics=files):

@@ -20,6 +20,7 @@ from thetastream.core.listening import open_port
 from thetastream.errors import QueryError
 from thetastream.service import Limits, events, feed
 from thetastream.service.encoding import ARROW
+from thetastream.service.questions import Questions
 from thetastream.stores import ParquetStore
 
 BIG = 2**53 + 1
@@ -114,7 +115,12 @@ def test_questions_beyond_the_limits_are_refused(
 
 
 def test_an_unknown_store_and_unknown_fields_are_refused(reader: httpx.Client) -> None:
-    assert reader.get("/stores/other/snapshots").json()["condition"] == "UNKNOWN_STORE"
+    assert reader.get("/stores/other/snapshots").json() == {
+        "condition": "UNKNOWN_STORE",
+        "message": "store 'other' must be a store of this service (pairs)",
+    }
+    with pytest.raises(QueryError, match=r"must be a store of this service \(none\)"):
+        Questions({}, LIMITS).find_store("other")
     assert reader.post("/stores/pairs/query", json={"statement": "SELECT 1"}).status_code == 422
 
 
@@ -319,6 +325,19 @@ def test_a_subscriber_that_many_snapshots_have_overtaken_misses_none(
         seen = [snapshot.number for snapshot in await one.list_after(None)]
         for epoch in range(2, 9):
             add_epoch(store, epoch, epoch)
+        return seen + [snapshot.number for snapshot in await one.wait(seen[-1], 5)]
+
+    assert asyncio.run(follow()) == list(range(1, 10))
+
+
+def test_a_subscriber_ahead_of_the_others_leaves_them_no_gap(store: ParquetStore) -> None:
+    async def follow() -> list[int]:
+        one = feed.Feed(store)
+        seen = [snapshot.number for snapshot in await one.list_after(None)]
+        for epoch in range(2, 9):
+            add_epoch(store, epoch, epoch)
+        ahead = await one.list_after(6)
+        assert [snapshot.number for snapshot in ahead] == [7, 8, 9]
         return seen + [snapshot.number for snapshot in await one.wait(seen[-1], 5)]
 
     assert asyncio.run(follow()) == list(range(1, 10))

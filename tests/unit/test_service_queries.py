@@ -77,6 +77,16 @@ def test_an_epoch_that_is_reported_again_counts_once(path: Path) -> None:
     assert read_epochs(MetricsFile(path)) == [3, 4]
 
 
+def test_later_lines_do_not_change_what_was_read(path: Path) -> None:
+    writer, reader = MetricLines(path), MetricsFile(path)
+    writer.write("q", make_entry(3))
+    _, lines = reader.read()["q"]
+    writer.write("q", make_entry(4))
+    writer.close()
+    assert read_epochs(reader) == [3, 4]
+    assert [entry["epoch"] for entry in lines.joins["ab12"]] == [3]
+
+
 def test_a_file_that_was_moved_away_is_followed(path: Path) -> None:
     writer, reader = MetricLines(path), MetricsFile(path)
     writer.write("q", make_entry(3))

@@ -1,7 +1,7 @@
-"""``thetastream serve``: stores of results over HTTP.
+"""The service of ``thetastream serve``: it answers questions to stores of results over HTTP.
 
-It reads committed results and keeps nothing. So any number of services may serve one store, and one that
-restarts continues where its subscribers were.
+A service reads committed results and writes nothing. So several services may serve one store. When a service
+restarts, its subscribers reconnect and continue after the last snapshot that they have seen.
 """
 
 from thetastream.service.app import build_app

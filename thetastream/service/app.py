@@ -1,4 +1,4 @@
-"""The service: stores, running queries and a page about them, over HTTP.
+"""Builds the service, which shows stores, running queries and a page about them over HTTP.
 
     GET  /                                    the page
     GET  /health
@@ -50,8 +50,9 @@ def build_app(
     metrics : sequence of Path
         Files that ``th.export_metrics(json_lines=)`` writes. Clients see the queries of these files.
     token : str, optional
-        What clients must know. Without it, only requests to localhost are answered.
+        The text that clients must send. Without a token, the service answers only requests to localhost.
     limits : Limits, optional
+        The limits of questions and subscriptions.
 
     Returns
     -------
@@ -62,7 +63,7 @@ def build_app(
     >>> from thetastream.stores import ParquetStore
     >>> app = build_app({"pairs": ParquetStore("out/pairs")}, token="secret")
     """
-    # The pages of FastAPI load scripts from another host.
+    # The documentation pages of FastAPI are off, because they load scripts from another host.
     app = FastAPI(title="Thetastream", version=version("thetastream"), docs_url=None, redoc_url=None)
     app.add_middleware(Guard, token=token)
 

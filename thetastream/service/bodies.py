@@ -20,10 +20,12 @@ STATUS = {
     "TOO_SLOW": 408,
     "NO_METRICS": 500,
 }
-"""The status of an answer by the condition of the error. Other errors of a question are 400."""
+"""The HTTP status of an error by its condition. All other errors have the status 400."""
 
 ALL = f"SELECT * FROM {RESULTS}"
+"""The statement of a question that has none."""
 LARGEST_NUMBER = (1 << 63) - 1
+"""The largest number that an address may have."""
 Number = Annotated[int, Path(ge=1, le=LARGEST_NUMBER)]
 After = Annotated[int, Query(ge=0, le=LARGEST_NUMBER)]
 Value = str | int | float | bool | None
@@ -38,7 +40,7 @@ class Problem(BaseModel):
 
 
 class HealthBody(BaseModel):
-    """The service answers."""
+    """The answer of a service that runs."""
 
     ok: bool
 

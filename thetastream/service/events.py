@@ -1,8 +1,9 @@
-"""Subscriptions: each snapshot once, in order, as server-sent events.
+"""Sends each snapshot of a store to its subscribers once and in order, as server-sent events.
 
-The event id is the number of the snapshot. A browser that reconnects sends it back as ``Last-Event-ID``, and
-the next event is the next snapshot, at this service or at another one. A slow reader holds back its own
-events only: the next one is not read before the last one was sent.
+The id of an event is the number of the snapshot. A browser that reconnects sends the id back as
+``Last-Event-ID``, and the next event is the next snapshot. The browser may reconnect to another service of
+the same store. A slow reader delays only its own events, because the service reads the next snapshot after it
+has sent the last event.
 """
 
 import asyncio
@@ -23,11 +24,11 @@ from thetastream.stores.snapshots import Snapshot
 from thetastream.stores.subscription import read_rows, refuse_gap
 
 SILENCE_S = 10.0
-"""After so long without a snapshot an event ``progress`` shows that the connection is alive."""
+"""If there is no new snapshot for this time, an event ``progress`` shows that the connection is alive."""
 
 
 class Seats:
-    """Counts subscribers, in all and from each client."""
+    """Limits the number of subscribers of the service and of each client."""
 
     def __init__(self, total: int, per_client: int) -> None:
         self._total = total
@@ -57,7 +58,7 @@ class Seats:
 
 
 class Subscription(StreamingResponse):
-    """The answer to one subscriber. It gives its seat back when the connection ends, however it ends."""
+    """The answer to one subscriber. It gives its seat back when the connection ends, also after an error."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, limits: 
         found = ask(rows, statement, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
         known["results"] = found.to_pylist()
     except QueryError as error:
-        # The subscriber learns of the snapshot, and may ask for a part of it.
+        # The event still names the snapshot, so that the subscriber can ask for a part of it.
         known["error"] = {"condition": error.condition, "message": error.message}
     return _write_event("snapshot", known, snapshot.number)
 

@@ -1,7 +1,8 @@
-"""Who may ask: everybody on this machine, or whoever knows the token.
+"""Refuses requests of clients that may not use the service.
 
-A service without a token answers only requests that name this machine. Otherwise a page on the internet whose
-name resolves to 127.0.0.1 could read the results through the browser of a user (DNS rebinding).
+If the service has a token, every client must send it. Otherwise only clients on this machine may use the
+service, and their requests must name this machine: a web page whose host name resolves to 127.0.0.1 could
+otherwise read the results through the browser of a user (DNS rebinding).
 """
 
 import hmac
@@ -12,11 +13,11 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
 PUBLIC, PAGE = ("/health", "/"), "/page/"
-"""Paths that need no token, and the beginning of others: they tell nothing about queries and results."""
+"""Paths that need no token, and a prefix of such paths. Their answers contain no results and no queries."""
 
 
 class Guard:
-    """An ASGI middleware that refuses requests without the right to ask."""
+    """An ASGI middleware that refuses requests of clients that may not use the service."""
 
     def __init__(self, app: Any, token: str | None) -> None:
         self._app = app
@@ -44,7 +45,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and no other can reach it.
+    """Whether only this machine can reach a host.
 
     >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, True, False)
@@ -56,7 +57,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _read_host(header: str) -> str:
-    """Read the host of a header ``Host``, without its port."""
+    """Read the host from the header ``Host``, without its port."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0]

@@ -1,4 +1,4 @@
-"""What one client may ask of a service."""
+"""Limits of what clients may ask of a service."""
 
 from dataclasses import dataclass
 
@@ -10,17 +10,18 @@ class Limits:
     Parameters
     ----------
     rows : int
-        The largest number of rows of one answer. A larger answer is refused and never cut.
+        The largest number of rows of one answer. The service refuses an answer with more rows; it never
+        returns a part of the rows.
     seconds : float
         The longest time of one question.
     memory : str
-        The memory of all questions together, as DuckDB spells it.
+        The memory of all questions together, as DuckDB writes it.
     questions : int
-        The number of questions that run at once. Others wait.
+        The largest number of questions that run at the same time. Other questions wait.
     subscribers : int
-        The number of subscribers of the service.
+        The largest number of subscribers of the service.
     subscribers_per_client : int
-        The number of subscribers from one address.
+        The largest number of subscribers from one address.
 
     Examples
     --------

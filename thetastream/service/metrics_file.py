@@ -7,7 +7,7 @@ each query that has ended. The service keeps the last epochs of each join in mem
 import json
 import socket
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -16,25 +16,26 @@ from thetastream.errors import QueryError
 from thetastream.spark.metric_lines import is_written
 
 KEPT_EPOCHS = 300
+"""The number of epochs of each join that stay in memory."""
 LARGEST_READ = 16 << 20
-"""A file that is longer is read from its end only."""
+"""The service reads only so many bytes at the end of a longer file."""
 State = Literal["running", "ended", "failed", "lost"]
 Entry = dict[str, Any]
 
 
 @dataclass
 class QueryLines:
-    """What a file says about one query."""
+    """The lines of a file about one query."""
 
     host: str = ""
     ended: str | None = None
     error: str | None = None
-    """Why the query has ended; None if it was stopped."""
+    """The error with which the query has ended; None if it was stopped."""
     joins: dict[str, deque[Entry]] = field(default_factory=dict)
-    """The last epochs of each join, oldest first."""
+    """The last epochs of each join, in order."""
 
     def add(self, entry: Entry) -> None:
-        """Take one line."""
+        """Add one line."""
         self.host = str(entry.get("host", ""))
         self.ended, self.error = entry.get("ended"), entry.get("error")
         if self.ended is not None:
@@ -45,10 +46,15 @@ class QueryLines:
             epochs.pop()
         epochs.append(entry)
 
-    def find_state(self, is_file_written: bool) -> State:
-        """Whether the query runs, has ended, has failed, or is lost: its program could not say that it ended.
+    def copy(self) -> "QueryLines":
+        """Return a copy that later lines do not change."""
+        return replace(self, joins={join: epochs.copy() for join, epochs in self.joins.items()})
 
-        Only a program on this machine can be seen. Of a query elsewhere, only its own lines are known.
+    def find_state(self, is_file_written: bool) -> State:
+        """Find out whether the query runs, has ended, has failed or is lost.
+
+        A query is lost if its program has ended without a line about the end. Only programs on this machine
+        are checked. A query on another machine runs until a line says that it has ended.
         """
         if self.ended is not None:
             return "ended" if self.error is None else "failed"
@@ -65,7 +71,7 @@ class MetricsFile:
         self._queries: dict[str, QueryLines] = {}
 
     def read(self) -> dict[str, tuple[State, QueryLines]]:
-        """Read what is new in the file; return each query of the file by its name, with its state.
+        """Read the new lines of the file; return each query of the file by its name, with its state.
 
         Raises
         ------
@@ -78,17 +84,20 @@ class MetricsFile:
                 self._read_new()
             except OSError as error:
                 raise QueryError("NO_METRICS", f"the file of metrics cannot be read: {error}") from error
-            return {name: (lines.find_state(is_file_written), lines) for name, lines in self._queries.items()}
+            return {
+                name: (lines.find_state(is_file_written), lines.copy())
+                for name, lines in self._queries.items()
+            }
 
     def _read_new(self) -> None:
         known = self._path.stat()
         if known.st_ino != self._inode or known.st_size < self._offset:
-            # Another file has taken the place of the one that was read.
+            # The path names another file now, because somebody has moved or cut the file that was read.
             self._inode, self._offset = known.st_ino, max(0, known.st_size - LARGEST_READ)
         with self._path.open("rb") as file:
             file.seek(self._offset)
             text = file.read()
-        # A line that is being written is read next time.
+        # The last line may not be complete yet. Then the next call reads it.
         complete = text[: text.rfind(b"\n") + 1]
         self._offset += len(complete)
         for line in complete.splitlines():
@@ -99,5 +108,5 @@ class MetricsFile:
             entry = json.loads(line)
             self._queries.setdefault(str(entry["query"]), QueryLines()).add(entry)
         except (ValueError, LookupError, TypeError):
-            # The first line of a long file is a part of one, and a full disk leaves parts of lines.
+            # This is a part of a line: reading began inside it, or the disk was full when it was written.
             return

@@ -1,6 +1,6 @@
-"""The page: files of HTML, CSS and JavaScript that the browser of a user runs.
+"""Serves the page, which consists of files of HTML, CSS and JavaScript for the browser of a user.
 
-They load nothing from other hosts, and the browser is told to refuse anything else.
+The page loads nothing from other hosts. A header tells the browser to refuse what another host sends.
 """
 
 from pathlib import Path
@@ -16,13 +16,13 @@ HEADERS = {
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    # A browser asks whether a file has changed, so that a new version of the service shows its own page.
+    # The browser asks each time whether a file has changed, so that it shows the page of a new version.
     "Cache-Control": "no-cache",
 }
 
 
 class PageFiles(StaticFiles):
-    """The files that the page loads."""
+    """The route of the files that the page loads."""
 
     def file_response(self, *arguments: Any, **options: Any) -> Response:
         """Answer with a file and the headers of the page."""
@@ -32,7 +32,7 @@ class PageFiles(StaticFiles):
 
 
 def add_page(app: FastAPI) -> None:
-    """Add the page and its files."""
+    """Add the routes of the page and of its files."""
 
     @app.get("/", include_in_schema=False)
     def show_page() -> FileResponse:

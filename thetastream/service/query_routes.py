@@ -1,4 +1,4 @@
-"""The route of running queries. It reads what the queries write about themselves, and asks no query."""
+"""The route of running queries. It reads the files of metrics that queries write, and asks no query."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +11,7 @@ from thetastream.service.metrics_file import KEPT_EPOCHS, MetricsFile
 from thetastream.service.running import RunningQuery, describe_query
 
 SHOWN_EPOCHS = 120
+"""The number of epochs of each join in an answer, unless a request names another."""
 
 
 def add_query_routes(app: FastAPI, metrics: Sequence[Path]) -> None:

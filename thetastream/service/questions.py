@@ -1,4 +1,4 @@
-"""Answers questions to the stores of a service. A few questions run at once, and the others wait."""
+"""Answers questions to the stores of a service. A few questions run at the same time, and the others wait."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from thetastream.stores.question import ask
 
 
 class Questions:
-    """The stores of a service, and the limits of its answers."""
+    """Answers questions to the stores of a service within its limits."""
 
     def __init__(self, stores: Mapping[str, Store], limits: Limits) -> None:
         self._stores = stores
@@ -30,12 +30,12 @@ class Questions:
             UNKNOWN_STORE.
         """
         if name not in self._stores:
-            known = ", ".join(self._stores)
-            raise QueryError("UNKNOWN_STORE", f"{name!r} is no store of this service, which has {known}")
+            known = ", ".join(self._stores) or "none"
+            raise QueryError("UNKNOWN_STORE", f"store {name!r} must be a store of this service ({known})")
         return self._stores[name]
 
     async def answer(self, open_rows: Callable[[], Any], sql: str, accept: str) -> Response:
-        """Run one SELECT over rows, and answer in the form that the header ``Accept`` names."""
+        """Run one SELECT over rows, and encode the answer as the header ``Accept`` asks."""
         limits, media_type = self._limits, ARROW if ARROW in accept else JSON
 
         def run() -> bytes:

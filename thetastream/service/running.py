@@ -1,4 +1,4 @@
-"""What the service says about running queries, computed from the lines of their metrics."""
+"""Describes running queries for clients of the service, from the lines of their metrics."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
@@ -12,7 +12,7 @@ from thetastream.service.metrics_file import Entry, QueryLines, State
 
 
 class EpochSummary(BaseModel):
-    """One epoch of a join in figures that fit into a chart."""
+    """The figures of one epoch of a join that charts show."""
 
     epoch: int
     began: str | None
@@ -28,7 +28,7 @@ class EpochSummary(BaseModel):
 
 
 class DrawnUnit(BaseModel):
-    """Where a unit stands in the drawing of its model."""
+    """The place of a unit in the drawing of its model."""
 
     unit: int
     column: float
@@ -37,7 +37,7 @@ class DrawnUnit(BaseModel):
 
 
 class DrawnGeneration(BaseModel):
-    """A model whose units hold tuples, and its drawing."""
+    """The drawing of a model whose units hold tuples."""
 
     model: str
     units: list[DrawnUnit]
@@ -45,7 +45,7 @@ class DrawnGeneration(BaseModel):
 
 
 class Change(BaseModel):
-    """What a request has changed, and the first epoch that reported it."""
+    """A change of the control plan, and the first epoch that reports it."""
 
     epoch: int
     began: str | None
@@ -77,7 +77,7 @@ class RunningQuery(BaseModel):
 
 def describe_query(name: str, state: State, lines: QueryLines, n_epochs: int) -> RunningQuery:
     """Describe a query with the last ``n_epochs`` epochs of each of its joins."""
-    joins = [_describe_join(join, list(epochs), n_epochs) for join, epochs in list(lines.joins.items())]
+    joins = [_describe_join(join, list(epochs), n_epochs) for join, epochs in lines.joins.items()]
     return RunningQuery(
         name=name, host=lines.host, state=state, ended=lines.ended, error=lines.error, joins=joins
     )
@@ -99,7 +99,7 @@ def _describe_join(join: str, entries: Sequence[Entry], n_epochs: int) -> Runnin
 
 
 def summarize_epoch(entry: Entry) -> EpochSummary:
-    """Summarize one epoch. ``addBatch`` and its like are Spark's names of the phases."""
+    """Summarize one epoch. Its phases have Spark's names, such as ``addBatch``."""
     phases = dict(entry["durations_ms"])
     total = phases.pop("triggerExecution", sum(phases.values()))
     streams = entry["streams"].values()
@@ -119,7 +119,7 @@ def summarize_epoch(entry: Entry) -> EpochSummary:
 
 
 def find_changes(entries: Iterable[Entry]) -> Iterator[Change]:
-    """Yield what changed between the control plans of consecutive epochs."""
+    """Yield the changes between the control plans of consecutive epochs."""
     for before, entry in pairwise(entries):
         old, new = before.get("control"), entry.get("control")
         if old and new:
@@ -148,7 +148,7 @@ def _compare_plans(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 
 
 def _name_model(values: dict[str, Any]) -> str:
-    """Name a model as the user writes it; by its fields if this version does not know it."""
+    """Write a model as the user writes it. If this version does not know the model, write its fields."""
     try:
         return repr(decode_model(values))
     except ThetastreamError:

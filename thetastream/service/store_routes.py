@@ -82,7 +82,7 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
         else:
             await asyncio.to_thread(refuse_future, store, seen)
         if sql is not None:
-            # A statement that cannot run is refused before the first event.
+            # If the statement cannot run, the request is refused before the first event.
             await asyncio.to_thread(ask, store.description.schema.empty_table(), sql, limits.memory)
         client = request.client.host if request.client else ""
         return Subscription(store, feed, seen, first, sql, limits, seats.take(client))

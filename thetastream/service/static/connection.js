@@ -1,4 +1,4 @@
-// Asks the service, with the token if the service needs one. The token is kept until the tab is closed.
+// Sends requests to the service, with the token if the user has given one. The tab keeps the token until it is closed.
 
 const KEY = "thetastream-token";
 

@@ -18,6 +18,6 @@ function fill(element, attributes, children) {
   return element;
 }
 
-export function panel(title, ...children) {
+export function makePanel(title, ...children) {
   return html("section", { class: "panel" }, html("h4", {}, title), ...children);
 }

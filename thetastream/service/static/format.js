@@ -3,29 +3,29 @@
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-export function count(n) {
+export function formatCount(n) {
   return Math.abs(n) < 100000 ? WHOLE.format(n) : SHORT.format(n);
 }
 
-export function bytes(n) {
+export function formatBytes(n) {
   for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
     if (n >= size) return `${(n / size).toFixed(1)} ${unit}`;
   }
   return `${n} B`;
 }
 
-export function seconds(s) {
+export function formatSeconds(s) {
   if (s === null || s === undefined) return "none";
   if (Math.abs(s) < 120) return `${s.toFixed(s < 10 ? 2 : 1)} s`;
   if (Math.abs(s) < 7200) return `${(s / 60).toFixed(0)} min`;
   if (Math.abs(s) < 172800) return `${(s / 3600).toFixed(1)} h`;
-  return `${count(s / 86400)} days`;
+  return `${formatCount(s / 86400)} days`;
 }
 
-export function clock(iso) {
+export function formatTime(iso) {
   return iso ? new Date(iso).toLocaleTimeString([], { hour12: false }) : "";
 }
 
-export function moment(iso) {
+export function formatInstant(iso) {
   return iso ? new Date(iso).toISOString().replace("T", " ").replace(/\.?0*Z$/, "") : "";
 }

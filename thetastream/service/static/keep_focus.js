@@ -1,4 +1,4 @@
-// Replaces the children of an element, and gives the focus and the scrolling back to parts with the same label.
+// Replaces the children of an element. A new part with the label of an old part gets its focus and scroll position.
 
 const LABELLED = "[aria-label][tabindex]";
 

@@ -1,11 +1,11 @@
-// Draws a figure of each epoch as a line, with its greatest value and the times of the first and last epoch.
+// Draws a figure of each epoch as a line, and writes its greatest value and the times of the first and the last epoch.
 
 import { html, svg } from "/page/elements.js";
-import { clock } from "/page/format.js";
+import { formatTime } from "/page/format.js";
 
 const WIDTH = 400, HEIGHT = 120, TOP = 16, BOTTOM = 100;
 
-export function lineChart(epochs, read, write, what) {
+export function drawLine(epochs, read, write, what) {
   const known = epochs.filter((epoch) => read(epoch) !== null);
   if (known.length === 0) return html("p", { class: "quiet" }, "Nothing is known yet.");
   const values = known.map(read);
@@ -22,6 +22,6 @@ export function lineChart(epochs, read, write, what) {
     svg("polygon", { class: "area-first", points: `0,${BOTTOM} ${points.join(" ")} ${WIDTH},${BOTTOM}` }),
     svg("polyline", { class: "line-first", points: points.join(" ") }),
     svg("text", { x: 0, y: TOP - 4 }, write(greatest)),
-    svg("text", { x: 0, y: HEIGHT - 6 }, clock(known[0].began)),
-    svg("text", { x: WIDTH, y: HEIGHT - 6, "text-anchor": "end" }, clock(known.at(-1).began)));
+    svg("text", { x: 0, y: HEIGHT - 6 }, formatTime(known[0].began)),
+    svg("text", { x: WIDTH, y: HEIGHT - 6, "text-anchor": "end" }, formatTime(known.at(-1).began)));
 }

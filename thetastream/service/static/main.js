@@ -1,7 +1,7 @@
-// Asks the service again and again, and shows its answers. A connection that is lost is tried again.
+// Asks the service every second, and shows its answers. If the connection is lost, the page tries again less often.
 
 import { TokenNeeded, ask, keepToken } from "/page/connection.js";
-import { clock } from "/page/format.js";
+import { formatTime } from "/page/format.js";
 import { showQueries } from "/page/queries.js";
 import { Stores } from "/page/stores.js";
 
@@ -13,10 +13,10 @@ const stores = new Stores(document.getElementById("stores"));
 let pauseMs = PERIOD_MS;
 let last = null;
 
-async function look() {
+async function refresh() {
   try {
     showQueries(document.getElementById("queries"), await ask("/queries?epochs=120"));
-    await stores.look();
+    await stores.refresh();
     last = new Date().toISOString();
     pauseMs = PERIOD_MS;
     say("connected", "Connected, live");
@@ -26,15 +26,15 @@ async function look() {
       return;
     }
     pauseMs = Math.min(2 * pauseMs, LONGEST_PERIOD_MS);
-    const since = last === null ? "" : `, figures are of ${clock(last)}`;
+    const age = last === null ? "" : `The page shows the figures of ${formatTime(last)}. `;
     const why = error instanceof TypeError || error.name === "TimeoutError" ? "no answer" : error.message;
-    say("lost", `Not connected (${why})${since}; trying again`);
+    say("lost", `Not connected (${why}). ${age}The page tries again.`);
   }
-  setTimeout(look, pauseMs);
+  setTimeout(refresh, pauseMs);
 }
 
 function say(state, text) {
-  // A screen reader speaks each change, so an equal text is not written again.
+  // A screen reader speaks each text that is written, so the same text is not written again.
   if (status.textContent !== text) status.textContent = text;
   status.dataset.state = state;
 }
@@ -50,7 +50,7 @@ form.addEventListener("submit", (event) => {
   keepToken(document.getElementById("token").value);
   form.hidden = true;
   say("connecting", "Connecting");
-  look();
+  refresh();
 });
 
-look();
+refresh();

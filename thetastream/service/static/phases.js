@@ -1,11 +1,12 @@
-// Draws the time of each of the last epochs as a bar, cut by Spark's phases. The longest phases have names.
+// Draws the time of each of the last epochs as a bar with a part for each of Spark's phases. The legend names the
+// longest phases.
 
 import { html, svg } from "/page/elements.js";
-import { seconds } from "/page/format.js";
+import { formatSeconds } from "/page/format.js";
 
 const WIDTH = 400, HEIGHT = 120, TOP = 16, SHOWN = 40, NAMED = 5;
 
-export function phases(epochs) {
+export function drawPhases(epochs) {
   const shown = epochs.slice(-SHOWN);
   const totals = {};
   for (const epoch of shown) {
@@ -23,12 +24,12 @@ export function phases(epochs) {
     });
   });
   const last = shown.at(-1);
-  const parts = split(last, names).map(([name, ms]) => `${name} ${seconds(ms / 1000)}`);
-  const label = `time of the last epoch: ${seconds(last.seconds)}; ${parts.join(", ")}`;
+  const parts = split(last, names).map(([name, ms]) => `${name} ${formatSeconds(ms / 1000)}`);
+  const label = `time of the last epoch: ${formatSeconds(last.seconds)}; ${parts.join(", ")}`;
   return html("div", {},
     svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
       svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: TOP, y2: TOP }),
-      svg("text", { x: 0, y: TOP - 4 }, seconds(longest)), ...bars),
+      svg("text", { x: 0, y: TOP - 4 }, formatSeconds(longest)), ...bars),
     html("ul", { class: "legend" }, ...parts.map((text, number) => html("li", {},
       svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" },
         svg("rect", { class: `phase-${number + 1}`, width: 10, height: 10 })), text))));

@@ -1,19 +1,19 @@
 // Shows each query: its state, its figures, and the panels of each of its joins.
 
-import { changes } from "/page/changes.js";
-import { drawing } from "/page/drawing.js";
-import { html, panel } from "/page/elements.js";
-import { bytes, clock, count, seconds } from "/page/format.js";
+import { listChanges } from "/page/changes.js";
+import { drawGenerations } from "/page/drawing.js";
+import { html, makePanel } from "/page/elements.js";
+import { formatBytes, formatCount, formatSeconds, formatTime } from "/page/format.js";
 import { replaceAndKeepFocus } from "/page/keep_focus.js";
-import { lineChart } from "/page/line_chart.js";
-import { phases } from "/page/phases.js";
-import { streams } from "/page/streams.js";
-import { units } from "/page/units.js";
+import { drawLine } from "/page/line_chart.js";
+import { drawPhases } from "/page/phases.js";
+import { showStreams } from "/page/streams.js";
+import { drawUnits } from "/page/units.js";
 
 export function showQueries(place, queries) {
   if (queries.length === 0) {
     place.replaceChildren(html("p", { class: "quiet" }, "No query has written metrics yet. ",
-      "Give the service a file: thetastream serve --metrics FILE."));
+      "Start the service with a file of metrics: thetastream serve --metrics FILE."));
     return;
   }
   replaceAndKeepFocus(place, queries.map(showQuery));
@@ -21,7 +21,7 @@ export function showQueries(place, queries) {
 
 function showQuery(query) {
   const words = query.state === "lost" ? "lost: its program is gone" : query.state;
-  const when = query.ended === null ? "" : `at ${clock(query.ended)}`;
+  const when = query.ended === null ? "" : `at ${formatTime(query.ended)}`;
   return html("article", { class: "card", "aria-label": `Query ${query.name}` },
     html("header", {},
       html("h3", {}, query.name),
@@ -37,29 +37,30 @@ function showJoin(join, isOneOfSeveral) {
     isOneOfSeveral ? html("h4", {}, `Join ${join.join}`) : null,
     html("dl", { class: "words" }, ...Object.entries(join.words).flatMap(([name, text]) => [
       html("dt", {}, name.replace(/^the /, "")), html("dd", {}, html("code", {}, text))])),
-    tiles(join, last),
+    showFigures(join, last),
     html("div", { class: "panels of-join" },
-      panel("Throughput, tuples per second", lineChart(join.epochs, rate, count, "throughput in tuples per second")),
-      panel("Lag behind the clock", lineChart(join.epochs, (epoch) => epoch.lag_s, seconds, "lag")),
-      panel("State", lineChart(join.epochs, (epoch) => epoch.state_bytes, bytes, "state in bytes")),
-      panel("Time of an epoch by phase", phases(join.epochs)),
-      panel("Load and state of each unit", units(join.last.units)),
-      panel("Plan: the units of the model", drawing(join.generations, join.last)),
-      panel("Streams in the last epoch", streams(join.last.streams)),
-      panel("Changes while the query runs", changes(join))));
+      makePanel("Throughput, tuples per second",
+        drawLine(join.epochs, computeRate, formatCount, "throughput in tuples per second")),
+      makePanel("Lag behind the clock", drawLine(join.epochs, (epoch) => epoch.lag_s, formatSeconds, "lag")),
+      makePanel("State", drawLine(join.epochs, (epoch) => epoch.state_bytes, formatBytes, "state in bytes")),
+      makePanel("Time of an epoch by phase", drawPhases(join.epochs)),
+      makePanel("Load and state of each unit", drawUnits(join.last.units)),
+      makePanel("Plan: the units of the model", drawGenerations(join.generations, join.last)),
+      makePanel("Streams in the last epoch", showStreams(join.last.streams)),
+      makePanel("Changes while the query runs", listChanges(join))));
 }
 
-function rate(epoch) {
+function computeRate(epoch) {
   return epoch.tuples / Math.max(epoch.seconds, 0.001);
 }
 
-function tiles(join, last) {
+function showFigures(join, last) {
   const late = sum(join.epochs, "late"), shed = sum(join.epochs, "shed");
   const found = {
-    "Epoch": count(last.epoch), "Tuples/s": count(rate(last)), "Epoch time": seconds(last.seconds),
-    "Lag": seconds(last.lag_s), "Matches": count(last.matched), "Stored tuples": count(last.held),
-    "State": bytes(last.state_bytes), [`Late in ${join.epochs.length} epochs`]: count(late),
-    [`Shed in ${join.epochs.length} epochs`]: count(shed),
+    "Epoch": formatCount(last.epoch), "Tuples/s": formatCount(computeRate(last)), "Epoch time": formatSeconds(last.seconds),
+    "Lag": formatSeconds(last.lag_s), "Matches": formatCount(last.matched), "Stored tuples": formatCount(last.held),
+    "State": formatBytes(last.state_bytes), [`Late in ${join.epochs.length} epochs`]: formatCount(late),
+    [`Shed in ${join.epochs.length} epochs`]: formatCount(shed),
   };
   return html("dl", { class: "tiles" }, ...Object.entries(found).map(([name, text]) =>
     html("div", {}, html("dt", {}, name), html("dd", { "data-figure": name }, text))));

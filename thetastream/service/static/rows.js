@@ -1,4 +1,4 @@
-// Reads rows of results: structs become columns such as a.price, and texts that are times become numbers.
+// Reads rows of results. A struct becomes columns such as a.price, and a text in the form of a time can become a number.
 
 const TIME = /^\d{4}-\d\d-\d\d(T[\d:.]+([+-]\d\d:\d\d|Z)?)?$/;
 

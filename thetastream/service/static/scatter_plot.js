@@ -1,7 +1,7 @@
-// A plot of two columns, which the user chooses. Both choices stay when new rows come.
+// A plot of two columns that the user chooses. The choices stay when the plot shows new rows.
 
 import { html, svg } from "/page/elements.js";
-import { moment } from "/page/format.js";
+import { formatInstant } from "/page/format.js";
 import { isTime, listPlottable, toNumber } from "/page/rows.js";
 
 const WIDTH = 400, HEIGHT = 220, LEFT = 6, BOTTOM = 190, TOP = 12, RIGHT = 394;
@@ -32,12 +32,13 @@ export class ScatterPlot {
     const points = this.rows.map((row) => [toNumber(row[across]), toNumber(row[up])])
       .filter((point) => point.every(Number.isFinite));
     if (points.length === 0) {
-      this.place.replaceChildren(html("p", { class: "quiet" }, "The snapshot has no two numbers to plot."));
+      this.place.replaceChildren(html("p", { class: "quiet" }, "The snapshot has no numbers or times to plot."));
       return;
     }
-    const x = scale(points.map((point) => point[0]), LEFT, RIGHT), y = scale(points.map((point) => point[1]), BOTTOM, TOP);
+    const x = makeScale(points.map((point) => point[0]), LEFT, RIGHT);
+    const y = makeScale(points.map((point) => point[1]), BOTTOM, TOP);
     const write = (name, value) => (isTime(this.rows.find((row) => row[name] !== null)?.[name])
-      ? moment(value) : value.toLocaleString("en", { maximumFractionDigits: 3 }));
+      ? formatInstant(value) : value.toLocaleString("en", { maximumFractionDigits: 3 }));
     this.place.replaceChildren(svg("svg", { class: "plot", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: "100%", role: "img",
       "aria-label": `${points.length} results of ${this.name}: ${up} over ${across}` },
       svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: BOTTOM + 6, y2: BOTTOM + 6 }),
@@ -55,7 +56,7 @@ function offer(choice, names, first) {
   choice.value = chosen ?? "";
 }
 
-function scale(values, from, to) {
+function makeScale(values, from, to) {
   const least = Math.min(...values), greatest = Math.max(...values), range = greatest - least;
   const place = (value) => (range === 0 ? (from + to) / 2 : from + ((value - least) / range) * (to - from));
   return { least, greatest, place };

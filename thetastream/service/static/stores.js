@@ -10,14 +10,14 @@ export class Stores {
     this.cards = null;
   }
 
-  // A card stays in place between two looks, so that what the user has chosen stays chosen.
-  async look() {
+  // The cards are made once, so that the columns that the user has chosen stay chosen.
+  async refresh() {
     if (this.cards === null) {
       const { stores } = await ask("/stores");
       this.cards = Object.keys(stores).map((name) => new StoreCard(name, stores[name]));
-      const none = html("p", { class: "quiet" }, "The service has no store: thetastream serve PATH.");
+      const none = html("p", { class: "quiet" }, "The service has no store. Start it with a store: thetastream serve PATH.");
       this.place.replaceChildren(...(this.cards.length ? this.cards.map((card) => card.element) : [none]));
     }
-    for (const card of this.cards) await card.look();
+    for (const card of this.cards) await card.refresh();
   }
 }

@@ -1,10 +1,11 @@
-// A table of rows. It scrolls by itself, also by keyboard, so that the page never becomes wider than the screen.
+// Makes a table of rows. A wide table scrolls in its own frame, also by keyboard, so that the page stays as wide as the
+// screen.
 
 import { html } from "/page/elements.js";
-import { moment } from "/page/format.js";
+import { formatInstant } from "/page/format.js";
 import { isTime } from "/page/rows.js";
 
-export function table(rows, label) {
+export function makeTable(rows, label) {
   if (rows.length === 0) return html("p", { class: "quiet" }, "The snapshot has no rows.");
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const isNumber = (name) => rows.every((row) => row[name] === null || typeof row[name] === "number");
@@ -19,7 +20,7 @@ export function table(rows, label) {
 
 function write(value) {
   if (value === null || value === undefined) return "NULL";
-  if (isTime(value)) return moment(value);
+  if (isTime(value)) return formatInstant(value);
   if (typeof value === "number") return String(Number.isInteger(value) ? value : Number(value.toPrecision(7)));
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

@@ -1,19 +1,19 @@
-// Draws for each unit what it received and what it stores. Bars of different lengths are skew.
+// Draws how many tuples each unit received and stores. Bars of different lengths show skew.
 
 import { html, svg } from "/page/elements.js";
-import { bytes, count } from "/page/format.js";
+import { formatBytes, formatCount } from "/page/format.js";
 
 const WIDTH = 400, LINE = 30, NAME = 28, VALUE = 172;
 
-export function units(found) {
+export function drawUnits(found) {
   if (found.length === 0) return html("p", { class: "quiet" }, "No unit has reported yet.");
-  const mostReceived = greatest(found, "received"), mostHeld = greatest(found, "held");
+  const mostReceived = findGreatest(found, "received"), mostHeld = findGreatest(found, "held");
   const lines = found.flatMap((unit, n) => [
     svg("text", { x: 0, y: n * LINE + 18 }, String(unit.unit)),
-    ...bar("bar", n * LINE + 4, unit.received / mostReceived),
-    ...bar("bar-state", n * LINE + 15, unit.held / mostHeld),
-    svg("text", { x: WIDTH - VALUE + 8, y: n * LINE + 12 }, `${count(unit.received)} received`),
-    svg("text", { x: WIDTH - VALUE + 8, y: n * LINE + 24 }, `${count(unit.held)} stored, ${bytes(unit.state_bytes)}`),
+    ...drawBar("bar", n * LINE + 4, unit.received / mostReceived),
+    ...drawBar("bar-state", n * LINE + 15, unit.held / mostHeld),
+    svg("text", { x: WIDTH - VALUE + 8, y: n * LINE + 12 }, `${formatCount(unit.received)} received`),
+    svg("text", { x: WIDTH - VALUE + 8, y: n * LINE + 24 }, `${formatCount(unit.held)} stored, ${formatBytes(unit.state_bytes)}`),
   ]);
   const height = found.length * LINE;
   const total = found.reduce((sum, unit) => sum + unit.received, 0);
@@ -25,12 +25,12 @@ export function units(found) {
     html("p", { class: "quiet" }, `In the last epoch, ${skew}.`));
 }
 
-function bar(name, y, share) {
+function drawBar(name, y, share) {
   const width = WIDTH - NAME - VALUE;
   return [svg("rect", { class: "track", x: NAME, y, width, height: 8, rx: 2 }),
     svg("rect", { class: name, x: NAME, y, width: width * share, height: 8, rx: 2 })];
 }
 
-function greatest(found, key) {
+function findGreatest(found, key) {
   return Math.max(...found.map((unit) => unit[key]), 1);
 }
