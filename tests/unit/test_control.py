@@ -124,6 +124,12 @@ def test_refusals_have_names_and_change_nothing(request_: Request, rules: Rules,
     assert offset.outcomes["r"].startswith(f"[{condition}]")
 
 
+def test_sizes_that_do_not_fit_the_rest_of_the_model_say_how_to_change_it() -> None:
+    plan = ControlPlan.begin(Matrix(2, 1, subgroups=2))
+    with pytest.raises(QueryError, match=r"\[BAD_SUBGROUPS\].*name the whole new model"):
+        change_plan(plan, Request(sizes={"rows": 1}), RULES)
+
+
 def test_growing_keeps_the_full_history() -> None:
     """A side that expires may shrink; one that never expires may grow."""
     rules = Rules(16, (), (True, False))
