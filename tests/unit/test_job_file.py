@@ -11,6 +11,7 @@ from thetastream.core.shed import Shed
 from thetastream.errors import InvalidQuery, QueryError
 from thetastream.job.document import parse_job, read_job
 from thetastream.job.progress import describe_epoch
+from thetastream.models import Chain
 
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
@@ -52,9 +53,9 @@ def test_a_job_may_have_a_shedder(tmp_path):
         ({"sinks": {"out": {}}}, "UNKNOWN_SINK", "INSERT INTO out"),
         ({"sql": "INSERT INTO out SELECT value FROM a", "sinks": {"out": {"format": "csv"}}},
          "MISSING_KEY", "sink 'out'"),
-        ({"sql": f"EXPLAIN {SQL}"}, "EXPLAIN", "command of its own"),
+        ({"sql": f"EXPLAIN {SQL}"}, "EXPLAIN", "thetastream explain"),
         ({"sources": {"a": {"format": "csv"}, "b": RATE}}, "INVALID_QUERY", "schema"),
-        ({"sources": {"a": {"format": "rate", "delay": "1 s"}, "b": RATE}}, "MISSING_KEY", "no event_time"),
+        ({"sources": {"a": {"format": "rate", "delay": "1 s"}, "b": RATE}}, "MISSING_KEY", "'event_time'"),
         ({"sources": {"a": {}, "b": RATE}}, "MISSING_KEY", "format"),
         ({"sources": {"a": 5, "b": RATE}}, "BAD_VALUE", "[sources.a]"),
         ({"sources": {"a": KAFKA | {"schema": VALUE}, "b": RATE}}, "MISSING_KEY", "'decode'"),
@@ -81,6 +82,8 @@ def test_a_job_may_have_a_shedder(tmp_path):
         ({"shed": {"treshold": "1 GB", "capacity": "2 GB"}}, "UNKNOWN_KEY", "did you mean 'threshold'"),
         ({"shed": {"threshold": "2 GB", "capacity": "1 GB"}}, "SHED", "below capacity"),
         ({"model": {"units": [1, 2, 3]}}, "BAD_UNITS", "(1, 2, 3)"),
+        ({"model": {"units": True}}, "BAD_UNITS", "True"),
+        ({"shed": {"threshold": True, "capacity": "1 GB"}}, "SHED", "threshold"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(tmp_path, change, condition, words):
@@ -88,6 +91,11 @@ def test_mistakes_are_named(tmp_path, change, condition, words):
         parse_job({**GOOD, **change}, tmp_path)
     assert error.value.condition == condition
     assert words in str(error.value)
+
+
+def test_a_model_may_have_a_switch(tmp_path):
+    job = parse_job(GOOD | {"model": {"name": "chain", "workers": 2, "fast_forward": True}}, tmp_path)
+    assert job.model == Chain(2, fast_forward=True)
 
 
 def test_insert_names_its_sink(tmp_path):

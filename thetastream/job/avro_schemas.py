@@ -1,10 +1,10 @@
-"""Reads the columns of an Avro schema, with the types that Spark gives them."""
+"""Reads the columns of an Avro schema, with the types that Spark uses for them."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-_TYPES: Mapping[str, str] = {
+_SQL_TYPES: Mapping[str, str] = {
     "boolean": "BOOLEAN",
     "int": "INT",
     "long": "BIGINT",
@@ -23,7 +23,7 @@ _TYPES: Mapping[str, str] = {
 
 
 def read_avro_schema(schema: str) -> dict[str, str]:
-    """Read the fields of a record: name -> type as SQL writes it, or an empty text if only Spark knows it.
+    """Read the fields of a record: name -> SQL type. The type is an empty text if only Spark knows it.
 
     >>> read_avro_schema('''{"type": "record", "name": "trade", "fields": [
     ...     {"name": "id", "type": "long"},
@@ -51,5 +51,7 @@ def _name_type(type_: Any) -> str:
         others = [each for each in type_ if each != "null"]
         return _name_type(others[0]) if len(others) == 1 else ""
     if isinstance(type_, dict):
-        return _TYPES.get(type_["logicalType"], "") if "logicalType" in type_ else _name_type(type_["type"])
-    return _TYPES.get(type_, "")
+        return (
+            _SQL_TYPES.get(type_["logicalType"], "") if "logicalType" in type_ else _name_type(type_["type"])
+        )
+    return _SQL_TYPES.get(type_, "")

@@ -1,4 +1,4 @@
-"""Checks a job file: first all errors that the file itself shows, then those that only Spark finds.
+"""Checks a job file: first what the file alone shows, then what only Spark can find.
 
     1. without Spark   keys, values, paths, grammar, names against declared columns, event times, sink mode
     2. with Spark      types, functions, and names of columns that the file does not declare
@@ -18,8 +18,8 @@ from thetastream.job.document import SQL, Document, examine, read_toml
 from thetastream.job.plain import is_plain
 from thetastream.job.run import find_spark_problems
 
-Session = Callable[[dict[str, Any]], AbstractContextManager[Any]]
-"""Opens a Spark session with settings."""
+OpenSession = Callable[[dict[str, Any]], AbstractContextManager[Any]]
+"""A function that opens a Spark session with these settings."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Finding:
     file: str
     line: int
     column: int | None
-    """The column in the line, from 1 on, of an error in a statement."""
+    """The column in the line, which counts from 1. None if the error is not in a statement."""
     section: str
     """The table of the file, "sql", or "" for the top of the file."""
     condition: str
@@ -44,16 +44,16 @@ class Finding:
         return dict(vars(self))
 
 
-def check_job(path: Path, session: Session, say: Callable[[Finding], None]) -> int:
-    """Report every error of a job file, as soon as it is found; return their number.
+def check_job(path: Path, open_session: OpenSession, say: Callable[[Finding], None]) -> int:
+    """Report each error of a job file as soon as it is found; return the number of errors.
 
     Parameters
     ----------
     path : Path
-    session : Session
-        It opens a Spark session. It is called only if Spark is needed.
+    open_session : OpenSession
+        A function that opens a Spark session. It is called only if Spark is needed.
     say : callable
-        It gets each Finding.
+        A function that is called with each Finding.
     """
     try:
         found = read_toml(path)
@@ -70,7 +70,7 @@ def check_job(path: Path, session: Session, say: Callable[[Finding], None]) -> i
     ]
     for finding in findings:
         say(finding)
-    for finding in _ask_spark(path, text, document, found, session):
+    for finding in _ask_spark(path, text, document, found, open_session):
         known = {(other.line, other.column) for other in findings if other.column is not None}
         if (finding.line, finding.column) not in known:
             findings.append(finding)
@@ -79,9 +79,9 @@ def check_job(path: Path, session: Session, say: Callable[[Finding], None]) -> i
 
 
 def _ask_spark(
-    path: Path, text: str, document: Document, found: Mapping[str, Any], session: Session
+    path: Path, text: str, document: Document, found: Mapping[str, Any], open_session: OpenSession
 ) -> Iterator[Finding]:
-    """Yield what only Spark finds."""
+    """Yield the errors that only Spark finds. Spark is not started if it can find no more."""
     conf = found.get("spark", {})
     if document.job is None:
         if not document.script or not isinstance(conf, dict) or document.problems.get("spark"):
@@ -89,7 +89,7 @@ def _ask_spark(
         is_broken = any(problem.condition == "SYNTAX" for problem in document.problems.get(SQL, ()))
         if is_broken or is_plain(document.script, document.columns):
             return
-    with session(conf) as spark:
+    with open_session(conf) as spark:
         for section, problem in find_spark_problems(spark, document):
             yield _place(path, text, section, problem)
 
@@ -100,7 +100,7 @@ def _place(path: Path, text: str, section: str, problem: ThetastreamError) -> Fi
     mark = problem.mark if isinstance(problem, QueryError) else None
     at = re.search(r", at line (\d+), column (\d+):\n", message)
     if section == SQL and mark is not None and at is not None:
-        # The message keeps the line of the statement and its caret. The place is that of the file.
+        # The message still shows the line of the statement with a caret. The numbers are those of the file.
         message = f"{message[: at.start()]}\n{message[at.end() :]}"
         line, column = _find_in_sql(text, int(at[1]), int(at[2]))
     else:
@@ -109,7 +109,7 @@ def _place(path: Path, text: str, section: str, problem: ThetastreamError) -> Fi
 
 
 def _find_in_sql(text: str, line: int, column: int) -> tuple[int, int]:
-    """Find the line and column of the file where a place of the statement is."""
+    """Convert a line and a column of the statement into a line and a column of the file."""
     opening = re.search(r"^[ \t]*sql[ \t]*=[ \t]*(\"\"\"|'''|\"|')(\n?)", text, re.MULTILINE)
     if opening is None:
         return 1, column
@@ -119,7 +119,7 @@ def _find_in_sql(text: str, line: int, column: int) -> tuple[int, int]:
 
 
 def _find_key_line(text: str, section: str, message: str) -> int:
-    """Find the line of the key that a message quotes, or of the head of its table."""
+    """Find the line of the key that a message names; without such a key, the first line of its table."""
     lines = text.splitlines()
     heads = [n for n, line in enumerate(lines) if line.lstrip().startswith("[")]
     if section == SQL:

@@ -1,10 +1,11 @@
-"""Reads a checkpoint without Spark: the logs of its epochs, and what the offsets of our sources say.
+"""Reads a checkpoint without Spark: the logs of its epochs, and the offsets of the sources of joins.
 
     metadata           the id of the query
     offsets, commits   the logs of its epochs (``thetastream.spark.checkpoint_log``)
     state              the state store of Spark
 
-Each join has one source whose offset is its identity, or its mailbox with the identity.
+Each join has one source of its own. The offset of this source contains the identity of the join, and the
+place of its mailbox if it has one.
 """
 
 import json
@@ -23,7 +24,7 @@ from thetastream.spark.state.identity_source import read_written
 
 @dataclass(frozen=True)
 class MailboxPlace:
-    """The mailbox of a join, and what the last epoch reads from it."""
+    """The mailbox of a join, and the messages that the last epoch reads."""
 
     root: str | None
     """The folder of mailboxes, None if an earlier version wrote the checkpoint."""
@@ -31,7 +32,7 @@ class MailboxPlace:
     epoch: int
     """The epoch whose messages are read; -1 if there are none."""
     units: tuple[int, ...]
-    """The units that sent them."""
+    """The units that sent the messages."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,7 @@ class CheckpointedJoin:
 
     identity: Identity
     written_by: str | None
-    """The version of Thetastream; None if an earlier version wrote the checkpoint, which does not contain
-    it."""
+    """The version of Thetastream that wrote the checkpoint; None if an early version wrote it."""
     state_format: int | None
     mailbox: MailboxPlace | None
     control: ControlPlace | None = None
@@ -80,7 +80,7 @@ class Checkpoint:
     state_files: int
     state_bytes: int
     n_sources: int
-    """The number of sources, ours included."""
+    """The number of sources of the query, with the sources of joins."""
     joins: tuple[CheckpointedJoin, ...]
 
 
@@ -139,7 +139,7 @@ def _find_partitions(log: dict[str, Any]) -> int | None:
 def _read_join(offset: dict[str, Any]) -> CheckpointedJoin:
     writer, mailbox = offset.get("writer", {}), None
     if "mailbox" in offset:
-        # The name becomes a part of a path.
+        # The name becomes a part of a path, so it must not have folders of its own.
         name = PurePosixPath(offset["mailbox"]).name
         mailbox = MailboxPlace(offset.get("root"), name, int(offset["epoch"]), tuple(offset["units"]))
     control, found = None, offset.get("control")

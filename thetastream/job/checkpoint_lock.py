@@ -1,4 +1,4 @@
-"""The lock of a checkpoint, which keeps a second job away from it."""
+"""Locks a checkpoint, so that a second job cannot use it."""
 
 import fcntl
 import os
@@ -14,9 +14,9 @@ LOCK = ".thetastream.lock"
 
 @contextmanager
 def lock(checkpoint: str) -> Iterator[str]:
-    """Lock a checkpoint while a job runs, and yield the path of its log.
+    """Lock a checkpoint until the block ends, and yield the path of the log of the job.
 
-    A second query on the checkpoint would silently stop the first.
+    Without the lock, a second query on the checkpoint would stop the first query without an error.
 
     Raises
     ------

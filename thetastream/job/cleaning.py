@@ -1,8 +1,8 @@
-"""Removes what a query has left behind: messages that were read, temporary files, cached segments, and all of
-it if the query will never run again.
+"""Removes files of a stopped query: messages that were read, temporary files and cached segments.
 
-Nothing is removed while the query runs. A query of this machine holds a lock. One that runs elsewhere is
-recognised by its checkpoint, which has changed lately.
+If the query will never run again, its mailboxes, control folders, reports and its checkpoint are removed too.
+Nothing is removed while the query runs. A query on this machine holds a lock. A query on another machine
+shows itself only by recent changes of its checkpoint.
 """
 
 import re
@@ -32,7 +32,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that a query has left behind."""
+    """A file or a folder that a stopped query does not need any more."""
 
     what: str
     root: str
@@ -58,19 +58,20 @@ def clean(
     mailbox: str | None = None,
     cache_folder: str | None = None,
 ) -> list[Leftover]:
-    """Remove what a query has left behind, and return it.
+    """Remove the files of a stopped query that no restart needs, and return them.
 
     Parameters
     ----------
     found : Checkpoint
     for_good : bool
-        Whether the query will never run again. Its mailboxes, reports and its checkpoint are removed too.
+        Whether the query will never run again. If so, its mailboxes, its reports and its checkpoint are
+        removed too.
     dry_run : bool
-        Whether to remove nothing.
+        If it is True, nothing is removed.
     min_age_s : float
         The checkpoint must not have changed for this many seconds.
     mailbox : str, optional
-        The folder of mailboxes, if it is another one than the checkpoint names.
+        The folder of mailboxes, if it is not the one that the checkpoint names.
     cache_folder : str, optional
         The folder of cached segments on this host, if the query names one.
 
@@ -103,7 +104,7 @@ def clean(
 def list_leftovers(
     found: Checkpoint, for_good: bool, mailbox: str | None, cache_folder: str | None
 ) -> Iterator[Leftover]:
-    """Yield what a query that does not run has left behind; the checkpoint itself comes last."""
+    """Yield the files and folders that ``clean`` removes. The checkpoint and its log come last."""
     places = [join.mailbox for join in found.joins if join.mailbox is not None]
     roots = {root for place in places if (root := mailbox or place.root) is not None}
     roots |= {mailbox} if mailbox else set()
@@ -119,11 +120,11 @@ def list_leftovers(
             yield from _list_reports(root, found.query)
             for name in Folder(root, "").list_files():
                 if name.startswith(f"{LOADS}{found.query}-"):
-                    yield _find("loads for a shedder", root, name)
+                    yield _measure_leftover("loads for a shedder", root, name)
     for path in list_stale(choose_cache_root(cache_folder)):
         yield Leftover("cached segment", str(path.parent), path.name, _measure(path))
     if for_good:
-        yield _find("checkpoint", *split_path(found.path))
+        yield _measure_leftover("checkpoint", *split_path(found.path))
         log = Path(f"{found.path.rstrip('/')}.log")
         if is_local(found.path) and log.is_file():
             yield Leftover("log of the job", str(log.parent), log.name, log.stat().st_size)
@@ -135,14 +136,14 @@ def _list_mailbox(root: str, place: MailboxPlace, for_good: bool, is_committed: 
     if not names:
         return
     if for_good:
-        yield _find("mailbox", root, place.name)
+        yield _measure_leftover("mailbox", root, place.name)
         return
     # The last epoch reads the messages of ``place.epoch``. It runs again if it is not committed.
     read = place.epoch if is_committed else place.epoch - 1
     for name in names:
         inside = f"{place.name}/{name}"
         if name.isdecimal() and int(name) <= read:
-            yield _find("messages that were read", root, inside)
+            yield _measure_leftover("messages that were read", root, inside)
         elif name.isdecimal():
             for file, (_, size) in folder.list_files(name).items():
                 if _TEMPORARY.fullmatch(file):
@@ -152,14 +153,14 @@ def _list_mailbox(root: str, place: MailboxPlace, for_good: bool, is_committed: 
 def _list_control(place: ControlPlace, query: str) -> Iterator[Leftover]:
     """Yield the control folder of a join, and the link to it."""
     if ControlFolder(place.root, place.name).is_made:
-        yield _find("control folder", place.root, name_control(place.name))
+        yield _measure_leftover("control folder", place.root, name_control(place.name))
     link = ControlLinks(place.root).find(query, place.join)
     if link is not None:
         yield Leftover("link to a control folder", place.root, f"{LINKS}/{query}-{place.join}", len(link))
 
 
 def _list_reports(root: str, query: str) -> Iterator[Leftover]:
-    """Yield the reports that units wrote about idle streams."""
+    """Yield the reports that the units of a query wrote about idle streams."""
     for name in Folder(root, "").list_files():
         if name.startswith(REPORTS):
             for file, (_, size) in Folder(root, name).list_files().items():
@@ -167,7 +168,7 @@ def _list_reports(root: str, query: str) -> Iterator[Leftover]:
                     yield Leftover("report about an idle stream", root, f"{name}/{file}", size)
 
 
-def _find(what: str, root: str, name: str) -> Leftover:
+def _measure_leftover(what: str, root: str, name: str) -> Leftover:
     return Leftover(what, root, name, Folder(root, name).measure("")[1])
 
 

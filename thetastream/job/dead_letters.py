@@ -1,9 +1,9 @@
-"""Keeps the records of a job that cannot be decoded, by one small query per source.
+"""Runs a query for each source with ``dead_letters``, which keeps the records that cannot be decoded.
 
     checkpoint/dead_letters/<source>      the checkpoint of the query, inside the checkpoint of the job
     folder/                               the records, as Parquet files
 
-The join does not wait for these queries, and they do not slow it. Spark's file sink writes each record once.
+The join does not wait for these queries. Spark's file sink writes each record once.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from thetastream.job.spec import Job, SourceSpec
 from thetastream.spark.event_time import write_delay
 
 TRIGGER = "5 seconds"
-"""How often dead records are looked for, unless the job has a trigger."""
+"""The trigger of these queries if the job has none."""
 _METRIC = "dead_letters"
 
 
@@ -30,15 +30,16 @@ class DeadLetters:
         self._seen: dict[str, int] = {}
 
     def start(self, spark: SparkSession, job: Job, until_caught_up: bool) -> None:
-        """Start a query for each source that keeps its dead records."""
+        """Start a query for each source whose dead records are kept."""
         for source in job.sources:
             if source.dead_letters is not None:
                 self._queries[source.name] = _start(spark, job, source, until_caught_up)
 
     def count_new(self) -> dict[str, Any]:
-        """Count the dead records since the last call, as a figure of an epoch.
+        """Count the dead records since the last call; return the number as a figure of an epoch.
 
-        If one of the queries has failed, its exception is raised.
+        It returns no figure if no source keeps dead records. It raises the exception of a query that has
+        failed.
         """
         if not self._queries:
             return {}
@@ -53,13 +54,13 @@ class DeadLetters:
         return {_METRIC: total}
 
     def finish(self, until_caught_up: bool) -> None:
-        """If the queries end by themselves, wait until they have read all that is available."""
+        """Wait until the queries have read all available input, if they were started to end then."""
         if until_caught_up:
             for query in self._queries.values():
                 query.awaitTermination()
 
     def stop(self) -> None:
-        """Stop the queries. The next run continues where they were."""
+        """Stop the queries. They continue from their checkpoints in the next run."""
         for query in self._queries.values():
             query.stop()
 

@@ -1,4 +1,4 @@
-"""The ways to decode the value of a Kafka record: one class and one line of ``DECODERS`` for each.
+"""Decoders for the values of Kafka records. Each decoder is one class and one entry of ``DECODERS``.
 
 json   the value is a JSON object; ``schema`` has columns as SQL writes them
 avro   the value is an Avro record; ``schema`` is the Avro schema of its writer, as JSON
@@ -16,30 +16,31 @@ from thetastream.job.avro_schemas import read_avro_schema
 from thetastream.job.schemas import Columns, read_schema
 
 VALUE = "value"
-"""The column of Spark's connector with the bytes of a record."""
+"""The column of Spark's Kafka connector that has the bytes of a value."""
 _CORRUPT = "__corrupt"
 _CONFLUENT_BYTES = 5
-"""A zero and the number of the schema in four bytes, which Confluent's writers put before an Avro record."""
+"""The length of the header that Confluent's writers put before an Avro record: a zero byte, and the number of
+the schema in four bytes."""
 
 
 class Decoder(Protocol):
     """Decodes the value of a record by a schema."""
 
     def read_columns(self, schema: str) -> Columns:
-        """Read the columns of a schema; raise ValueError with the reason if it is none."""
+        """Read the columns of a schema; raise ValueError with the reason if the text is not a schema."""
         ...
 
     def open(self, schema: str, schema_id: int | None) -> Column:
-        """Return the decoded value as a struct, with fields of the names of the columns."""
+        """Return the decoded value as a struct, which has a field for each column of the schema."""
         ...
 
     def find_damage(self, decoded: Column, schema: str, schema_id: int | None) -> Mapping[str, Column]:
-        """Return reasons why a value that is not NULL could not be decoded, each with its condition."""
+        """Return the reasons why a value that is not NULL cannot be decoded: reason -> condition."""
         ...
 
 
 class Json:
-    """JSON objects. Fields that the schema does not name are ignored, and those that are missing are NULL."""
+    """Decodes JSON objects. Fields that the schema does not name are ignored, and missing fields are NULL."""
 
     def read_columns(self, schema: str) -> Columns:
         return read_schema(schema)
@@ -54,11 +55,11 @@ class Json:
 
 
 class Avro:
-    """Avro records without a header, or with the header of Confluent if the number of their schema is given.
+    """Decodes Avro records without a header. With ``schema_id``, it decodes records with Confluent's header.
 
-    Avro's bytes do not name their columns, so the schema must be that of the writer. Spark's package
-    spark-avro decodes them. It makes a struct of NULLs of bytes that it cannot decode, so a record whose
-    columns are all NULL counts as damaged.
+    Avro's bytes do not name their columns, so the schema must be the schema of the writer. Spark's package
+    spark-avro decodes the records. For bytes that it cannot decode, it returns a struct of NULLs, so a record
+    whose columns are all NULL counts as damaged.
     """
 
     def read_columns(self, schema: str) -> Columns:
@@ -81,4 +82,4 @@ class Avro:
 
 
 DECODERS: Mapping[str, Decoder] = {"json": Json(), "avro": Avro()}
-"""What ``decode`` may be."""
+"""The decoders by the value of ``decode``."""

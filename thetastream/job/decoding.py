@@ -1,7 +1,8 @@
-"""Decodes the values of Kafka's records, and separates the records that cannot be decoded.
+"""Decodes the values of Kafka records, and separates the records that cannot be decoded.
 
 A record is dead if it has no value, if its value cannot be decoded, or if its event time is NULL. A dead
-record never stops a query: the stream goes on without it, and the dead-letter folder keeps it.
+record does not stop the query and is not a tuple of the stream. If the source has ``dead_letters``, this
+folder keeps the record.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -39,7 +40,7 @@ def _open(records: DataFrame, source: SourceSpec) -> DataFrame:
 
 
 def _explain(source: SourceSpec) -> Column:
-    """Say why a record is dead; NULL if it is not."""
+    """Return the reason why a record is dead, or NULL if it is not dead."""
     decoded = F.col(_DECODED)
     why = F.when(F.col(VALUE).isNull(), "the record has no value")
     damage = _find_decoder(source).find_damage(decoded, source.schema or "", source.schema_id)

@@ -52,27 +52,27 @@ _JOB = {
 }
 
 SQL = "sql"
-"""The section of errors in statements."""
+"""The name of the section that has the errors in statements."""
 
 
 @dataclass
 class Document:
-    """The content of a job file, as far as it can be read."""
+    """The parts of a job file that can be read, and the errors of the others."""
 
     problems: dict[str, list[ThetastreamError]] = field(default_factory=dict)
     """The errors by section of the file: the name of a table, "sql", or "" for the top of the file."""
     sources: dict[str, SourceSpec] = field(default_factory=dict)
     """The sources whose values have the right types, by name in lower case."""
     columns: dict[str, Columns | None] = field(default_factory=dict)
-    """The declared columns of a source, by name in lower case; None if only Spark knows them."""
+    """The declared columns of each source, by its name in lower case; None if only Spark knows them."""
     script: Sequence[Statement] = ()
     """The statements. There are none if the text has an error of grammar."""
     job: Job | None = None
-    """The job, if there are no errors."""
+    """The job; None if there are errors."""
 
-    def section(self, name: str) -> list[ThetastreamError]:
-        """Return the list of errors of a section."""
-        return self.problems.setdefault(name, [])
+    def get_problems(self, section: str) -> list[ThetastreamError]:
+        """Return the list of the errors of a section, to which errors can be added."""
+        return self.problems.setdefault(section, [])
 
     @property
     def all_problems(self) -> list[ThetastreamError]:
@@ -81,12 +81,12 @@ class Document:
 
 
 def read_job(path: Path) -> Job:
-    """Read the job of a TOML file; relative paths in it are relative to the folder of the file.
+    """Read the job of a TOML file. Relative paths in the file are relative to its folder.
 
     Raises
     ------
     QueryError
-        JOB_FILE if the file cannot be read as TOML; otherwise all errors of the job at once.
+        JOB_FILE if the file cannot be read as TOML; otherwise one error that contains all errors of the job.
     """
     return parse_job(read_toml(path), path.parent.absolute())
 
@@ -122,24 +122,24 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     """Read a parsed TOML document, and collect its errors."""
     document = Document()
     # 1. The top of the file, and every table by itself.
-    check_keys(found, _JOB, "the job", document.section(""))
+    check_keys(found, _JOB, "the job", document.get_problems(""))
     for key in ("sql", "checkpoint", "sources"):
         if key not in found:
-            document.section("").append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
+            document.get_problems("").append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
     trigger = found.get("trigger")
     problem = find_span_problem(trigger, "trigger") if isinstance(trigger, str) else None
     if problem is not None:
-        document.section("").append(problem)
+        document.get_problems("").append(problem)
     for name, table in get_table(found, "sources").items():
         _read_source(document, name, table, folder)
     sinks = {
-        name: parse_sink(table, folder, f"sink {name!r}", document.section(f"sinks.{name}"))
+        name: parse_sink(table, folder, f"sink {name!r}", document.get_problems(f"sinks.{name}"))
         for name, table in get_table(found, "sinks").items()
     }
-    sink = parse_sink(found.get("sink", {}), folder, "the sink", document.section("sink"))
-    check_scalars(get_table(found, "spark"), "spark", document.section("spark"))
-    model = parse_model(get_table(found, "model"), document.section("model"))
-    shed = parse_shed(get_table(found, "shed"), document.section("shed"))
+    sink = parse_sink(found.get("sink", {}), folder, "the sink", document.get_problems("sink"))
+    check_scalars(get_table(found, "spark"), "spark", document.get_problems("spark"))
+    model = parse_model(get_table(found, "model"), document.get_problems("model"))
+    shed = parse_shed(get_table(found, "shed"), document.get_problems("shed"))
     # 2. The statements, against the sources and sinks.
     text = found.get("sql")
     if isinstance(text, str):
@@ -161,7 +161,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
 
 
 def _drop_consequences(problems: list[ThetastreamError]) -> list[ThetastreamError]:
-    """Drop the error that a key is missing if it is there under a misspelt name."""
+    """Drop the error that a key is missing if another error names a misspelt form of this key."""
     meant = {
         name
         for problem in problems
@@ -172,14 +172,12 @@ def _drop_consequences(problems: list[ThetastreamError]) -> list[ThetastreamErro
         problem
         for problem in problems
         if problem.condition != "MISSING_KEY"
-        or not any(
-            f"must have {name!r}" in problem.message or f"but no {name}" in problem.message for name in meant
-        )
+        or not any(f"must have {name!r}" in problem.message for name in meant)
     ]
 
 
 def _read_source(document: Document, name: str, table: object, folder: Path) -> None:
-    problems = document.section(f"sources.{name}")
+    problems = document.get_problems(f"sources.{name}")
     source = parse_source(name, table, folder, problems)
     if source is None:
         return
@@ -192,8 +190,8 @@ def _read_source(document: Document, name: str, table: object, folder: Path) -> 
 def _read_script(
     document: Document, text: str, sink: SinkSpec, sinks: Mapping[str, SinkSpec], names: Sequence[str]
 ) -> SinkSpec:
-    """Read the statements, and return the sink of the last one."""
-    problems = document.section(SQL)
+    """Read the statements, collect their errors, and return the sink of the last statement."""
+    problems = document.get_problems(SQL)
     try:
         document.script = parse_script(text)
     except QueryError as problem:

@@ -34,7 +34,7 @@ def find_format(name: str, path: Path) -> str:
 
 
 def find_path_problems(sources: Mapping[str, str]) -> Iterator[QueryError]:
-    """Yield an error for each source whose path has no files that can be read."""
+    """Yield an error for each source whose path does not exist or has no files of one known format."""
     for name, path in sources.items():
         try:
             find_format(name, Path(path).absolute())

@@ -13,7 +13,7 @@ _STREAM, _TIME, _SETTING = "stream ", "the event time of ", "spark."
 
 
 def describe_checkpoint(found: Checkpoint) -> str:
-    """Describe a checkpoint in lines of a name and a value."""
+    """Describe a checkpoint as lines, each with a name and a value."""
     lines = [("checkpoint", hide_secrets(found.path)), ("query", found.query), *_describe_epochs(found)]
     n = len(found.joins)
     if not n:
@@ -25,7 +25,7 @@ def describe_checkpoint(found: Checkpoint) -> str:
 
 
 def encode_checkpoint(found: Checkpoint) -> dict[str, Any]:
-    """Convert a checkpoint to plain values for JSON; a join has what the user wrote of each part."""
+    """Convert a checkpoint to plain values for JSON. The parts of a join are texts as the user wrote them."""
     joins = [
         {
             "written_by": join.written_by,

@@ -1,7 +1,7 @@
-"""Checks the names of a job's statements against the columns that the job file declares, without Spark.
+"""Checks names in the statements of a job against the columns that the job file declares, without Spark.
 
-A name is an error only if the columns of every source that it can belong to are known. All other names are
-left to Spark.
+An unknown name is an error if the columns of all sources to which it can belong are known. Otherwise only
+Spark can check the name.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,19 +19,19 @@ from thetastream.sql.items import find_name, split_name
 from thetastream.sql.statement import Select, Source, Statement, View
 
 Scope = Mapping[str, Columns | None]
-"""For each name that FROM may use, in lower case: its columns, or None if only Spark knows them."""
+"""Name that FROM may use, in lower case -> its columns, or None if only Spark knows them."""
 
 _WORDS = TIME_DEPENDENT | {
     *("CURRENT_USER", "SESSION_USER", "USER", "DISTINCT", "INTERVAL", "ALL", "NULLS", "FIRST", "LAST"),
     *("ROWS", "RANGE", "UNBOUNDED", "PRECEDING", "FOLLOWING", "CURRENT", "ROW"),
 }
-"""Words of expressions that are no columns."""
+"""Words that may stand in expressions and are not columns."""
 _MADE = {"window", "session_window"}
-"""Columns that GROUP BY makes."""
+"""Columns that window functions in GROUP BY make."""
 
 
 def find_name_problems(script: Sequence[Statement], sources: Scope) -> Iterator[QueryError]:
-    """Yield an error for each name of the statements that is no column or alias."""
+    """Yield an error for each name in the statements that is neither a column nor an alias."""
     scope = dict(sources)
     for statement in script:
         yield from _check_select(statement.select, scope)
@@ -66,14 +66,14 @@ def _check_select(select: Select, scope: Scope) -> Iterator[QueryError]:
 
 
 def find_source_columns(source: Source, scope: Scope) -> Columns | None:
-    """Find the columns of one input of FROM; None if one of them is unknown."""
+    """Find the columns of one input of FROM; None if they are not all known."""
     if source.select is not None:
         return find_output(source.select, scope)
     return scope.get(source.plain_name)
 
 
 def find_output(select: Select, scope: Scope) -> Columns | None:
-    """Find the columns that a SELECT makes; None if one of them is unknown."""
+    """Find the columns of the result of a SELECT; None if they are not all known."""
     scope = dict(scope)
     for part in select.named:
         scope[part.name.casefold()] = find_output(part.select, scope)
@@ -97,7 +97,7 @@ def find_output(select: Select, scope: Scope) -> Columns | None:
 
 
 def _find_type(tokens: Sequence[Token], inputs: Scope) -> str:
-    """Find the type of an item that is a column; it is empty for any other item."""
+    """Find the type of an item that is a column. The type of any other item is an empty text."""
     *owner, name = (
         [token.name.casefold() for token in tokens if token.text != "."] if len(tokens) < 4 else [""]
     )
@@ -148,17 +148,17 @@ class Names:
                 self._owners.setdefault(name.casefold(), []).append(alias)
 
     def check(self, phrase: Phrase, others: Collection[str]) -> Iterator[QueryError]:
-        """Yield errors for the names of a phrase; ``others`` are names that are no columns."""
+        """Yield errors for the names of a phrase. ``others`` are names that are allowed besides columns."""
         misspelt = find_misspelt(phrase)
         if misspelt is not None and misspelt.mark is not None:
-            # The text around a misspelt operator has no reliable structure.
+            # The names around a misspelt operator cannot be found reliably, so only the operator is an error.
             yield make_error_at(self._text, phrase.tokens[0].start + misspelt.mark.start, misspelt.message)
             return
         for n, token in find_free_names(phrase):
             after = phrase.slice(n + 1, n + 3).tokens
             is_dotted = len(after) == 2 and after[0].text == "."
             if n and phrase.tokens[n - 1].kind in ("ALIAS", "DOT", *OPERAND_ENDS):
-                continue  # AS name, or a name without AS
+                continue  # The phrase gives this name to an item, with AS or without.
             if token.name.casefold() in self._columns:
                 if is_dotted and after[1].kind == "FIELD":
                     yield from self._check_field(token, after[1])
@@ -169,7 +169,7 @@ class Names:
         columns = self._columns[alias.name.casefold()]
         if columns is not None and field.name.casefold() not in _fold(columns):
             what = f"column {field.name!r} does not exist in {self._listed[alias.name.casefold()]!r}"
-            yield self._make(field, what, columns)
+            yield self._make_error(field, what, columns)
 
     def _check_bare(self, token: Token, is_dotted: bool, others: Collection[str]) -> Iterator[QueryError]:
         name = token.name.casefold()
@@ -186,9 +186,9 @@ class Names:
             yield make_error_at(self._text, token.start, what, "UNKNOWN_ALIAS")
         elif token.kind in ("VAR", "IDENTIFIER") and token.keyword not in _WORDS:
             every = [column for columns in self._columns.values() for column in columns or ()]
-            yield self._make(token, f"column {token.name!r} is in none of the streams", every)
+            yield self._make_error(token, f"column {token.name!r} is in none of the streams", every)
 
-    def _make(self, token: Token, what: str, columns: Collection[str]) -> QueryError:
+    def _make_error(self, token: Token, what: str, columns: Collection[str]) -> QueryError:
         return make_error_at(
             self._text, token.start, what + suggest_or_list(token.name, columns), "UNKNOWN_COLUMN"
         )

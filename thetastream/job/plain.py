@@ -1,7 +1,8 @@
-"""Decides whether an expression can be checked by names and classes of types alone, without Spark.
+"""Decides whether a statement can be checked without Spark.
 
-An expression is plain if it has only columns of declared types, literals, operators and a few functions, and
-if each comparison and each item has values of one class: numbers, texts or times.
+This is so if all its expressions are plain. An expression is plain if it has only columns of declared types,
+literals, operators and a few functions, and if each comparison and each item has values of one class:
+numbers, texts or times. Then Spark can find no error of types in it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,17 +12,21 @@ from thetastream.job.schemas import Columns
 from thetastream.predicate import Phrase, split_comparisons, split_conjuncts
 from thetastream.sql.statement import Select, Statement
 
-_CLASSES = {
+_CLASSES: Mapping[str, str] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "LONG", "FLOAT", "DOUBLE"), "number"),
     **dict.fromkeys(("BYTE", "SHORT", "REAL"), "number"),
     "STRING": "text",
     "TIMESTAMP": "time",
     "TIMESTAMP_NTZ": "time",
 }
+"""The class of each SQL type. Other types belong to no class."""
 _ANY = {"COUNT"}
+"""Functions whose argument may be of any class and whose value is a number."""
 _NUMERIC = {"SUM", "AVG", "ABS"}
+"""Functions whose argument and value are numbers."""
 _SAME = {"MIN", "MAX"}
-_PARTS = {
+"""Functions whose value has the class of the argument."""
+_KINDS = {
     *("VAR", "FIELD", "IDENTIFIER", "DOT", "NUMBER", "STRING", "L_PAREN", "R_PAREN", "COMMA", "STAR"),
     *("PLUS", "DASH", "SLASH", "EQ", "NEQ", "LT", "LTE", "GT", "GTE"),
     *("AND", "BETWEEN", "COUNT", "MIN", "MAX"),
@@ -49,11 +54,10 @@ def _is_plain_select(select: Select, scope: Scope) -> bool:
 
 
 def _split(select: Select) -> Iterator[Phrase]:
-    """Yield the parts of a SELECT that have values of one class each."""
+    """Yield the parts of a SELECT, each of which must have values of one class."""
     for condition in select.conditions:
         for conjunct in split_conjuncts(condition):
-            # Without a comparison, the whole conjunct must be of one class. Boolean operators are of no
-            # class.
+            # An empty phrase is not plain. It stands for a conjunct without a comparison.
             yield conjunct if split_comparisons(conjunct) else Phrase(conjunct.source, ())
     for item in select.items.split_at_commas():
         named = len(item.tokens) > 2 and item.tokens[-2].keyword == "AS"
@@ -72,7 +76,7 @@ def _is_of_one_class(phrase: Phrase, columns: Mapping[str, Columns]) -> bool:
     classes, tokens = set[str](), phrase.tokens
     for n, token in enumerate(tokens):
         following = tokens[n + 1].text if n + 1 < len(tokens) else ""
-        if token.kind not in _PARTS:
+        if token.kind not in _KINDS:
             return False
         if following == "(" and token.text[0].isalpha() and token.kind not in ("AND", "BETWEEN"):
             if token.keyword not in _ANY | _NUMERIC | _SAME:
@@ -89,6 +93,6 @@ def _is_of_one_class(phrase: Phrase, columns: Mapping[str, Columns]) -> bool:
             types = [
                 found.get(token.name.casefold()) for alias, found in columns.items() if owner in (alias, None)
             ]
-            # An unknown name is an error that is reported already.
+            # An unknown name has no type. It was reported as an error before.
             classes |= {_CLASSES.get(type_.upper(), "unknown") for type_ in types if type_ is not None}
     return len(classes) < 2 and "unknown" not in classes

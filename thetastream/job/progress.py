@@ -1,4 +1,4 @@
-"""The progress of a job, epoch by epoch."""
+"""Reads and describes the epochs of a job that runs."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -10,7 +10,7 @@ import thetastream as th
 from thetastream.spark.deciding import UNITS
 
 LONGEST_LAG_S = 86_400
-"""A larger lag is not reported, because event times that old come from a recording."""
+"""A larger lag is not shown, because so old event times come from a recording."""
 
 
 def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
@@ -18,7 +18,7 @@ def read_epochs(query: StreamingQuery, seen: int) -> Iterator[dict[str, Any]]:
     counters: dict[int, dict[str, int]] = {}
     for epoch in th.metrics(query):
         sums = counters.setdefault(epoch["epoch"], {})
-        # Second units get matches that first units have counted.
+        # The second units of a join receive candidates that its first units have counted as matches.
         is_second = UNITS in ((epoch["plan"] or {}).get("words") or {})
         for name in ("late", "state_bytes") if is_second else ("matched", "late", "state_bytes"):
             sums[name] = sums.get(name, 0) + epoch[name]
@@ -52,7 +52,7 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     >>> describe_epoch({**figures, "late": 1})
     'epoch 3: 1,200 tuples in 2.0 s (600/s), 1 late'
 
-    Dead letters that are found behind the last epoch have a line of their own.
+    Dead letters that are found after the last epoch have a line of their own.
 
     >>> describe_epoch({"dead_letters": 2})
     '2 dead letters'

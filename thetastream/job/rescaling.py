@@ -1,4 +1,4 @@
-"""Gives the state of a stopped query another number of shuffle partitions.
+"""Changes the number of shuffle partitions of a stopped query.
 
     partition of unit u = pmod(hash(key(u)), partitions)
 
@@ -24,28 +24,28 @@ from thetastream.spark.refusals import read_first_line
 from thetastream.spark.running import is_marked
 
 MANAGER = "_streamingCheckpointManager"
-"""An attribute that classic sessions of PySpark have since version 4.2."""
+"""The attribute of a session that rewrites state. Classic sessions of PySpark 4.2 and later have it."""
 
 RELEASE_S = 5.0
-"""The mark of a query is taken back within this time after its end, in seconds."""
+"""The program of a query removes its mark within this time after the end of the query, in seconds."""
 
 
 class Rescaling(NamedTuple):
-    """The number of shuffle partitions of a checkpoint, before and now."""
+    """The number of shuffle partitions of a checkpoint before and after a call of ``rescale``."""
 
     before: int
     now: int
     chosen: tuple[str, ...]
-    """The models that the planner chose, one for each join whose query named none."""
+    """The models that the planner chose: one for each join whose query names no model."""
 
 
 def rescale(
     spark: SparkSession, checkpoint: str | Path, partitions: int, file_sink: str | Path | None = None
 ) -> Rescaling:
-    """Give the state of a query that does not run another number of shuffle partitions.
+    """Change the number of shuffle partitions of a stopped query.
 
-    The query continues from its last epoch when it starts again. The number of units stays the same. If the
-    checkpoint has this number already, nothing changes.
+    The query continues after its last epoch when it starts again. The number of units stays the same. If the
+    checkpoint already has this number of partitions, nothing changes.
 
     Parameters
     ----------
@@ -56,15 +56,15 @@ def rescale(
     partitions : int
         The new number of shuffle partitions.
     file_sink : str or Path, optional
-        The folder that the query writes with Spark's file sink, such as ``format("parquet")``. Without it,
-        such a query stops within ten epochs with BATCH_METADATA_NOT_FOUND. A second call with the folder
-        mends this. Other sinks, and ``th.write``, need nothing.
+        The folder that the query writes with Spark's file sink, such as ``format("parquet")``. If it is left
+        out, such a query stops within ten epochs with BATCH_METADATA_NOT_FOUND. A second call with the folder
+        repairs the checkpoint. Other sinks and ``th.write`` do not need it.
 
     Returns
     -------
     Rescaling
         The numbers ``before`` and ``now``, and the models that the planner has ``chosen``. If the query names
-        no model, name the chosen one when it starts again: ``auto`` might choose another one.
+        no model, give it the chosen model when it starts again, because ``auto`` might choose another one.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def rescale(
         EPOCH_UNFINISHED if the last epoch is not committed, or an earlier call for another number was
         interrupted. CANNOT_RESCALE if Spark refuses the checkpoint.
     ThetastreamError
-        NO_CHECKPOINT if this is no checkpoint, CHECKPOINT_IN_USE if its query runs.
+        NO_CHECKPOINT if the folder is not a checkpoint; CHECKPOINT_IN_USE if its query runs.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def rescale(
     path = str(checkpoint)
     found = read_checkpoint(path)
     where = hide_secrets(found.path)
-    if _runs(found.query):
+    if _is_running(found.query):
         what = f"{where} belongs to query {found.query}, which runs on this machine"
         raise ThetastreamError("CHECKPOINT_IN_USE", f"{what}; stop it first")
     with lock(path):
@@ -108,9 +108,11 @@ def rescale(
     return Rescaling(before, partitions, tuple(words))
 
 
-def _runs(query: str) -> bool:
-    """Whether a query runs on this machine. Its program learns of its end later, and then takes back its
-    mark."""
+def _is_running(query: str) -> bool:
+    """Whether a query runs on this machine.
+
+    A query that has ended may still have its mark for a moment, so this function waits before it says yes.
+    """
     until_s = time.monotonic() + RELEASE_S
     while is_marked(query):
         if time.monotonic() >= until_s:
@@ -122,7 +124,8 @@ def _runs(query: str) -> bool:
 def _find_partitions(found: Checkpoint, wanted: int) -> int:
     """Find the number of partitions of the last committed epoch, and refuse an epoch that is not committed.
 
-    An interrupted call has begun an epoch with another number. A call for the same number completes it.
+    An interrupted call leaves an epoch that has begun with another number. A call for the same number
+    completes this epoch.
     """
     where = hide_secrets(found.path)
     before = None if found.committed < 0 else read_partitions(found.path, found.committed)

@@ -32,8 +32,11 @@ from thetastream.sql.query import explain, run_script
 from thetastream.sql.statement import find_inputs
 
 POLL_SECONDS = 0.2
+"""The pause between two looks at the query."""
 _NUMBER = "__number"
+"""The column with the place of a replayed row."""
 Say = Callable[[dict[str, Any]], None]
+"""A function that is called with the figures of each epoch."""
 
 
 def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
@@ -67,7 +70,7 @@ def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
     rows = read_file(spark, source.name, Path(source.path or ""), source.schema, source.options)
     if source.select:
         rows = rows.selectExpr(*source.select)
-    # The whole row breaks ties, so that a restarted job gives all rows the same numbers.
+    # Rows of the same time are ordered by their content, so that a restarted job gives them the same numbers.
     order = Window.orderBy(source.event_time or "", F.to_json(F.struct("*")))
     numbered = rows.select("*", (F.row_number().over(order) - 1).alias(_NUMBER)).persist()
     clock = spark.readStream.format("rate").option("rowsPerSecond", source.rate or 1).load()
@@ -81,15 +84,16 @@ def join_streams(spark: SparkSession, job: Job) -> DataFrame:
 
 
 def explain_job(spark: SparkSession, job: Job) -> str:
-    """Explain the plan of a job; raise all errors of the job, also those that Spark finds."""
+    """Explain the plan of a job. If the job has errors, raise all of them, also those that Spark finds."""
     return explain(spark, job.sql, _read_streams(spark, job), job.model, {"shed": job.shed})
 
 
 def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tuple[str, ThetastreamError]]:
-    """Yield what Spark says about a job file: (section, error).
+    """Yield the errors that Spark finds in a job file: (section, error).
 
-    A source that cannot be read is an error of its section. The statements are then checked over an empty
-    stream with the columns that the file declares for it. Without declared columns, they are not checked.
+    If a source cannot be read, this is an error of its section, and the statements are checked over an empty
+    stream with the columns that the file declares for the source. If the file declares none, the statements
+    are not checked.
     """
     streams: dict[str, DataFrame] = {}
     for name in dict.fromkeys(source.plain_name for _, source in find_inputs(document.script)):
@@ -113,7 +117,7 @@ def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tup
         run_script(spark, [*document.script[:-1], last], streams, model, {"shed": shed})
     except ThetastreamError as error:
         for problem in list_problems(error):
-            # The file says already which event times are missing or wrong.
+            # If the file has errors, the check without Spark has reported missing and wrong event times.
             if document.job is not None or problem.condition != "NO_WATERMARK":
                 yield SQL, problem
 
@@ -149,7 +153,7 @@ def run(
     Raises
     ------
     ThetastreamError
-        The query is wrong.
+        If the job is wrong.
     StreamingQueryException
         If the query fails.
     """
@@ -157,9 +161,10 @@ def run(
     if until_caught_up and endless:
         raise QueryError(
             "ENDLESS_SOURCE",
-            f"--until-caught-up would never end, a replay is endless ({', '.join(endless)}); use --for",
+            f"--until-caught-up needs sources that end, and a replay never ends ({', '.join(endless)}); "
+            "use --for",
         )
-    # Every poll reads all reports that Spark keeps. Polls are so frequent that the last few are enough.
+    # Each look at the query reads all reports that Spark keeps. After a short pause, the last few are enough.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
     with _catch_signals() as stop:
         writer = join_streams(spark, job).writeStream.format(job.sink.format).outputMode(job.sink.mode)
@@ -192,8 +197,9 @@ def _watch(
     stop: threading.Event,
     deadline: float | None,
 ) -> None:
+    """Report epochs until the query ends. After an epoch, stop it if ``stop`` is set or its time is over."""
     seen = -1
-    leaving_after: int | None = None
+    last_before_stop: int | None = None
     while True:
         is_active = query.isActive
         last = query.lastProgress
@@ -204,13 +210,13 @@ def _watch(
         if not is_active:
             query.awaitTermination()  # This raises the exception of a failed query.
             return
-        if leaving_after is None and (
+        if last_before_stop is None and (
             stop.is_set() or (deadline is not None and time.monotonic() > deadline)
         ):
-            leaving_after = seen
-        # The query is stopped when an epoch has ended. The next epoch may have begun; the next run repeats
-        # it.
-        if leaving_after is not None and (seen > leaving_after or not query.status["isTriggerActive"]):
+            last_before_stop = seen
+        # The query is stopped when the running epoch has ended. The next epoch may have begun by then. If so,
+        # the next run repeats it.
+        if last_before_stop is not None and (seen > last_before_stop or not query.status["isTriggerActive"]):
             query.stop()
             for epoch in read_epochs(query, seen):
                 say(epoch)
@@ -220,6 +226,7 @@ def _watch(
 
 @contextmanager
 def _catch_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGINT and SIGTERM set, in place of ending the program."""
     stop = threading.Event()
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}

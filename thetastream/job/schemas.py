@@ -1,7 +1,8 @@
 """Reads the columns that a job file declares for its sources, without Spark.
 
-Columns are known from ``schema``, from ``select``, and for formats with fixed columns. They are unknown for
-other formats, and for folders such as ``day=1``, from which Spark makes further columns.
+``schema`` and ``select`` declare columns, and some formats have fixed columns. The columns of other sources
+are unknown. They are also unknown if a path has folders such as ``day=1``, because Spark makes more columns
+of such names.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,11 +12,12 @@ from thetastream.predicate import Phrase, tokenize
 from thetastream.sql.items import find_name, split_name
 
 Columns = dict[str, str]
-"""Column -> its type as the file writes it, or an empty text if it is unknown."""
+"""Column -> its type as the file writes it. The type is an empty text if it is unknown."""
 
 RECORD = "kafka"
-"""The struct with the record, which expressions over decoded values see."""
+"""The name of a struct with the Kafka record, which expressions over decoded values can use."""
 RECORD_COLUMNS = ("key", "topic", "partition", "offset", "timestamp")
+"""The fields of this struct."""
 
 FIXED: Mapping[str, Columns] = {
     "rate": {"timestamp": "TIMESTAMP", "value": "BIGINT"},
@@ -31,6 +33,7 @@ FIXED: Mapping[str, Columns] = {
         "timestampType": "INT",
     },
 }
+"""The columns of formats that have fixed columns."""
 
 
 def find_columns(
@@ -41,7 +44,10 @@ def find_columns(
     options: Mapping[str, object],
     read: Callable[[str], Columns] | None = None,
 ) -> Columns | None:
-    """Find the columns of a source, whose schema ``read`` reads; None if only Spark knows them."""
+    """Find the columns of a source; None if only Spark knows them.
+
+    ``read`` is the function that reads the schema. By default, it is ``read_schema``.
+    """
     if select:
         return _read_select(select)
     if path is not None and any("=" in folder.name for folder in Path(path).glob("*=*")):
@@ -81,7 +87,7 @@ def read_schema(schema: str) -> Columns:
 
 
 def _read_select(select: tuple[str, ...]) -> Columns | None:
-    """Read the names that expressions of ``select`` give to columns; None if one of them has none."""
+    """Read the columns that the expressions of ``select`` make; None if an expression gives no name."""
     columns = {}
     for text in select:
         item = tokenize(text)

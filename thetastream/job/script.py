@@ -21,7 +21,7 @@ def choose_sink(
     sinks: Mapping[str, SinkSpec],
     problems: list[ThetastreamError],
 ) -> SinkSpec:
-    """Return the sink that INSERT INTO names, or the only sink of the job."""
+    """Return the sink that INSERT INTO names. Without INSERT INTO, return the only sink of the job."""
     if not isinstance(statement.head, Insert):
         if sinks:
             what = (
@@ -42,10 +42,11 @@ def choose_sink(
 
 
 def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterator[QueryError]:
-    """Yield what a job cannot run: EXPLAIN, a view at the end, clauses that no stream can answer."""
+    """Yield an error for EXPLAIN, for a view at the end, and for clauses that streams do not support."""
     last = script[-1]
     if last.is_explain:
-        yield QueryError("EXPLAIN", "a job runs a statement; EXPLAIN is a command of its own")
+        what = "the statement of a job must not begin with EXPLAIN"
+        yield QueryError("EXPLAIN", f"{what}; leave it out, and call thetastream explain JOB.toml")
     if isinstance(last.head, View):
         what = "a job must end with a SELECT or an INSERT INTO, because a view alone has no result"
         yield make_error_at(last.select.text, last.head.start, what)
@@ -56,9 +57,9 @@ def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterato
 
 
 def find_unknown_sources(script: Sequence[Statement], names: Sequence[str]) -> Iterator[QueryError]:
-    """Yield an error for each name in FROM that is no source, part of WITH or view.
+    """Yield an error for each name in FROM that is not a source, a part of WITH or a view.
 
-    A name with dots may be a table or a folder of files, and is left to Spark.
+    A name with dots may be a table or a folder of files. Only Spark can check it.
     """
     known = {name.casefold() for name in names}
     for select, source in find_inputs(script):
@@ -72,7 +73,7 @@ def find_unknown_sources(script: Sequence[Statement], names: Sequence[str]) -> I
 def find_missing_times(
     script: Sequence[Statement], sources: Mapping[str, SourceSpec]
 ) -> Iterator[QueryError]:
-    """Yield an error for each source without event time that a time window joins."""
+    """Yield an error for each source that has no event time and is joined with a time window."""
     for select, source in find_inputs(script):
         found = sources.get(source.plain_name)
         if found is not None and found.event_time is None and _is_timed(select):
@@ -82,7 +83,7 @@ def find_missing_times(
 
 
 def find_window_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
-    """Yield an error for each WITHIN that is no span of time."""
+    """Yield an error for each WITHIN that is not a span of time."""
     for select in (each for statement in script for each in list_selects(statement.select)):
         spans = select.within.values() if isinstance(select.within, dict) else [select.within]
         for span in spans:

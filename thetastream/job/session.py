@@ -13,9 +13,10 @@ from thetastream.spark.standard_error import stderr_into
 
 
 def start_session(conf: dict[str, Any], log: str | Path = os.devnull) -> SparkSession:
-    """Start the session of a job with the settings of its file; it is local unless they name a master.
+    """Start the session of a job with the settings of its file.
 
-    The standard error of Spark and its workers goes to the file ``log``.
+    Without ``spark.master`` and ``spark.remote``, the session is local. The standard error of Spark and of
+    its workers goes to the file ``log``.
     """
     with stderr_into(log):
         return _start(conf)

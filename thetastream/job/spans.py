@@ -9,7 +9,7 @@ _PARTS = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
 
 
 def find_span_problem(text: str, what: str) -> QueryError | None:
-    """Return an error if numbers and units are no span of time. Other forms are left to Spark.
+    """Return an error if a text has the form of a span of time and is not one. Spark checks other forms.
 
     >>> print(find_span_problem("10 secnds", "delay"))
     [INVALID_DURATION] delay ('10 secnds') is no span of time; write it as in "1 day 2 hours" or "90s"

@@ -22,13 +22,13 @@ class SourceSpec:
     event_time: str | None = None
     delay: str = "0 seconds"
     idle: str | None = None
-    """How long the stream may be silent before it no longer holds the watermark. None means for ever."""
+    """The time without tuples after which the stream does not hold back the watermark. None means never."""
     rate: int | None = None
     """Rows per second of a replayed file."""
     select: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     decode: str | None = None
-    """How the values of Kafka's records become columns. None means that they remain bytes."""
+    """The name of the decoder for the values of Kafka records. None means that the values remain bytes."""
     schema_id: int | None = None
     """The number in the header of Confluent's Avro records. None means that they have no header."""
     dead_letters: str | None = None

@@ -1,11 +1,11 @@
-"""Hints for names that do not exist: a known name that is almost the same."""
+"""Writes hints for names that do not exist."""
 
 import difflib
 from collections.abc import Collection
 
 
 def suggest(name: str, known: Collection[str]) -> str:
-    """Write a hint with the known name that is nearest to a name. It is empty if none is near.
+    """Write a hint with the known name that is most similar. The hint is empty if no name is similar.
 
     >>> suggest("prise", ["id", "price"]), suggest("ts", ["id", "price"])
     ("; did you mean 'price'?", '')
@@ -15,7 +15,7 @@ def suggest(name: str, known: Collection[str]) -> str:
 
 
 def suggest_or_list(name: str, known: Collection[str]) -> str:
-    """Write a hint with the nearest known name, or with all known names if none is near.
+    """Write a hint with the known name that is most similar, or with all known names if none is similar.
 
     >>> suggest_or_list("ts", ["id", "price"])
     '; there are id, price'

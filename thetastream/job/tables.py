@@ -29,7 +29,7 @@ _NO_TIMES = {
     *("INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "TINYINT"),
     *("DOUBLE", "FLOAT", "STRING", "BOOLEAN", "DATE"),
 }
-"""Types that an event time cannot have, as files write them."""
+"""Types that an event time cannot have, as job files write them."""
 SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
 
 _SOURCE = {
@@ -93,7 +93,7 @@ def parse_source(
 
 
 def _find_format_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
-    """Yield an error for each key that the format of a source needs, or does not have."""
+    """Yield an error for each key that the format of a source needs, and for a key of another format."""
     format_ = table.get("format")
     if format_ is None:
         known = ", ".join(FILE_FORMATS)
@@ -115,14 +115,10 @@ def _find_format_problems(table: Mapping[str, Any], where: str) -> Iterator[Quer
 
 
 def _find_span_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
-    """Yield an error for a delay or an idle time without event time, or that is no span of time."""
-    if "delay" in table and "event_time" not in table:
-        what = f"{where} has a delay, but no event_time that it is the delay of"
-        yield QueryError("MISSING_KEY", what)
-    if "idle" in table and "event_time" not in table:
-        what = f"{where} has idle, but no event_time whose watermark could follow other streams"
-        yield QueryError("MISSING_KEY", what)
+    """Yield an error for a delay or an idle time that has no event time, or is not a span of time."""
     for key in ("delay", "idle"):
+        if key in table and "event_time" not in table:
+            yield QueryError("MISSING_KEY", f"{where} has {key!r} and must have 'event_time'")
         span = table.get(key)
         problem = find_span_problem(span, f"the {key} of {where}") if isinstance(span, str) else None
         if problem is not None:
@@ -130,7 +126,7 @@ def _find_span_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryE
 
 
 def _find_decoding_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
-    """Yield what is wrong with the decoding of records."""
+    """Yield an error for each key about the decoding of records that is missing or wrong."""
     decode, schema = table.get("decode"), table.get("schema")
     if decode is None:
         for key in ("dead_letters", "schema_id"):
@@ -156,7 +152,7 @@ def _find_decoding_problems(table: Mapping[str, Any], where: str) -> Iterator[Qu
 
 
 def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[QueryError]:
-    """Yield an error if the event time of a source is no column, or a column of another type."""
+    """Yield an error if the event time of a source is not a column, or is a column that has no times."""
     if source.event_time is None or columns is None:
         return
     types = {name.casefold(): type_ for name, type_ in columns.items()}
@@ -258,11 +254,16 @@ def check_scalars(table: Mapping[str, Any], where: str, problems: list[Thetastre
 def check_keys(
     table: Mapping[str, Any], allowed: Mapping[str, Any], where: str, problems: list[ThetastreamError]
 ) -> None:
-    """Add an error for each key of a table that is not allowed, or whose value has a wrong type."""
+    """Add an error for each key of a table that is not allowed, or whose value has a wrong type.
+
+    ``allowed`` has the type of each key. The type ``object`` stands for any value.
+    """
     for key, value in table.items():
         if key not in allowed:
             what = f"{where} has no {key!r}" + suggest_or_list(key, allowed)
             problems.append(QueryError("UNKNOWN_KEY", what))
+        elif allowed[key] is object:
+            continue
         elif not isinstance(value, allowed[key]) or isinstance(value, bool):
             problems.append(
                 QueryError("BAD_VALUE", f"{key!r} of {where} must be {_KINDS[allowed[key]]}, not {value!r}")

@@ -1,4 +1,4 @@
-"""The job that ``thetastream init`` writes: it runs without changes, on two small streams."""
+"""Writes the job of ``thetastream init``, which runs without changes, and its two small streams."""
 
 import os
 import random
