@@ -99,6 +99,15 @@ def test_a_relative_folder_is_made_absolute_where_the_store_is_named(
     assert store.path == str(tmp_path / "store")
 
 
+def test_a_folder_with_a_colon_is_a_path_and_no_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = ParquetStore("12:30")
+    assert (store.path, store.is_shared) == (str(tmp_path / "12:30"), False)
+    store.describe(HELD)
+    fill(store, range(2), Snapshots(size=1))
+    assert len(read_ids(store)) == 3
+
+
 def test_other_programs_can_open_the_files_of_a_uri_with_options(tmp_path: Path) -> None:
     store = ParquetStore(f"file://{tmp_path}/store?use_mmap=true")
     store.describe(HELD)

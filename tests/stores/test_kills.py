@@ -11,7 +11,7 @@ import pytest
 from tests.support import store_writer
 from tests.support.stores import KINDS, read_ids
 from thetastream.stores import Store, write_store
-from thetastream.stores.snapshots import Brought, Ledger
+from thetastream.stores.ledger import EpochTotals, Ledger
 
 
 def kill_often(store: Store, folder: Path, kills: int, seed: int) -> None:
@@ -47,8 +47,8 @@ def kill_often(store: Store, folder: Path, kills: int, seed: int) -> None:
     assert read_ids(store) == expected
     plain, ledger = [], Ledger()
     for epoch in range(last):
-        brought = Brought(epoch, store_writer.TASKS * store_writer.ROWS, 3 * epoch, 3 * epoch)
-        ledger, snapshot = ledger.commit("q", brought, store_writer.RULE)
+        totals = EpochTotals(epoch, store_writer.TASKS * store_writer.ROWS, 3 * epoch, 3 * epoch)
+        ledger, snapshot = ledger.commit("q", totals, store_writer.RULE)
         plain += [] if snapshot is None else [snapshot]
     assert store.snapshots() == plain
     store.sweep()

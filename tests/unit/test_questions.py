@@ -117,6 +117,11 @@ def test_a_question_reads_the_results_only(store: th.ParquetStore, tmp_path: Pat
     assert confidential.num_rows == 1
 
 
+def test_a_question_must_be_a_text(store: th.ParquetStore) -> None:
+    with pytest.raises(QueryError, match=r"STORE_QUERY.* a question must be one SELECT statement, not None"):
+        th.query(store, None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("sql", ["SELECT id FROM pairs", "SELECT idd FROM results"])
 def test_a_question_about_other_names_learns_those_that_there_are(store: th.ParquetStore, sql: str) -> None:
     with pytest.raises(QueryError, match=r"STORE_QUERY.* The table results has the columns id, "):

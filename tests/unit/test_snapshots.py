@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thetastream.errors import QueryError
-from thetastream.stores.snapshots import EACH_EPOCH, Brought, Ledger, Snapshot, Snapshots
+from thetastream.stores.ledger import EpochTotals, Ledger
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
 
 EPOCHS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9), st.booleans()), min_size=1, max_size=40)
 RULES = st.one_of(
@@ -25,38 +26,38 @@ RULES = st.one_of(
 )
 
 
-def make_epochs(drawn: Sequence[tuple[int, int, bool]]) -> list[Brought]:
+def make_epochs(drawn: Sequence[tuple[int, int, bool]]) -> list[EpochTotals]:
     """Make epochs of some rows, the steps of time between them, and pairs of punctuations."""
     epochs, now = [], 1000
     for number, (rows, step, has_pair) in enumerate(drawn):
         now += step
         begin, end = (now - 3, now) if rows else (None, None)
-        epochs.append(Brought(number, rows, begin, end, now if rows and has_pair else None))
+        epochs.append(EpochTotals(number, rows, begin, end, now if rows and has_pair else None))
     return epochs
 
 
-def run(epochs: Sequence[Brought], rule: Snapshots, query: str = "q") -> tuple[Ledger, list[Snapshot]]:
+def run(epochs: Sequence[EpochTotals], rule: Snapshots, query: str = "q") -> tuple[Ledger, list[Snapshot]]:
     """Commit epochs as a store does: an epoch that is known is left out."""
     ledger, made = Ledger(), []
-    for brought in epochs:
-        if brought.epoch <= ledger.find_last(query):
+    for totals in epochs:
+        if totals.epoch <= ledger.find_last(query):
             continue
-        ledger, snapshot = ledger.commit(query, brought, rule)
+        ledger, snapshot = ledger.commit(query, totals, rule)
         ledger = Ledger.from_json(ledger.as_json())
         made += [] if snapshot is None else [Snapshot.from_json(snapshot.as_json())]
     return ledger, made
 
 
-def cut_plainly(epochs: Sequence[Brought], rule: Snapshots) -> list[tuple[int, int, int, str]]:
+def cut_plainly(epochs: Sequence[EpochTotals], rule: Snapshots) -> list[tuple[int, int, int, str]]:
     """Cut epochs by the words of the paper: (identifier, first epoch, last epoch, rule) of each snapshot."""
     made, first, waited, now, due = [], 0, 0, None, None
-    for brought in epochs:
-        now = brought.end_us if now is None else max(now, brought.end_us or now)
-        rows = sum(one.rows for one in epochs[first : brought.epoch + 1])
+    for totals in epochs:
+        now = totals.end_us if now is None else max(now, totals.end_us or now)
+        rows = sum(one.rows for one in epochs[first : totals.epoch + 1])
         cut = None
         if rule.punctuations is not None:
-            if brought.pair_us is not None:
-                cut = brought.pair_us, "punctuations"
+            if totals.pair_us is not None:
+                cut = totals.pair_us, "punctuations"
         elif now is not None:
             multiple = None if rule.every_us is None else now - now % rule.every_us
             if multiple is not None and due is not None and multiple >= due:
@@ -69,8 +70,8 @@ def cut_plainly(epochs: Sequence[Brought], rule: Snapshots) -> list[tuple[int, i
             if multiple is not None:
                 due = multiple + rule.every_us
         if cut is not None:
-            made.append((cut[0], first, brought.epoch, cut[1]))
-            first, waited = brought.epoch + 1, 0
+            made.append((cut[0], first, totals.epoch, cut[1]))
+            first, waited = totals.epoch + 1, 0
     return made
 
 
@@ -84,7 +85,7 @@ def test_snapshots_are_those_of_the_paper(drawn: list[tuple[int, int, bool]], ru
         first, last = one.epochs
         inside = epochs[first : last + 1]
         assert one.number == number
-        assert one.rows == sum(brought.rows for brought in inside)
+        assert one.rows == sum(totals.rows for totals in inside)
         assert one.begin_us == min((b.begin_us for b in inside if b.begin_us is not None), default=None)
         assert one.end_us == max((b.end_us for b in inside if b.end_us is not None), default=None)
 
@@ -96,10 +97,10 @@ def test_a_replay_makes_the_same_snapshots(
 ) -> None:
     epochs = make_epochs(drawn)
     replayed = []
-    for brought in epochs:
-        replayed.append(brought)
+    for totals in epochs:
+        replayed.append(totals)
         # A crash: Spark runs some of the last epochs again.
-        replayed += epochs[brought.epoch + 1 - data.draw(st.integers(0, 2)) : brought.epoch + 1]
+        replayed += epochs[totals.epoch + 1 - data.draw(st.integers(0, 2)) : totals.epoch + 1]
     assert run(replayed, rule) == run(epochs, rule)
 
 
@@ -110,9 +111,9 @@ def test_two_queries_do_not_change_each_others_snapshots(
 ) -> None:
     epochs = make_epochs(drawn)
     ledger, made = Ledger(), []
-    for brought in epochs:
+    for totals in epochs:
         for query in ("q", "p"):
-            ledger, snapshot = ledger.commit(query, brought, rule)
+            ledger, snapshot = ledger.commit(query, totals, rule)
             made += [] if snapshot is None else [snapshot]
     assert [one.number for one in made] == list(range(1, len(made) + 1))
     alone = [(one.at_us, one.epochs, one.rows) for one in run(epochs, rule)[1]]
@@ -123,8 +124,8 @@ def test_two_queries_do_not_change_each_others_snapshots(
 def test_a_small_snapshot_waits_and_a_large_one_does_not() -> None:
     rule = Snapshots(every="1 minute", size=100, delays=2)
     minute = 60_000_000
-    brought = [(10, 0.5), (10, 1.1), (10, 2.2), (10, 3.3), (120, 3.5), (60, 4.2)]
-    epochs = [Brought(n, rows, int(at * minute), int(at * minute)) for n, (rows, at) in enumerate(brought)]
+    totals = [(10, 0.5), (10, 1.1), (10, 2.2), (10, 3.3), (120, 3.5), (60, 4.2)]
+    epochs = [EpochTotals(n, rows, int(at * minute), int(at * minute)) for n, (rows, at) in enumerate(totals)]
     found = [(one.at_us / minute, one.epochs, one.rows, one.reason) for one in run(epochs, rule)[1]]
     assert found == [
         (3, (0, 3), 40, "every"),  # small at minutes 1 and 2, made at minute 3
@@ -139,7 +140,10 @@ def test_a_small_snapshot_waits_and_a_large_one_does_not() -> None:
         {},
         {"every": "soon"},
         {"every": "-1 minute"},
+        {"every": 60},
         {"size": 0},
+        {"size": True},
+        {"every": "1m", "size": 5, "delays": True},
         {"size": 10, "delays": 1},
         {"every": "1m", "delays": 1},
         {"every": "1m", "size": 5, "delays": -1},

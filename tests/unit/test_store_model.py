@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.support.draws import draw_cases
 from tests.support.stores import HELD, make_rows
 from thetastream.stores import DeltaStore, ParquetStore, history, version_log
-from thetastream.stores.snapshots import Brought, Ledger, Snapshot, Snapshots
+from thetastream.stores.ledger import EpochTotals, Ledger
+from thetastream.stores.snapshots import Snapshot, Snapshots
 from thetastream.stores.staged import Origin
 
 RULES = [Snapshots(size=1), Snapshots(size=5), Snapshots(every="3 minutes", size=4, delays=1)]
@@ -41,8 +42,8 @@ class Model:
 
     def commit(self, ids: list[int]) -> None:
         times = [start_us(one) for one in ids]
-        brought = Brought(len(self.epochs), len(ids), min(times, default=None), max(times, default=None))
-        self.ledger, snapshot = self.ledger.commit("q", brought, self.rule)
+        totals = EpochTotals(len(self.epochs), len(ids), min(times, default=None), max(times, default=None))
+        self.ledger, snapshot = self.ledger.commit("q", totals, self.rule)
         self.epochs.append(ids)
         self.snapshots += [] if snapshot is None else [snapshot]
 

@@ -33,7 +33,7 @@ class Folder:
     """
 
     def __init__(self, root: str, name: str) -> None:
-        if "://" in root or root.startswith("file:"):
+        if is_uri(root):
             # Spark's name for the same store is s3a.
             self._fs, path = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", root))
         else:
@@ -129,6 +129,15 @@ class Folder:
             for piece in pieces:
                 file.write(piece)
         return temporary
+
+
+def is_uri(root: str) -> bool:
+    """Whether a text is a URI and not a path. A path may also have a colon.
+
+    >>> is_uri("s3://bucket/job"), is_uri("file:/shared/job"), is_uri("/data/12:30")
+    (True, True, False)
+    """
+    return "://" in root or root.startswith("file:")
 
 
 def split_path(path: str) -> tuple[str, str]:

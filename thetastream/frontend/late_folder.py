@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from thetastream.core.folder import is_uri
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.spark.session import is_local
 
@@ -33,7 +34,7 @@ def read_late_folder(
         what = f"files of late tuples have columns {', '.join(_COLUMNS)} of their own"
         problems.append(QueryError("INVALID_ALIAS", f"{what}; rename the stream {taken[0]!r}"))
     folder = str(asked)
-    if ":" in folder:
+    if is_uri(folder):
         return folder
     if not is_local(spark):
         what = f"late must be a folder that all executors reach, as a URI, not {folder}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from thetastream.core.folder import is_uri
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.spark.session import is_local
 
@@ -26,7 +27,7 @@ def choose_mailbox_folder(
     folder = str(asked or "") or (f"{checkpoints.rstrip('/')}/thetastream-mailboxes" if checkpoints else None)
     if folder is None and is_alone:
         folder = str(Path(tempfile.gettempdir()) / f"thetastream-mailboxes-{os.getuid()}")
-    if folder is None or not (is_alone or ":" in folder):
+    if folder is None or not (is_alone or is_uri(folder)):
         problems.append(
             QueryError(
                 "MAILBOX",
@@ -35,4 +36,4 @@ def choose_mailbox_folder(
                 "spark.thetastream.mailbox",
             )
         )
-    return str(Path(folder or "").absolute()) if ":" not in (folder or "") else str(folder)
+    return str(folder) if is_uri(folder or "") else str(Path(folder or "").absolute())

@@ -8,8 +8,9 @@ from typing import Any
 
 from thetastream.errors import QueryError
 from thetastream.stores.description import Description
+from thetastream.stores.ledger import EpochTotals, Ledger
 from thetastream.stores.log import Log
-from thetastream.stores.snapshots import EPOCH, Brought, Ledger, Snapshot
+from thetastream.stores.snapshots import EPOCH, Snapshot
 from thetastream.stores.staged import Staged
 
 PAIR = "thetastream_pair"
@@ -213,7 +214,7 @@ def make_rewrite(
     }
 
 
-def sum_up(description: Description, epoch: int, staged: Iterable[Staged], clock_us: int) -> Brought:
+def sum_up(description: Description, epoch: int, staged: Iterable[Staged], clock_us: int) -> EpochTotals:
     """Sum up what an epoch brings. Without a column of time, its rows have the time of the clock."""
     rows, begins, ends, pairs = 0, [], [], []
     for one in staged:
@@ -226,7 +227,7 @@ def sum_up(description: Description, epoch: int, staged: Iterable[Staged], clock
     if description.time is None:
         begins, ends = [clock_us], [clock_us]
     begin, end, pair = min(begins, default=None), max(ends, default=None), max(pairs, default=None)
-    return Brought(epoch, rows, begin, end, pair, clock_us)
+    return EpochTotals(epoch, rows, begin, end, pair, clock_us)
 
 
 def _read_time(value: "str | datetime") -> int:

@@ -20,9 +20,10 @@ from thetastream.errors import StoreError
 from thetastream.stores.base import Asked, Store
 from thetastream.stores.description import Description
 from thetastream.stores.history import Held, History, make_entry, make_rewrite, read_history, sum_up
+from thetastream.stores.ledger import Ledger
 from thetastream.stores.log import Log
 from thetastream.stores.selection import Selection
-from thetastream.stores.snapshots import EACH_EPOCH, Ledger, Snapshot, Snapshots
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
 from thetastream.stores.staged import Staged
 
 TARGET = 1 << 27
@@ -65,7 +66,7 @@ class LoggedStore(Store):
         rule: Snapshots = EACH_EPOCH,
         clock_us: int = 0,
     ) -> bool:
-        log, brought = self.log, sum_up(self.description, epoch, staged, clock_us)
+        log, totals = self.log, sum_up(self.description, epoch, staged, clock_us)
         while True:
             newest = log.find_newest()
             ledger = self._read_ledger(newest)
@@ -74,7 +75,7 @@ class LoggedStore(Store):
                 self._refuse_epoch(epoch, last)
             if epoch == last:
                 return False
-            ledger, snapshot = ledger.commit(query, brought, rule)
+            ledger, snapshot = ledger.commit(query, totals, rule)
             # If another query has written this version in the meantime, the loop reads its ledger first.
             if log.append(newest + 1, make_entry(ledger, query, epoch, staged, snapshot)):
                 return True

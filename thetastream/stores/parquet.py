@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from thetastream.core.folder import Folder, hide_secrets
+from thetastream.core.folder import Folder, hide_secrets, is_uri
 from thetastream.stores.description import Description
 from thetastream.stores.history import History
 from thetastream.stores.key_values import KEY_VALUES, Numbers, keep_with_values, list_numbers
@@ -52,7 +52,7 @@ class ParquetStore(LoggedStore):
 
     def __post_init__(self) -> None:
         path = str(self.path)
-        object.__setattr__(self, "path", path if ":" in path else os.path.abspath(path))
+        object.__setattr__(self, "path", path if is_uri(path) else os.path.abspath(path))
 
     def __repr__(self) -> str:
         """Describe the store without the user and the password of its URI."""
@@ -64,7 +64,7 @@ class ParquetStore(LoggedStore):
 
     @property
     def is_shared(self) -> bool:
-        return ":" in self.path
+        return is_uri(self.path)
 
     @property
     def log(self) -> VersionLog:

@@ -35,6 +35,8 @@ def read_statement(connection: "duckdb.DuckDBPyConnection", sql: str) -> str:
     """
     import duckdb
 
+    if not isinstance(sql, str):
+        raise QueryError("STORE_QUERY", f"a question must be one SELECT statement, not {sql!r}")
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(str(one.type).rpartition(".")[2] for one in statements) or "nothing"
