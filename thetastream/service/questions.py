@@ -34,6 +34,17 @@ class Questions:
             raise QueryError("UNKNOWN_STORE", f"store {name!r} must be a store of this service ({known})")
         return self._stores[name]
 
+    def check(self, store: Store, sql: str) -> None:
+        """Run one SELECT over no rows.
+
+        Raises
+        ------
+        QueryError
+            If the statement cannot run, or may not.
+        """
+        rows, limits = store.description.schema.empty_table(), self._limits
+        ask(rows, sql, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
+
     async def answer(self, open_rows: Callable[[], Any], sql: str, accept: str) -> Response:
         """Run one SELECT over rows, and encode the answer as the header ``Accept`` asks."""
         limits, media_type = self._limits, ARROW if ARROW in accept else JSON

@@ -27,7 +27,6 @@ from thetastream.service.feed import Feed
 from thetastream.service.limits import Limits
 from thetastream.service.questions import Questions
 from thetastream.stores.base import Store
-from thetastream.stores.question import ask
 from thetastream.stores.subscription import refuse_future, refuse_gap
 
 
@@ -83,7 +82,7 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
             await asyncio.to_thread(refuse_future, store, seen)
         if sql is not None:
             # If the statement cannot run, the request is refused before the first event.
-            await asyncio.to_thread(ask, store.description.schema.empty_table(), sql, limits.memory)
+            await asyncio.to_thread(questions.check, store, sql)
         client = request.client.host if request.client else ""
         return Subscription(store, feed, seen, first, sql, limits, seats.take(client))
 
