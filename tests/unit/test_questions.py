@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -46,6 +47,40 @@ def test_answers_are_the_same_from_memory_and_from_files(
     by_symbol = "SELECT a.symbol AS symbol, count(*) FROM results GROUP BY ALL ORDER BY ALL"
     assert ask(store, by_symbol) == [("s0", 4), ("s1", 4), ("s2", 4)]
     assert ask(store, "SELECT strftime(result_time, '%H:%M') FROM results WHERE id = 3") == [("09:03",)]
+
+
+def test_questions_are_right_at_every_moment_while_a_query_writes(
+    store: th.ParquetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the results come from memory and half from files, and later commits change no answer."""
+    monkeypatch.setattr(recent, "CAPACITY", 20_000)
+    monkeypatch.setattr(parquet, "RECENT", Recent(20_000))
+
+    def write() -> None:
+        for epoch in range(6, 30):
+            store.commit("q", epoch, stage(store, epoch, 2 * epoch, 2 * epoch + 1))
+
+    writing, n_spans, is_over = threading.Thread(target=write), 0, False
+    writing.start()
+    while not is_over:
+        is_over = not writing.is_alive()
+        last = store.snapshots()[-1].number
+        for number in (last, last // 2):
+            ids = list(range(2 * number))
+            assert ask(store, "SELECT id FROM results ORDER BY id", snapshot=number) == [(n,) for n in ids]
+            of_key = ask(store, "SELECT sum(id) FROM results", snapshot=number, key={"a.symbol": "s1"})
+            assert of_key == [(sum(ids[1::3]),)]
+            kept, older = recent.split_recent(list(store.read_history().list_staged(number)))
+            n_spans += bool(kept and older)
+    assert last == 30
+    assert n_spans
+
+
+def test_an_answer_goes_on_in_pandas_and_duckdb(store: th.ParquetStore) -> None:
+    answer = th.query(store, "SELECT id, a.symbol AS symbol FROM results", snapshot=2)
+    assert sorted(answer.to_pandas()["id"]) == [0, 1, 2, 3]
+    counts = duckdb.sql("SELECT symbol, count(*) FROM answer GROUP BY symbol ORDER BY symbol").fetchall()
+    assert counts == [("s0", 2), ("s1", 1), ("s2", 1)]
 
 
 def test_memory_holds_what_was_used_last() -> None:
