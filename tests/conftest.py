@@ -49,7 +49,7 @@ LONG_FIRST = (
     "docs/",
     "unit/test_page.py",
     "unit/test_control",
-    "unit/test_service.py",
+    "unit/test_service",
     "unit/test_two_units.py",
     "unit/test_answers.py",
     "stores/",

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,12 +12,23 @@ import pyarrow as pa
 import uvicorn
 
 from thetastream.service import build_app
-from thetastream.stores import Store
+from thetastream.stores import ParquetStore, Store
 from thetastream.stores.description import Description
 from thetastream.stores.staged import Origin
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("result_time", pa.timestamp("us", "UTC"))])
 HELD = Description(SCHEMA, "result_time", ("id",))
+BIG_ID = 2**53 + 1
+"""An integer that a floating-point number cannot be."""
+
+
+def make_pairs(folder: Path) -> ParquetStore:
+    """Make a store of two snapshots, with the ids 1 and 2, and BIG_ID."""
+    store = ParquetStore(str(folder / "pairs"))
+    store.describe(HELD)
+    add_epoch(store, 0, 1, 2)
+    add_epoch(store, 1, BIG_ID)
+    return store
 
 
 def add_epoch(store: Store, epoch: int, *ids: int) -> None:

@@ -1,0 +1,98 @@
+"""Who may ask the service, and over which connection."""
+
+import shutil
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.service import BIG_ID, connect, make_pairs
+from thetastream.cli.serving import read_token, serve
+from thetastream.core.listening import open_port
+from thetastream.errors import QueryError
+from thetastream.stores import ParquetStore
+
+MAKE_CERTIFICATE = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"
+    " -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ParquetStore:
+    return make_pairs(tmp_path)
+
+
+def test_without_a_token_only_this_machine_is_answered(store: ParquetStore) -> None:
+    with connect(store) as client:
+        assert client.get("/stores", headers={"Host": "127.0.0.1:8080"}).status_code == 200
+        assert client.get("/stores", headers={"Host": "[::1]:8080"}).status_code == 200
+        assert client.get("/stores", headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_with_a_token_only_those_who_know_it_are_answered(store: ParquetStore) -> None:
+    wrong = {"Authorization": "Bearer a long secret tokem"}
+    right = {"Authorization": "Bearer a long secret token", "Host": "results.example"}
+    with connect(store, token="a long secret token") as client:
+        assert client.get("/stores").status_code == 401
+        assert client.get("/stores", headers=wrong).status_code == 401
+        assert client.get("/openapi.json").status_code == 401
+        assert client.get("/health").status_code == 200
+        assert client.get("/stores", headers=right).status_code == 200
+
+
+def parse(*arguments: str) -> Any:
+    from thetastream.cli.arguments import build_parser
+
+    return build_parser().parse_args(arguments)
+
+
+def test_another_address_needs_a_token_before_the_service_starts(tmp_path: Path) -> None:
+    with pytest.raises(QueryError, match="TOKEN"):
+        serve(parse("serve", str(tmp_path), "--host", "0.0.0.0"))
+    (tmp_path / "token").write_text("short\n")
+    with pytest.raises(QueryError, match="at least 16"):
+        read_token(tmp_path / "token")
+
+
+def test_a_port_that_is_taken_is_refused_before_the_service_starts(store: ParquetStore) -> None:
+    with open_port("127.0.0.1", 0) as taken:
+        arguments = parse("serve", store.path, "--port", str(taken.getsockname()[1]))
+        with pytest.raises(QueryError, match=r"SERVICE_PORT.*in use"):
+            serve(arguments)
+    with pytest.raises(QueryError, match="SERVICE_PORT"):
+        serve(parse("serve", store.path, "--port", "99999"))
+
+
+def test_a_certificate_that_cannot_be_used_is_refused(store: ParquetStore, tmp_path: Path) -> None:
+    file = tmp_path / "some.pem"
+    with pytest.raises(QueryError, match=r"CERTIFICATE.*some\.pem cannot be used"):
+        serve(parse("serve", store.path, "--tls-cert", str(file)))
+    file.write_text("no certificate")
+    with pytest.raises(QueryError, match=r"CERTIFICATE.*some\.pem cannot be used"):
+        serve(parse("serve", store.path, "--tls-cert", str(file)))
+    with pytest.raises(QueryError, match=r"CERTIFICATE.*pass --tls-cert"):
+        serve(parse("serve", store.path, "--tls-key", str(file)))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_a_service_with_a_certificate_answers_over_https(store: ParquetStore, tmp_path: Path) -> None:
+    subprocess.run(MAKE_CERTIFICATE.split(), cwd=tmp_path, check=True, capture_output=True)
+    command = [sys.executable, "-m", "thetastream.cli", "serve", store.path, "--port", "0"]
+    command += ["--tls-cert", "cert.pem", "--tls-key", "key.pem"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as service:
+        assert service.stdout is not None
+        address = service.stdout.readline().rpartition(" ")[2].strip()
+        known = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        try:
+            assert address.startswith("https://127.0.0.1:")
+            answer = httpx.get(f"{address}/stores/pairs/snapshots/2", verify=known, timeout=20)
+            assert answer.json()[0]["id"] == BIG_ID
+            with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                httpx.get(f"{address}/health", timeout=20)
+        finally:
+            service.terminate()
