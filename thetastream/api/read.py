@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from thetastream.stores import ParquetStore
-from thetastream.stores.base import Asked
+from thetastream.stores.base import SnapshotChoice
 
 
 def read_results(
     path: str | Path,
-    snapshot: Asked = None,
+    snapshot: SnapshotChoice = None,
     since: Any = None,
     until: Any = None,
     key: Mapping[str, Any] | None = None,

@@ -16,7 +16,7 @@ REGISTRY: dict[str, type[Store]] = {store.kind: store for store in STORES}
 
 
 def write_store(store: Store) -> str:
-    """Write which store it is, as JSON.
+    """Write the kind and the fields of a store as JSON, so that ``read_store`` can make the same store.
 
     >>> write_store(ParquetStore("/out"))
     '{"kind": "parquet", "path": "/out"}'

@@ -1,10 +1,10 @@
-"""The interface of all stores: they take staged rows, commit them epoch by epoch, and read them back.
+"""The interface of all stores: a store takes staged rows, commits them epoch by epoch, and reads them.
 
     stage (tasks, any number of attempts)  ->  names  ->  commit (driver, once for each query and epoch)
 
 Rows are results when the commit of their epoch names them. A commit is one atomic step. It does nothing if
-the store has a commit of this query and epoch, so that an epoch that runs again adds nothing. What failed
-attempts have staged is never named, and ``sweep`` removes it.
+the store has a commit of this query and epoch, so that an epoch that runs again adds nothing. No commit names
+the rows of failed attempts, and ``sweep`` removes them.
 """
 
 from abc import ABC, abstractmethod
@@ -19,8 +19,8 @@ from thetastream.stores.description import Description
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
 from thetastream.stores.staged import Origin, Stage, Staged
 
-Asked = int | Snapshot | str | datetime | None
-"""A snapshot by its number, the last one at a time, or None for all that is committed."""
+SnapshotChoice = int | Snapshot | str | datetime | None
+"""The snapshot that a reader names: by its number, or as the last one at a time. None means all results."""
 
 
 def make_unreachable(server: str, error: Exception) -> StoreError:
@@ -50,7 +50,7 @@ class Store(ABC):
         Raises
         ------
         StoreError
-            STORE_SCHEMA if the store holds something else.
+            STORE_SCHEMA if the store has another description.
         """
 
     @abstractmethod
@@ -74,9 +74,9 @@ class Store(ABC):
             The identifier of the query.
         epoch : int
         staged : sequence of Staged
-            What the tasks of the epoch have staged, one attempt for each task.
+            The staged rows of the epoch, from one attempt of each task.
         rule : Snapshots
-            When results become a snapshot.
+            The rule by which results become a snapshot.
         clock_us : int
             The time of the clock in microseconds since 1970 UTC, for results without a column of time.
 
@@ -93,14 +93,14 @@ class Store(ABC):
 
     @abstractmethod
     def sweep(self) -> int:
-        """Remove what was staged and can never be named any more; return the number of names removed."""
+        """Remove staged rows that no commit can name any more; return the number of removed names."""
 
     # Reading
 
     @property
     @abstractmethod
     def description(self) -> Description:
-        """What the store holds.
+        """The description of the store.
 
         Raises
         ------
@@ -115,16 +115,16 @@ class Store(ABC):
     @abstractmethod
     def open(
         self,
-        snapshot: Asked = None,
+        snapshot: SnapshotChoice = None,
         since: Any = None,
         until: Any = None,
         key: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Open results without reading them: a table or a data set of Arrow. It takes what ``read`` takes."""
+        """Open the results that ``read`` returns, as a table or a data set of Arrow."""
 
     def read(
         self,
-        snapshot: Asked = None,
+        snapshot: SnapshotChoice = None,
         since: Any = None,
         until: Any = None,
         key: Mapping[str, Any] | None = None,
@@ -155,5 +155,5 @@ class Store(ABC):
         return found if isinstance(found, pa.Table) else found.to_table()
 
     @abstractmethod
-    def read_snapshot(self, snapshot: Asked) -> pa.Table:
+    def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
         """Read the rows of one snapshot, without those of earlier ones."""

@@ -17,7 +17,7 @@ from thetastream.stores.chunk_store import ChunkStore
 from thetastream.stores.description import Description
 
 LONGEST_NAME = 48 - len("_commits")
-"""Characters of the longest name of a table. Cassandra has names of 48 characters."""
+"""The largest number of characters of the name of a store's table. Cassandra allows 48 characters."""
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
@@ -25,17 +25,18 @@ _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 class CassandraStore(ChunkStore):
     """Results in tables of Apache Cassandra. It needs the package cassandra-driver.
 
-    Rows lie in chunks, as Arrow wrote them, so columns may have any type. A question by the value of a key
-    reads only the chunks that have it. A question by a range reads all chunks of those tasks whose bounds
-    overlap the range.
+    Rows are kept in chunks, as Arrow wrote them, so columns may have any type. A question by the value of a
+    key reads only the chunks that have this value. A question by a range reads all chunks of the tasks whose
+    bounds overlap the range.
 
     Parameters
     ----------
     url : str
-        How the driver and all workers connect, as in ``"cassandra://user:password@host1,host2:9042/results"``.
-        Its path is a keyspace, which must be there. The address travels in the options of the query.
+        The address at which the driver and all workers connect, as in
+        ``"cassandra://user:password@host1,host2:9042/results"``. Its path is a keyspace, which must exist.
+        The address is a part of the options of the query.
     table : str
-        The name of the table. The store makes it, and two more whose names begin with it.
+        The name of the table. The store makes this table, and two more whose names begin with it.
 
     Examples
     --------

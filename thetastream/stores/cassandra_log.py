@@ -8,7 +8,7 @@ from thetastream.stores.cassandra_session import CassandraTables
 from thetastream.stores.table_log import TableLog
 
 LOG_ROWS = 100_000
-"""Versions in a partition, which are about 50 MB."""
+"""The number of versions in a partition, which then has about 50 MB."""
 
 
 class CassandraLog(TableLog):
@@ -16,7 +16,7 @@ class CassandraLog(TableLog):
 
     def __init__(self, tables: CassandraTables, name: str) -> None:
         super().__init__(name)
-        self._tables, self._table = tables, tables.name("commits")
+        self._tables, self._table = tables, tables.quote("commits")
 
     def make(self) -> None:
         """Make the table unless it is there."""
@@ -51,8 +51,8 @@ class CassandraLog(TableLog):
         try:
             return bool(self._tables.run(insert, (part, version, text)).was_applied)
         except (OperationTimedOut, WriteTimeout):
-            # The row may have been written. A serial read completes writes that are under way, and shows the
-            # row.
+            # The row may have been written although the answer is lost. A serial read completes writes that
+            # are under way, so it finds the row in this case.
             return self._find_text(version) == text
 
     def _find_text(self, version: int) -> str | None:

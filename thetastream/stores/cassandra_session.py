@@ -12,14 +12,14 @@ from thetastream.stores.base import make_unreachable
 
 INSTALL = "pip install 'thetastream[cassandra]'"
 CONCURRENT = 32
-"""How many statements of a task are under way at the same time."""
+"""The largest number of statements of a task that run at the same time."""
 TIMEOUT_S = 60
-"""How long a statement waits for an answer."""
+"""The longest time that a statement waits for an answer, in seconds."""
 
 
 @dataclass(frozen=True)
 class CassandraTables:
-    """Where the tables of a store are."""
+    """The address of the tables of a store, and statements over them."""
 
     hosts: tuple[str, ...]
     port: int
@@ -57,8 +57,8 @@ class CassandraTables:
         user, password = (unquote(text or "") for text in (parts.username, parts.password))
         return cls(hosts, port, keyspace, table, user, password)
 
-    def name(self, suffix: str = "") -> str:
-        """Write the full name of a table."""
+    def quote(self, suffix: str = "") -> str:
+        """Quote the keyspace and the name of the table, or of another table of the store."""
         table = f"{self.table}_{suffix}" if suffix else self.table
         return f'"{self.keyspace}"."{table}"'
 
@@ -68,9 +68,9 @@ class CassandraTables:
         return session.execute(statement, values)
 
     def find(self, text: str, values: Sequence[Any]) -> Any:
-        """Read the first row with a serial read; None if there is none, or no such table.
+        """Read the first row with a serial read; None if there is no such row or no such table.
 
-        A serial read sees every conditional write that has ended, and ends those that are under way.
+        A serial read sees all finished conditional writes, and completes those that are under way.
         """
         self._connect()
         from cassandra import ConsistencyLevel, InvalidRequest
@@ -116,7 +116,7 @@ class CassandraTables:
 
     def make(self, columns: str, suffix: str = "") -> None:
         """Make a table unless it is there."""
-        self._connect().execute(f"CREATE TABLE IF NOT EXISTS {self.name(suffix)} ({columns})")
+        self._connect().execute(f"CREATE TABLE IF NOT EXISTS {self.quote(suffix)} ({columns})")
 
     def _connect(self) -> Any:
         return _connect(self.hosts, self.port, self.user, self.password, os.getpid())

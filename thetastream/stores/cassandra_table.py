@@ -3,9 +3,9 @@
     chunks   ((name), number)                          -> the bytes of a chunk
     keys     ((column, bucket), value, name, number)   -> nothing: the chunk has a row with this value
 
-A partition of the index holds all values of one bucket, a hash of the value. Entries of one partition travel
-in one batch, which Cassandra applies as one write. An entry in a statement of its own takes many times as
-long.
+A bucket is a hash of the value, and a partition of the index has all values of one bucket. The entries of one
+partition are sent in one batch, which Cassandra applies as one write. One statement for each entry would take
+many times as long.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,19 +18,19 @@ from thetastream.stores.chunk_table import ChunkTable
 from thetastream.stores.chunks import Chunk, Place
 
 BUCKETS = 256
-"""Partitions of the index for each key column. It must not change while a store lives."""
+"""The number of partitions of the index for each key column. Existing stores depend on it."""
 BATCH_ENTRIES = 500
-"""Entries of the index that travel together."""
+"""The largest number of entries of the index in one batch."""
 Entry = tuple[int, int, bytes, str, int]
-"""Column, bucket, value, name and number."""
+"""An entry of the index: column, bucket, value, name and number."""
 
 
 class CassandraTable(ChunkTable):
-    """The tables of chunks and keys. Cassandra finds single values of a key, and no ranges."""
+    """The tables of chunks and keys. The index finds single values of a key and no ranges."""
 
     def __init__(self, tables: CassandraTables) -> None:
         self._tables = tables
-        self._chunks, self._keys = tables.name(), tables.name("keys")
+        self._chunks, self._keys = tables.quote(), tables.quote("keys")
 
     def make(self) -> None:
         self._tables.make("name text, number int, data blob, PRIMARY KEY (name, number)")

@@ -22,7 +22,7 @@ from thetastream.stores.staged import Origin, Stage, Staged
 from thetastream.stores.sweeping import Sweeping
 
 LEAST_LIMIT = 1000
-"""How many entries of the index are read at least before all chunks are read instead."""
+"""The least limit of a question. A question reads all chunks if it has more index entries than its limit."""
 
 
 class ChunkStore(LoggedStore):
@@ -55,13 +55,13 @@ class ChunkStore(LoggedStore):
         return pa.concat_tables(tables)
 
     def sweep(self, grace_s: float = 3600) -> int:
-        """Remove what was staged and can never be named any more; return the number of names removed.
+        """Remove staged rows that no commit can name any more; return the number of removed names.
 
-        What was forgotten stays for ``grace_s`` seconds, because somebody may be reading it.
+        Rows that ``forget`` has dropped stay for ``grace_s`` seconds, because readers may be reading them.
         """
         description, sweeping, swept = self.description, Sweeping(self, grace_s), 0
         for name in self.chunks.list_names():
-            if sweeping.is_over(name):
+            if sweeping.is_removable(name):
                 chunks = read_chunks(self.chunks.read_all([name]), description)
                 self.chunks.remove(name, chunks)
                 swept += 1
@@ -78,7 +78,7 @@ class ChunkStore(LoggedStore):
         """Find the chunks with selected keys; None if all chunks must be read."""
         names = {one.name for one in staged}
         limit = LEAST_LIMIT + sum(one.rows for one in staged) // CHUNK_ROWS
-        for column, low, high in sorted(list_ranges(selection, description), key=_is_open):
+        for column, low, high in sorted(list_ranges(selection, description), key=_has_several_values):
             places = self.chunks.find(column, low, high, limit)
             if places is not None:
                 return [place for place in places if place[0] in names]
@@ -88,7 +88,7 @@ class ChunkStore(LoggedStore):
 def list_ranges(
     selection: Selection, description: Description
 ) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """List the selected ranges of key columns, with their ends as bytes."""
+    """List the selected ranges of key columns: (number of the column, lower end, upper end) as bytes."""
     for one in selection.ranges:
         end = one.high if one.low is None else one.low
         if one.column in description.keys and end is not None and has_key_bytes(end.type):
@@ -96,6 +96,6 @@ def list_ranges(
             yield description.keys.index(one.column), low, high
 
 
-def _is_open(wanted: tuple[Any, bytes | None, bytes | None]) -> bool:
-    """Whether a range has more than one value. Single values are looked up first."""
+def _has_several_values(wanted: tuple[Any, bytes | None, bytes | None]) -> bool:
+    """Whether a range may have more than one value. Ranges of one value are looked up first."""
     return wanted[1] != wanted[2]

@@ -34,7 +34,7 @@ class ChunkTable(ABC):
 
     @abstractmethod
     def list_names(self) -> Iterator[str]:
-        """List the names of all that was staged."""
+        """List the names of all staged rows."""
 
     @abstractmethod
     def remove(self, name: str, chunks: Sequence[Chunk]) -> None:

@@ -2,7 +2,7 @@
 
     rows of an attempt  ->  sorted by key  ->  chunks of at most ``CHUNK_ROWS`` rows, as Arrow's IPC stream
 
-The rows travel and lie as Arrow wrote them. The database sees bytes, so every type of Arrow can be kept.
+The database keeps the bytes that Arrow wrote and does not read them, so every type of Arrow can be kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,9 +15,9 @@ from thetastream.stores.key_bytes import has_key_bytes, write_keys
 from thetastream.stores.staged import find_column, find_type
 
 CHUNK_ROWS, CHUNK_BYTES = 1 << 10, 1 << 18
-"""The most rows of a chunk, and the most bytes unless it has one row only."""
+"""The largest numbers of rows and of bytes of a chunk. A chunk of one row may have more bytes."""
 Place = tuple[str, int]
-"""Where a chunk lies: the name of what an attempt has staged, and the number of the chunk in it."""
+"""The place of a chunk: the name of the part, and the number of the chunk in the part."""
 KeyBytes = tuple[int, bytes]
 """The number of a key column in the description, and a value as bytes of ``key_bytes``."""
 
@@ -63,7 +63,7 @@ def decode(data: bytes) -> pa.Table:
 
 
 def list_keys(rows: pa.Table, description: Description) -> tuple[KeyBytes, ...]:
-    """List the values of all key columns whose type has bytes."""
+    """List the values of all key columns whose type can be written as bytes."""
     return tuple(
         (number, value)
         for number, column in enumerate(description.keys)
@@ -73,5 +73,5 @@ def list_keys(rows: pa.Table, description: Description) -> tuple[KeyBytes, ...]:
 
 
 def read_chunks(data: Iterable[bytes], description: Description) -> list[Chunk]:
-    """Find the keys of chunks again, in the order of their numbers."""
+    """Make chunks from their bytes, which are in the order of their numbers."""
     return [Chunk(n, one, list_keys(decode(one), description)) for n, one in enumerate(data)]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from thetastream.core.folder import Folder
 from thetastream.errors import QueryError
-from thetastream.stores.base import Asked
+from thetastream.stores.base import SnapshotChoice
 from thetastream.stores.description import Description
 from thetastream.stores.logged import TARGET
 from thetastream.stores.parquet import ParquetStore
@@ -37,8 +37,8 @@ ACCESS = (
 class DeltaStore(ParquetStore):
     """Results as a Delta table. It needs the package deltalake.
 
-    It is a ``ParquetStore`` in all that it does. In addition, any reader of Delta sees the committed results:
-    ``spark.read.format("delta").load(path)``, or ``delta_scan('path')`` in DuckDB.
+    It does all that a ``ParquetStore`` does. In addition, any reader of Delta sees the committed results, for
+    example ``spark.read.format("delta").load(path)``, or ``delta_scan('path')`` in DuckDB.
 
     Parameters
     ----------
@@ -89,13 +89,13 @@ class DeltaStore(ParquetStore):
         self._publish()
         return merged
 
-    def forget(self, before: Asked) -> int:
+    def forget(self, before: SnapshotChoice) -> int:
         forgotten = super().forget(before)
         self._publish()
         return forgotten
 
     def _publish(self) -> None:
-        """Commit to the Delta table the versions that are only in the log of the store."""
+        """Make a commit of the Delta table for each version of the log that the table does not have yet."""
         deltalake = _import()
         name = f"thetastream-{self.log.read_first()['id']}"
         while True:
@@ -116,7 +116,7 @@ class DeltaStore(ParquetStore):
                 continue
 
     def _list_actions(self, entry: Mapping[str, Any]) -> list[Any]:
-        """List the files that a version of the log adds to the table and takes from it."""
+        """List the files that a version of the log adds to the table, and those that it removes."""
         from deltalake.transaction import AddAction, RemoveAction
 
         folder, is_rewrite = Folder(self.path, ""), "dropped" in entry
@@ -134,12 +134,12 @@ class DeltaStore(ParquetStore):
         return [*actions, *(RemoveAction(name, is_change, at_ms) for name in gone)]
 
     def open_table(self) -> Any:
-        """Open the table as deltalake does."""
+        """Open the Delta table with deltalake."""
         return _import().DeltaTable(self.path)
 
 
 def _refuse_columns(schema: pa.Schema) -> None:
-    """Raise if a Delta table cannot have these columns. Nothing is made then.
+    """Raise if a Delta table cannot have these columns.
 
     Raises
     ------

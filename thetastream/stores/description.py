@@ -1,4 +1,4 @@
-"""What a store holds: the columns of its rows, the column of time, and the key columns."""
+"""The description of a store: the columns of its rows, the column of time, and the key columns."""
 
 import base64
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ from thetastream.errors import StoreError
 
 @dataclass(frozen=True)
 class Description:
-    """The columns of a store. They do not change while the store lives."""
+    """The columns of a store. They never change."""
 
     schema: pa.Schema
     time: str | None = None
-    """The column by which results are read by time; None if they have none."""
+    """The column of time, by which results can be selected; None if there is none."""
     keys: tuple[str, ...] = ()
-    """The columns by which results are read by key. A path such as ``a.symbol`` names a field of a struct."""
+    """The key columns, by which results can be selected. The path ``a.symbol`` names a field of a struct."""
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """The columns whose bounds are kept."""
+        """The columns whose bounds the log keeps: the column of time and the key columns."""
         return tuple(dict.fromkeys((*((self.time,) if self.time else ()), *self.keys)))
 
     def as_json(self) -> dict[str, Any]:

@@ -15,17 +15,17 @@ _NAME = re.compile(r"(\w+:)?\w[\w.-]*", re.ASCII)
 
 @dataclass(frozen=True)
 class HBaseStore(ChunkStore):
-    """Results in a table of Apache HBase, which its Thrift server reads and writes. It needs happybase.
+    """Results in a table of Apache HBase, over its Thrift server. It needs the package happybase.
 
-    Rows lie in chunks, as Arrow wrote them, so columns may have any type. A question by a value or a range of
-    a key reads only the chunks that have such keys, unless these are so many that reading all is cheaper.
+    Rows are kept in chunks, as Arrow wrote them, so columns may have any type. A question by a value or a
+    range of a key reads only the chunks that have such keys, unless it costs less to read all chunks.
 
     Parameters
     ----------
     address : str
         Host and port of the Thrift server, as in ``"host:9090"``. The driver and all workers connect to it.
     table : str
-        The name of the table, with its namespace unless that is the default one. The store makes the table.
+        The name of the table, with its namespace if this is not the default one. The store makes the table.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The log of a store in Apache HBase: a check and a put in one step write each version once."""
+"""The log of a store in Apache HBase. One step checks that a version does not exist, and writes it."""
 
 import json
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ class HBaseLog(TableLog):
         return -1
 
     def find(self, version: int) -> dict[str, Any] | None:
-        entry = self._rows.find(_row(version))
+        entry = self._rows.find(_locate(version))
         return None if entry is None else json.loads(entry)
 
     def read_after(self, version: int) -> Iterator[dict[str, Any]]:
-        for _, entry in self._rows.scan(_row(version + 1), b"m"):
+        for _, entry in self._rows.scan(_locate(version + 1), b"m"):
             yield json.loads(entry)
 
     def append(self, version: int, entry: dict[str, Any]) -> bool:
         text = json.dumps({"version": version, **entry})
-        return self._rows.write_new(_row(version), text.encode())
+        return self._rows.write_new(_locate(version), text.encode())
 
 
-def _row(version: int) -> bytes:
+def _locate(version: int) -> bytes:
     return b"l" + version.to_bytes(8)

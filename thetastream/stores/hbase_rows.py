@@ -14,14 +14,14 @@ from thetastream.stores.base import make_unreachable
 INSTALL = "pip install 'thetastream[hbase]'"
 COLUMN = b"d:d"
 TIMEOUT_MS = 60_000
-"""How long a call waits for an answer, in milliseconds."""
+"""The longest time that a call waits for an answer, in milliseconds."""
 BATCH_ROWS = 32
-"""Rows that travel together."""
+"""The number of chunks in one call."""
 
 
 @dataclass(frozen=True)
 class HBaseRows:
-    """A table of rows."""
+    """The rows of one table."""
 
     address: str
     table: str
@@ -55,7 +55,7 @@ class HBaseRows:
                 connection.create_table(self.table, {"d": {"max_versions": 1}})
 
     def find(self, key: bytes) -> bytes | None:
-        """Read a row; None if it is not there, or the table is not."""
+        """Read a row; None if there is no such row or no such table."""
         with self._connect() as connection:
             from Hbase_thrift import IOError as RefusedError
 
@@ -78,7 +78,10 @@ class HBaseRows:
     def scan(
         self, start: bytes, stop: bytes, batch: int = 1000, limit: int | None = None, is_reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Read keys and rows from ``start`` up to but not including ``stop``, which is less if reversed."""
+        """Read keys and rows from ``start`` up to but not including ``stop``.
+
+        In reverse order, ``start`` is the greatest key, and ``stop`` is less.
+        """
         with self._open() as table:
             options = {"batch_size": batch, "limit": limit, "reverse": is_reverse}
             for key, row in table.scan(row_start=start, row_stop=stop, columns=[COLUMN], **options):
@@ -91,7 +94,7 @@ class HBaseRows:
                 writer.put(key, {COLUMN: value})
 
     def write_new(self, key: bytes, value: bytes) -> bool:
-        """Write a row in one atomic step unless it is there; return whether this call wrote it."""
+        """Write a row in one atomic step unless it exists; return whether this call wrote it."""
         with self._connect() as connection:
             from Hbase_thrift import IOError as RefusedError
             from Hbase_thrift import Mutation
@@ -102,7 +105,7 @@ class HBaseRows:
                 table = self.table.encode()
                 return bool(connection.client.checkAndPut(table, key, COLUMN, None, mutation, {}))
             except (OSError, TException, RefusedError):
-                # The row may have been written.
+                # The row may have been written although the answer is lost.
                 return self.find(key) == value
 
     def remove(self, keys: Iterable[bytes]) -> None:

@@ -5,7 +5,7 @@
     "c" name 0 number                    a chunk
     "k" column value 0 0 name 0 number   the name and the number of a chunk that has this value
 
-The name is written before its chunks and removed behind them, so that ``sweep`` finds all chunks.
+The name is written before its chunks and removed after them, so that ``sweep`` finds all chunks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,11 +27,11 @@ class HBaseTable(ChunkTable):
         self._rows.make()
 
     def write(self, name: str, chunks: Sequence[Chunk]) -> None:
-        self._rows.write({_name_row(name): b""})
-        self._rows.write({_chunk_row(name, one.number): one.data for one in chunks}, BATCH_ROWS)
+        self._rows.write({_locate_name(name): b""})
+        self._rows.write({_locate_chunk(name, one.number): one.data for one in chunks}, BATCH_ROWS)
         self._rows.write(
             {
-                _key_row(column, value, name, one.number): f"{one.number} {name}".encode()
+                _locate_key(column, value, name, one.number): f"{one.number} {name}".encode()
                 for one in chunks
                 for column, value in one.keys
             }
@@ -39,11 +39,11 @@ class HBaseTable(ChunkTable):
 
     def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
         for name in names:
-            for _, data in self._rows.scan(*_chunk_rows(name), batch=BATCH_ROWS):
+            for _, data in self._rows.scan(*_locate_chunks(name), batch=BATCH_ROWS):
                 yield data
 
     def read(self, places: Sequence[Place]) -> Iterator[bytes]:
-        return self._rows.read([_chunk_row(*place) for place in places])
+        return self._rows.read([_locate_chunk(*place) for place in places])
 
     def find(self, column: int, low: bytes | None, high: bytes | None, limit: int) -> list[Place] | None:
         prefix = b"k" + bytes([column])
@@ -60,30 +60,30 @@ class HBaseTable(ChunkTable):
         return (key[1:].decode() for key, _ in self._rows.scan(b"n", b"o"))
 
     def remove(self, name: str, chunks: Sequence[Chunk]) -> None:
-        keys = (_key_row(*key, name, one.number) for one in chunks for key in one.keys)
+        keys = (_locate_key(*key, name, one.number) for one in chunks for key in one.keys)
         self._rows.remove(keys)
-        self._rows.remove(_chunk_row(name, one.number) for one in chunks)
-        self._rows.remove([_name_row(name)])
+        self._rows.remove(_locate_chunk(name, one.number) for one in chunks)
+        self._rows.remove([_locate_name(name)])
 
 
-def _name_row(name: str) -> bytes:
+def _locate_name(name: str) -> bytes:
     return b"n" + name.encode()
 
 
-def _chunk_row(name: str, number: int) -> bytes:
+def _locate_chunk(name: str, number: int) -> bytes:
     return b"c" + name.encode() + b"\0" + number.to_bytes(4)
 
 
-def _chunk_rows(name: str) -> tuple[bytes, bytes]:
+def _locate_chunks(name: str) -> tuple[bytes, bytes]:
     return b"c" + name.encode() + b"\0", b"c" + name.encode() + b"\1"
 
 
-def _key_row(column: int, value: bytes, name: str, number: int) -> bytes:
-    return b"k" + bytes([column]) + _escape(value) + _END + _chunk_row(name, number)[1:]
+def _locate_key(column: int, value: bytes, name: str, number: int) -> bytes:
+    return b"k" + bytes([column]) + _escape(value) + _END + _locate_chunk(name, number)[1:]
 
 
 def _escape(value: bytes) -> bytes:
-    """Write a value so that no value with its end is the beginning of another one. The order of values stays.
+    """Write a value so that, followed by ``_END``, it is not the beginning of another value. Order is kept.
 
     >>> _escape(b"a") + _END < _escape(b"a\\0") + _END < _escape(b"a\\1") + _END < _escape(b"ab") + _END
     True

@@ -1,4 +1,4 @@
-"""What is in a store by its commits: staged rows in the order of their commits, and snapshots of them."""
+"""The history of a store: its committed rows in the order of the commits, and its snapshots."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,20 +18,20 @@ PAIR = "thetastream_pair"
 
 
 @dataclass
-class Held:
+class CommittedRows:
     """Staged rows that a commit has named."""
 
     staged: Staged
     query: str
     snapshot: int | None = None
-    """The number of the snapshot that has the rows; None while they are collected."""
+    """The number of the snapshot that has the rows; None if no snapshot has them yet."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the value to plain values of JSON."""
         return {"staged": self.staged.as_json(), "query": self.query, "snapshot": self.snapshot}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Held":
+    def from_json(cls, values: Mapping[str, Any]) -> "CommittedRows":
         """Read what ``as_json`` returned."""
         return cls(Staged.from_json(values["staged"]), values["query"], values["snapshot"])
 
@@ -40,9 +40,10 @@ class Held:
 class History:
     """All commits of a store up to a version."""
 
-    held: list[Held] = field(default_factory=list)
+    held: list[CommittedRows] = field(default_factory=list)
+    """The committed rows, in the order of their commits."""
     snapshots: list[Snapshot] = field(default_factory=list)
-    waiting: dict[str, list[Held]] = field(default_factory=dict)
+    waiting: dict[str, list[CommittedRows]] = field(default_factory=dict)
     """The rows of each query that no snapshot has yet."""
     dropped: dict[str, int] = field(default_factory=dict)
     """The time at which each name was dropped, in microseconds since 1970 UTC."""
@@ -54,7 +55,7 @@ class History:
             return
         waiting = self.waiting.setdefault(entry["query"], [])
         for values in entry["staged"]:
-            held = Held(Staged.from_json(values), entry["query"])
+            held = CommittedRows(Staged.from_json(values), entry["query"])
             self.held.append(held)
             waiting.append(held)
         if entry["snapshot"] is not None:
@@ -65,7 +66,7 @@ class History:
             waiting.clear()
 
     def _rewrite(self, entry: Mapping[str, Any]) -> None:
-        """Replace rows by the same rows at other places, or forget them with their snapshots."""
+        """Replace rows by the same rows in another file, or drop them with their snapshots."""
         dropped = {Staged.from_json(one).place for one in entry["dropped"]}
         kept, at = [], None
         for held in self.held:
@@ -73,7 +74,7 @@ class History:
                 kept.append(held)
             elif at is None:
                 at = len(kept)
-        added = [Held.from_json(one) for one in entry["added"]]
+        added = [CommittedRows.from_json(one) for one in entry["added"]]
         kept[at or 0 : at or 0] = added
         self.held = kept
         self.snapshots = [one for one in self.snapshots if one.number >= entry["first"]]
@@ -93,8 +94,8 @@ class History:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "History":
         """Read what ``as_json`` returned."""
-        held = [Held.from_json(one) for one in values["held"]]
-        waiting: dict[str, list[Held]] = {}
+        held = [CommittedRows.from_json(one) for one in values["held"]]
+        waiting: dict[str, list[CommittedRows]] = {}
         for one in held:
             if one.snapshot is None:
                 waiting.setdefault(one.query, []).append(one)
@@ -102,9 +103,10 @@ class History:
         return cls(held, snapshots, waiting, dict(values["dropped"]))
 
     def copy(self) -> "History":
-        """Copy the lists, so that later commits add nothing to the copy.
+        """Copy the lists, so that later commits add no rows to the copy.
 
-        Rows that were collected may get the number of a later snapshot. No reader of an earlier one sees it.
+        A later commit may still give the number of its snapshot to rows that had no snapshot. This changes no
+        earlier snapshot.
         """
         return History(list(self.held), list(self.snapshots), {}, dict(self.dropped))
 
@@ -138,14 +140,14 @@ class History:
         return found[-1]
 
 
-class _Known:
-    """The history of one store as far as this process has read it."""
+class _KnownHistory:
+    """The part of the history of a store that this process has read."""
 
     def __init__(self) -> None:
         self.lock, self.version, self.history = Lock(), 0, History()
 
     def catch_up(self, log: Log) -> History:
-        """Read the commits that are new, and return a copy that later commits do not change."""
+        """Read the new commits, and return a copy of the history."""
         with self.lock:
             if self.version == 0 or not log.has(self.version):
                 self.version, state = log.read_state()
@@ -156,20 +158,22 @@ class _Known:
             return self.history.copy()
 
 
-_KNOWN: dict[tuple[Hashable, str], _Known] = {}
+_KNOWN: dict[tuple[Hashable, str], _KnownHistory] = {}
+"""The histories that this process has read, by the store and the identifier in its log."""
 
 
 def read_history(log: Log, store: Hashable) -> History:
-    """Read all commits of a store. What this process has read before is not read again.
+    """Read all commits of a store. This process reads each commit once.
 
-    The description of a store tells its place, and its log has the identifier of what lies there.
+    ``store`` names the place of the store. The log has an identifier, which differs if the store was removed
+    and another one was made at the same place.
 
     Raises
     ------
     StoreError
         NO_STORE or STORE_DAMAGED.
     """
-    return _KNOWN.setdefault((store, log.read_first()["id"]), _Known()).catch_up(log)
+    return _KNOWN.setdefault((store, log.read_first()["id"]), _KnownHistory()).catch_up(log)
 
 
 def make_entry(
@@ -187,8 +191,8 @@ def make_entry(
 
 def make_rewrite(
     ledger: Mapping[str, Any],
-    dropped: Iterable[Held],
-    added: Iterable[Held] = (),
+    dropped: Iterable[CommittedRows],
+    added: Iterable[CommittedRows] = (),
     first: int = 0,
     clock_us: int = 0,
 ) -> dict[str, Any]:
@@ -198,12 +202,12 @@ def make_rewrite(
     ----------
     ledger : mapping
         The ledger of the version before, which a rewrite does not change.
-    dropped, added : iterable of Held
+    dropped, added : iterable of CommittedRows
         The rows that are dropped, and the rows that replace them.
     first : int
         The number of the first snapshot that is kept.
     clock_us : int
-        The time of the clock. Files are removed some time later, because somebody may be reading them.
+        The time of the clock. Dropped files are removed some time later, because readers may be using them.
     """
     return {
         "dropped": [one.staged.as_json() for one in dropped],
@@ -215,7 +219,7 @@ def make_rewrite(
 
 
 def sum_up(description: Description, epoch: int, staged: Iterable[Staged], clock_us: int) -> EpochTotals:
-    """Sum up what an epoch brings. Without a column of time, its rows have the time of the clock."""
+    """Compute the totals of an epoch. Without a column of time, its rows have the time of the clock."""
     rows, begins, ends, pairs = 0, [], [], []
     for one in staged:
         rows += one.rows

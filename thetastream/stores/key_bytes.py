@@ -1,13 +1,13 @@
-"""Writes values of a key as bytes that are ordered as the values are, in the order of Spark SQL.
+"""Writes values of a key as bytes. The bytes have the same order as the values have in Spark SQL.
 
     value                      bytes
-    integer, date, time        8 bytes, the greatest first, with the sign bit inverted
+    integer, date, time        8 bytes in big-endian order, with the sign bit inverted
     float, double              8 bytes of IEEE 754, with all bits of negative numbers inverted
     decimal                    16 bytes of the number without its point
     text, bytes                the first ``LONGEST`` bytes
 
-Two long texts may have the same bytes. So a search by bytes finds all rows of a key, and sometimes other
-rows, which must be left out.
+Two long texts may have the same bytes. So a search by bytes finds all rows of a key and sometimes other rows,
+which the caller must leave out.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 LONGEST = 256
-"""How many bytes of a text are written."""
+"""The largest number of bytes that are written of a text."""
 _SIGN = np.uint64(1 << 63)
 
 
@@ -27,7 +27,7 @@ def has_key_bytes(kind: pa.DataType) -> bool:
 
 
 def write_keys(values: "pa.Array | pa.ChunkedArray") -> list[bytes]:
-    """Write each value that is not NULL once.
+    """Write the distinct values that are not NULL.
 
     >>> write_keys(pa.array([1, None, 1], pa.int8()))
     [b'\\x80\\x00\\x00\\x00\\x00\\x00\\x00\\x01']

@@ -1,9 +1,10 @@
-"""Remembers which values of a key files have, so that a question by a value reads only the files with it.
+"""Keeps the distinct key values of files in memory, so that a question by a value opens only files with it.
 
     place of staged rows, key column  ->  the distinct values as numbers of 64 bits, sorted
 
-Integers and dates are their own numbers, and texts are hashed. Rows never change, so values are read once. Up
-to ``CAPACITY`` bytes of values stay in memory; those of the newest rows are read first.
+The number of an integer or a date is its value, and the number of a text is its hash. Rows never change, so
+values are read once. Up to ``CAPACITY`` bytes of values stay in memory. The values of the newest rows are
+read first.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +30,9 @@ ReadNumbers = Callable[[Staged, str], Numbers]
 
 
 def keep_with_values(staged: Sequence[Staged], selection: Selection, read: ReadNumbers) -> list[Staged]:
-    """Leave out the staged rows that do not have the values of a selection.
+    """Leave out staged rows that do not have the values of a selection.
 
-    Rows whose values find no room in memory stay in the list.
+    Rows whose values do not fit into memory are not left out.
     """
     wanted = [(one.column, list_numbers(pa.array([one.low]))) for one in selection.ranges if is_value(one)]
     if not wanted:
@@ -46,16 +47,16 @@ def keep_with_values(staged: Sequence[Staged], selection: Selection, read: ReadN
 
 
 def is_value(wanted: Range) -> bool:
-    """Whether a range is one value of a type that is looked up."""
+    """Whether a range is one value, and this module keeps the values of its type."""
     low, high = wanted.low, wanted.high
-    if low is None or high is None or not wanted.has_high or not low.equals(high):
+    if low is None or high is None or not wanted.includes_high or not low.equals(high):
         return False
     kind = low.type
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind))
 
 
 def list_numbers(column: Any) -> Numbers:
-    """List the distinct values of a column as sorted numbers. NULL is none.
+    """List the distinct values of a column as sorted numbers, without NULL.
 
     >>> list_numbers(pa.array([3, None, 1, 3]))
     array([1, 3], dtype=uint64)

@@ -1,11 +1,11 @@
-"""The protocol of the log of a store. It needs only one atomic step, which appends a version."""
+"""The protocol of the log of a store. Its only atomic step is to append a version."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 
 class Log(Protocol):
-    """Versions 0, 1, 2, ... of a store. Each is written once and never changes."""
+    """Versions 0, 1, 2, ... of a store. Each version is written once and never changes."""
 
     def find_newest(self) -> int:
         """Find the newest version; -1 if there is none."""
@@ -20,10 +20,10 @@ class Log(Protocol):
         """Read all newer versions, in order."""
 
     def append(self, version: int, entry: dict[str, Any]) -> bool:
-        """Write a version in one atomic step unless there is one; return whether it was written."""
+        """Write a version in one atomic step unless it exists; return whether it was written."""
 
     def has(self, version: int) -> bool:
-        """Whether a version is there. Old ones may be gone when a state stands for them."""
+        """Whether a version exists. Old versions may be removed after a state that contains them."""
 
     def read_state(self) -> tuple[int, dict[str, Any] | None]:
-        """Read the newest state, and the version after which it was written; (0, None) without one."""
+        """Read the newest state, and the version after which it was written; (0, None) if there is none."""

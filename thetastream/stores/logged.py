@@ -1,4 +1,4 @@
-"""The base of all stores: a log of commits, whatever database or folder holds the rows.
+"""The base class of all stores. It keeps a log of commits; a subclass keeps the rows.
 
     version 0   the description of the store
     version n   staged names, the ledger, and a snapshot if one is made
@@ -17,9 +17,9 @@ from typing import Any, ClassVar, NoReturn
 import pyarrow as pa
 
 from thetastream.errors import StoreError
-from thetastream.stores.base import Asked, Store
+from thetastream.stores.base import SnapshotChoice, Store
 from thetastream.stores.description import Description
-from thetastream.stores.history import Held, History, make_entry, make_rewrite, read_history, sum_up
+from thetastream.stores.history import CommittedRows, History, make_entry, make_rewrite, read_history, sum_up
 from thetastream.stores.ledger import Ledger
 from thetastream.stores.log import Log
 from thetastream.stores.selection import Selection
@@ -34,7 +34,7 @@ class LoggedStore(Store):
     """A store with a log of commits."""
 
     deletes_at_once: ClassVar[bool] = False
-    """Whether ``forget`` deletes rows at once. Other stores keep them for readers that have begun."""
+    """Whether ``forget`` deletes rows at once. Other stores keep them for a while, for present readers."""
 
     @property
     @abstractmethod
@@ -48,7 +48,7 @@ class LoggedStore(Store):
 
     @abstractmethod
     def open_staged(self, staged: Iterable[Staged], selection: Selection) -> Any:
-        """Open the selected rows among staged rows that commits have named, as ``open`` does."""
+        """Open the selected rows among these staged rows, which commits have named."""
 
     def describe(self, description: Description) -> None:
         if not self.log.append(0, {"id": uuid.uuid4().hex, "description": description.as_json()}):
@@ -81,7 +81,7 @@ class LoggedStore(Store):
                 return True
 
     def _refuse_epoch(self, epoch: int, last: int) -> NoReturn:
-        """Refuse an epoch of an older checkpoint. Spark itself repeats only the last epoch."""
+        """Refuse an epoch of an old copy of the checkpoint. Spark itself repeats only the last epoch."""
         what = f"{self.name} has the results of epochs up to {last}, and the query runs epoch {epoch}"
         why = "its checkpoint is older than the store, so the epoch may have other rows now"
         hint = "Restore checkpoint and store from one backup, or begin with a new checkpoint and a new store"
@@ -90,8 +90,8 @@ class LoggedStore(Store):
     def compact(self, target: int = TARGET) -> int:
         """Merge small files into large ones, and shorten the log. Results and snapshots stay as they are.
 
-        It may run while a query writes and others read. ``sweep`` removes the small files an hour later. A
-        store without files has nothing to merge.
+        It may run while a query writes and others read. ``sweep`` removes the small files an hour later.
+        Stores that keep rows in a database have no files to merge.
 
         Parameters
         ----------
@@ -105,10 +105,11 @@ class LoggedStore(Store):
         """
         return 0
 
-    def forget(self, before: Asked) -> int:
-        """Forget the snapshots before one, and their results. What is collected for the next snapshot stays.
+    def forget(self, before: SnapshotChoice) -> int:
+        """Remove old snapshots and their results.
 
-        Rows that lie in one file with later ones stay too, so that a file is kept whole or not at all.
+        A file is removed as a whole. If some rows of a file are kept, all its snapshots are kept. Rows that
+        no snapshot has yet are kept too.
 
         Parameters
         ----------
@@ -118,20 +119,20 @@ class LoggedStore(Store):
         Returns
         -------
         int
-            The number of snapshots that are forgotten.
+            The number of snapshots that were removed.
         """
         while True:
             newest, history = self.log.find_newest(), self.read_history()
-            first = find_first(history, history.find_snapshot(0 if before is None else before).number)
+            first = find_first_kept(history, history.find_snapshot(0 if before is None else before).number)
             dropped = [one for one in history.held if one.snapshot is not None and one.snapshot < first]
             n = sum(one.number < first for one in history.snapshots)
             if not n or self.append_rewrite(newest, dropped, [], first):
                 return n
 
     def append_rewrite(
-        self, newest: int, dropped: Sequence[Held], added: Sequence[Held], first: int = 0
+        self, newest: int, dropped: Sequence[CommittedRows], added: Sequence[CommittedRows], first: int = 0
     ) -> bool:
-        """Append a rewrite behind the version ``newest``; return False if there is a newer one."""
+        """Append a rewrite as the version after ``newest``; return False if this version exists."""
         ledger = self._read_ledger(newest).as_json()
         entry = make_rewrite(ledger, dropped, added, first, time.time_ns() // 1000)
         return self.log.append(newest + 1, entry)
@@ -141,7 +142,7 @@ class LoggedStore(Store):
 
     def open(
         self,
-        snapshot: Asked = None,
+        snapshot: SnapshotChoice = None,
         since: Any = None,
         until: Any = None,
         key: Mapping[str, Any] | None = None,
@@ -149,7 +150,7 @@ class LoggedStore(Store):
         selection = Selection.read(self.description, since, until, key)
         return self._open_selected(lambda history: select(history, snapshot, selection), selection)
 
-    def read_snapshot(self, snapshot: Asked) -> pa.Table:
+    def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
         def select_one(history: History) -> Iterable[Staged]:
             number = history.find_snapshot(0 if snapshot is None else snapshot).number
             return history.list_staged(only=number)
@@ -158,7 +159,7 @@ class LoggedStore(Store):
         return found if isinstance(found, pa.Table) else found.to_table()
 
     def _open_selected(self, select: Callable[[History], Iterable[Staged]], selection: Selection) -> Any:
-        """Open staged rows, and open them anew if ``forget`` has deleted some of them meanwhile."""
+        """Open staged rows. If ``forget`` has deleted some of them meanwhile, select and open rows again."""
         history = self.read_history()
         while True:
             staged = list(select(history))
@@ -170,7 +171,7 @@ class LoggedStore(Store):
                 return found
 
     def read_history(self) -> History:
-        """Read what all commits say."""
+        """Read all commits."""
         return read_history(self.log, self)
 
     def list_last_epochs(self) -> Mapping[str, int]:
@@ -178,18 +179,18 @@ class LoggedStore(Store):
         return self._read_ledger(self.log.find_newest()).epochs
 
     def _read_ledger(self, version: int) -> Ledger:
-        """Read what a version of the store remembers of its queries."""
+        """Read the ledger of a version. Version 0 and an empty log have an empty ledger."""
         return Ledger() if version < 1 else Ledger.from_json(self.log.read(version)["ledger"])
 
 
-def select(history: History, snapshot: Asked, selection: Selection) -> Iterator[Staged]:
-    """List the staged rows of a snapshot that may have selected rows, as far as their bounds tell."""
+def select(history: History, snapshot: SnapshotChoice, selection: Selection) -> Iterator[Staged]:
+    """List the staged rows up to a snapshot, except those whose bounds show that no row is selected."""
     until = None if snapshot is None else history.find_snapshot(snapshot).number
     return selection.keep(history.list_staged(until))
 
 
-def find_first(history: History, wanted: int) -> int:
-    """Find the first snapshot to keep, so that no file has kept rows and others."""
+def find_first_kept(history: History, wanted: int) -> int:
+    """Find the last snapshot up to ``wanted`` from which on snapshots can be kept without cutting a file."""
     spans: dict[str, tuple[int, int]] = {}
     for one in history.held:
         if one.snapshot is not None:

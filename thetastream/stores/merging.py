@@ -1,6 +1,6 @@
-"""Merges small files of a store into large ones, so that a reader opens few.
+"""Merges small files of a store into large ones, so that a reader opens fewer files.
 
-The rows of each snapshot keep row groups of their own in the merged file, so that any snapshot can still be
+In the merged file, the rows of each snapshot have their own row groups, so that any snapshot can still be
 read. Rows that no snapshot has yet are not merged.
 """
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
-from thetastream.stores.history import Held
+from thetastream.stores.history import CommittedRows
 from thetastream.stores.parquet_reader import read_file
 from thetastream.stores.parquet_stage import GROUP_ROWS, open_writer
 from thetastream.stores.sorted_stage import sort_by_keys
@@ -22,12 +22,13 @@ PREFIX = "merged-"
 """The beginning of the names of merged files."""
 
 
-def plan_merges(held: Sequence[Held], target: int) -> Iterator[list[Held]]:
-    """Yield lists of at least two files that follow one another and have ``target`` bytes together.
+def plan_merges(held: Sequence[CommittedRows], target: int) -> Iterator[list[CommittedRows]]:
+    """Yield lists of consecutive small files, which have ``target`` bytes together.
 
-    Files of half the target and more stay as they are. The last list may have fewer bytes.
+    Each list has at least two files. Files of half the target and more are not merged. A list before such a
+    file, and the last list, may have fewer bytes.
     """
-    waiting: list[Held] = []
+    waiting: list[CommittedRows] = []
     for one in held:
         is_small = one.snapshot is not None and one.staged.groups is None and 2 * one.staged.nbytes < target
         if is_small:
@@ -40,8 +41,8 @@ def plan_merges(held: Sequence[Held], target: int) -> Iterator[list[Held]]:
         yield waiting
 
 
-def merge(folder: Folder, held: Sequence[Held], description: Description) -> list[Held]:
-    """Write the rows of several files into one; return what it holds, snapshot by snapshot."""
+def merge(folder: Folder, held: Sequence[CommittedRows], description: Description) -> list[CommittedRows]:
+    """Write the rows of several files into one; return its rows, snapshot by snapshot."""
     name, merged, group = f"{PREFIX}{uuid.uuid4().hex}.parquet", [], 0
     by_snapshot = sorted(held, key=lambda one: (one.snapshot or 0, one.query))
     with folder.filesystem.open_output_stream(folder.locate(name)) as file:
@@ -58,7 +59,7 @@ def merge(folder: Folder, held: Sequence[Held], description: Description) -> lis
             bounds.add(table)
             place = first, group
             staged = Staged(name, len(table), file.tell() - before, bounds.bounds, place)
-            merged.append(Held(staged, query, snapshot))
+            merged.append(CommittedRows(staged, query, snapshot))
         if writer is not None:
             writer.close()
     return merged

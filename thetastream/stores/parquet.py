@@ -35,8 +35,8 @@ class ParquetStore(LoggedStore):
     ----------
     path : str
         The folder, as a path or URI, which driver and workers must reach. On local file systems, several
-        queries may write to one store. Elsewhere a store has one writing query at a time, because Arrow
-        cannot write a file on the condition that it does not exist.
+        queries may write to one store. Elsewhere only one query may write to a store at a time, because Arrow
+        has no step that writes a file only if it does not exist.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class ParquetStore(LoggedStore):
         folder, sweeping, swept = Folder(self.path, ""), Sweeping(self, grace_s), 0
         for name, (changed_ns, _) in folder.list_files().items():
             merged_s = changed_ns / 1e9 if name.startswith(PREFIX) else None
-            if sweeping.is_over(name, merged_s):
+            if sweeping.is_removable(name, merged_s):
                 with suppress(FileNotFoundError):  # Another process has removed it.
                     folder.remove(name)
                     swept += 1
@@ -91,7 +91,8 @@ class ParquetStore(LoggedStore):
                 newest = self.log.find_newest()
                 present = {one.staged.place for one in self.read_history().held}
                 if not places <= present:
-                    break  # Somebody else has merged or forgotten some of them. The new file is swept.
+                    # Another process has merged or dropped some of them. ``sweep`` removes the new file.
+                    break
                 if self.append_rewrite(newest, held, added):
                     merged += len(held)
                     break
@@ -119,7 +120,7 @@ class ParquetStore(LoggedStore):
         Parameters
         ----------
         since, until, key
-            As in ``read``. Files that have no such row are left out; other rows of the files remain.
+            As in ``read``. Files without such rows are left out. The listed files may also have other rows.
         """
         selection = Selection.read(self.description, since, until, key)
         root = self.name.rstrip("/")

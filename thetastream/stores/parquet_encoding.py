@@ -4,9 +4,10 @@
     texts and bytes that repeat     dictionary
     other texts and bytes           plain
 
-Numbers of results seldom repeat. Dictionaries of them take three quarters of the time, and files are no
-smaller. The dictionary of a text that seldom repeats outgrows its page, and Arrow then writes plain values
-after all. Statistics of a text that is no key tell readers nothing, because rows are not ordered by it.
+Numbers of results seldom repeat. Dictionaries of numbers would take three quarters of the time to write a
+file, and the file would not be smaller. If a text seldom repeats, its dictionary becomes larger than a page,
+and Arrow then writes plain values. Statistics are written for numbers and keys only: rows are not ordered by
+other texts, so their statistics would not help readers.
 """
 
 from functools import cache
@@ -20,10 +21,10 @@ from thetastream.stores.description import Description
 from thetastream.stores.staged import find_column, find_type
 
 SAMPLE_ROWS = 1 << 15
-"""Rows of which texts are looked at."""
+"""The number of rows in the sample of a text."""
 MOST_DISTINCT = 0.75
-"""The largest share of distinct values in the sample that is worth a dictionary. A text with this share has
-about 60,000 values, more than a dictionary page of 1 MB holds if they have 15 bytes."""
+"""The largest share of distinct values in the sample for which a dictionary is written. A text with this
+share has about 60,000 values. If they have 15 bytes, this is more than a dictionary page of 1 MB holds."""
 
 
 def choose_encoding(rows: pa.Table, description: Description) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def choose_encoding(rows: pa.Table, description: Description) -> dict[str, Any]:
 
 @cache
 def list_paths(schema: pa.Schema) -> tuple[list[str], list[str]]:
-    """List the paths of all columns in Parquet, and those of texts and bytes. Fields are columns too.
+    """List the paths of all columns in Parquet, and of those with texts and bytes. A field is a column too.
 
     >>> list_paths(pa.schema([("n", pa.int64()), ("a", pa.struct([("x", pa.int8()), ("s", pa.string())]))]))
     (['n', 'a.x', 'a.s'], ['a.s'])
@@ -54,7 +55,7 @@ def list_paths(schema: pa.Schema) -> tuple[list[str], list[str]]:
 
 
 def repeats(rows: pa.Table, path: str) -> bool:
-    """Whether a text repeats so often that a dictionary pays; True for a text inside a list.
+    """Whether a text repeats so often that a dictionary makes the file smaller; True for a text in a list.
 
     >>> ids, symbols = [str(n) for n in range(100)], ["A", "B"] * 50
     >>> rows = pa.table({"id": ids, "symbol": symbols})

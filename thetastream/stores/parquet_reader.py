@@ -9,7 +9,7 @@ from thetastream.core.folder import Folder
 from thetastream.stores.staged import Staged
 
 KEPT_FOOTERS = 10_000
-"""Files whose metadata is kept in memory."""
+"""The number of files whose metadata is kept in memory."""
 _FOOTERS: dict[str, Any] = {}
 
 

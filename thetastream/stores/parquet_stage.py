@@ -1,7 +1,7 @@
 """Writes the rows of one attempt of a task into one Parquet file.
 
-Rows are collected into row groups. If the store has keys, the rows of a row group are sorted by them, so that
-the statistics of its pages tell which of them a query by key needs.
+Rows are collected into row groups. If the store has keys, the rows of a row group are sorted by them. Then
+the statistics of the pages show which pages a query by key needs.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 
     part-<query>-<epoch>-<task>-<number>.<ending>
 
-A name tells where its rows come from, so that parts that nobody names can be found and removed.
+The name contains the query and the epoch, so that ``sweep`` knows which parts no commit can name any more.
 """
 
 import re
@@ -21,7 +21,7 @@ def make_part_name(origin: Origin, ending: str) -> str:
 
 
 def read_part_name(name: str) -> tuple[str, int] | None:
-    """Read query and epoch from the name of a part; None if it is no such name.
+    """Read query and epoch from the name of a part; None if it is not the name of a part.
 
     >>> read_part_name(make_part_name(Origin("0a-1b", 7, "3"), CHUNKS))
     ('0a-1b', 7)

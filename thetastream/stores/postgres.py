@@ -1,7 +1,7 @@
 """``th.PostgresStore``: results in a table of PostgreSQL.
 
     "pairs"           the results, with the version of the commit that brought them
-    "pairs_staged"    what tasks have copied and no commit has named yet
+    "pairs_staged"    the staged rows that no commit has named yet
     "pairs_commits"   the log of commits
 
 A task copies its rows into the second table. A commit moves the rows that it names into the first table and
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'thetastream[postgres]'"
 PART, VERSION = "thetastream_part", "thetastream_version"
-"""The columns that this store adds: the part as which a row was staged, and the commit that has named it."""
+"""The columns that this store adds: the part to which a row belongs, and the commit that named the part."""
 
 LONGEST_COLUMN = 63
-"""Bytes of the longest name of a column."""
+"""The largest number of bytes of a name in PostgreSQL."""
 LONGEST_NAME = LONGEST_COLUMN - len("_staged_part")
-"""Bytes of the longest name of a table. PostgreSQL has names of 63 bytes, and the store makes longer ones."""
+"""The largest number of bytes of the name of a store's table, to which the store adds endings."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class PostgresStore(LoggedStore):
     """Results in a table of PostgreSQL. It needs the package psycopg.
 
     Struct columns and lists become columns of type JSONB. Columns of time become TIMESTAMPTZ or TIMESTAMP.
-    The table has two more columns, ``thetastream_part`` and ``thetastream_version``: the part as which each
-    row was staged, and the commit that has named it. It has an index for the time and for each key. Texts are
-    compared by their code points, as in Spark, and may not contain the character NUL.
+    The table has two more columns, ``thetastream_part`` and ``thetastream_version``: the part to which the
+    row belongs, and the commit that has named the part. It has an index for the time and for each key. Texts
+    are compared by their code points, as in Spark, and may not contain the character NUL.
 
     Parameters
     ----------
     url : str
-        How the driver and all workers connect, as in ``"postgresql://user@host/database"``. It is a part of
-        the options of the query, so keep a password in ``~/.pgpass`` on all machines instead.
+        The address at which the driver and all workers connect, as in ``"postgresql://user@host/database"``.
+        It is a part of the options of the query, so keep a password in ``~/.pgpass`` on all machines instead.
     table : str
-        The name of the table. The store makes it, and two more whose names begin with it.
+        The name of the table. The store makes this table, and two more whose names begin with it.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class PostgresStore(LoggedStore):
     def __post_init__(self) -> None:
         nbytes = len(self.table.encode())
         if not 0 < nbytes <= LONGEST_NAME:
-            # PostgreSQL cuts longer names, and the three tables would be one.
+            # PostgreSQL cuts longer names, so the three tables would get the same name.
             what = f"table must be a name of 1 to {LONGEST_NAME} bytes"
             raise QueryError("BAD_VALUE", f"{what}, and {self.table!r} has {nbytes}")
         if "%" in self.table:
@@ -98,7 +98,7 @@ class PostgresStore(LoggedStore):
                 what = f"PostgreSQL cuts names of columns after {LONGEST_COLUMN} bytes, as {name!r}"
                 raise QueryError("STORE_COLUMN", f"{what}; rename it")
         with self.connect() as connection:
-            # One of several queries that start together makes the tables.
+            # If several queries start at the same time, the lock lets one of them make the tables.
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.table])
             connection.execute(self._write_tables(description))
         super().describe(description)
@@ -125,7 +125,7 @@ class PostgresStore(LoggedStore):
         wheres, values = [f'"{PART}" = ANY(%s)'], [names]
         for one in selection.ranges:
             column = write_path(one.path, schema).replace("%", "%%")
-            for sign, end in ((">=", one.low), ("<=" if one.has_high else "<", one.high)):
+            for sign, end in ((">=", one.low), ("<=" if one.includes_high else "<", one.high)):
                 if end is not None:
                     value = end.as_py()
                     if isinstance(value, str) and "\0" in value:
@@ -140,7 +140,7 @@ class PostgresStore(LoggedStore):
     # The database
 
     def quote(self, suffix: str = "") -> str:
-        """Quote the name of the table, or of one of its companions."""
+        """Quote the name of the table, or of another table or index of the store."""
         name = f"{self.table}_{suffix}" if suffix else self.table
         return '"' + name.replace('"', '""') + '"'
 
@@ -205,8 +205,8 @@ class PostgresLog(TableLog):
         text = json.dumps({"version": version, **entry})
         try:
             with store.connect() as connection:
-                # Because of the key of the table, only one writer succeeds. The others read its entry and
-                # begin anew.
+                # The version is the primary key of the table, so only one writer succeeds. The other writers
+                # read its entry and try the next version.
                 connection.execute(f"INSERT INTO {self._table} VALUES (%s, %s)", [version, text])
                 moved = f'DELETE FROM {store.quote("staged")} WHERE "{PART}" = ANY(%s) RETURNING *'
                 inserting = f"INSERT INTO {store.quote()} SELECT *, %s FROM moved"
@@ -265,7 +265,7 @@ def write_name(name: str) -> str:
 
 
 def write_path(path: tuple[str, ...], schema: pa.Schema) -> str:
-    """Write a column, or a field of a column of type JSONB with its own type."""
+    """Write the expression for a column, or for a field of a column of type JSONB with the field's type."""
     head, *rest = path
     if not rest:
         return write_name(head)
@@ -275,5 +275,5 @@ def write_path(path: tuple[str, ...], schema: pa.Schema) -> str:
 
 
 def is_indexed(kind: pa.DataType) -> bool:
-    """Whether a field of this type may have an index. The text of a time depends on the session."""
+    """Whether a field of this type can have an index. Times cannot: their text depends on the session."""
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))

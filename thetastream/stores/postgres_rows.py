@@ -1,4 +1,4 @@
-"""Converts rows of Arrow for a table of PostgreSQL, and back.
+"""Converts rows of Arrow into rows of a table of PostgreSQL, and back.
 
 Arrow                    PostgreSQL
 integers                 SMALLINT, INTEGER, BIGINT
@@ -81,7 +81,7 @@ def encode(batch: pa.RecordBatch) -> bytes:
 
 
 def decode(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """Make a table of rows as psycopg reads them."""
+    """Make a table from rows that psycopg has read."""
     found = list(rows)
     arrays = [
         pa.array([_restore(row[n], field.type) for row in found], field.type)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from thetastream.errors import QueryError
-from thetastream.stores.base import Asked, Store
+from thetastream.stores.base import SnapshotChoice, Store
 from thetastream.stores.statement import read_statement, refuse_large_values
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ RESULTS = "results"
 def query(
     store: Store,
     sql: str,
-    snapshot: Asked = None,
+    snapshot: SnapshotChoice = None,
     *,
     since: Any = None,
     until: Any = None,
@@ -49,10 +49,10 @@ def query(
         The results of all snapshots up to this one, by its number or as of a time. By default, all committed
         results.
     since, until, key
-        Which results ``results`` has, as in ``ParquetStore.read``. The store finds them by its bounds, so
-        they are faster than the same conditions in ``sql``.
+        The rows of ``results``, which are selected as in ``ParquetStore.read``. This is faster than the same
+        conditions in ``sql``, because the store leaves out files by their bounds.
     memory : str
-        How much memory all statements of this process that give the same value may use together.
+        The memory that all statements of this process with the same value may use together.
 
     Returns
     -------
@@ -78,8 +78,8 @@ def ask(
 ) -> pa.Table:
     """Run one SELECT over ``rows``, a table or data set of Arrow.
 
-    With ``max_s``, the statement is one of a client, and functions whose value may be of any size are
-    refused.
+    ``max_s`` is given if a client of a service asks. Functions whose value may be of any size are refused
+    then.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def ask(
         raise QueryError("MISSING_PACKAGE", what) from error
 
     try:
-        # A cursor has tables of its own. To open a database takes ten times as long.
+        # Each cursor has its own tables. Opening a database takes ten times as long as opening a cursor.
         with _open_database(memory, os.getpid()).cursor() as connection:
             connection.register(RESULTS, rows)
             statement = read_statement(connection, sql)
@@ -103,7 +103,7 @@ def ask(
             answer = connection.sql(statement)
             if max_rows is not None:
                 answer = answer.limit(max_rows + 1)
-            with _interrupting(connection, max_s):
+            with _interrupt_after(connection, max_s):
                 found = answer.to_arrow_table()
     except duckdb.InterruptException as error:
         what = f"the question was stopped after {max_s:g} s: ask for less, by since, until or key"
@@ -116,14 +116,14 @@ def ask(
     if max_rows is not None and found.num_rows > max_rows:
         raise QueryError(
             "TOO_MANY_ROWS",
-            f"an answer may have {max_rows:,} rows, and this one has more: add LIMIT, or ask for less",
+            f"an answer must have at most {max_rows:,} rows, and this has more: add LIMIT, or ask for less",
         )
     return found
 
 
 @contextmanager
-def _interrupting(connection: "duckdb.DuckDBPyConnection", max_s: float | None) -> Iterator[None]:
-    """Interrupt what the connection does if it takes longer than ``max_s`` seconds."""
+def _interrupt_after(connection: "duckdb.DuckDBPyConnection", max_s: float | None) -> Iterator[None]:
+    """Interrupt the statement of the connection if the block takes longer than ``max_s`` seconds."""
     if max_s is None:
         yield
         return
@@ -137,7 +137,7 @@ def _interrupting(connection: "duckdb.DuckDBPyConnection", max_s: float | None) 
 
 @cache
 def _open_database(memory: str, process: int) -> "duckdb.DuckDBPyConnection":
-    """Open an empty database that can read nothing but what is given to it. Each process has its own."""
+    """Open an empty database that cannot open files or connections. Each process has its own database."""
     import duckdb
 
     connection = duckdb.connect(":memory:")

@@ -19,7 +19,7 @@ LARGEST = 32 << 20
 """Bytes of the largest table that is kept."""
 
 EXPANSION = 4
-"""How much larger than its file a table is assumed to be."""
+"""The assumed ratio of the bytes of a table to the bytes of its file, which is compressed."""
 
 
 class HasBytes(Protocol):
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=HasBytes)
 
 
 class Recent(Generic[T]):
-    """Tables or arrays by name, the most recently used ones up to ``capacity`` bytes.
+    """A cache of tables or arrays by name. It keeps those that were used last, up to ``capacity`` bytes.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Recent(Generic[T]):
         self._lock = Lock()
 
     def get(self, name: Hashable, read: Callable[[], T]) -> T:
-        """Return the table of this name; read it if it is not kept."""
+        """Return the table of this name; call ``read`` if the cache does not have it."""
         with self._lock:
             found = self._tables.get(name)
             if found is not None:
@@ -69,9 +69,9 @@ class Recent(Generic[T]):
 
 
 def split_recent(staged: Sequence[Staged]) -> tuple[list[Staged], list[Staged]]:
-    """Split staged rows, which are in the order of their commits, into those kept in memory and older ones.
+    """Split staged rows, which are in the order of their commits: (those that fit into memory, older ones).
 
-    Files are compressed, so their bytes count several times.
+    The newest rows come into memory first.
     """
     room, first = CAPACITY // EXPANSION, len(staged)
     while first and staged[first - 1].nbytes <= min(room, LARGEST // EXPANSION):

@@ -1,4 +1,4 @@
-"""Which results a reader asks for: a range of time, and values or ranges of keys."""
+"""Selects the results that a reader asks for, by a range of time and by values or ranges of keys."""
 
 import math
 from base64 import b64decode
@@ -17,24 +17,24 @@ from thetastream.stores.description import Description
 from thetastream.stores.staged import Staged, find_bounds, find_type, split_path
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""The texts by which the service and Spark write numbers that JSON does not have."""
+"""The texts that the service and Spark write for numbers that JSON does not have."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """A range of one column. None is an open end."""
+    """A range of values of one column. None stands for an open end."""
 
     column: str
     path: tuple[str, ...]
-    """The names from the column down to the field."""
+    """The name of the column, and the names of the fields inside it."""
     low: pa.Scalar | None
     high: pa.Scalar | None
-    has_high: bool = True
-    """Whether the upper end belongs to the range."""
+    includes_high: bool = True
+    """Whether the upper end belongs to the range. The lower end always does."""
 
     @property
     def bounds(self) -> tuple[Any, Any]:
-        """Both ends as values of bounds. None is an open end, or one that has no such value."""
+        """Both ends in the form of ``Bounds``. None stands for an open end, or for a type without bounds."""
         low, high = (None if end is None else _find_value(end) for end in (self.low, self.high))
         return low, high
 
@@ -69,7 +69,7 @@ class Selection:
                     split_path(description.schema, description.time),
                     low,
                     high,
-                    has_high=False,
+                    includes_high=False,
                 )
             )
         if not isinstance(key, Mapping | None):
@@ -87,7 +87,7 @@ class Selection:
         return cls(tuple(ranges))
 
     def keep(self, staged: Iterable[Staged]) -> Iterator[Staged]:
-        """Yield the staged rows that may lie in all ranges, as far as their bounds tell."""
+        """Yield staged rows, except those whose bounds show that no row lies in all ranges."""
         for wanted in self.ranges:
             staged = _keep_overlapping(wanted, staged)
         return iter(staged)
@@ -113,7 +113,7 @@ def _write_filters(wanted: Range) -> Iterator[Any]:
         if _is_nan(high):
             yield column.is_valid()
         else:
-            yield column <= high if wanted.has_high else column < high
+            yield column <= high if wanted.includes_high else column < high
 
 
 def _is_nan(scalar: pa.Scalar) -> bool:
@@ -122,13 +122,13 @@ def _is_nan(scalar: pa.Scalar) -> bool:
 
 
 def _keep_overlapping(wanted: Range, staged: Iterable[Staged]) -> Iterator[Staged]:
-    # A store has a file for each epoch, so this loop has no calls of functions.
-    column, (low, high), has_high = wanted.column, wanted.bounds, wanted.has_high
+    # This loop calls no functions, because a store may have very many files.
+    column, (low, high), includes_high = wanted.column, wanted.bounds, wanted.includes_high
     for one in staged:
         bounds = one.bounds.get(column)
         if bounds is None or (
             (low is None or bounds[1] >= low)
-            and (high is None or (bounds[0] <= high if has_high else bounds[0] < high))
+            and (high is None or (bounds[0] <= high if includes_high else bounds[0] < high))
         ):
             yield one
 
@@ -156,7 +156,7 @@ def _make_scalar(description: Description, column: str, value: Any) -> pa.Scalar
 
 
 def _read_text(value: str, kind: pa.DataType) -> Any:
-    """Read a value as the service writes it in JSON, if JSON has no such values."""
+    """Read a text as a value of a type that JSON does not have. The service writes such values as texts."""
     if pa.types.is_date(kind):
         return date.fromisoformat(value)
     if pa.types.is_decimal(kind):

@@ -9,9 +9,9 @@ from thetastream.stores.staged import BoundsFinder, Stage, Staged, find_column
 
 
 class SortedStage(Stage):
-    """The base of stages that write rows by the thousand. A subclass defines ``write`` and ``end``.
+    """The base of stages that write many rows at a time. A subclass defines ``write`` and ``end``.
 
-    ``most_rows`` and ``most_bytes`` are written together as soon as one of them is reached.
+    Collected rows are written as soon as they are ``most_rows`` rows or have ``most_bytes`` bytes.
     """
 
     def __init__(self, name: str, description: Description, most_rows: int, most_bytes: int) -> None:
@@ -27,7 +27,7 @@ class SortedStage(Stage):
 
     @abstractmethod
     def end(self) -> int:
-        """End after the last rows, and return the bytes of all that was written."""
+        """End after the last rows, and return the number of bytes that were written."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:

@@ -1,4 +1,4 @@
-"""What a task writes for an epoch: rows that are staged, and become results when the epoch is committed."""
+"""Staged rows: a task writes them for an epoch, and they become results when the epoch is committed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ LONGEST_BOUND = 64
 
 @dataclass(frozen=True)
 class Origin:
-    """Which task of which epoch writes."""
+    """The query, the epoch and the task that write rows."""
 
     query: str
     """The identifier of the streaming query, which its checkpoint keeps."""
@@ -30,18 +30,18 @@ class Staged:
     """Rows that one attempt of a task has staged."""
 
     name: str
-    """The name of the file, or of the batch. It is unique among all attempts."""
+    """The name of the part. No other attempt has it."""
     rows: int
     nbytes: int
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     """The bounds of the time and of each key, by the name of the column."""
     groups: tuple[int, int] | None = None
-    """The row groups of the file that have the rows, from the first up to but not including the second. None
-    stands for the whole file."""
+    """The row groups of the file that have the rows: from the first number to the number before the second.
+    None stands for the whole file."""
 
     @property
     def place(self) -> tuple[str, tuple[int, int] | None]:
-        """Where the rows lie. No other rows lie there."""
+        """The place of the rows, at which there are no other rows."""
         return self.name, self.groups
 
     def as_json(self) -> dict[str, Any]:
@@ -66,11 +66,11 @@ class Stage(ABC):
 
     @abstractmethod
     def close(self) -> Staged | None:
-        """End the stage, and return what was staged; None if there were no rows."""
+        """End the stage, and return the staged rows; None if there are none."""
 
 
 class BoundsFinder:
-    """Finds the bounds of some columns over many batches.
+    """Computes the bounds of some columns over many batches.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class BoundsFinder:
 def split_path(schema: pa.Schema, path: str) -> tuple[str, ...]:
     """Split a path such as ``a.symbol`` into the name of a column and the names of its fields.
 
-    A column whose own name has a dot comes first.
+    If a column has the whole path as its name, the path means this column.
     """
     return (path,) if path in schema.names else tuple(path.split("."))
 
@@ -135,7 +135,10 @@ def find_type(schema: pa.Schema, path: str) -> pa.DataType:
 
 
 def find_bounds(values: Any) -> Bounds | None:
-    """Find the least and the greatest value. (None, None) without values; None if no bounds are kept."""
+    """Find the least and the greatest value.
+
+    Return (None, None) if there are no values. Return None if the type has no bounds, or a bound is too long.
+    """
     kind = values.type
     if pa.types.is_timestamp(kind):
         values = values.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())

@@ -1,4 +1,4 @@
-"""Checks the statement of a question before it runs: it is one SELECT, and a client makes no huge value.
+"""Checks the statement of a question before it runs. It must be one SELECT without huge values.
 
 DuckDB bounds the memory of tables, but not the memory of a single value, and it does not interrupt a function
 that makes a value. So a client of the service may not call functions that take the size of their value as an
@@ -23,7 +23,7 @@ SIZED = frozenset(
         *("array_reduce", "list_reduce", "reduce"),
     }
 )
-"""Functions whose argument determines how large their value is, or how long they take."""
+"""Functions with an argument that sets the size of their value, or the time that they take."""
 REPLACING = frozenset({"regexp_replace", "replace"})
 """Functions whose value is as large as the product of two arguments."""
 LARGEST_GROWTH = 1000
@@ -76,10 +76,10 @@ def _refuse(rule: str) -> NoReturn:
 
 
 def _list_calls(parsed: Any, is_table: bool = False) -> Iterator[tuple[str, bool, dict[str, Any]]]:
-    """List the functions that a statement calls: the name, whether the call stands as a table, and the call
-    as DuckDB writes it.
+    """List the functions that a statement calls: the name, whether it is called as a table, and the call.
 
-    The rows of a function that stands as a table come in pieces, as in ``FROM range(1000000)``.
+    DuckDB has written the statement as JSON. A function that is called as a table, as in ``FROM
+    range(1000000)``, returns its rows in pieces and not as one large value.
     """
     if isinstance(parsed, dict):
         if isinstance(parsed.get("function_name"), str):

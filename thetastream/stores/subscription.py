@@ -1,7 +1,7 @@
-"""``th.subscribe`` hands out each snapshot of a store once, in order, as soon as it is made.
+"""``th.subscribe`` yields each snapshot of a store once and in order, as soon as it is made.
 
-A subscriber remembers the number of the last snapshot that it has seen, and nothing else: with this number it
-continues after a disconnect, in any process. It reads only committed results, so a slow reader delays nobody.
+A subscriber remembers only the number of the last snapshot that it has seen. With this number it can continue
+in any process. It reads committed results, so a slow subscriber delays neither the query nor other readers.
 """
 
 import time
@@ -45,15 +45,15 @@ def subscribe(
     ----------
     store : Store
     since : int or Snapshot, optional
-        The last snapshot that the reader has seen, or its number; 0 stands for none. By default the first one
-        that is kept comes first.
+        The last snapshot that the reader has seen, or its number. 0 means that the reader has seen none. By
+        default, the subscription begins with the first snapshot that the store keeps.
     sql : str, optional
-        One SELECT over the table ``results``, which is run over the rows of each snapshot: a filter and a
-        projection of its own. By default, all rows with all columns come. It needs the package duckdb.
+        One SELECT over the table ``results``. It runs over the rows of each snapshot, as a filter and a
+        projection. By default, results are all rows with all columns. It needs the package duckdb.
     poll : str or timedelta
-        The time between two looks at the store.
+        The store is asked for new snapshots after this time.
     patience : str or timedelta, optional
-        The iteration ends after this time without a new snapshot. By default it waits for ever.
+        The iteration ends after this time without a new snapshot. By default, it never ends.
 
     Yields
     ------
@@ -65,8 +65,8 @@ def subscribe(
     StoreError
         NO_STORE if there is no such store.
     QueryError
-        BAD_VALUE, STORE_QUERY, MISSING_PACKAGE, SNAPSHOT_GONE if the next snapshot is not kept any more, or
-        UNKNOWN_SNAPSHOT if the store has not made the last one that the reader has seen.
+        BAD_VALUE, STORE_QUERY, MISSING_PACKAGE, SNAPSHOT_GONE if the store does not keep the next snapshot
+        any more, or UNKNOWN_SNAPSHOT if the store has not made the snapshot ``since``.
 
     Examples
     --------
@@ -111,7 +111,9 @@ def refuse_gap(seen: int | None, found: Snapshot) -> None:
 
 
 def refuse_future(store: Store, seen: int | None) -> None:
-    """Raise unless the store has made snapshot number ``seen``; a copy from a backup may not have.
+    """Raise unless the store has made snapshot number ``seen``.
+
+    A store that was restored from a backup may not have made it yet.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Decides which staged rows can be removed: those that no commit can name and nobody reads any more."""
+"""Decides which staged rows can be removed: those that no commit can name and no reader needs any more."""
 
 import time
 
@@ -18,8 +18,8 @@ class Sweeping:
         self._dropped = history.dropped
         self._until_s = time.time() - grace_s
 
-    def is_over(self, name: str, merged_s: float | None = None) -> bool:
-        """Whether a name can be removed. ``merged_s`` is the time of a file that was merged from others."""
+    def is_removable(self, name: str, merged_s: float | None = None) -> bool:
+        """Whether a name can be removed. ``merged_s`` is the time at which a merged file was written."""
         if name in self._named:
             return False
         if name in self._dropped:

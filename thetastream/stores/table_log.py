@@ -8,7 +8,7 @@ from thetastream.errors import StoreError
 
 
 class TableLog(ABC):
-    """Versions of a store as rows of a table. All of them stay."""
+    """Versions of a store as rows of a table. No version is removed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -19,7 +19,7 @@ class TableLog(ABC):
 
     @abstractmethod
     def find(self, version: int) -> dict[str, Any] | None:
-        """Find a version; None if it is not there."""
+        """Find a version; None if it does not exist."""
 
     @abstractmethod
     def read_after(self, version: int) -> Iterator[dict[str, Any]]:
@@ -27,7 +27,7 @@ class TableLog(ABC):
 
     @abstractmethod
     def append(self, version: int, entry: dict[str, Any]) -> bool:
-        """Write a version in one atomic step unless there is one; return whether it was written."""
+        """Write a version in one atomic step unless it exists; return whether it was written."""
 
     def read_first(self) -> dict[str, Any]:
         """Read the version that describes the store."""
@@ -45,9 +45,9 @@ class TableLog(ABC):
         return found
 
     def has(self, version: int) -> bool:
-        """Whether a version is there. It always is, because no version is removed."""
+        """Whether a version exists. A version that was read exists for ever."""
         return True
 
     def read_state(self) -> tuple[int, dict[str, Any] | None]:
-        """Return that there is no state."""
+        """Return (0, None), because a log in a table has no states."""
         return 0, None

@@ -2,9 +2,9 @@
 
     folder/_log/00000000000000000000.json    the description of the store
     folder/_log/00000000000000000007.json    the seventh commit, or a rewrite
-    folder/_log/state-00000000000000000007.json    what the versions up to the seventh say together
+    folder/_log/state-00000000000000000007.json    the state that follows from the versions up to the seventh
 
-Only files that commits name contain results. All other files in the folder do not count.
+Only files that commits name contain results. All other files in the folder contain none.
 """
 
 import json
@@ -20,10 +20,10 @@ FORMAT = 1
 """The version of the format of entries."""
 
 GRACE_S = 3600
-"""How long an entry is kept at least, in seconds, although a state stands for it."""
+"""The least age of an entry that is removed because a state contains it, in seconds."""
 
 _NEWEST: dict[str, int] = {}
-"""The newest version of each log as far as this process knows it."""
+"""The newest version of each log that this process knows."""
 
 
 class VersionLog:
@@ -50,9 +50,9 @@ class VersionLog:
     def find_newest(self) -> int:
         """Find the newest version; -1 if there is none.
 
-        The folder is listed once. Afterwards it is enough to ask for the next version. Old entries are
-        removed in their order. So if an entry is there after its successor was found missing, the successor
-        was never written.
+        The folder is listed once. Later calls only ask whether the next version exists. Old entries are
+        removed in their order. So if the next version does not exist and afterwards this version still
+        exists, the next version was never written.
         """
         newest = _NEWEST.get(self._root, -1)
         while True:
@@ -92,7 +92,7 @@ class VersionLog:
         return found
 
     def has(self, version: int) -> bool:
-        """Whether an entry is there. Old ones are removed when a state stands for them."""
+        """Whether an entry exists. Old entries are removed after a state that contains them."""
         return self._folder.exists(_name(version))
 
     def read_state(self) -> tuple[int, dict[str, Any] | None]:
@@ -103,15 +103,15 @@ class VersionLog:
         return versions[-1], self._read_json(_name_state(versions[-1]))
 
     def write_state(self, version: int, state: dict[str, Any]) -> None:
-        """Keep the state after a version, and remove what lies long before it.
+        """Write the state after a version, and remove old states and entries.
 
-        These are the states and entries before the state that was written before, if they are older than
-        ``GRACE_S``. A writer that was stopped for a while would write an entry that is gone a second time.
+        Those before the previous state are removed if they are older than ``GRACE_S`` seconds. Younger ones
+        are kept, because a writer that pauses could write an entry again that was removed meanwhile.
         """
         before = [one for one in self._list_states() if one < version]
         self._folder.write(_name_state(version), json.dumps(state).encode())
         now = time.time()
-        # They are removed in their order, so that ``find_newest`` meets no gap behind an entry that is there.
+        # They are removed in their order, so that ``find_newest`` finds no gap after an entry that exists.
         for name, (changed_ns, _) in sorted(self._folder.list_files().items()):
             number = name.removeprefix("state-").removesuffix(".json")
             is_old = number.isdigit() and before and 0 < int(number) < before[-1]
@@ -125,13 +125,13 @@ class VersionLog:
         return sorted(int(number) for number in numbers if number.isdigit())
 
     def read_after(self, version: int) -> Iterator[dict[str, Any]]:
-        """Read all entries after ``version``. It asks for one after the other and lists no folder."""
+        """Read all entries after ``version``, one after the other. The folder is not listed."""
         while self._folder.exists(_name(version + 1)):
             version += 1
             yield self.read(version)
 
     def append(self, version: int, entry: dict[str, Any]) -> bool:
-        """Write an entry unless there is one of this version; return whether it was written."""
+        """Write an entry unless this version exists; return whether it was written."""
         self._folder.make()
         text = json.dumps({"format": FORMAT, "version": version, **entry})
         return self._folder.write_new(_name(version), text.encode())
