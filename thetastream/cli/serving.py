@@ -95,9 +95,18 @@ def serve(arguments: argparse.Namespace) -> int:
     _allow_connections()
     with open_port(arguments.host, arguments.port) as port, suppress(KeyboardInterrupt):
         scheme = "http" if arguments.tls_cert is None else "https"
-        print(f"The page is {scheme}://{arguments.host}:{port.getsockname()[1]}", flush=True)
+        print(f"The page is {write_address(scheme, arguments.host, port.getsockname()[1])}", flush=True)
         uvicorn.Server(config).run(sockets=[port])
     return 0
+
+
+def write_address(scheme: str, host: str, port: int) -> str:
+    """Write the address of a service. A URI has an IPv6 address in brackets.
+
+    >>> write_address("http", "localhost", 8080), write_address("https", "::1", 8443)
+    ('http://localhost:8080', 'https://[::1]:8443')
+    """
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def load_certificate(config: "uvicorn.Config") -> None:

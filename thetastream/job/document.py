@@ -22,24 +22,23 @@ from thetastream.job.script import (
     find_unknown_sources,
     find_window_problems,
 )
+from thetastream.job.source_tables import find_time_problems, parse_source
 from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import Job, SinkSpec, SourceSpec
 from thetastream.job.tables import (
     check_keys,
     check_scalars,
-    find_time_problems,
     get_table,
     parse_model,
     parse_shed,
     parse_sink,
-    parse_source,
     resolve,
 )
 from thetastream.sql.errors import sort_problems
 from thetastream.sql.grammar import parse_script
 from thetastream.sql.statement import Statement
 
-_JOB = {
+_KEYS = {
     "sql": str,
     "checkpoint": str,
     "trigger": str,
@@ -50,6 +49,7 @@ _JOB = {
     "shed": dict,
     "spark": dict,
 }
+"""The keys at the top of a job file, and the types of their values."""
 
 SQL = "sql"
 """The name of the section that has the errors in statements."""
@@ -122,7 +122,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     """Read a parsed TOML document, and collect its errors."""
     document = Document()
     # 1. The top of the file, and every table by itself.
-    check_keys(found, _JOB, "the job", document.get_problems(""))
+    check_keys(found, _KEYS, "the job", document.get_problems(""))
     for key in ("sql", "checkpoint", "sources"):
         if key not in found:
             document.get_problems("").append(QueryError("MISSING_KEY", f"the job must have {key!r}"))

@@ -1,7 +1,5 @@
-"""Reads the tables of ``job.toml``, and lists the errors of each.
+"""Reads the tables of ``job.toml``, and lists their errors. ``source_tables`` reads those of sources.
 
-[sources.NAME]  format, path, schema, event_time, delay, idle, rate, select, options, decode, schema_id,
-                dead_letters
 [sink]          format, path, mode, options
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
@@ -9,161 +7,30 @@
 [spark]         session settings
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from thetastream.core.shed import Shed
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.job.decoders import DECODERS
-from thetastream.job.schemas import Columns
-from thetastream.job.spans import find_span_problem
-from thetastream.job.spec import REPLAY, SinkSpec, SourceSpec, is_local
+from thetastream.job.spec import SinkSpec, is_local
 from thetastream.job.suggestions import suggest_or_list
 from thetastream.models import REGISTRY, Model
 from thetastream.sql.insert import FILE_SINKS, MODES
 
-FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
-_NO_TIMES = {
-    *("INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "TINYINT"),
-    *("DOUBLE", "FLOAT", "STRING", "BOOLEAN", "DATE"),
-}
-"""Types that an event time cannot have, as job files write them."""
 SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
+"""The formats of sinks."""
 
-_SOURCE = {
-    "format": str,
-    "path": str,
-    "schema": str,
-    "event_time": str,
-    "delay": str,
-    "idle": str,
-    "rate": int,
-    "select": list,
-    "options": dict,
-    "decode": str,
-    "schema_id": int,
-    "dead_letters": str,
-}
-_SINK = {"format": str, "path": str, "mode": str, "options": dict}
+_SINK_KEYS = {"format": str, "path": str, "mode": str, "options": dict}
+"""The keys of a sink, and the types of their values."""
 _KINDS = {
     str: "a string",
     dict: "a table",
     list: "a list",
     int: "an integer",
 }
-
-
-def parse_source(
-    name: str, table: object, folder: Path, problems: list[ThetastreamError]
-) -> SourceSpec | None:
-    """Read a source, and add its errors to ``problems``; return None if values have wrong types."""
-    where = f"source {name!r}"
-    if not isinstance(table, dict):
-        problems.append(QueryError("BAD_VALUE", f"{where} must be a table, [sources.{name}]"))
-        return None
-    before = len(problems)
-    check_keys(table, _SOURCE, where, problems)
-    problems += _find_format_problems(table, where)
-    problems += _find_decoding_problems(table, where)
-    problems += _find_span_problems(table, where)
-    check_scalars(get_table(table, "options"), f"the options of {where}", problems)
-    format_ = table.get("format")
-    if format_ is None or any(problem.condition == "BAD_VALUE" for problem in problems[before:]):
-        return None
-    path = resolve(table["path"], folder) if "path" in table else None
-    if path is not None and format_ in (*FILE_FORMATS, REPLAY) and _is_missing(path):
-        problems.append(QueryError("NO_SUCH_PATH", f"the path of {where} ({path}) does not exist"))
-    return SourceSpec(
-        name,
-        str(format_),
-        path,
-        table.get("schema"),
-        table.get("event_time"),
-        table.get("delay", "0 seconds"),
-        table.get("idle"),
-        table.get("rate"),
-        tuple(map(str, table.get("select", ()))),
-        dict(table.get("options", {})),
-        table.get("decode"),
-        table.get("schema_id"),
-        resolve(table["dead_letters"], folder) if "dead_letters" in table else None,
-    )
-
-
-def _find_format_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
-    """Yield an error for each key that the format of a source needs, and for a key of another format."""
-    format_ = table.get("format")
-    if format_ is None:
-        known = ", ".join(FILE_FORMATS)
-        yield QueryError(
-            "MISSING_KEY", f"{where} must have 'format': {known}, {REPLAY}, rate, socket, kafka, ..."
-        )
-    if format_ == REPLAY:
-        for key in ("path", "event_time", "rate"):
-            if key not in table:
-                yield QueryError("MISSING_KEY", f"{where} replays a file and must have {key!r}")
-        if isinstance(table.get("rate"), int) and table["rate"] < 1:
-            yield QueryError("BAD_VALUE", f"the rate of {where} must be at least 1, not {table['rate']}")
-    elif "rate" in table:
-        yield QueryError("UNKNOWN_KEY", f'{where} has a rate, which belongs to format = "{REPLAY}"')
-    if format_ in FILE_FORMATS:
-        for key in ("path", "schema"):
-            if key not in table and not (key == "schema" and format_ == "text"):
-                yield QueryError("MISSING_KEY", f"{where} reads {format_} files and must have {key!r}")
-
-
-def _find_span_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
-    """Yield an error for a delay or an idle time that has no event time, or is not a span of time."""
-    for key in ("delay", "idle"):
-        if key in table and "event_time" not in table:
-            yield QueryError("MISSING_KEY", f"{where} has {key!r} and must have 'event_time'")
-        span = table.get(key)
-        problem = find_span_problem(span, f"the {key} of {where}") if isinstance(span, str) else None
-        if problem is not None:
-            yield problem
-
-
-def _find_decoding_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
-    """Yield an error for each key about the decoding of records that is missing or wrong."""
-    decode, schema = table.get("decode"), table.get("schema")
-    if decode is None:
-        for key in ("dead_letters", "schema_id"):
-            if key in table:
-                yield QueryError("MISSING_KEY", f"{where} has {key} and must have 'decode'")
-        if table.get("format") == "kafka" and schema is not None:
-            yield QueryError("MISSING_KEY", f"{where} reads records with a schema and must have 'decode'")
-        return
-    if table.get("format") != "kafka":
-        yield QueryError("UNKNOWN_KEY", f'{where} has decode, which belongs to format = "kafka"')
-    if schema is None:
-        yield QueryError("MISSING_KEY", f"{where} decodes records and must have 'schema'")
-    if isinstance(decode, str) and decode not in DECODERS:
-        what = f"decode of {where} ({decode!r}) must be one of {', '.join(DECODERS)}"
-        yield QueryError("BAD_VALUE", f"{what}; other values are decoded by expressions in select")
-    elif isinstance(decode, str) and isinstance(schema, str):
-        try:
-            DECODERS[decode].read_columns(schema)
-        except ValueError as problem:
-            yield QueryError("BAD_VALUE", f"the schema of {where} cannot be used: {problem}")
-    if "schema_id" in table and decode != "avro":
-        yield QueryError("UNKNOWN_KEY", f'{where} has schema_id, which belongs to decode = "avro"')
-
-
-def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[QueryError]:
-    """Yield an error if the event time of a source is not a column, or is a column that has no times."""
-    if source.event_time is None or columns is None:
-        return
-    types = {name.casefold(): type_ for name, type_ in columns.items()}
-    type_ = types.get(source.event_time.casefold())
-    if type_ is None:
-        what = f"event_time of source {source.name!r} names {source.event_time!r}, which is no column"
-        yield QueryError("UNKNOWN_COLUMN", what + suggest_or_list(source.event_time, columns))
-    elif type_.upper() in _NO_TIMES:
-        what = f"event_time of source {source.name!r} ({source.event_time}) must be a TIMESTAMP"
-        cast = f"CAST({source.event_time} AS TIMESTAMP) AS {source.event_time}"
-        yield QueryError("EVENT_TIME_TYPE", f'{what}, not {type_}; compute one: select = [..., "{cast}"]')
+"""The names of types in messages."""
 
 
 def parse_sink(table: object, folder: Path, where: str, problems: list[ThetastreamError]) -> SinkSpec:
@@ -171,7 +38,7 @@ def parse_sink(table: object, folder: Path, where: str, problems: list[Thetastre
     if not isinstance(table, dict):
         problems.append(QueryError("BAD_VALUE", f"{where} must be a table, not {table!r}"))
         return SinkSpec()
-    check_keys(table, _SINK, where, problems)
+    check_keys(table, _SINK_KEYS, where, problems)
     format_, mode = table.get("format", "console"), table.get("mode", "append")
     if format_ not in SINKS:
         problems.append(
@@ -274,10 +141,6 @@ def get_table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the table under a key; it is empty if there is none."""
     value = found.get(key, {})
     return value if isinstance(value, dict) else {}
-
-
-def _is_missing(path: str) -> bool:
-    return is_local(path) and not set(path) & set("*?[{") and not Path(path).exists()
 
 
 def resolve(path: object, folder: Path) -> str:
