@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.service import BIG_ID, add_epoch, connect, make_pairs, run_service
 from thetastream.errors import QueryError
-from thetastream.service import Limits, events, feed
+from thetastream.service import Limits, events, feed, questions
 from thetastream.stores import ParquetStore
 
 SUBSCRIBE = "/stores/pairs/subscribe"
@@ -131,6 +131,30 @@ def test_a_client_has_as_many_subscriptions_as_it_may() -> None:
         seats.take("c")
     first[0]()
     seats.take("c")
+
+
+def test_statements_of_subscribers_wait_as_other_questions_do(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, most = 0, 0
+
+    def answer_slowly(rows: pa.Table, *limits: Any, **more_limits: Any) -> pa.Table:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.02)
+        running -= 1
+        return rows
+
+    monkeypatch.setattr(questions, "ask", answer_slowly)
+    with connect(store, limits=Limits(questions=2)) as client:
+        sql = "SELECT id FROM results"
+        threads = [threading.Thread(target=lambda: subscribe(client, 2, sql=sql)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert most == 2
 
 
 def test_snapshots_of_an_answer_are_consecutive(store: ParquetStore, client: httpx.Client) -> None:

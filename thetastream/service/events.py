@@ -6,7 +6,6 @@ the same store. A slow reader delays only its own events, because the service re
 has sent the last event.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -17,9 +16,8 @@ from thetastream.errors import QueryError, ThetastreamError
 from thetastream.service.bodies import ALL, describe_snapshot
 from thetastream.service.encoding import encode_json
 from thetastream.service.feed import Feed
-from thetastream.service.limits import Limits
+from thetastream.service.questions import Questions
 from thetastream.stores.base import Store
-from thetastream.stores.question import ask
 from thetastream.stores.snapshots import Snapshot
 from thetastream.stores.subscription import read_rows, refuse_gap
 
@@ -67,11 +65,11 @@ class Subscription(StreamingResponse):
         seen: int | None,
         first: list[Snapshot],
         sql: str | None,
-        limits: Limits,
+        questions: Questions,
         give_back: Callable[[], None],
     ) -> None:
         self._give_back = give_back
-        events = _produce(store, feed, seen, first, sql, limits)
+        events = _produce(store, feed, seen, first, sql, questions)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
 
@@ -84,7 +82,7 @@ class Subscription(StreamingResponse):
 
 
 async def _produce(
-    store: Store, feed: Feed, seen: int | None, first: list[Snapshot], sql: str | None, limits: Limits
+    store: Store, feed: Feed, seen: int | None, first: list[Snapshot], sql: str | None, questions: Questions
 ) -> AsyncIterator[bytes]:
     found = first
     try:
@@ -93,12 +91,12 @@ async def _produce(
                 refuse_gap(seen, snapshot)
 
                 def encode(snapshot: Snapshot = snapshot) -> bytes:
-                    return _encode_snapshot(store, snapshot, sql, limits)
+                    return _encode_snapshot(store, snapshot, sql, questions)
 
                 if sql is None:
                     yield await feed.encode(snapshot, encode)
                 else:
-                    yield await asyncio.to_thread(encode)
+                    yield await questions.run(encode)
                 seen = snapshot.number
             found = await feed.wait(seen, SILENCE_S)
             if not found:
@@ -107,12 +105,11 @@ async def _produce(
         yield _write_event("error", {"condition": error.condition, "message": error.message})
 
 
-def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, limits: Limits) -> bytes:
+def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, questions: Questions) -> bytes:
     known: dict[str, Any] = describe_snapshot(snapshot).model_dump()
     rows = read_rows(store, snapshot)
     try:
-        statement = ALL if sql is None else sql
-        found = ask(rows, statement, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
+        found = questions.ask(rows, ALL if sql is None else sql)
         known["results"] = found.to_pylist()
     except QueryError as error:
         # The event still names the snapshot, so that the subscriber can ask for a part of it.

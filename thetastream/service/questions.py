@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
+import pyarrow as pa
 from fastapi import Response
 
 from thetastream.errors import QueryError
@@ -12,6 +14,8 @@ from thetastream.service.limits import Limits
 from thetastream.stores.base import Store
 from thetastream.stores.question import ask
 
+Answer = TypeVar("Answer")
+
 
 class Questions:
     """Answers questions to the stores of a service within its limits."""
@@ -19,7 +23,7 @@ class Questions:
     def __init__(self, stores: Mapping[str, Store], limits: Limits) -> None:
         self._stores = stores
         self._limits = limits
-        self._turns = asyncio.Semaphore(limits.questions)
+        self._threads = ThreadPoolExecutor(limits.questions, thread_name_prefix="question")
 
     def find_store(self, name: str) -> Store:
         """Find a store by its name.
@@ -34,7 +38,7 @@ class Questions:
             raise QueryError("UNKNOWN_STORE", f"store {name!r} must be a store of this service ({known})")
         return self._stores[name]
 
-    def check(self, store: Store, sql: str) -> None:
+    async def check(self, store: Store, sql: str) -> None:
         """Run one SELECT over no rows.
 
         Raises
@@ -42,16 +46,28 @@ class Questions:
         QueryError
             If the statement cannot run, or may not.
         """
-        rows, limits = store.description.schema.empty_table(), self._limits
-        ask(rows, sql, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
+        await self.run(lambda: self.ask(store.description.schema.empty_table(), sql))
 
     async def answer(self, open_rows: Callable[[], Any], sql: str, accept: str) -> Response:
         """Run one SELECT over rows, and encode the answer as the header ``Accept`` asks."""
-        limits, media_type = self._limits, ARROW if ARROW in accept else JSON
+        media_type = ARROW if ARROW in accept else JSON
+        content = await self.run(lambda: encode_table(self.ask(open_rows(), sql), media_type))
+        return Response(content, media_type=media_type)
 
-        def run() -> bytes:
-            found = ask(open_rows(), sql, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
-            return encode_table(found, media_type)
+    def ask(self, rows: Any, sql: str) -> pa.Table:
+        """Run one SELECT over rows, within the limits of the service.
 
-        async with self._turns:
-            return Response(await asyncio.to_thread(run), media_type=media_type)
+        Raises
+        ------
+        QueryError
+            If the statement cannot run, or may not.
+        """
+        limits = self._limits
+        return ask(rows, sql, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
+
+    async def run(self, work: Callable[[], Answer]) -> Answer:
+        """Do the work of one question in a thread for questions, as soon as one is free.
+
+        The thread is taken until the work ends, also if the client leaves before.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

@@ -82,9 +82,9 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
             await asyncio.to_thread(refuse_future, store, seen)
         if sql is not None:
             # If the statement cannot run, the request is refused before the first event.
-            await asyncio.to_thread(questions.check, store, sql)
+            await questions.check(store, sql)
         client = request.client.host if request.client else ""
-        return Subscription(store, feed, seen, first, sql, limits, seats.take(client))
+        return Subscription(store, feed, seen, first, sql, questions, seats.take(client))
 
 
 def _read_event_id(text: str) -> int:
