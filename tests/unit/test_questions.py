@@ -1,6 +1,9 @@
 """Questions in SQL over a store that does not change meanwhile, and subscriptions to its snapshots."""
 
+import gc
 import threading
+import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 import thetastream as th
 from tests.support.stores import HELD, stage
 from thetastream.errors import QueryError
-from thetastream.stores import parquet, recent
+from thetastream.stores import parquet, question, recent
 from thetastream.stores.recent import Recent
 
 
@@ -81,6 +84,19 @@ def test_an_answer_goes_on_in_pandas_and_duckdb(store: th.ParquetStore) -> None:
     assert sorted(answer.to_pandas()["id"]) == [0, 1, 2, 3]
     counts = duckdb.sql("SELECT symbol, count(*) FROM answer GROUP BY symbol ORDER BY symbol").fetchall()
     assert counts == [("s0", 2), ("s1", 1), ("s2", 1)]
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT x FROM results", "SELECT y FROM results", "SELECT error('no') FROM results"]
+)
+def test_a_question_that_is_over_keeps_no_rows_in_memory(sql: str) -> None:
+    rows = pa.table({"x": [1, 2]})
+    kept = weakref.ref(rows)
+    with suppress(QueryError):
+        question.ask(rows, sql, max_s=60)
+    del rows
+    gc.collect()
+    assert kept() is None
 
 
 def test_memory_holds_what_was_used_last() -> None:
