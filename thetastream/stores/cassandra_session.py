@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -27,7 +27,7 @@ class CassandraTables:
     table: str
     user: str
     """Empty if the servers ask for no user."""
-    password: str
+    password: str = field(repr=False)
 
     @classmethod
     def read(cls, url: str, table: str) -> "CassandraTables":

@@ -8,32 +8,24 @@ A task copies its rows into the second table. A commit moves the rows that it na
 adds its entry to the log, in one transaction.
 """
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
 from thetastream.errors import QueryError
-from thetastream.stores.base import make_unreachable
 from thetastream.stores.description import Description
 from thetastream.stores.logged import LoggedStore
-from thetastream.stores.part_name import ROWS, make_part_name, read_part_name
-from thetastream.stores.postgres_rows import decode, encode, name_type
+from thetastream.stores.part_name import read_part_name
+from thetastream.stores.postgres_columns import LONGEST_COLUMN, PART, refuse_names, write_name, write_path
+from thetastream.stores.postgres_log import PostgresLog
+from thetastream.stores.postgres_rows import decode
+from thetastream.stores.postgres_stage import PostgresStage
+from thetastream.stores.postgres_tables import PostgresTables
 from thetastream.stores.selection import Selection
-from thetastream.stores.staged import BoundsFinder, Origin, Stage, Staged, find_type, split_path
-from thetastream.stores.table_log import TableLog
+from thetastream.stores.staged import Origin, Stage, Staged
 
-if TYPE_CHECKING:
-    import psycopg
-
-INSTALL = "pip install 'thetastream[postgres]'"
-PART, VERSION = "thetastream_part", "thetastream_version"
-"""The columns that this store adds: the part to which a row belongs, and the commit that named the part."""
-
-LONGEST_COLUMN = 63
-"""The largest number of bytes of a name in PostgreSQL."""
 LONGEST_NAME = LONGEST_COLUMN - len("_staged_part")
 """The largest number of bytes of the name of a store's table, to which the store adds endings."""
 
@@ -86,30 +78,26 @@ class PostgresStore(LoggedStore):
         return f"PostgresStore(..., {self.table!r})"
 
     @property
-    def log(self) -> "PostgresLog":
-        return PostgresLog(self)
+    def tables(self) -> PostgresTables:
+        """The tables of the store."""
+        return PostgresTables(self.url, self.table)
+
+    @property
+    def log(self) -> PostgresLog:
+        return PostgresLog(self.tables, self.name)
 
     def describe(self, description: Description) -> None:
-        for name in description.schema.names:
-            if name in (PART, VERSION):
-                what = f"a table of PostgreSQL has a column {name!r} of the store itself"
-                raise QueryError("STORE_COLUMN", f"{what}; rename the column of the results")
-            if len(name.encode()) > LONGEST_COLUMN:
-                what = f"PostgreSQL cuts names of columns after {LONGEST_COLUMN} bytes, as {name!r}"
-                raise QueryError("STORE_COLUMN", f"{what}; rename it")
-        with self.connect() as connection:
-            # If several queries start at the same time, the lock lets one of them make the tables.
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.table])
-            connection.execute(self._write_tables(description))
+        refuse_names(description.schema.names)
+        self.tables.make(description)
         super().describe(description)
 
     def open_stage(self, origin: Origin, description: Description) -> Stage:
-        return PostgresStage(self, origin, description)
+        return PostgresStage(self.tables, origin, description)
 
     def sweep(self) -> int:
         epochs, swept = self.list_last_epochs(), 0
-        staged = self.quote("staged")
-        with self.connect() as connection:
+        staged = self.tables.quote("staged")
+        with self.tables.connect() as connection:
             names = connection.execute(f'SELECT DISTINCT "{PART}" FROM {staged}').fetchall()
             for (name,) in names:
                 origin = read_part_name(name)
@@ -133,147 +121,6 @@ class PostgresStore(LoggedStore):
                         raise QueryError("BAD_VALUE", f"{what}, as in key {one.column!r}: {value!r}")
                     wheres.append(f"{column} {sign} %s")
                     values.append(value)
-        with self.connect() as connection:
-            sql = f"SELECT {columns} FROM {self.quote()} WHERE {' AND '.join(wheres)}"
+        with self.tables.connect() as connection:
+            sql = f"SELECT {columns} FROM {self.tables.quote()} WHERE {' AND '.join(wheres)}"
             return decode(connection.execute(sql, values).fetchall(), schema)
-
-    # The database
-
-    def quote(self, suffix: str = "") -> str:
-        """Quote the name of the table, or of another table or index of the store."""
-        name = f"{self.table}_{suffix}" if suffix else self.table
-        return '"' + name.replace('"', '""') + '"'
-
-    def connect(self) -> "psycopg.Connection[Any]":
-        """Connect to the database."""
-        try:
-            import psycopg
-        except ImportError as error:
-            what = f"a store in PostgreSQL needs psycopg, and {error.name} is missing: {INSTALL}"
-            raise QueryError("MISSING_PACKAGE", what) from error
-        try:
-            return psycopg.connect(self.url, options="-c TimeZone=UTC")
-        except psycopg.Error as error:
-            raise make_unreachable("PostgreSQL", error) from error
-
-    def _write_tables(self, description: Description) -> str:
-        named = ((write_name(field.name), name_type(field.type)) for field in description.schema)
-        columns = ", ".join(f"{name} {kind}" for name, kind in named)
-        statements = [
-            f'CREATE TABLE IF NOT EXISTS {self.quote()} ({columns}, "{PART}" TEXT, "{VERSION}" BIGINT)',
-            f'CREATE TABLE IF NOT EXISTS {self.quote("staged")} ({columns}, "{PART}" TEXT)',
-            f"CREATE TABLE IF NOT EXISTS {self.quote('commits')} (version BIGINT PRIMARY KEY, entry JSONB)",
-            f'CREATE INDEX IF NOT EXISTS {self.quote("part")} ON {self.quote()} ("{PART}")',
-            f'CREATE INDEX IF NOT EXISTS {self.quote("staged_part")} ON {self.quote("staged")} ("{PART}")',
-        ]
-        for number, column in enumerate(description.bounded):
-            path = split_path(description.schema, column)
-            if len(path) > 1 and not is_indexed(find_type(description.schema, column)):
-                continue
-            expression = write_path(path, description.schema)
-            index = self.quote(f"by_{number}")
-            statements.append(f"CREATE INDEX IF NOT EXISTS {index} ON {self.quote()} (({expression}))")
-        return "; ".join(statements)
-
-
-class PostgresLog(TableLog):
-    """The log of a store in its table of commits."""
-
-    def __init__(self, store: PostgresStore) -> None:
-        super().__init__(store.name)
-        self._store = store
-        self._table = store.quote("commits")
-
-    def find_newest(self) -> int:
-        found = self._select(f"SELECT coalesce(max(version), -1) FROM {self._table}")
-        return int(found[0][0]) if found else -1
-
-    def find(self, version: int) -> dict[str, Any] | None:
-        found = self._select(f"SELECT entry FROM {self._table} WHERE version = {int(version)}")
-        return dict(found[0][0]) if found else None
-
-    def read_after(self, version: int) -> Iterator[dict[str, Any]]:
-        sql = f"SELECT entry FROM {self._table} WHERE version > {int(version)} ORDER BY version"
-        yield from (dict(entry) for (entry,) in self._select(sql))
-
-    def append(self, version: int, entry: dict[str, Any]) -> bool:
-        import psycopg
-
-        store = self._store
-        names = [one["name"] for one in entry.get("staged", ())]
-        dropped = [one["name"] for one in entry.get("dropped", ())]
-        text = json.dumps({"version": version, **entry})
-        try:
-            with store.connect() as connection:
-                # The version is the primary key of the table, so only one writer succeeds. The other writers
-                # read its entry and try the next version.
-                connection.execute(f"INSERT INTO {self._table} VALUES (%s, %s)", [version, text])
-                moved = f'DELETE FROM {store.quote("staged")} WHERE "{PART}" = ANY(%s) RETURNING *'
-                inserting = f"INSERT INTO {store.quote()} SELECT *, %s FROM moved"
-                connection.execute(f"WITH moved AS ({moved}) {inserting}", [names, version])
-                connection.execute(f'DELETE FROM {store.quote()} WHERE "{PART}" = ANY(%s)', [dropped])
-        except psycopg.errors.UniqueViolation:
-            return False
-        return True
-
-    def _select(self, sql: str) -> list[Any]:
-        import psycopg
-
-        try:
-            with self._store.connect() as connection:
-                return connection.execute(sql).fetchall()
-        except psycopg.errors.UndefinedTable:
-            return []
-
-
-class PostgresStage(Stage):
-    """Copies the rows of one attempt of a task into the table of staged rows."""
-
-    def __init__(self, store: PostgresStore, origin: Origin, description: Description) -> None:
-        self._store, self._schema = store, description.schema
-        self._name = make_part_name(origin, ROWS)
-        self._bounds = BoundsFinder(description.bounded)
-        self._rows = self._nbytes = 0
-        self._connection: Any = None
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        if self._connection is None:
-            self._connection = self._store.connect()
-        self._bounds.add(batch)
-        part = pa.array([self._name] * batch.num_rows)
-        text = encode(batch.append_column(PART, part))
-        with self._connection.cursor() as cursor:
-            copying = f"COPY {self._store.quote('staged')} FROM STDIN (FORMAT csv)"
-            with cursor.copy(copying) as copy:
-                copy.write(text)
-        self._rows += batch.num_rows
-        self._nbytes += len(text)
-
-    def close(self) -> Staged | None:
-        if self._connection is None:
-            return None
-        self._connection.commit()
-        self._connection.close()
-        return Staged(self._name, self._rows, self._nbytes, self._bounds.bounds)
-
-
-def write_name(name: str) -> str:
-    """Quote the name of a column."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def write_path(path: tuple[str, ...], schema: pa.Schema) -> str:
-    """Write the expression for a column, or for a field of a column of type JSONB with the field's type."""
-    head, *rest = path
-    if not rest:
-        return write_name(head)
-    *inner, last = ("'" + name.replace("'", "''") + "'" for name in rest)
-    fields = "".join(f"->{name}" for name in inner)
-    return f"({write_name(head)}{fields}->>{last})::{name_type(find_type(schema, '.'.join(path)))}"
-
-
-def is_indexed(kind: pa.DataType) -> bool:
-    """Whether a field of this type can have an index. Times cannot: their text depends on the session."""
-    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))
