@@ -55,12 +55,11 @@ def _check_select(select: Select, scope: Scope) -> Iterator[QueryError]:
     yield from _check_using(select, columns)
     names = {name.casefold() for name in map(find_name, select.items.split_at_commas()) if name is not None}
     checked = Names(select.text, columns, merged)
-    behind = (select.group_by, select.having, *select.tail)
     for condition in select.conditions:
         yield from checked.check(condition, ())
     # An item may use the names of items before it.
     yield from checked.check(select.items, {RESULT_TIME, *names, *_MADE})
-    for clause in behind:
+    for clause in (select.group_by, select.having, *select.tail):
         if clause is not None:
             yield from checked.check(clause, {RESULT_TIME, *names, *_MADE})
 

@@ -32,9 +32,8 @@ def choose_sink(
     name = statement.head.name.strip("`")
     found = {known.casefold(): spec for known, spec in sinks.items()}.get(name.casefold())
     if found is None:
-        what = (
-            f"INSERT INTO names {name!r}, which is none of the sinks ({', '.join(sinks) or 'there are none'})"
-        )
+        there = ", ".join(sinks) or "there are none"
+        what = f"INSERT INTO must name a sink of the job ({there}), not {name!r}"
         problems.append(
             make_error_at(text, statement.head.start, f"{what}; write [sinks.{name}]", "UNKNOWN_SINK")
         )
@@ -65,7 +64,7 @@ def find_unknown_sources(script: Sequence[Statement], names: Sequence[str]) -> I
     for select, source in find_inputs(script):
         if source.plain_name not in known and len(tokenize(source.name).tokens) == 1:
             there = ", ".join(names) or "there are none"
-            what = f"FROM names {source.name!r}, which is none of the sources ({there})"
+            what = f"FROM must name a source ({there}), not {source.name!r}"
             what += suggest(source.plain_name, known)
             yield make_error_at(select.text, source.start, what, "UNKNOWN_SOURCE")
 

@@ -10,7 +10,7 @@ from thetastream.stores.sorted_stage import SortedStage
 from thetastream.stores.staged import Origin
 
 SORTED_ROWS, SORTED_BYTES = 1 << 16, 1 << 25
-"""Rows and bytes that are sorted together, so that rows of one key lie in few chunks."""
+"""So many rows or bytes are sorted together, so that rows with the same key are in few chunks."""
 
 
 class ChunkStage(SortedStage):

@@ -17,7 +17,7 @@ from typing import Any
 
 from thetastream.stores.snapshots import Snapshot, Snapshots
 
-EVERY, SIZE, PAIR = "every", "size", "punctuations"
+EVERY, SIZE, PUNCTUATIONS = "every", "size", "punctuations"
 """The reason of a snapshot: the rule that made it."""
 
 
@@ -128,7 +128,7 @@ def collect(
     now = _add(before, totals)
     # 2. A pair of punctuations has joined.
     if rule.punctuations is not None:
-        return (now, None) if totals.pair_us is None else (_start_anew(now), (totals.pair_us, PAIR))
+        return (now, None) if totals.pair_us is None else (_begin_next(now), (totals.pair_us, PUNCTUATIONS))
     # 3. The time has reached a multiple of the period. A small snapshot may wait.
     every = rule.every_us
     if every is not None and now.now_us is not None:
@@ -140,14 +140,15 @@ def collect(
             is_small = rule.size is not None and 2 * now.rows < rule.size
             if is_small and now.delayed < rule.delays:
                 return replace(now, delayed=now.delayed + 1), None
-            return _start_anew(now), (reached, EVERY)
+            return _begin_next(now), (reached, EVERY)
     # 4. Enough rows are collected. If no row has a time yet, the snapshot is named by the clock.
     if rule.size is not None and now.rows >= rule.size:
-        return _start_anew(now), (totals.clock_us if now.now_us is None else now.now_us, SIZE)
+        return _begin_next(now), (totals.clock_us if now.now_us is None else now.now_us, SIZE)
     return now, None
 
 
 def _add(before: PendingSnapshot, totals: EpochTotals) -> PendingSnapshot:
+    """Add the rows of an epoch to the collected rows."""
     first = totals.epoch if before.first is None else before.first
     begins = [one for one in (before.begin_us, totals.begin_us) if one is not None]
     ends = [one for one in (before.end_us, totals.end_us) if one is not None]
@@ -162,5 +163,6 @@ def _add(before: PendingSnapshot, totals: EpochTotals) -> PendingSnapshot:
     )
 
 
-def _start_anew(now: PendingSnapshot) -> PendingSnapshot:
+def _begin_next(now: PendingSnapshot) -> PendingSnapshot:
+    """Begin the next snapshot without rows. The time of results and the next multiple stay."""
     return PendingSnapshot(now_us=now.now_us, due_us=now.due_us)

@@ -4,8 +4,8 @@
     version n   staged names, the ledger, and a snapshot if one is made
 
 A commit reads the newest version, lets the ledger decide, and appends the next version. If another query has
-appended that version in the meantime, the commit begins anew. So the log needs only one atomic step: to
-append a version.
+appended that version in the meantime, the commit reads that version and tries the next one. So the log needs
+only one atomic step: to append a version.
 """
 
 import time

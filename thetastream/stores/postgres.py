@@ -1,6 +1,6 @@
 """``th.PostgresStore``: results in a table of PostgreSQL.
 
-    "pairs"           the results, with the version of the commit that brought them
+    "pairs"           the results, with the version of the commit that named them
     "pairs_staged"    the staged rows that no commit has named yet
     "pairs_commits"   the log of commits
 
