@@ -70,6 +70,11 @@ def test_a_job_may_have_a_shedder(tmp_path):
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
         ({"sink": {"format": "paper"}}, "BAD_VALUE", "'paper'"),
         ({"sink": {"mode": "upsert"}}, "BAD_VALUE", "'upsert'"),
+        ({"sink": {"format": 5}}, "BAD_VALUE", "must be a string, not 5"),
+        ({"sink": {"mode": 5}}, "BAD_VALUE", "must be a string, not 5"),
+        ({"sink": 5}, "BAD_VALUE", "must be a table, not 5"),
+        ({"checkpoint": ""}, "BAD_VALUE", "must name a folder"),
+        ({"sources": {"a": RATE, "b": RATE, "A": RATE}}, "BAD_VALUE", "another name than source 'a'"),
         ({"model": {"units": 1.5}}, "BAD_UNITS", "1.5"),
         ({"spark": {"spark": {"sql": {"ansi": True}}}}, "BAD_VALUE", "quotes"),
         ({"sql": f"{SQL} GROUP BY a.value"}, "SINK_MODE", "update"),
@@ -91,6 +96,13 @@ def test_mistakes_are_named(tmp_path, change, condition, words):
         parse_job({**GOOD, **change}, tmp_path)
     assert error.value.condition == condition
     assert words in str(error.value)
+
+
+def test_a_job_needs_the_sources_that_it_reads(tmp_path):
+    with pytest.raises(InvalidQuery) as error:
+        parse_job({**GOOD, "sources": {}}, tmp_path)
+    assert [problem.condition for problem in error.value.problems] == ["UNKNOWN_SOURCE"] * 2
+    assert "FROM must name a source (there are none), not 'a'" in str(error.value)
 
 
 def test_a_model_may_have_a_switch(tmp_path):

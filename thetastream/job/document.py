@@ -126,24 +126,28 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     for key in ("sql", "checkpoint", "sources"):
         if key not in found:
             document.get_problems("").append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
-    trigger = found.get("trigger")
-    problem = find_span_problem(trigger, "trigger") if isinstance(trigger, str) else None
-    if problem is not None:
+    if found.get("checkpoint") == "":
+        problem = QueryError("BAD_VALUE", "'checkpoint' of the job must name a folder, not ''")
         document.get_problems("").append(problem)
+    trigger = found.get("trigger")
+    span_problem = find_span_problem(trigger, "trigger") if isinstance(trigger, str) else None
+    if span_problem is not None:
+        document.get_problems("").append(span_problem)
     for name, table in get_table(found, "sources").items():
         _read_source(document, name, table, folder)
     sinks = {
         name: parse_sink(table, folder, f"sink {name!r}", document.get_problems(f"sinks.{name}"))
         for name, table in get_table(found, "sinks").items()
     }
-    sink = parse_sink(found.get("sink", {}), folder, "the sink", document.get_problems("sink"))
+    sink = parse_sink(get_table(found, "sink"), folder, "the sink", document.get_problems("sink"))
     check_scalars(get_table(found, "spark"), "spark", document.get_problems("spark"))
     model = parse_model(get_table(found, "model"), document.get_problems("model"))
     shed = parse_shed(get_table(found, "shed"), document.get_problems("shed"))
     # 2. The statements, against the sources and sinks.
     text = found.get("sql")
     if isinstance(text, str):
-        sink = _read_script(document, text, sink, sinks, list(get_table(found, "sources")))
+        sources = found.get("sources")
+        sink = _read_script(document, text, sink, sinks, list(sources) if isinstance(sources, dict) else None)
     for problems in document.problems.values():
         problems[:] = _drop_consequences(problems)
     if not document.all_problems:
@@ -178,6 +182,10 @@ def _drop_consequences(problems: list[ThetastreamError]) -> list[ThetastreamErro
 
 def _read_source(document: Document, name: str, table: object, folder: Path) -> None:
     problems = document.get_problems(f"sources.{name}")
+    if name.casefold() in document.sources:
+        known = document.sources[name.casefold()].name
+        what = f"source {name!r} must have another name than source {known!r}; names ignore case"
+        problems.append(QueryError("BAD_VALUE", what))
     source = parse_source(name, table, folder, problems)
     if source is None:
         return
@@ -188,9 +196,16 @@ def _read_source(document: Document, name: str, table: object, folder: Path) -> 
 
 
 def _read_script(
-    document: Document, text: str, sink: SinkSpec, sinks: Mapping[str, SinkSpec], names: Sequence[str]
+    document: Document,
+    text: str,
+    sink: SinkSpec,
+    sinks: Mapping[str, SinkSpec],
+    names: Sequence[str] | None,
 ) -> SinkSpec:
-    """Read the statements, collect their errors, and return the sink of the last statement."""
+    """Read the statements, collect their errors, and return the sink of the last statement.
+
+    ``names`` are the names of the sources; None if the file has no table of sources.
+    """
     problems = document.get_problems(SQL)
     try:
         document.script = parse_script(text)
@@ -199,7 +214,7 @@ def _read_script(
         return sink
     sink = choose_sink(text, document.script[-1], sink, sinks, problems)
     problems += find_script_problems(document.script, sink)
-    if names:
+    if names is not None:
         problems += find_unknown_sources(document.script, names)
     problems += find_name_problems(document.script, document.columns)
     healthy = {

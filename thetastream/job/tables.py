@@ -40,11 +40,11 @@ def parse_sink(table: object, folder: Path, where: str, problems: list[Thetastre
         return SinkSpec()
     check_keys(table, _SINK_KEYS, where, problems)
     format_, mode = table.get("format", "console"), table.get("mode", "append")
-    if format_ not in SINKS:
+    if isinstance(format_, str) and format_ not in SINKS:
         problems.append(
             QueryError("BAD_VALUE", f"format of {where} ({format_!r}) must be one of {', '.join(SINKS)}")
         )
-    if mode not in MODES:
+    if isinstance(mode, str) and mode not in MODES:
         problems.append(
             QueryError("BAD_VALUE", f"mode of {where} ({mode!r}) must be one of {', '.join(MODES)}")
         )
