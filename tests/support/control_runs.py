@@ -165,6 +165,15 @@ class FullHistoryRun(Run):
         return super().draw(n)
 
 
+class MovingRingRun(Run):
+    """A ring of two streams that moves the tuples of a window. A node sends few of them in an epoch."""
+
+    rules = replace(RULES, moves_tuples=True)
+
+    def build(self, model: Any) -> EngineSpec:
+        return MovingSpec(TwoStreamSpec(scaled_unit(), model), 7)
+
+
 class ChainRun(Run):
     """A join on a handshake chain."""
 

@@ -56,21 +56,22 @@ LAST_EPOCHS = 100
 MOST_MOVED = 7
 """How many tuples of each stream a unit that leaves sends in an epoch at most."""
 TIME_WINDOW, COUNT_WINDOW, HANDSHAKE = "time", "count", "handshake"
-FULL_HISTORY, ENDLESS_RIGHT = "full history", "endless right"
+FULL_HISTORY, ENDLESS_RIGHT, RELOCATION = "full history", "endless right", "relocation"
 """The kinds of schedules: joins with a window of event time, with count windows, on a handshake chain,
-without a window, and with right tuples that never expire."""
+without a window, with right tuples that never expire, and with rings that move the tuples of a window."""
 RULES = Rules(MAX_UNITS, ("hash", "range"))
 COUNTED_RULES = replace(RULES, counts_tuples=True)
-ENDLESS_CONDITIONS = {
+MOVING_CONDITIONS = {
     FULL_HISTORY: COUNTED_CONDITION,
     ENDLESS_RIGHT: replace(CONDITION, window=Dimension(Side.LEFT, TIME, Bound(TIME, -WINDOW), None)),
+    RELOCATION: CONDITION,
 }
 """The conditions whose stored tuples move."""
 
 
 def make_moving(kind: str, model: Model) -> MovingSpec:
     """Make a query whose stored tuples move, a few in each epoch."""
-    condition = ENDLESS_CONDITIONS[kind]
+    condition = MOVING_CONDITIONS[kind]
     period = None if condition.window is None else UNIT.archive_period_us
     unit = replace(UNIT, condition=condition, archive_period_us=period)
     return MovingSpec(TwoStreamSpec(unit, model), MOST_MOVED)
@@ -88,6 +89,7 @@ KINDS: dict[str, tuple[Callable[[Any], EngineSpec], Rules]] = {
         partial(make_moving, ENDLESS_RIGHT),
         replace(RULES, never_expires=(False, True), moves_tuples=True),
     ),
+    RELOCATION: (partial(make_moving, RELOCATION), replace(RULES, moves_tuples=True)),
 }
 """For each kind, the query under a model, and the rules."""
 SAVED = ("states", "members", "_stores", "_clock", "in_flight", "offset", "_notices", "counters")
@@ -162,6 +164,8 @@ def draw_model(rng: random.Random, kind: str) -> Model:
         return Chain(m + rng.randint(0, 1), rng.choice((1, 3, "auto")), rng.choice((None, 0, 2)))
     if kind == COUNT_WINDOW:
         return rng.choice((Split(m), Split(m + 1), Ring(m), Ring(m, Rows(n))))
+    if kind == RELOCATION and rng.random() < 0.7:
+        return Ring(m + n, moves_tuples=True)
     return rng.choice(
         (
             Biclique((m, n)),
@@ -234,4 +238,4 @@ def find_expected(epochs: list[list[list[oracle.Row]]], kind: str) -> Counter[An
         meetings = oracle.replay(partial(oracle.holds, COUNTED_CONDITION), epochs, COUNTS, "t")
         return Counter((one.left, one.right) for one in meetings)
     left, right = (list(chain.from_iterable(streams)) for streams in zip(*epochs, strict=True))
-    return oracle.join(ENDLESS_CONDITIONS.get(kind, CONDITION), left, right)
+    return oracle.join(MOVING_CONDITIONS.get(kind, CONDITION), left, right)

@@ -109,6 +109,7 @@ def test_notices_tell_units_what_changed() -> None:
         (Request(model=Biclique((2, 2), 2, "hash")), Rules(16, ("range",)), "CANNOT_SCALE"),
         (Request(model=Chain(3)), RULES, "CANNOT_SCALE"),
         (Request(model=Ring("auto")), RULES, "CANNOT_SCALE"),
+        (Request(model=Ring(2, moves_tuples=True)), RULES, "CANNOT_SCALE"),
         (Request(model=Split(2)), Rules(16, (), (True, False)), "CANNOT_SCALE"),
         (Request(sizes={"units": (1, 3)}), Rules(16, (), (True, False)), "CANNOT_SCALE"),
         (Request(shed_factor=0.5), RULES, "BAD_REQUEST"),

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.control_runs import AntiRun, ChainRun, FullHistoryRun, MultiwayRun, Run
+from tests.support.control_runs import AntiRun, ChainRun, FullHistoryRun, MovingRingRun, MultiwayRun, Run
 from tests.support.controlled import SCHEMA
 from thetastream.control.request import Request
 from thetastream.core.windows import Rows
@@ -143,10 +143,12 @@ SENDING: dict[str, tuple[Any, Any, dict[str, int]]] = {
     "atr": (MultiwayRun, ATR(1, timedelta(milliseconds=4)), {"nodes": 2}),
     "ctr": (MultiwayRun, CTR(2, 2, timedelta(milliseconds=4)), {"nodes": 3}),
     "chain": (ChainRun, Chain(2, block=3), {"workers": 3}),
+    "moving, two streams": (MovingRingRun, Ring(2, Rows(3), moves_tuples=True), {"nodes": 3}),
+    "moving": (MultiwayRun, Ring(2, Rows(3), moves_tuples=True), {"nodes": 3}),
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SENDING)
 def test_units_that_send_messages_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Units change while messages are in flight, epochs crash, and old units end."""

@@ -1,27 +1,20 @@
 """Multi-way joins whose nodes change while they run, against the nested loop."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
-from itertools import chain, combinations, product
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.support.controlled_graphs import RULES, measure_agreement, run_graph_schedule
-from tests.support.graphs import GraphCase, answer, side
-from thetastream.control.request import Request
+from tests.support.controlled_graphs import explore, measure_agreement, run_graph_schedule
 from thetastream.core.windows import Rows
 from thetastream.engine.multiway import hop_orders, selectivities
 from thetastream.engine.multiway.equal_decisions import EqualDecisions
-from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.node import MultiwayNode
 from thetastream.engine.multiway.overlap import Overlap
 from thetastream.local import ControlledRun
 from thetastream.models import ATR, CTR, Multiway, Ring
-from thetastream.plan.multiway_spec import build_multiway_spec
 
 KINDS = (Ring, CTR, ATR)
 
@@ -57,8 +50,6 @@ def test_many_random_schedules_with_crashes(seed: int, kind: type[Multiway]) -> 
 
 # All schedules of a small world
 
-REACH = 2
-"""Tuples join if their event times differ by at most this. The event time of a tuple is its epoch."""
 SPAN = timedelta(microseconds=1)
 SMALL: dict[str, Multiway] = {
     "ring": Ring(1, Rows(1)),
@@ -66,34 +57,6 @@ SMALL: dict[str, Multiway] = {
     "ctr": CTR(1, 2, SPAN),
     "atr": ATR(1, SPAN, 1),
 }
-
-
-def explore(model: Multiway, kind: type[ControlledRun] = ControlledRun, n_changes: int = 2) -> Iterator[str]:
-    """Yield what goes wrong if the nodes change in any of the first epochs; nothing if all is right.
-
-    One tuple of each stream arrives in each epoch, and tuples of five epochs join.
-    """
-    edges = {pair: Edge(window=Ends(-REACH, REACH)) for pair in combinations(range(3), 2)}
-    graph = JoinGraph(tuple(map(side, range(3))), edges)
-    orders = ((1, 2), (2, 0), (0, 1))
-    case = GraphCase(graph, orders, None, ())
-    epochs = tuple(
-        (tuple([{"id": 10 * now + n, "t": now, "k0": 0, "k1": 0}] for n in range(3)), now - 1 or None)
-        for now in range(1, 9)
-    )
-    wanted = answer(replace(case, epochs=epochs))
-    for asked in product((None, 1, 2), repeat=n_changes):
-        run = kind(build_multiway_spec(graph, orders, model, 1), model, RULES)
-        found: Counter[Any] = Counter()
-        for number, (rows, watermark) in enumerate(epochs):
-            if 0 < number <= n_changes and asked[number - 1] is not None:
-                run.put(Request(sizes={"nodes": asked[number - 1]}))
-            batches = [case.batch(n, part) for n, part in enumerate(rows)]
-            is_last = number == len(epochs) - 1
-            for columns in chain(run.epoch(batches, watermark), run.drain(watermark) if is_last else ()):
-                found.update(zip(*(columns[4 * n].to_pylist() for n in range(3)), strict=True))
-        if found != wanted:
-            yield f"{asked}: {found - wanted} too many, {wanted - found} are missing"
 
 
 @pytest.mark.sampled(2)

@@ -42,7 +42,8 @@ class Rules:
     is_ordered: bool = False
     """Whether results are ordered, so that each unit must know how many tuples have arrived."""
     moves_tuples: bool = False
-    """Whether a unit that leaves moves the tuples that never expire to newer units."""
+    """Whether a unit that leaves can move its tuples to newer units. It moves tuples that never expire, and
+    all tuples if the newest model asks for it."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the rules to plain values."""
@@ -117,8 +118,10 @@ def settle(plan: ControlPlan, version: int) -> ControlPlan:
 
 def list_moving(generation: Generation, plan: ControlPlan, rules: Rules) -> set[tuple[int, int]]:
     """List the units of a generation that leave and move their tuples: (slot, version), as in their marks."""
-    endless = _list_endless(generation, rules) if rules.moves_tuples else []
-    return {(slot, plan.leaving[slot]) for slot in endless if slot in plan.leaving}
+    if not rules.moves_tuples:
+        return set()
+    moving = generation.slots if plan.newest.model.moves_tuples else _list_endless(generation, rules)
+    return {(slot, plan.leaving[slot]) for slot in moving if slot in plan.leaving}
 
 
 def find_target(model: Model, request: Request) -> Model:
@@ -159,6 +162,9 @@ def _check_model(before: Model, model: Model, rules: Rules) -> None:
                 "CANNOT_SCALE",
                 f"{model!r} routes by what the condition compares, and it has nothing to route by",
             )
+    if model.moves_tuples and not rules.moves_tuples:
+        what = "units of this join cannot move tuples"
+        raise QueryError("CANNOT_SCALE", f"{what}: ask for {replace(model, moves_tuples=False)!r}")  # type: ignore[type-var]
     check_partners(model, rules.preserved)
 
 

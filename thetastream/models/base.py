@@ -59,6 +59,9 @@ class Model(ABC):
     """How a model with subgroups chooses the subgroup of a tuple: by hash, by range, or ``auto``, which
     follows the condition."""
 
+    moves_tuples: bool = False
+    """Whether units that leave move their tuples to units of this model, although the tuples will expire."""
+
     @property
     @abstractmethod
     def n_units(self) -> int:

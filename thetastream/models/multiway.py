@@ -166,6 +166,11 @@ class Multiway(Model):
         return n_streams > 2 and self.travel is not Travel.STAY
 
     @property
+    def can_move_tuples(self) -> bool:
+        """Whether a stored tuple may lie on any node, because all partial results visit all nodes."""
+        return self.travel is Travel.ALL
+
+    @property
     def n_parts(self) -> int:
         """The number of parts into which a node divides the stored tuples of a stream. Probes read single
         parts."""

@@ -49,12 +49,17 @@ class Ring(Multiway):
         For three streams and more: the number of new tuples of an epoch that one node takes. New slices go to
         as few nodes as this allows. Nodes without new slices keep theirs until they expire (PSP's passive
         adjustment). If it is left out, new slices always go to all nodes.
+    moves_tuples : bool, optional
+        Whether old nodes move their tuples to the new ones when the number of nodes changes while the query
+        runs (PSP's aggressive relocation). By default, tuples of a window stay until they expire, and tuples
+        that never expire move.
 
     Raises
     ------
     QueryError
         BAD_UNITS if ``nodes`` is not a positive integer. BAD_SLICE. BAD_HOPS if ``order`` is no mapping.
-        BAD_LIMIT if ``in_flight`` or ``tuples_per_node`` is not a positive integer.
+        BAD_LIMIT if ``in_flight`` or ``tuples_per_node`` is not a positive integer. BAD_MOVES if
+        ``moves_tuples`` is neither true nor false.
 
     Examples
     --------
@@ -67,6 +72,7 @@ class Ring(Multiway):
     order: Mapping[str, Sequence[str]] | None = None
     in_flight: int | None = None
     tuples_per_node: int | None = None
+    moves_tuples: bool = False
     name: ClassVar[str] = "ring"
     sizes: ClassVar[tuple[str, ...]] = ("nodes",)
     span_field: ClassVar[str] = "slice"
@@ -82,10 +88,12 @@ class Ring(Multiway):
             limit = getattr(self, name)
             if limit is not None and not is_positive(limit):
                 raise QueryError("BAD_LIMIT", f"{name} must be a positive integer, not {limit!r}")
+        if not isinstance(self.moves_tuples, bool):
+            raise QueryError("BAD_MOVES", f"moves_tuples must be True or False, not {self.moves_tuples!r}")
 
     @property
     def kept(self) -> "Ring":
-        return Ring(self.nodes)
+        return Ring(self.nodes, moves_tuples=self.moves_tuples)
 
     @property
     def on_batch(self) -> "Ring":

@@ -141,7 +141,7 @@ class JoinPlan(QueryPlan):
             only_sizes=self.model.has_mailbox(2),
             preserved=self.query.how.preserved,
             is_ordered=given.order is not None,
-            moves_tuples=(left or right) and self._has_plain_pairs,
+            moves_tuples=(left or right or self.model.moves_tuples) and self._has_plain_pairs,
         )
         return Control(given.mailbox, rules)
 
@@ -191,6 +191,8 @@ class JoinPlan(QueryPlan):
     def folding_obstacle(self) -> str | None:
         if not self.query.how.is_inner:
             return f"how={self.query.how.name!r} answers each tuple"
+        if self.model.moves_tuples:
+            return "views do not move with stored tuples"
         residual = self.physical.residual
         return f"{residual[0]} is evaluated behind the units" if residual else None
 

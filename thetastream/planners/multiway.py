@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame
 from thetastream.control.change import Rules
 from thetastream.core.result_columns import ColumnSource
 from thetastream.core.shed import Shed
-from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.shedding import Shedding
 from thetastream.errors import QueryError, raise_problems
@@ -163,17 +162,22 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     frames = tuple(request.streams.values())
     choose = sizes if checked.has_open_size else None
     cache, late = settings["cache_folder"], checked.late
-    control = None if max_units is None else _describe_control(mailbox, max_units, graph, checked.shed)
+    control = None if max_units is None else _describe_control(mailbox, max_units, spec, checked.shed)
     return MultiwayPlan(
         query, lowered, spec, frames, mailbox, cache, late, checked.shed, load, choose, control
     )
 
 
-def _describe_control(root: str, max_units: int, graph: JoinGraph, shed: Shed | None) -> Control:
+def _describe_control(root: str, max_units: int, spec: MultiwaySpec, shed: Shed | None) -> Control:
     """Describe how the nodes may change while the join runs."""
-    is_endless = any(graph.lifetime_us(stream) is None for stream in range(len(graph.sides)))
-    endless = (is_endless, is_endless)
-    rules = Rules(max_units, never_expires=endless, can_shed=shed is not None, only_sizes=True)
+    is_endless = any(stored.lifetime_us is None for stored in spec.stored)
+    rules = Rules(
+        max_units,
+        never_expires=(is_endless, is_endless),
+        can_shed=shed is not None,
+        only_sizes=True,
+        moves_tuples=spec.model.can_move_tuples,
+    )
     return Control(root, rules)
 
 

@@ -32,6 +32,7 @@ from thetastream.engine.clock import Clock, find_earliest
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.matching import Residual
+from thetastream.engine.moved_tuples import is_moved
 from thetastream.engine.multiway.counters import MultiwayCounters
 from thetastream.engine.multiway.equal_decisions import EqualDecisions, is_decision, take_over
 from thetastream.engine.multiway.hop import Hop, join_columns, list_member_columns
@@ -44,8 +45,8 @@ from thetastream.engine.multiway.partial_results import (
 from thetastream.engine.multiway.query import MultiwayQuery
 from thetastream.engine.multiway.queue import Fresh
 from thetastream.engine.multiway.state import MultiwayState
+from thetastream.engine.multiway.stored_tuples import StoredTuples
 from thetastream.engine.peers import Peers
-from thetastream.engine.store.box import encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentStore
 from thetastream.models.multiway import Multiway, NewTuples, Probes, Travel
@@ -71,10 +72,7 @@ class MultiwayNode:
         self._slot = slot
         self._blocks = store
         self._decisions = EqualDecisions(spec, state, store)
-        self._stored = [
-            ChainedIndex(stored, [meta for meta in state.segments if meta.stream == number], store)
-            for number, stored in enumerate(spec.stored)
-        ]
+        self._stored = StoredTuples(spec, state.segments, store)
         self._found: dict[PartialResultsHeader, list[pa.RecordBatch]] = defaultdict(list)
         self.messages: list[Message] = []
         """The messages to the next epoch: partial results, and decisions for nodes that join."""
@@ -89,13 +87,15 @@ class MultiwayNode:
     @property
     def state(self) -> MultiwayState:
         """The current state."""
-        segments = [meta for index in self._stored for meta in index.segments]
-        return replace(self._decisions.state, segments=segments, ends_us=self._ends_us)
+        return replace(self._decisions.state, segments=self._stored.segments, ends_us=self._ends_us)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether another epoch is needed even if no new tuples arrive. Node 0 answers for all nodes."""
-        return self._slot == 0 and bool(self._decisions.queue.waiting)
+        """Whether another epoch is needed even if no new tuples arrive.
+
+        Node 0 answers for all nodes, except for tuples that have to move.
+        """
+        return (self._slot == 0 and bool(self._decisions.queue.waiting)) or self._stored.has_to_move
 
     def _take_found(self) -> list[PartialResults]:
         """Return the partial results that were found since the last call."""
@@ -106,16 +106,16 @@ class MultiwayNode:
     def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
         """Run one epoch and yield the payload columns of complete results, stream after stream."""
         # 1. Read the messages, and expire the tuples that nothing can join any more.
-        self._has_left = inbox.peers.has_left(clock.epoch)
+        peers = inbox.peers
+        self._has_left = peers.has_left(clock.epoch)
+        self._stored.prepare_moves(peers)
         received = self._receive(inbox)
         in_flight = [partial.since_us for partial in received]
         waiting = [entry.since_us for entry in self._decisions.queue.waiting]
         horizon = find_earliest([clock.late_us, *in_flight, *waiting])
-        for index in self._stored:
-            self.counters.expired += index.expire(horizon)
-            index.archive(horizon)
+        self.counters.expired += self._stored.expire(horizon)
         if self._has_left and self._spec.model.travel is Travel.STAY:
-            self._overlap_with_newer(inbox.peers, horizon)
+            self._overlap_with_newer(peers, horizon)
         # 2. Store the share of this node of the new tuples. Only later tuples find them.
         fresh = self._admit(inbox, clock)
         # 3. Join the new tuples and the partial results in flight.
@@ -128,30 +128,36 @@ class MultiwayNode:
             for partial in partials:
                 yield from self._hop(partial)
             partials = self._take_found() if self._spec.model.travel is Travel.STAY else []
-        # 4. Send the new partial results.
-        self._send(self._take_found(), inbox.peers, clock)
+        # 4. Send the new partial results, and stored tuples if the node has left.
+        self._send(self._take_found(), peers, clock)
+        if self._has_left:
+            for n_sent, messages in self._stored.send(peers):
+                self.counters.forwarded += n_sent
+                self.messages += messages
         # 5. Write the new segments.
-        for index in self._stored:
-            index.write()
+        self._stored.write()
         self._count(inbox)
 
     def _overlap_with_newer(self, peers: Peers, horizon: int | None) -> None:
         """Go on storing new tuples until all tuples have expired that a newer generation does not store."""
         assert peers.last_epoch is not None
         if self._ends_us is None:
-            self._ends_us = find_end(self._stored)
+            self._ends_us = find_end(self._stored.indexes)
         if horizon is None or horizon < self._ends_us:
             self._overlap = Overlap((peers.last_epoch + 1) * self._spec.n_streams)
         else:
-            self.counters.expired += sum(index.clear() for index in self._stored)
+            self.counters.expired += self._stored.clear()
 
     def _receive(self, inbox: Inbox) -> list[PartialResults]:
-        """Read the partial results of an epoch. A node that has joined takes over the decisions so far."""
-        decided = [is_decision(message) for message in inbox.messages]
+        """Store moved tuples, and read the partial results of an epoch. A node that has joined takes over the
+        decisions so far."""
+        self._stored.receive(inbox.messages)
+        others = [message for message in inbox.messages if not is_moved(message)]
+        decided = [is_decision(message) for message in others]
         if any(decided) and not self._has_left:
-            found = list(compress(inbox.messages, decided))
+            found = list(compress(others, decided))
             self._decisions = take_over(self._spec, found, self._blocks) or self._decisions
-        pairs = zip(inbox.messages, decided, strict=True)
+        pairs = zip(others, decided, strict=True)
         return [PartialResults.unseal(message) for message, is_other in pairs if not is_other]
 
     def _send(self, found: list[PartialResults], peers: Peers, clock: Clock) -> None:
@@ -229,9 +235,7 @@ class MultiwayNode:
     def _store(self, number: int, batch: pa.RecordBatch, is_mine: npt.NDArray[np.bool_]) -> None:
         mine = np.flatnonzero(is_mine)
         if len(mine):
-            side = self._spec.stored[number].plan
-            batch = batch.take(mine)
-            self._stored[number].insert(batch, encode_key_rows(Side.RIGHT, side.condition, batch))
+            self._stored.insert(number, batch.take(mine))
             self.counters.stored += len(mine)
 
     def _hop(self, partial: PartialResults) -> Iterator[list[pa.Array]]:
@@ -244,7 +248,7 @@ class MultiwayNode:
             self._slot, self._describe_probes(partial.origin, payload)
         )
         for part, chosen in enumerate(probes_by_part):
-            index = self._stored[self._spec.part(hop.target, part)]
+            index = self._stored.indexes[self._spec.part(hop.target, part)]
             if chosen is None:
                 yield from self._probe(partial, hop, index, payload, rows)
             elif len(chosen):
@@ -277,7 +281,6 @@ class MultiwayNode:
             self._found[partial.path, partial.n_members + 1, partial.since_us].append(block)
 
     def _count(self, inbox: Inbox) -> None:
-        segments = self.state.segments
         counters = self.counters
         counters.received = inbox.received
         counters.received_bytes = inbox.received_bytes
@@ -288,4 +291,4 @@ class MultiwayNode:
             aliases = [side.alias for side in self._spec.graph.sides]
             orders = zip(aliases, refiner.orders, strict=True)
             counters.order = {alias: [aliases[stream] for stream in order] for alias, order in orders}
-        counters.count_state(segments)
+        counters.count_state(self._stored.segments)

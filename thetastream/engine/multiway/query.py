@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from thetastream.engine.moved_tuples import MOVED_TUPLES
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.hop import Hop, plan_hop
 from thetastream.engine.multiway.selectivities import Refinement
@@ -25,6 +26,8 @@ class MultiwayQuery:
     """For each stream, the bounds of the time differences in a result: see ``JoinGraph.reach``."""
     refinement: Refinement | None = None
     """The hop orders that change as selectivities are measured. None means that hop orders never change."""
+    most_moved: int = MOVED_TUPLES
+    """How many tuples of each stream a node sends in an epoch at most when it leaves."""
     _hops: dict[HopKey, Hop] = field(default_factory=dict, compare=False, repr=False)
     """A cache of planned hops. The hop orders of m streams may use m * 2 ** (m - 1) different hops."""
 
@@ -36,6 +39,11 @@ class MultiwayQuery:
     def part(self, stream: int, part: int) -> int:
         """Return the number of the index that stores a part of the tuples of a stream."""
         return stream * self.model.n_parts + part
+
+    def list_moving(self, newest: Multiway) -> list[int]:
+        """List the streams whose tuples move to nodes of the newest model when their node leaves."""
+        endless = [stream for stream, stored in enumerate(self.stored) if stored.lifetime_us is None]
+        return list(range(self.n_streams)) if newest.moves_tuples else endless
 
     def find_hop(self, members: Sequence[int], target: int) -> Hop:
         """Return the hop from partial results over ``members`` to ``target``."""

@@ -1,0 +1,71 @@
+"""Stored tuples that move to units of the newest generation, as messages.
+
+    end of epoch e        the unit that leaves takes some tuples out of its store, and sends them
+    start of epoch e + 1  a unit of the newest generation stores them, before any tuple of the epoch probes
+
+Each probe of an epoch finds a tuple at the unit that stores it in this epoch. Spark's epoch barrier separates
+the two moments, so a tuple that moves is never stored at both units or at none. State and messages belong to
+one epoch, so an epoch that runs again sends the same tuples.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.core.blocks import concat
+from thetastream.core.keys import Int64s
+from thetastream.engine.inbox import Message
+from thetastream.engine.routing import Router, take_blocks
+from thetastream.engine.store.chained_index import ChainedIndex
+
+MOVED_TUPLES = 1 << 16
+MOVED_BYTES = 1 << 23
+"""The largest number of tuples of each stream, and of their bytes in memory, that a unit sends in an epoch.
+These limits bound the time that a change adds to an epoch."""
+MOVED = "moved"
+"""The first value in the header of messages with moved tuples."""
+_GOLDEN = 0x9E3779B97F4A7C15
+"""2^64 divided by the golden ratio."""
+
+
+def send_tuples(
+    index: ChainedIndex, stream: int, most_tuples: int, router: Router, slots: Sequence[int]
+) -> tuple[int, list[Message]]:
+    """Take tuples of one stream out of a store; return their number and the messages that move them.
+
+    ``router`` and ``slots`` are those of the newest generation.
+    """
+    payload = index.remove_part(most_tuples, MOVED_BYTES)
+    if payload is None:
+        return 0, []
+    routes = router.find_store_routes(stream, payload, _scatter(payload.num_rows))
+    header = json.dumps([MOVED, int(stream)])
+    blocks = take_blocks(payload, routes)
+    return payload.num_rows, [Message(header, block, slots[unit]) for unit, _, block in blocks]
+
+
+def read_tuples(messages: Iterable[Message]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield (stream, moved tuples) for each stream of which the messages have tuples."""
+    moved = [(json.loads(one.header)[1], one.block) for one in messages if is_moved(one)]
+    for stream, found in groupby(sorted(moved, key=itemgetter(0)), key=itemgetter(0)):
+        yield stream, concat([block for _, block in found if block is not None])
+
+
+def is_moved(message: Message) -> bool:
+    """Whether a message has moved tuples."""
+    kind: str = json.loads(message.header)[0]
+    return kind == MOVED
+
+
+def _scatter(n: int) -> Int64s:
+    """Return n numbers that spread evenly, in place of the hashes of tuples, which are not stored.
+
+    >>> np.bincount(_scatter(3000) % 3).tolist()
+    [1012, 988, 1000]
+    """
+    mixed = np.arange(n, dtype=np.uint64) * np.uint64(_GOLDEN)
+    return (mixed >> np.uint64(33)).astype(np.int64)
