@@ -11,8 +11,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import thetastream as th
-from tests.support.controlled_query import Controlled
+from tests.support.controlled_query import WITHIN_S, Controlled
+from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.two_stream.moving import MovingSpec
+from thetastream.plan import multiway_spec
 from thetastream.spark import joins
 
 
@@ -94,6 +96,37 @@ def test_nodes_of_a_ring_of_three_streams_change(spark: SparkSession, tmp_path: 
     run.add()
     run.query.stop()
     assert run.found == run.expect()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("aliases", "within"), [("ab", "60 seconds"), ("abc", "60 seconds"), ("abc", None)], ids=repr
+)
+def test_tuples_of_a_ring_move_to_its_new_nodes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aliases: str, within: str | None
+) -> None:
+    """A few tuples move in each epoch, and the query stops and starts again while they do."""
+    monkeypatch.setattr(joins, "MovingSpec", partial(MovingSpec, most_tuples=4))
+    monkeypatch.setattr(multiway_spec, "MultiwaySpec", partial(MultiwaySpec, most_moved=4))
+    run = Controlled(spark, tmp_path, aliases)
+    model = th.Ring(1, moves_tuples=within is not None)
+    run.start(model, within, max_units=3)
+    run.add()
+    handle = th.control(run.query)
+    handle.scale(nodes=2)
+    run.write(1)
+    while handle.status()["version"] == 0:
+        assert run.query.isActive
+        time.sleep(0.2)
+    run.query.stop()
+    assert handle.status()["version"] == 1
+    run.start(model, within, max_units=3)
+    status = run.run_until(lambda status: status["version"] == 2, 1)
+    assert [one["units"] for one in status["generations"]] == [[1, 2]]
+    assert status["generations"][0]["held"] >= 40 * len(aliases)
+    run.add()
+    run.query.stop()
+    assert run.found == run.expect(WITHIN_S if within else run.n)
 
 
 @pytest.mark.slow
