@@ -96,11 +96,13 @@ def test_tasks_that_fail_are_run_again(folder: Path) -> None:
 def test_workers_of_second_units_are_killed(folder: Path, how: str) -> None:
     """Spark evaluates a part of the condition. Tasks of first and of second units lose their workers."""
     rng, n_killed = random.Random(3), 0
-    job = Job(str(folder), master="local[2,20]", faults={"9": "raise"}, how=how, has_residual=True)
+    # On a slow machine, one task may lose all these workers. It may fail more often than that.
+    job = Job(str(folder), master=f"local[2,{4 * FILES}]", faults={"9": "raise"}, how=how, has_residual=True)
     with killed_at_the_end(job.start()) as process:
         while process.poll() is None:
             time.sleep(rng.uniform(0.3, 0.9))
-            n_killed += faults.kill_worker(process.pid, rng)
+            if n_killed < 3 * FILES:
+                n_killed += faults.kill_worker(process.pid, rng)
         assert process.returncode == 0, job.output[-4000:]
     assert n_killed > FILES
     assert "Exception in task" in job.output

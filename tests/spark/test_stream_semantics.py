@@ -130,7 +130,7 @@ def test_windows_on_streams(spark: SparkSession, tmp_path: Path) -> None:
 def test_index_shapes_agree_on_streams(spark: SparkSession, tmp_path: Path) -> None:
     on = "a.k = b.k AND abs(a.v - b.v) <= 3 AND a.v BETWEEN b.v - 2 AND b.v + 4"
     text = f"{on} AND {window('-10 MINUTES', '10 MINUTES')}"
-    shapes = list(REGISTRY)
+    shapes = [shape for shape in REGISTRY if shape != "intervals"]  # which answers another kind of condition
     joins = [
         Timed(on, "10 minutes", text, {"index": shape, "model": th.Biclique((1, n))})
         for n, shape in enumerate(shapes, 1)
