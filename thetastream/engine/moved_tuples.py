@@ -50,7 +50,8 @@ def send_tuples(
 
 def read_tuples(messages: Iterable[Message]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield (stream, moved tuples) for each stream of which the messages have tuples."""
-    moved = [(json.loads(one.header)[1], one.block) for one in messages if is_moved(one)]
+    headers = [(json.loads(one.header), one.block) for one in messages]
+    moved = [(header[1], block) for header, block in headers if header[0] == MOVED]
     for stream, found in groupby(sorted(moved, key=itemgetter(0)), key=itemgetter(0)):
         yield stream, concat([block for _, block in found if block is not None])
 

@@ -30,7 +30,7 @@ def refuse_names(names: list[str]) -> None:
 
 
 def write_name(name: str) -> str:
-    """Quote the name of a column."""
+    """Quote the name of a column, a table or an index."""
     return '"' + name.replace('"', '""') + '"'
 
 

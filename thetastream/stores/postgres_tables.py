@@ -26,8 +26,7 @@ class PostgresTables:
 
     def quote(self, suffix: str = "") -> str:
         """Quote the name of the table, or of another table or index of the store."""
-        name = f"{self.table}_{suffix}" if suffix else self.table
-        return '"' + name.replace('"', '""') + '"'
+        return write_name(f"{self.table}_{suffix}" if suffix else self.table)
 
     def connect(self) -> "psycopg.Connection[Any]":
         """Connect to the database."""
