@@ -98,7 +98,7 @@ def fill_disk_of_workers(target: Target) -> bool:
 
 def fill_disk_of_driver(target: Target) -> bool:
     """No file that the JVM writes can grow any further: checkpoint, state, shuffles, results."""
-    java = [each for each in children_of(psutil.Process(target.process.pid)) if each.name() == "java"]
+    java = [each for each in children_of(psutil.Process(target.process.pid)) if is_jvm(each)]
     n_limited = sum(limit_files(each, target.chance.choice(SMALL_FILES)) for each in java)
     return bool(n_limited)
 
@@ -155,6 +155,14 @@ def children_of(process: psutil.Process) -> list[psutil.Process]:
         found: list[psutil.Process] = process.children(recursive=True)
         return found
     return []
+
+
+def is_jvm(process: psutil.Process) -> bool:
+    """Return whether a process that may have ended is a JVM."""
+    with contextlib.suppress(psutil.Error):
+        name: str = process.name()
+        return name == "java"
+    return False
 
 
 def is_executor(process: psutil.Process) -> bool:
