@@ -26,6 +26,7 @@ from thetastream.spark.control.handle import ControlHandle, control
 from thetastream.spark.export import export_metrics
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import ManyPartitionsWarning, configure, local_session
+from thetastream.spark.unfinished_epoch import finish_epoch
 from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
 from thetastream.sql import aggregate, insert, sql
 from thetastream.stores import CassandraStore, DeltaStore, HBaseStore, ParquetStore, PostgresStore
@@ -80,6 +81,7 @@ __all__ = [
     "configure",
     "control",
     "export_metrics",
+    "finish_epoch",
     "insert",
     "join",
     "join_many",

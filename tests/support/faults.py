@@ -261,7 +261,9 @@ class Job:
         for key, value in {**settings, **self.conf}.items():
             builder = builder.config(key, value)
         spark = th.configure(builder, 2).getOrCreate()
-        self.write(self.pairs(spark)).awaitTermination()
+        pairs = self.pairs(spark)
+        th.finish_epoch(pairs, self.checkpoint, self.sink)
+        self.write(pairs).awaitTermination()
         spark.stop()
 
     def pairs(self, spark: "SparkSession", band: int = BAND) -> "DataFrame":

@@ -4,11 +4,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -27,6 +28,7 @@ from thetastream.job.spec import REPLAY, Job, SourceSpec
 from thetastream.plan.domains import quote
 from thetastream.spark.event_time import mark_event_time, write_delay
 from thetastream.spark.refusals import summarize
+from thetastream.spark.unfinished_epoch import finish_epoch
 from thetastream.sql.grammar import parse_script
 from thetastream.sql.query import explain, run_script
 from thetastream.sql.statement import find_inputs
@@ -167,7 +169,12 @@ def run(
     # Each look at the query reads all reports that Spark keeps. After a short pause, the last few are enough.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
     with _catch_signals() as stop:
-        writer = join_streams(spark, job).writeStream.format(job.sink.format).outputMode(job.sink.mode)
+        results = join_streams(spark, job)
+        if job.sink.path is not None:
+            # Arrow does not open each URI that Spark opens. Then Spark reports an epoch that is not finished.
+            with suppress(OSError, pa.ArrowException):
+                finish_epoch(results, job.checkpoint, job.sink.path)
+        writer = results.writeStream.format(job.sink.format).outputMode(job.sink.mode)
         for key, value in job.sink.options.items():
             writer = writer.option(key, write_option(value))
         if job.sink.path is not None:

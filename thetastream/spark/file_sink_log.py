@@ -7,6 +7,7 @@ Spark writes an entry for each epoch that runs. An epoch that rescales the state
 entry. Spark stops the query with BATCH_METADATA_NOT_FOUND when it compacts the log for the next time.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -42,6 +43,15 @@ def complete_log(spark: SparkSession, folder: str, committed: int) -> list[int]:
     return missing
 
 
+def find_entries(names: Iterable[str]) -> list[int]:
+    """Find the epochs that have an entry in a log.
+
+    >>> find_entries(["8", "9.compact", ".10.crc"])
+    [8, 9]
+    """
+    return [int(name.removesuffix(_COMPACT)) for name in names if name.removesuffix(_COMPACT).isdecimal()]
+
+
 def find_missing(names: list[str], committed: int) -> list[int]:
     """Find the epochs that a log lacks. Spark removes entries that a later compact entry contains.
 
@@ -50,7 +60,7 @@ def find_missing(names: list[str], committed: int) -> list[int]:
     >>> find_missing([], 5)
     []
     """
-    whole = [int(name.removesuffix(_COMPACT)) for name in names if name.removesuffix(_COMPACT).isdecimal()]
+    whole = find_entries(names)
     compact = [int(name.removesuffix(_COMPACT)) for name in names if name.endswith(_COMPACT)]
     if not whole:
         return []
