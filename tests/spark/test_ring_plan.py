@@ -50,7 +50,8 @@ def test_a_ring_is_refused_by_name(streams: dict[str, DataFrame], model: th.Ring
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"within": th.Rows(5)}, "COUNT_WINDOW"),
+        ({"within": {"a": th.Rows(5), "b": "1 minute", "c": th.Rows(5)}}, "MIXED_WINDOWS"),
+        ({"within": th.Rows(5), "archive_period": "1 second"}, "ARCHIVE_PERIOD"),
         ({"within": "1 minute", "order": "outer"}, "ORDER"),
         ({"within": "1 minute", "punctuations": True}, "ORDER"),
         ({"within": "1 minute", "index": "hash"}, "INDEX_NOT_APPLICABLE"),
@@ -88,10 +89,16 @@ def test_two_streams(streams: dict[str, DataFrame], frames: dict[str, DataFrame]
     th.plan(two(streams), "a.k < b.k", "1 minute", th.Ring(3, order={"A": ["b"]}))
     with pytest.raises(th.QueryError, match="BAD_HOPS"):
         th.plan(two(streams), "a.k < b.k", "1 minute", th.Ring(3, order={"a": ["c"]}))
-    with pytest.raises(th.QueryError, match="SPLIT_NEEDED"):
-        th.plan(two(streams), "a.k < b.k", th.Rows(5), th.Ring(2))
+    with pytest.raises(th.QueryError, match=r"COUNT_WINDOW.*th.Split"):
+        th.plan(two(streams), "a.k < b.k", th.Rows(5), th.ATR(2))
     pairs = th.join(two(frames), "a.k < b.k", "1 second", th.Ring(2, slice="2 seconds"))
     assert sorted(map(tuple, pairs.select("a.k", "b.k").collect())) == [(n, n + 1) for n in range(5)]
+    ring, split = (
+        th.join(two(frames), "a.k < b.k", th.Rows(3), model, order="strict").collect()
+        for model in (th.Ring(2, slice=th.Rows(1)), th.Split(2))
+    )
+    assert ring == split
+    assert len(ring) > 5
 
 
 def test_batch_frames_go_through_the_pipeline(frames: dict[str, DataFrame]) -> None:

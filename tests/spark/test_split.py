@@ -292,10 +292,11 @@ def test_a_select_list_does_not_count_punctuations(spark):
         th.aggregate({"a": a, "b": a}, order="outer", punctuations=True, **join)
 
 
-def test_more_streams_have_no_order_of_arrival(spark):
+def test_a_pipeline_has_no_order_of_arrival(spark):
     frame = frame_of(spark, make_rows(random.Random(0), 3))
-    with pytest.raises(th.ThetastreamError, match="COUNT_WINDOW"):
-        th.plan({"a": frame, "b": frame, "c": frame}, on="a.v < b.v AND b.v < c.v", within=th.Rows(3))
+    streams = {"a": frame, "b": frame, "c": frame}
+    with pytest.raises(th.ThetastreamError, match=r"COUNT_WINDOW.*th.Ring"):
+        th.plan(streams, on="a.v < b.v AND b.v < c.v", within=th.Rows(3), model=th.Split(2))
     with pytest.raises(QueryError, match="arrival"):
         th.plan({"a": frame, "arrival": frame}, on="a.v < arrival.v", order="outer")
 

@@ -231,7 +231,7 @@ def test_tables_and_views_of_the_session(spark, tables):
         ("SELECT ONLINE r.id FROM r, s WITHIN 2 months", "INVALID_DURATION", "months", None),
         ("SELECT ONLINE r.id FROM r, s WITHIN 0 ROWS", "SYNTAX", "from 1 on", "0 ROWS"),
         ("SELECT ONLINE r.id FROM r, s WITHIN r 9 ROWS, s 1 minute", "MIXED_WINDOWS", "count tuples", None),
-        ("SELECT ONLINE r.id FROM r, s, s t WITHIN 9 ROWS", "COUNT_WINDOW", "two streams", None),
+        ("SELECT ONLINE r.id FROM r, s, s t WITHIN r 9 ROWS, s 9 ROWS, t 1s", "MIXED_WINDOWS", "'t'", None),
         ("SELECT ONLINE * EXCEPT (ts) FROM r, s", "UNSUPPORTED_SQL", "stands alone", "* EXCEPT"),
         ("SELECT ONLINE struct(*) FROM r, s", "UNSUPPORTED_SQL", "stands alone", "*)"),
         ("SELECT ONLINE nofunction(r.id) FROM r, s", "UNRESOLVED_ROUTINE", "nofunction", None),

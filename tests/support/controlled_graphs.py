@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.support.controlled import MAX_UNITS, MOST_MOVED, CrashingRun
-from tests.support.graphs import GraphCase, answer, modulus, side
+from tests.support.graphs import GraphCase, answer, count_windows, modulus, side
 from thetastream.control.change import Rules
 from thetastream.control.request import Request
 from thetastream.core.condition import Bound, Dimension, Equality
@@ -69,18 +69,20 @@ def draw_refinement(rng: random.Random, model: Multiway, graph: JoinGraph) -> Re
 
 
 def run_graph_schedule(
-    seed: int, kind: type[Multiway], epochs: int = 12, moves_tuples: bool = False
+    seed: int, kind: type[Multiway], epochs: int = 12, moves_tuples: bool = False, is_counted: bool = False
 ) -> tuple[Counter[Any], Counter[Any], CrashingRun]:
     """Run a random schedule of requests, crashes, lateness and bursts.
 
     With ``moves_tuples``, nodes of a ring that leave move their tuples, a few in each epoch. Some tuples
-    never expire then.
+    never expire then. With ``is_counted``, windows count tuples.
 
     Return the results found, the results of the nested loop, and the run.
     """
     rng = random.Random(seed)
     m = rng.choice((2, 3, 3, 4)) if kind is not Ring else rng.choice((3, 3, 4))
     graph = draw_graph(rng, m, 0.3 if moves_tuples else 0.0)
+    if is_counted:
+        graph = count_windows(graph, [rng.randint(1, 12) for _ in range(m)])
     first = draw_multiway(rng, kind, m)
     if isinstance(first, Ring) and moves_tuples:
         first = replace(first, moves_tuples=rng.random() < 0.8)
@@ -131,7 +133,7 @@ def measure_agreement(run: CrashingRun) -> Iterable[tuple[Any, ...]]:
     """
     for slot in set(run.plan.slots) & set(run.offset.plan.slots):
         state = run.states[slot]
-        waiting = tuple((one.stream, one.since_us, one.n_rows, one.done) for one in state.waiting)
+        waiting = tuple((one.stream, one.horizon, one.n_rows, one.done) for one in state.waiting)
         measured = None if state.measured is None else repr(state.measured.as_json())
         yield state.arrived, waiting, tuple(state.admitted), measured
 
@@ -140,13 +142,20 @@ REACH = 2
 """In ``explore``, tuples join if their event times differ by at most this. The event time is the epoch."""
 
 
-def explore(model: Multiway, kind: type[ControlledRun] = ControlledRun, n_changes: int = 2) -> Iterator[str]:
+def explore(
+    model: Multiway,
+    kind: type[ControlledRun] = ControlledRun,
+    n_changes: int = 2,
+    counts: tuple[int, ...] | None = None,
+) -> Iterator[str]:
     """Yield what goes wrong if the nodes change in any of the first epochs; nothing if all is right.
 
-    One tuple of each stream arrives in each epoch, and tuples of five epochs join.
+    One tuple of each stream arrives in each epoch, and tuples of five epochs join. ``counts`` are the sizes
+    of count windows instead.
     """
     edges = {pair: Edge(window=Ends(-REACH, REACH)) for pair in combinations(range(3), 2)}
     graph = JoinGraph(tuple(map(side, range(3))), edges)
+    graph = graph if counts is None else count_windows(graph, counts)
     orders = ((1, 2), (2, 0), (0, 1))
     case = GraphCase(graph, orders, None, ())
     epochs = tuple(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support import oracle
 from tests.support.local import LocalMultiway
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.sides import Side
-from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
+from thetastream.engine.multiway.graph import OPEN, Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.models import Multiway
 from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
@@ -95,6 +95,20 @@ def graphs(draw: st.DrawFn, least: int = 2, most: int = 4) -> JoinGraph:
     return JoinGraph(tuple(side(n) for n in range(m)), found, tuple(predicates))
 
 
+def count_windows(graph: JoinGraph, counts: Sequence[int]) -> JoinGraph:
+    """Replace the time windows of a graph by count windows."""
+    edges = {pair: replace(edge, window=OPEN) for pair, edge in graph.edges.items()}
+    return replace(graph, edges=edges, counts=tuple(counts))
+
+
+@st.composite
+def counted_cases(draw: st.DrawFn) -> GraphCase:
+    """Draw a whole run under count windows."""
+    case = draw(graph_cases(least=3))
+    counts = [draw(st.integers(1, 5)) for _ in case.graph.sides]
+    return replace(case, graph=count_windows(case.graph, counts), archive_period_us=None)
+
+
 @st.composite
 def graph_cases(draw: st.DrawFn, least: int = 2, most: int = 4) -> GraphCase:
     """Draw a whole run: watermarks only rise, and tuples are early, late and out of order."""
@@ -155,13 +169,30 @@ def answer(case: GraphCase) -> Counter[tuple[int, ...]]:
     """Compute the bag of ids by nested loops over all timely rows."""
     m = len(case.graph.sides)
     kept: list[list[Row]] = [[] for _ in range(m)]
+    arrivals: list[tuple[int, int]] = []
+    """The stream and the id of each row, in order of arrival."""
     for rows, late_us in oracle.pair_with_late_watermark(case.epochs):
+        timely = [oracle.timely(rows[stream], late_us, "t") for stream in range(m)]
         for stream in range(m):
-            kept[stream] += oracle.timely(rows[stream], late_us, "t")  # type: ignore[arg-type]
+            kept[stream] += timely[stream]  # type: ignore[arg-type]
+        arrived = [(row["t"], stream, row["id"]) for stream in range(m) for row in timely[stream]]
+        arrivals += [found[1:] for found in sorted(arrived, key=lambda found: found[:2])]
     found: list[tuple[Row, ...]] = [()]
     for stream in range(m):
         found = [(*rows, row) for rows in found for row in kept[stream] if _fits(case.graph, rows, row)]
+    if case.graph.counts is not None:
+        found = [rows for rows in found if _are_counted(case.graph.counts, arrivals, rows)]
     return Counter(tuple(row["id"] for row in rows) for rows in found)
+
+
+def _are_counted(counts: Sequence[int], arrivals: list[tuple[int, int]], rows: Sequence[Row]) -> bool:
+    """Whether each row is among the last of its stream when the last of the rows arrives."""
+    own = [(stream, row["id"]) for stream, row in enumerate(rows)]
+    last = max(own, key=arrivals.index)
+    before = arrivals[: arrivals.index(last)]
+    return all(
+        one in [each for each in before if each[0] == one[0]][-counts[one[0]] :] for one in own if one != last
+    )
 
 
 def _fits(graph: JoinGraph, rows: Sequence[Row], row: Row) -> bool:

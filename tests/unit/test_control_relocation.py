@@ -37,6 +37,22 @@ def test_random_schedules_with_crashes_find_the_bag_of_the_nested_loop(seed: int
     assert run.offset.plan.version > 0
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("moves_tuples", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_count_windows_stay_exact_while_nodes_change(seed: int, moves_tuples: bool) -> None:
+    found, expected, run = run_graph_schedule(seed, Ring, moves_tuples=moves_tuples, is_counted=True)
+    assert found == expected
+    assert run.offset.plan.version > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 150))
+def test_many_schedules_with_count_windows(seed: int) -> None:
+    found, expected, _ = run_graph_schedule(seed, Ring, 20, seed % 2 == 0, is_counted=True)
+    assert found == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 400))
 def test_many_random_schedules_with_crashes(seed: int) -> None:
@@ -48,6 +64,11 @@ def test_many_random_schedules_with_crashes(seed: int) -> None:
 @pytest.mark.parametrize("model", [SMALL, WAITING], ids=repr)
 def test_all_schedules_of_a_small_world(model: Ring) -> None:
     assert list(explore(model)) == []
+
+
+@pytest.mark.parametrize("model", [SMALL, WAITING], ids=repr)
+def test_all_schedules_of_a_small_world_with_count_windows(model: Ring) -> None:
+    assert list(explore(model, counts=(1, 2, 3))) == []
 
 
 @pytest.mark.slow

@@ -147,7 +147,7 @@ def test_counts_come_in_any_order() -> None:
 def test_a_tied_pair_that_is_never_a_first_hop_is_tried_by_a_few() -> None:
     spec = Refinement((True, True, False), ((0b011, 0.1), (0b101, 0.5)), (None,) * 3)
     refiner = Refiner(spec, ((1, 2), (0, 2), (0, 1)), None)
-    refiner.count_arrivals([(n, 0, 100) for n in range(3)], None)
+    refiner.count_arrivals([(n, 0, 100) for n in range(3)], [None] * 3)
     refiner.choose()
     turns = np.arange(1000)
     order, rows = refiner.assign_trial(0, turns)
@@ -188,6 +188,6 @@ def test_stored_counts_stay_short() -> None:
     counts = StoredCounts([100], [])
     for now in range(1000):
         counts.add(0, now, 2)
-        counts.expire(now)
+        counts.expire([now])
         assert len(counts.entries[0]) <= MOST
         assert 1 <= counts.count(0) / (2 * min(now + 1, 100)) < 1.15

@@ -9,11 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.draws import draw_cases
-from tests.support.graphs import GraphCase, answer, graph_cases, run_multiway, side
+from tests.support.graphs import (
+    GraphCase,
+    answer,
+    count_windows,
+    counted_cases,
+    graph_cases,
+    run_multiway,
+    side,
+)
 from tests.support.local import LocalMultiway
 from tests.support.tiny import make_all_tiny, make_segments_tiny
 from thetastream.core.windows import Rows
+from thetastream.engine.multiway import hop_orders
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
+from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.models import ATR, CTR, Multiway, Ring
 from thetastream.plan.multiway_spec import build_multiway_spec
 
@@ -46,6 +56,38 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) 
     with pytest.MonkeyPatch.context() as patch:
         make_all_tiny(patch)
         assert run_multiway(case, model) == answer(case)
+
+
+@draw_cases(35)
+@given(counted_cases(), st.builds(Ring, NODES, SLICES, st.none(), LIMITS, LIMITS))
+def test_count_windows_are_those_of_the_nested_loop(case: GraphCase, model: Ring) -> None:
+    assert run_multiway(case, model) == answer(case)
+
+
+@draw_cases(12)
+@given(counted_cases(), st.integers(1, 3))
+def test_count_windows_with_hop_orders_that_are_refined(case: GraphCase, nodes: int) -> None:
+    m = len(case.graph.sides)
+    refinement = Refinement((True,) * m, ((0b011, 0.5), (0b110, 0.1)), case.graph.counts or ())
+    with pytest.MonkeyPatch.context() as patch:
+        make_all_tiny(patch)
+        patch.setattr(hop_orders, "CHANGE_BELOW", 1.0)
+        assert run_multiway(case, Ring(nodes, Rows(1)), refinement) == answer(case)
+
+
+def test_tuples_that_have_left_their_count_window_are_dropped() -> None:
+    """What is stored depends on the counts and not on the number of tuples that have arrived."""
+    graph = count_windows(JoinGraph(tuple(side(stream) for stream in range(3)), {}), (4, 10, 20))
+    case = GraphCase(graph, ((1, 2), (2, 0), (0, 1)), None, ())
+    join = LocalMultiway(build_multiway_spec(graph, case.orders, Ring(2, Rows(1))))
+    for now in range(60):
+        rows = [{"id": 3 * now + stream, "t": now, "k0": 0, "k1": 0} for stream in range(3)]
+        list(join.epoch([case.batch(stream, [row]) for stream, row in enumerate(rows)], None))
+    stored = [0, 0, 0]
+    for meta in (meta for state in join.states for meta in state.segments):
+        stored[meta.stream] += meta.n_rows
+    # Partial results in flight arrived one epoch ago. The last archive period of 20 tuples spans two tuples.
+    assert all(n <= found <= n + 4 for n, found in zip((4, 10, 20), stored, strict=True)), stored
 
 
 def test_state_is_the_windows_tuples_each_once(monkeypatch) -> None:

@@ -56,11 +56,11 @@ def join(
     within : str, timedelta, th.Rows, mapping of alias to those, or None
         The window. Time window: let T be the latest event time of a pair, then T - t_i <= W_i for each stream
         i, inclusive. ``"10 minutes"``, ``"10m"`` and ``timedelta(minutes=10)`` are the same. Count
-        window, ``th.Rows(n)``: an arriving tuple meets the last n tuples of the other
+        window, ``th.Rows(n)``: an arriving tuple meets the last n tuples of each other
         stream. None keeps the full history, unless ``on`` bounds event times.
     model : Model or "auto", optional
         The model decides which units store and which units probe. If it is left out, or "auto", the planner
-        chooses one by cost.
+        chooses one by cost. Count windows of three streams or more need ``th.Ring``, which is chosen then.
     how : str or Nearest
         ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"semi"`` or ``"anti"``, as Spark's batch joins
         name them. All but ``inner`` join two streams, in a window of event time. A tuple without partners is

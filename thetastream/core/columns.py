@@ -9,6 +9,8 @@ A *block* is an Arrow record batch of tuples. Its columns are
                      tuples before they filter them
     n                number of the tuple in its stream, in the order of arrival
     m                number of tuples of the other stream that arrived before it
+    m0, m1, ...      number of tuples of each stream that arrived before it, or before the origin of a partial
+                     result of three or more streams
     o                place of the tuple in the arrivals of both streams
     i                number that a unit gives to a tuple of a preserved stream (outer, semi, anti joins)
     r                part of the value by which partners are ranked that the stream of the tuple determines
@@ -78,3 +80,12 @@ def name_payload(number: int) -> str:
     'c3'
     """
     return f"c{number}"
+
+
+def name_seen_column(stream: int) -> str:
+    """Name the column with the number of tuples of a stream that arrived before a tuple.
+
+    >>> name_seen_column(2)
+    'm2'
+    """
+    return f"{SEEN}{stream}"

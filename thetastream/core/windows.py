@@ -14,7 +14,7 @@ LONGEST_US = 3_652_500 * 86_400_000_000
 
 @dataclass(frozen=True)
 class Rows:
-    """A count window: an arriving tuple meets the last ``n`` tuples of the other stream.
+    """A count window: an arriving tuple meets the last ``n`` tuples of each other stream.
 
     Raises
     ------

@@ -11,7 +11,7 @@ from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import read_condition
 from thetastream.frontend.how import refuse_how
 from thetastream.frontend.late_folder import read_late_folder
-from thetastream.frontend.model import read_model
+from thetastream.frontend.model import choose_named_model, read_model
 from thetastream.frontend.request import JoinRequest
 from thetastream.frontend.result_time import read_result_time
 from thetastream.frontend.shed import read_shed
@@ -66,7 +66,7 @@ class CheckedRequest:
         """Whether the inputs are streams. If not, they are batch DataFrames."""
         return self.streams[0].is_streaming
 
-    def query(self, counts: tuple[int, int] | None = None) -> Query:
+    def query(self, counts: tuple[int, ...] | None = None) -> Query:
         """Return the query. Its streams have only the columns that are sent to the units.
 
         Raises
@@ -115,7 +115,8 @@ def check(request: JoinRequest) -> CheckedRequest:
     shed = read_shed(settings["shed"], request.how, read.streams, problems)
     # 3. Model.
     partitions = count_partitions(spark)
-    model, has_open_size = read_model(request.model, read.streams, read.catalyst, partitions, problems)
+    named = choose_named_model(request.model, len(read.streams), is_counted(request.within))
+    model, has_open_size = read_model(named, read.streams, read.catalyst, partitions, problems)
     return CheckedRequest(
         request,
         read.catalyst,
@@ -137,17 +138,14 @@ def check(request: JoinRequest) -> CheckedRequest:
     )
 
 
-def refuse_arrival_order(checked: CheckedRequest) -> None:
+def refuse_result_order(checked: CheckedRequest) -> None:
     """Add an error for each part of a request that only a join of two streams by units supports.
 
-    These are the order of arrival, and answers for each tuple.
+    These are an order of results, and answers for each tuple.
     """
     hint = "join two streams at a time, in several joins"
     refuse_how(checked.request.how, "a join of more than two streams, or hop by hop,", hint, checked.problems)
     settings = checked.settings
-    if is_counted(checked.request.within):
-        what = "a count window needs the order of arrival, which only two streams have; use a time window"
-        checked.problems.append(QueryError("COUNT_WINDOW", what))
     if settings["order"] is not None:
         what = "results of three or more streams have no single order of arrival; leave order out"
         checked.problems.append(QueryError("ORDER", what))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.models import REGISTRY
+from thetastream.models import REGISTRY, Ring
 from thetastream.models.base import AUTO, JoinContext, Model, is_model
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.query import Stream
@@ -31,6 +31,12 @@ def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | No
         )
         return None
     return given
+
+
+def choose_named_model(given: Any, n_streams: int, is_counted: bool) -> Any:
+    """Return the model that ``model=`` names, or the only one that can join these streams."""
+    is_open = given is None or (isinstance(given, str) and given == AUTO)
+    return Ring() if is_open and is_counted and n_streams > 2 else given
 
 
 class ReadModel(NamedTuple):

@@ -47,20 +47,20 @@ def is_counted(within: Within) -> bool:
 
 def read_counts(
     within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]
-) -> tuple[int, int] | None:
-    """Read the count windows of two streams, in tuples."""
+) -> tuple[int, ...] | None:
+    """Read the count window of each stream, in tuples. None if ``within`` is not valid."""
     windows = _list_by_alias(within, streams, problems)
     for alias, window in windows.items():
         if not isinstance(window, Rows):
             problems.append(
                 QueryError(
                     "MIXED_WINDOWS",
-                    f"within of {alias!r} must count tuples with th.Rows(n), as the other window does, "
+                    f"within of {alias!r} must count tuples with th.Rows(n), as other windows do, "
                     f"not {window!r}",
                 )
             )
     counts = [window.n for window in windows.values() if isinstance(window, Rows)]
-    return (counts[0], counts[1]) if len(counts) == 2 else None
+    return tuple(counts) if len(counts) == len(streams) else None
 
 
 def _list_by_alias(

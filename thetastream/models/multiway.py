@@ -142,6 +142,11 @@ class Multiway(Model):
         return self._with(nodes=n_nodes)
 
     @property
+    def on_one_node(self) -> "Multiway":
+        """The model with one node, which makes all hops of batch DataFrames in one epoch."""
+        return self.with_nodes(1)
+
+    @property
     def has_open_size(self) -> bool:
         return self.nodes == AUTO
 

@@ -29,7 +29,8 @@ smoothing."""
 
 @dataclass(frozen=True)
 class Ring(Multiway):
-    """The ring: N nodes hold slices of all windows in turn. It joins two or more streams on any condition.
+    """The ring: N nodes hold slices of all windows in turn. It joins two or more streams on any condition, in
+    windows of event time or of the last n tuples.
 
     Parameters
     ----------
@@ -92,6 +93,10 @@ class Ring(Multiway):
             raise QueryError("BAD_MOVES", f"moves_tuples must be True or False, not {self.moves_tuples!r}")
 
     @property
+    def keeps_arrival_order(self) -> bool:
+        return True  # all nodes receive all tuples and all partial results
+
+    @property
     def kept(self) -> "Ring":
         return Ring(self.nodes, moves_tuples=self.moves_tuples)
 
@@ -100,6 +105,10 @@ class Ring(Multiway):
         return replace(
             self, order=None
         )  # batch joins take two streams at a time, which have one hop order only
+
+    @property
+    def on_one_node(self) -> "Ring":
+        return replace(self, nodes=1, in_flight=None)  # no tuple may wait for a later epoch
 
     def with_slices(self, n_tuples: int) -> "Ring":
         return self if self.slice is not None else replace(self, slice=Rows(n_tuples))

@@ -184,7 +184,8 @@ def estimate_load(
     held = []
     for n, rate in enumerate(rates):
         lifetime_us = graph.lifetime_us(n)
-        held.append(rate * (HOUR_S if lifetime_us is None else lifetime_us / 1e6))
+        seconds = HOUR_S if lifetime_us is None else lifetime_us / 1e6
+        held.append(rate * seconds if graph.counts is None else float(graph.counts[n]))
     keys = {(frozenset(members), target) for members, target in list_hops(hop_orders)}
     selectivity, share, candidate_s = {}, {}, {}
     for members, target in keys:

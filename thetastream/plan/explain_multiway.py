@@ -49,6 +49,9 @@ def _explain_parsed(
         yield "within " + ", ".join(
             f"{stream.alias} {spell(us)}" for stream, us in zip(streams, within_us, strict=True)
         )
+    if spec.graph.counts is not None:
+        counts = zip(streams, spec.graph.counts, strict=True)
+        yield "within " + ", ".join(f"the last {n:,} of {stream.alias}" for stream, n in counts)
 
 
 def _explain_rewritten(lowered: LoweredGraph) -> Iterator[str]:
@@ -94,7 +97,9 @@ def _explain_physical(spec: MultiwaySpec, mailbox: str, shed: Shed | None) -> It
         yield f"index     of stored {side.alias}: {format_index(stored.plan.index)}"
     for side, stored in zip(spec.graph.sides, stored_streams, strict=True):
         bound = "for ever: nothing bounds its partners"
-        if stored.lifetime_us is not None:
+        if spec.graph.counts is not None:
+            bound = f"until {stored.lifetime_us:,} newer tuples have come before all that is in flight"
+        elif stored.lifetime_us is not None:
             bound = f"until the watermark is {spell(stored.lifetime_us)} past what is in flight"
         yield f"state     of {side.alias}: kept {bound}"
     yield f"exchange  one an epoch; {spec.model.n_units} nodes, a copy of every tuple to each"

@@ -1,6 +1,6 @@
 """Lowers an m-way query to its join graph: each conjunct goes to the pair of streams that it ties.
 
-reads one stream           -> filter before routing
+reads one stream           -> filter before routing; under count windows, the nodes filter
 reads two streams          -> rewritten as in a join of two (``thetastream.plan.rewrite``), on their edge
 reads more than two        -> residual, a filter behind the join
 """
@@ -13,7 +13,7 @@ from thetastream.core.condition import Equality
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.plan.dimensions import build_dimensions, find_window_ends
 from thetastream.plan.domains import quote
-from thetastream.plan.lower import build_side_spec
+from thetastream.plan.lower import build_side_spec, guard_computed, remove_event_times
 from thetastream.plan.physical import SidePlan
 from thetastream.plan.query import (
     Query,
@@ -49,8 +49,10 @@ def lower_graph(
     predicates: Sequence[Predicate],
     within_us: Sequence[int] | None,
     resolver: Resolver,
+    counts: tuple[int, ...] | None = None,
 ) -> LoweredGraph:
-    """Lower an m-way query to filters, keys, edges and residuals."""
+    """Lower an m-way query to filters, keys, edges and residuals. ``counts`` are the sizes of count
+    windows."""
     aliases = [stream.alias for stream in streams]
     keys = [SideKeys(stream, resolver, f"k{n}_") for n, stream in enumerate(streams)]
     filters: list[list[str]] = [[] for _ in streams]
@@ -63,6 +65,7 @@ def lower_graph(
         pair = (streams[left], streams[right])
         spans = None if within_us is None else (within_us[left], within_us[right])
         query = Query(pair, (), tuple(phrases), (), spans)
+        query = query if counts is None else remove_event_times(query)
         found = rewrite(query, resolver, (keys[left], keys[right]))
         for number, own in zip((left, right), found.filters, strict=True):
             filters[number] += own
@@ -80,6 +83,7 @@ def lower_graph(
         tuple(build_side_spec(stream, side) for stream, side in zip(streams, keys, strict=True)),
         edges,
         _build_predicates(predicates, streams, resolver),
+        counts,
     )
     _warn_of_cross_joins(conjuncts, graph, aliases)
     warn_of_unbounded_state(streams, [graph.lifetime_us(number) for number in range(len(streams))])
@@ -89,8 +93,12 @@ def lower_graph(
         own = [*filters[n], *side.not_null]
         if any(graph.edge(n, other).window != Ends() for other in range(len(streams)) if other != n):
             own.append(f"({quote(stream.alias)}.{quote(stream.event_time or '')}) IS NOT NULL")
-        computed = tuple((column, text) for text, column in side.computed.items())
-        sides.append(SidePlan(stream.alias, tuple(dict.fromkeys(own)), computed, stream.carried))
+        own = list(dict.fromkeys(own))
+        computed = [(column, text) for text, column in side.computed.items()]
+        if counts is not None and own:
+            # The window counts the tuples that fail a filter too.
+            computed, own = guard_computed(own, computed), []
+        sides.append(SidePlan(stream.alias, tuple(own), tuple(computed), stream.carried))
     on = list_conditions([phrase.text for phrase in conjuncts], predicates)
     return LoweredGraph(tuple(sides), graph, tuple(residual), tuple(notes), on)
 

@@ -95,6 +95,9 @@ def identify_multiway(plan: LoweredGraph, query: MultiwayQuery, reading: Reading
         if low is not None or high is not None:
             a, b = graph.sides[left].alias, graph.sides[right].alias
             words.append(f"{a} - {b} from {spell(low)} to {spell(high)}")
+    if graph.counts is not None:
+        spans = [list(graph.counts)]
+        words = [_describe_count(n, side) for n, side in zip(graph.counts, plan.sides, strict=True)]
     meaning = {
         **_describe_inputs(plan.sides, reading),
         "edges": edges,
@@ -215,15 +218,18 @@ def _identify_condition(meaning: dict[str, Any], on: Sequence[str]) -> Part:
 def _identify_window(plan: PhysicalPlan) -> Part:
     window = plan.condition.window
     if plan.counts is not None:
-        words = " and ".join(
-            f"the last {n} of {side.alias!r}" for n, side in zip(plan.counts, plan.sides, strict=True)
-        )
+        counts = zip(plan.counts, plan.sides, strict=True)
+        words = " and ".join(_describe_count(n, side) for n, side in counts)
         return Part(json.dumps([[-n, None] for n in plan.counts]), words, NARROWER)
     low = None if window is None or window.low is None else int(window.low.delta)
     high = None if window is None or window.high is None else int(window.high.delta)
     words = "the full history" if window is None else window.text
     # With a narrower window, tuples would have been decided before the query was started again.
     return Part(json.dumps([[low, high]]), words, NARROWER if plan.how.is_inner else EQUAL)
+
+
+def _describe_count(n: int, side: SidePlan) -> str:
+    return f"the last {n} of {side.alias!r}"
 
 
 # Aggregation

@@ -74,7 +74,7 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
         UNKNOWN_INDEX, INDEX_NOT_APPLICABLE or ARCHIVE_PERIOD if a setting is not valid.
     """
     # 1. Rewrite conjuncts as keys and bounds.
-    rewritten = rewrite(_remove_event_times(query) if query.counts else query, resolver)
+    rewritten = rewrite(remove_event_times(query) if query.counts else query, resolver)
     for keys in rewritten.keys:
         keys.sort_computed()
     if not rewritten.ties and not query.predicates:
@@ -136,10 +136,9 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
     return Lowered(physical, tuple(rewritten.notes), reason)
 
 
-def _remove_event_times(query: Query) -> Query:
+def remove_event_times(query: Query) -> Query:
     """Remove the event times of a query. With a count window, they are ordinary columns."""
-    left, right = (replace(stream, event_time=None) for stream in query.streams)
-    return replace(query, streams=(left, right))
+    return replace(query, streams=tuple(replace(stream, event_time=None) for stream in query.streams))
 
 
 # Sides
@@ -174,9 +173,14 @@ def _plan_side(
     if filters and (query.counts or side in query.how.preserved):
         # The unit needs the tuples that fail a filter too. In a count window, they count as well.
         # In a preserved stream, they are answered without a partner.
-        computed = [(column, write_guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
-        filters = []
+        computed, filters = guard_computed(filters, computed), []
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried)
+
+
+def guard_computed(filters: Sequence[str], computed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Write computed columns for units that need the tuples that fail the filters too. These columns are
+    then NULL, and so is one more column."""
+    return [(column, write_guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
 
 
 def write_guarded(filters: Sequence[str], text: str) -> str:

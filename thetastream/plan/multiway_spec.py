@@ -15,6 +15,7 @@ from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.stored_stream import StoredStream
+from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW
 from thetastream.index.base import IndexSpec
 from thetastream.models.multiway import Multiway
 from thetastream.plan.index_choice import choose_index
@@ -58,7 +59,9 @@ def build_multiway_spec(
     for stream, plan in enumerate(plans):
         lifetime = graph.lifetime_us(stream)
         period = None
-        if lifetime is not None:
+        if graph.counts is not None:
+            period = -(-graph.counts[stream] // SUBINDEXES_PER_WINDOW)
+        elif lifetime is not None:
             period = archive_period_us or choose_archive_period([lifetime], None)
         numbers = range(stream * model.n_parts, (stream + 1) * model.n_parts)
         stored += [StoredStream(number, plan, period, lifetime) for number in numbers]

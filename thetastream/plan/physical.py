@@ -58,7 +58,7 @@ class PhysicalPlan:
     """Conjuncts that Catalyst evaluates behind the join."""
     archive_period_us: int | None
     """Event time that one subindex spans, in microseconds. It is None for full history and count windows."""
-    counts: tuple[int, int] | None = None
+    counts: tuple[int, ...] | None = None
     """For a count window, the number of left and right tuples that stay joinable."""
     on: tuple[str, ...] = ()
     """The condition as the user wrote it, for messages."""

@@ -113,8 +113,8 @@ class Query:
     predicates: tuple[Predicate, ...] = ()
     within_us: tuple[int, ...] | None = None
     """For time windows, how long the tuples of each stream stay joinable, in microseconds."""
-    counts: tuple[int, int] | None = None
-    """For a count window of two streams, the number of left and right tuples that stay joinable."""
+    counts: tuple[int, ...] | None = None
+    """For a count window, the number of tuples of each stream that stay joinable."""
     has_result_time: bool = False
     """Whether the user gets the result time of each row, in a column of its own."""
     how: How = INNER

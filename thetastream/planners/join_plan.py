@@ -147,9 +147,13 @@ class JoinPlan(QueryPlan):
 
     @property
     def _has_plain_pairs(self) -> bool:
-        """Whether units return each pair when they find it, and keep nothing but stored tuples."""
+        """Whether units return each pair when they find it, and keep nothing but stored tuples.
+
+        Units that keep numbers of tuples begin to count when they begin, so such tuples do not move.
+        """
         has_order_or_views = self.settings.order is not None or self.folding is not None
-        return self.query.how.is_inner and not has_order_or_views and not self.model.has_mailbox(2)
+        keeps_more = has_order_or_views or self.physical.counts is not None
+        return self.query.how.is_inner and not keeps_more and not self.model.has_mailbox(2)
 
     @property
     def staging_obstacle(self) -> str | None:

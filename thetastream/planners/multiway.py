@@ -4,7 +4,8 @@
 
 No intermediate result is stored. Each tuple is stored once, at the node of its slice
 (``thetastream.engine.multiway``). Batch DataFrames have no epochs in which messages could arrive. For them,
-joins of two streams compute the same bag of results.
+joins of two streams compute the same bag of results; under count windows, one node makes all hops in one
+epoch.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,8 @@ from thetastream.core.shed import Shed
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.shedding import Shedding
 from thetastream.errors import QueryError, raise_problems
-from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
+from thetastream.frontend.checked import CheckedRequest, refuse_result_order
+from thetastream.frontend.count_windows import read_count_windows
 from thetastream.frontend.hop_orders import choose_hop_orders, choose_refinement
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
 from thetastream.frontend.max_units import read_max_units
@@ -128,39 +130,53 @@ class MultiwayPlan(QueryPlan):
 
 
 def plan_multiway(checked: CheckedRequest) -> Plan:
-    """Plan a join hop by hop. For batch DataFrames, plan joins of two streams instead."""
+    """Plan a join hop by hop. For batch DataFrames in a time window, plan joins of two streams
+    instead."""
     # 1. Refuse what hops do not support.
     request, settings, problems = checked.request, checked.settings, checked.problems
     model = cast(Multiway, checked.model)  # only these models name this planner
-    refuse_arrival_order(checked)
+    refuse_result_order(checked)
+    counts = read_count_windows(checked)
+    if counts is not None and not model.keeps_arrival_order:
+        what = f"a count window needs the order of arrival, which {model!r} does not keep"
+        hint = "use th.Split(cores) for two streams, th.Ring(nodes) for more, or leave model out"
+        problems.append(QueryError("COUNT_WINDOW", f"{what}; {hint}"))
     if settings["index"] is not None:
         what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
         problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
-    if not checked.is_streaming:
+    if not checked.is_streaming and counts is None:
         raise_problems(problems)
         alike = replace(checked, model=model.on_batch)
         return plan_two_streams(alike) if len(checked.streams) == 2 else plan_pipeline(alike)
     # 2. Check the session.
-    problems += check_session(request.spark, model.n_units)
-    mailbox, max_units = "", read_max_units(settings["max_units"], model, problems)
-    has_mailbox = model.has_mailbox(len(checked.streams))
-    if has_mailbox or checked.shed is not None or max_units is not None:
-        mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
+    mailbox, max_units, has_open_size = "", None, False
+    if checked.is_streaming:
+        has_open_size = checked.has_open_size
+        problems += check_session(request.spark, model.n_units)
+        max_units = read_max_units(settings["max_units"], model, problems)
+        has_mailbox = model.has_mailbox(len(checked.streams))
+        if has_mailbox or checked.shed is not None or max_units is not None:
+            mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
+    else:
+        model = model.on_one_node
     unfit = find_shed_problem(checked.shed, model)
     problems += [] if unfit is None else [unfit]
-    query = checked.query()
+    query = checked.query(counts)
     # 3. Turn the condition into hops, and choose an index for the hops.
-    lowered = lower_graph(query.streams, query.conjuncts, query.predicates, query.within_us, checked.catalyst)
+    lowered = lower_graph(
+        query.streams, query.conjuncts, query.predicates, query.within_us, checked.catalyst, counts
+    )
     graph, ties = lowered.graph, list_ties(query)
     hops = choose_hop_orders(model, query)
     load = estimate_load(query.streams, graph, hops.orders, ties, checked.statistics or Statistics())
-    sizes = _NodesChoice(model, load, checked.has_open_size, checked.statistics is not None)
+    sizes = _NodesChoice(model, load, has_open_size, checked.statistics is not None)
     model = sizes(checked.partitions)
-    choose_archive_period(map(graph.lifetime_us, range(len(query.streams))), checked.archive_period_us)
+    lifetimes_us = [] if counts is not None else map(graph.lifetime_us, range(len(query.streams)))
+    choose_archive_period(lifetimes_us, checked.archive_period_us)
     refinement = choose_refinement(model, graph, hops.is_set, ties)
     spec = build_multiway_spec(graph, hops.orders, model, checked.archive_period_us, refinement)
     frames = tuple(request.streams.values())
-    choose = sizes if checked.has_open_size else None
+    choose = sizes if has_open_size else None
     cache, late = settings["cache_folder"], checked.late
     control = None if max_units is None else _describe_control(mailbox, max_units, spec, checked.shed)
     return MultiwayPlan(

@@ -17,8 +17,9 @@ from pyspark.sql.types import StructType
 
 from thetastream.engine.multiway.hop import Regrouped
 from thetastream.errors import QueryError
-from thetastream.frontend.checked import CheckedRequest, refuse_arrival_order
+from thetastream.frontend.checked import CheckedRequest, refuse_result_order
 from thetastream.frontend.max_units import refuse_max_units
+from thetastream.frontend.window import is_counted
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.domains import quote
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
@@ -39,7 +40,11 @@ from thetastream.spark.session import check_session
 def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
     """Plan a join of three or more streams that are joined one after the other."""
     # 1. Refuse what a pipeline does not support, and check the session.
-    refuse_arrival_order(checked)
+    refuse_result_order(checked)
+    if is_counted(checked.request.within):
+        what = f"{checked.model!r} joins three streams or more one after the other"
+        hint = "results of a join have no order of arrival; use th.Ring(nodes), or leave model out"
+        checked.problems.append(QueryError("COUNT_WINDOW", f"{what}, and {hint}"))
     if checked.shed is not None:
         what = "a join of three streams or more, one after the other, does not shed"
         hint = "leave shed out, use th.Ring, or shed in a join of two streams"

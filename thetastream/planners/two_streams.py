@@ -3,10 +3,11 @@
 from thetastream.engine.order import read_order
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest
+from thetastream.frontend.count_windows import read_count_windows, refuse_unordered
 from thetastream.frontend.how import refuse_how
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
 from thetastream.frontend.max_units import read_max_units
-from thetastream.frontend.window import find_arrival_problems, is_counted, read_counts
+from thetastream.frontend.window import is_counted
 from thetastream.plan.choose import SizeChoice, choose_n_units, find_arrival_problem
 from thetastream.plan.decide import find_decision_problems
 from thetastream.plan.lower import lower
@@ -25,13 +26,13 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     """Plan a join of two streams."""
     # 1. Read what only joins of two streams support: count windows and an order of results.
     request, settings, problems = checked.request, checked.settings, checked.problems
-    counts = read_counts(request.within, checked.streams, problems) if is_counted(request.within) else None
+    counts = read_count_windows(checked)
     order = None
     try:
         order = read_order(settings["order"], settings["punctuations"])
     except QueryError as problem:
         problems.append(problem)
-    _refuse_by_arrival(checked, counts is not None, order is not None)
+    _refuse_by_arrival(checked, order is not None)
     if counts is not None:
         refuse_how(
             request.how, "a count window", 'use a window of event time, as in within="5 minutes"', problems
@@ -82,18 +83,15 @@ def plan_query(
     return JoinPlan(query, lowered, model, reason, inputs, settings)
 
 
-def _refuse_by_arrival(checked: CheckedRequest, has_counts: bool, is_ordered: bool) -> None:
-    """Add errors for what count windows and an order of results do not allow."""
+def _refuse_by_arrival(checked: CheckedRequest, is_ordered: bool) -> None:
+    """Add errors for models without the order of arrival, and for what an order of results does not
+    allow."""
     problems = checked.problems
     if checked.model is not None:
         unordered = find_arrival_problem(checked.model, is_counted(checked.request.within), is_ordered)
         problems += [] if unordered is None else [unordered]
-    if has_counts and checked.archive_period_us is not None:
-        what = "archive_period is a span of event time, and a count window has none; leave it out"
-        problems.append(QueryError("ARCHIVE_PERIOD", what))
     if is_ordered and ARRIVAL in (stream.alias.casefold() for stream in checked.streams):
         what = f"ordered results have a column {ARRIVAL!r}; rename the stream"
         problems.append(QueryError("INVALID_ALIAS", what))
-    if has_counts or is_ordered:
-        known = set(map(str, problems))
-        problems += [found for found in find_arrival_problems(checked.streams) if str(found) not in known]
+    if is_ordered:
+        refuse_unordered(checked)

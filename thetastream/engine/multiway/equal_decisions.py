@@ -14,9 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from thetastream.core.keys import Int64s
+from thetastream.engine.arrival import Numbers, number_arrivals
 from thetastream.engine.inbox import Message
 from thetastream.engine.lateness import read_times
 from thetastream.engine.multiway.hop_orders import Refiner
+from thetastream.engine.multiway.horizons import Horizon, combine_horizons
 from thetastream.engine.multiway.partial_results import PartialResults
 from thetastream.engine.multiway.query import MultiwayQuery
 from thetastream.engine.multiway.queue import Fresh, Queue
@@ -56,15 +58,27 @@ class EqualDecisions:
         measured = None if self.refiner is None else self.refiner.measured
         return MultiwayState([], tuple(self._arrived), self.queue.waiting, self.queue.admitted, measured)
 
-    def number(self, stream: int, times: Int64s) -> Int64s:
-        """Number the new tuples of a stream, given their event times."""
-        first = self._arrived[stream]
-        self._arrived[stream] += len(times)
-        self._newest.append((stream, int(times.max()), len(times)))
-        return np.arange(first, first + len(times))
+    def find_horizon(self, late_us: int | None) -> Horizon:
+        """Return the horizon of an epoch. Call this before its tuples have numbers."""
+        return late_us if self._query.graph.counts is None else tuple(n - 1 for n in self._arrived)
+
+    def number(self, times: Sequence[Int64s]) -> tuple[Numbers, ...]:
+        """Number the new tuples of all streams, given their event times.
+
+        Tuples keep the order of their sources unless the condition has count windows.
+        """
+        is_counted = self._query.graph.counts is not None
+        in_order = times if is_counted else [np.zeros(len(mine), np.int64) for mine in times]
+        numbers = number_arrivals(in_order, self._arrived)
+        for stream, mine in enumerate(times):
+            self._arrived[stream] += len(mine)
+            if len(mine):
+                latest = self._arrived[stream] - 1 if is_counted else int(mine.max())
+                self._newest.append((stream, latest, len(mine)))
+        return numbers
 
     def begin(
-        self, epoch: int, late_us: int | None, fresh: list[Fresh], received: Iterable[PartialResults]
+        self, epoch: int, horizon: Horizon, fresh: list[Fresh], received: Iterable[PartialResults]
     ) -> list[PartialResults]:
         """Return the tuples that begin to look for partners in an epoch, as partial results.
 
@@ -75,7 +89,7 @@ class EqualDecisions:
             self.refiner.count_results(
                 (partial.make_hop_key(partial.n_members - 1), partial.block.num_rows) for partial in received
             )
-            self.refiner.count_arrivals(self._newest, late_us)
+            self.refiner.count_arrivals(self._newest, combine_horizons([horizon], self._query.n_streams))
             if beginning:
                 self.refiner.choose()
         return [partial for tuples in beginning for partial in self._order_hops(tuples)]
@@ -90,9 +104,9 @@ class EqualDecisions:
 
     def _order_hops(self, beginning: Fresh) -> Iterator[PartialResults]:
         """Convert tuples that begin to look for partners to partial results. Some try another hop order."""
-        stream, since_us, block = beginning
+        stream, horizon, block = beginning
         if self.refiner is None:
-            yield PartialResults((stream, *self._query.orders[stream]), 1, since_us, block)
+            yield PartialResults((stream, *self._query.orders[stream]), 1, horizon, block)
             return
         order, rest = self.refiner.orders[stream], block
         side = self._query.graph.sides[stream]
@@ -102,10 +116,10 @@ class EqualDecisions:
         trial = self.refiner.assign_trial(stream, ties)
         if trial is not None and len(trial[1]):
             tried = np.isin(np.arange(block.num_rows), trial[1])
-            yield PartialResults((stream, *trial[0]), 1, since_us, block.take(trial[1]))
+            yield PartialResults((stream, *trial[0]), 1, horizon, block.take(trial[1]))
             rest = block.take(np.flatnonzero(~tried))
         if rest.num_rows:
-            yield PartialResults((stream, *order), 1, since_us, rest)
+            yield PartialResults((stream, *order), 1, horizon, rest)
 
     # Nodes that join
 

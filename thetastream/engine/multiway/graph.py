@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from thetastream.core.columns import BORN, name_seen_column
 from thetastream.core.condition import Bound, Dimension, Equality, SideSpec
 from thetastream.core.sides import Side
 
@@ -99,6 +100,15 @@ class JoinGraph:
     edges: Mapping[tuple[int, int], Edge]
     """The edges by (lower, higher) stream number. The condition says nothing about pairs without an edge."""
     predicates: tuple[GraphPredicate, ...] = ()
+    counts: tuple[int, ...] | None = None
+    """The sizes of count windows: how many tuples of each stream stay joinable. The edges then have no
+    windows. None without count windows."""
+
+    @property
+    def origin_columns(self) -> tuple[str, ...]:
+        """The block columns of a partial result that tell which tuples come before its origin."""
+        seen = () if self.counts is None else map(name_seen_column, range(len(self.sides)))
+        return BORN, *seen
 
     def edge(self, left: int, right: int) -> Edge:
         """Return the condition on two streams with ``left`` on the left side, whichever number is lower."""
@@ -106,7 +116,12 @@ class JoinGraph:
         return found if left < right else found.turn()
 
     def lifetime_us(self, stream: int) -> int | None:
-        """Compute how long after its event time a tuple may find partners; None means forever."""
+        """Compute how long after its event time a tuple may find partners; None means forever.
+
+        In a count window, the times are numbers of tuples.
+        """
+        if self.counts is not None:
+            return self.counts[stream]
         waits = [ends.high for other, ends in enumerate(self.reach(stream)) if other != stream]
         known = [high for high in waits if high is not None]
         return max(0, *known) if len(known) == len(waits) else None

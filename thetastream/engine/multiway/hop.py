@@ -13,6 +13,10 @@ later tuples have been stored in the meantime. The origin is the tuple with whic
 the global order, epochs follow each other, and inside an epoch the streams follow each other. So every
 combination is found once: by its last tuple. This is the visibility of PSP-I (StateStart, StateEnd),
 expressed as a dimension on the column ``born``.
+
+*Count windows.* The origin meets the last n tuples of each stream that arrived before it. The numbers of
+these tuples are an interval, which takes the place of the interval of event times
+(``thetastream.engine.arrival``).
 """
 
 from collections.abc import Sequence
@@ -23,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.columns import BORN, EARLIEST, LATEST
+from thetastream.core.columns import BORN, EARLIEST, LATEST, SEQUENCE, name_seen_column
 from thetastream.core.condition import (
     TIME,
     Bound,
@@ -36,7 +40,7 @@ from thetastream.core.condition import (
 )
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, encode, shift
 from thetastream.core.sides import Side
-from thetastream.engine.multiway.graph import Edge, GraphPredicate, JoinGraph
+from thetastream.engine.multiway.graph import OPEN, Edge, GraphPredicate, JoinGraph
 from thetastream.engine.store.box import IndexPlan, encode_key_rows
 from thetastream.index.base import IndexSpec
 from thetastream.index.scan import Scan
@@ -57,7 +61,8 @@ class Hop:
     plan: IndexPlan
     clocks: tuple[tuple[Key, int | None, int | None], ...]
     """For each member that bounds the stored event time: the key of its event time, and low and high of the
-    difference between the two."""
+    difference between the two. In a count window, the times are numbers of tuples, and the origin bounds
+    them."""
 
     def prepare_probes(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
         """Add the interval of stored event times to partial results, and encode their key rows."""
@@ -89,10 +94,14 @@ def join_columns(
     }
 
 
-def add_born_key(graph: JoinGraph, stream: int) -> SideSpec:
-    """Add the place in the global order to the keys of a stored stream, as the last key."""
+def describe_stored_side(graph: JoinGraph, stream: int) -> SideSpec:
+    """Describe the stored tuples of a stream: their last key is the place in the global order.
+
+    In a count window, the number of a tuple takes the place of its event time.
+    """
     side = graph.sides[stream]
-    return replace(side, keys=(*side.keys, Key(BORN, Domain.INT)))
+    time = side.time if graph.counts is None else Key(SEQUENCE, Domain.INT)
+    return replace(side, keys=(*side.keys, Key(BORN, Domain.INT)), time=time)
 
 
 def build_hop_condition(graph: JoinGraph, members: Sequence[int], target: int) -> Condition:
@@ -111,13 +120,13 @@ def build_hop_condition(graph: JoinGraph, members: Sequence[int], target: int) -
         keys=tuple(keys),
     )
     # 2. Combine the edges of all members.
-    is_timed = any(edge.window.low is not None or edge.window.high is not None for edge in edges)
+    is_timed = graph.counts is not None or any(edge.window != OPEN for edge in edges)
     before = Dimension(
         Side.RIGHT, len(graph.sides[target].keys), None, Bound(born, is_strict=True), "comes before"
     )
     found = [p for p in graph.predicates if target in p.streams and p.streams <= {*members, target}]
     return Condition(
-        (probing, add_born_key(graph, target)),
+        (probing, describe_stored_side(graph, target)),
         tuple(equality for edge in edges for equality in edge.equalities),
         (*(dimension for edge in edges for dimension in edge.dimensions), before),
         Dimension(Side.RIGHT, TIME, Bound(earliest), Bound(latest), "window") if is_timed else None,
@@ -130,7 +139,9 @@ def plan_hop(graph: JoinGraph, members: Sequence[int], target: int, stored: Inde
     """Plan the hop from partial results over ``members`` to ``target``, which is indexed as in ``stored``."""
     condition = build_hop_condition(graph, members, target)
     index = IndexSpec(Scan()) if stored is None else adapt_index(stored, condition)
-    clocks = []
+    clocks: list[tuple[Key, int | None, int | None]] = []
+    if graph.counts is not None:
+        clocks.append((Key(name_seen_column(target), Domain.INT), 1, graph.counts[target]))
     for member in members:
         time, window = graph.sides[member].time, graph.edge(member, target).window
         if time is not None and window != (None, None):

@@ -112,9 +112,9 @@ class Refiner:
                 DECAY * matched + sums[step],
             )
 
-    def count_arrivals(self, newest: Iterable[tuple[int, int, int]], watermark_us: int | None) -> None:
+    def count_arrivals(self, newest: Iterable[tuple[int, int, int]], horizons: Sequence[int | None]) -> None:
         """Count new tuples, given as (stream, latest event time, number of tuples)."""
-        self._stored_counts.expire(watermark_us)
+        self._stored_counts.expire(horizons)
         for stream, latest_us, n in newest:
             self._stored_counts.add(stream, latest_us, n)
 

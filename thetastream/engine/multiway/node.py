@@ -9,10 +9,9 @@ tuple arrived.
 Other multi-way models (``thetastream.models.multiway``) store tuples at several nodes, send partial results
 to some nodes only, or join them further at the node that found them. Everything else is the same.
 
-*Purge.* A stored tuple is dropped when no partial result in flight and no waiting tuple can need it. The
-event time of an origin is later than ``late_us`` of its epoch (``thetastream.engine.clock``). Therefore state
-expires by the earliest of these watermarks over all tuples and partial results that are in flight, waiting or
-new (PSP-I).
+*Purge.* A stored tuple is dropped when no partial result in flight and no waiting tuple can need it.
+Therefore state expires by the earliest horizon (``thetastream.engine.multiway.horizons``) of the epochs of
+all tuples and partial results that are in flight, waiting or new (PSP-I).
 """
 
 from collections import defaultdict
@@ -30,12 +29,14 @@ from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock, find_earliest
 from thetastream.engine.inbox import Inbox, Message
-from thetastream.engine.lateness import drop_late, read_times
+from thetastream.engine.lateness import read_times
 from thetastream.engine.matching import Residual
 from thetastream.engine.moved_tuples import is_moved
+from thetastream.engine.multiway.admission import admit
 from thetastream.engine.multiway.counters import MultiwayCounters
 from thetastream.engine.multiway.equal_decisions import EqualDecisions, is_decision, take_over
 from thetastream.engine.multiway.hop import Hop, join_columns, list_member_columns
+from thetastream.engine.multiway.horizons import Horizon, combine_horizons
 from thetastream.engine.multiway.overlap import Overlap, find_end
 from thetastream.engine.multiway.partial_results import (
     PartialResults,
@@ -110,16 +111,18 @@ class MultiwayNode:
         self._has_left = peers.has_left(clock.epoch)
         self._stored.prepare_moves(peers)
         received = self._receive(inbox)
-        in_flight = [partial.since_us for partial in received]
-        waiting = [entry.since_us for entry in self._decisions.queue.waiting]
-        horizon = find_earliest([clock.late_us, *in_flight, *waiting])
-        self.counters.expired += self._stored.expire(horizon)
-        if self._has_left and self._spec.model.travel is Travel.STAY:
-            self._overlap_with_newer(peers, horizon)
+        horizon = self._decisions.find_horizon(clock.late_us)
+        in_flight = [partial.horizon for partial in received]
+        waiting = [entry.horizon for entry in self._decisions.queue.waiting]
+        horizons = combine_horizons([horizon, *in_flight, *waiting], self._spec.n_streams)
+        self.counters.expired += self._stored.expire(horizons)
+        stays = self._spec.model.travel is Travel.STAY
+        if self._has_left and stays:
+            self._overlap_with_newer(peers, find_earliest(horizons))
         # 2. Store the share of this node of the new tuples. Only later tuples find them.
-        fresh = self._admit(inbox, clock)
+        fresh = self._admit(inbox, clock, horizon)
         # 3. Join the new tuples and the partial results in flight.
-        partials = self._decisions.begin(clock.epoch, clock.late_us, fresh, received)
+        partials = self._decisions.begin(clock.epoch, horizon, fresh, received)
         if self._overlap is not None:
             partials = [self._overlap.begin(partial) for partial in partials]
         partials += merge_partial_results(received)
@@ -127,7 +130,8 @@ class MultiwayNode:
         while partials:
             for partial in partials:
                 yield from self._hop(partial)
-            partials = self._take_found() if self._spec.model.travel is Travel.STAY else []
+            # Batch DataFrames have no next epoch. They are joined by one node, which stores all tuples.
+            partials = self._take_found() if stays or clock.is_last else []
         # 4. Send the new partial results, and stored tuples if the node has left.
         self._send(self._take_found(), peers, clock)
         if self._has_left:
@@ -201,36 +205,28 @@ class MultiwayNode:
 
     # New tuples
 
-    def _admit(self, inbox: Inbox, clock: Clock) -> list[Fresh]:
-        """Drop late tuples, add the place in the global order, and store the share of this node."""
-        admitted = []
-        is_counted = self._is_home and not self._has_left
+    def _admit(self, inbox: Inbox, clock: Clock, horizon: Horizon) -> list[Fresh]:
+        """Admit the new tuples, and store the share of this node. Return the tuples that look for
+        partners."""
         role = Role.PROBE if self._has_left else Role.BOTH
-        batches = {n: inbox.batch(n, role) for n in range(self._spec.n_streams)}
-        n_new = sum(batch.num_rows for batch in batches.values() if batch is not None)
-        for stream, batch in batches.items():
-            if batch is None:
-                continue
-            side = self._spec.graph.sides[stream]
-            batch = drop_late(batch, stream, side, clock.late_us, self.counters if is_counted else None)
-            n_rows = batch.num_rows
-            if not n_rows:
-                continue
-            times = read_times(batch, side)
-            born = np.full(n_rows, clock.epoch * self._spec.n_streams + stream)
-            batch = batch.append_column(BORN, pa.array(born))
-            sequence = self._decisions.number(stream, times)
+        batches = [inbox.batch(stream, role) for stream in range(self._spec.n_streams)]
+        n_new = sum(batch.num_rows for batch in batches if batch is not None)
+        counters = self.counters if self._is_home and not self._has_left else None
+        fresh = []
+        for new in admit(self._spec, self._decisions, batches, clock, counters):
+            probing = new.probing
             if not self._has_left or self._overlap is not None:
-                arrivals = NewTuples(stream, sequence, times, self._spec.reach[stream], n_new)
+                reach = self._spec.reach[new.stream]
+                arrivals = NewTuples(new.stream, new.sequence, new.times, reach, n_new)
                 parts = self._spec.model.assign_parts(self._slot, arrivals)
                 for part in range(self._spec.model.n_parts):
-                    self._store(self._spec.part(stream, part), batch, parts == part)
+                    self._store(self._spec.part(new.stream, part), new.stored, parts == part)
                 if self._spec.model.travel is Travel.STAY:
                     # A node that stores a tuple also stores all tuples that it can join with.
-                    batch = batch.filter(pa.array(parts >= 0))
-            if batch.num_rows:
-                admitted.append(Fresh(stream, clock.late_us, batch))
-        return admitted
+                    probing = probing.filter(pa.array(parts >= 0))
+            if probing.num_rows:
+                fresh.append(Fresh(new.stream, horizon, probing))
+        return fresh
 
     def _store(self, number: int, batch: pa.RecordBatch, is_mine: npt.NDArray[np.bool_]) -> None:
         mine = np.flatnonzero(is_mine)
@@ -275,10 +271,10 @@ class MultiwayNode:
                 self.counters.matched += joined.num_rows
                 yield [columns[name] for side in self._spec.graph.sides for name in side.columns]
                 continue
-            names = [*list_member_columns(self._spec.graph, everyone), BORN]
+            names = [*list_member_columns(self._spec.graph, everyone), *self._spec.graph.origin_columns]
             names += [OLDEST] * (self._overlap is not None)
             block = pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
-            self._found[partial.path, partial.n_members + 1, partial.since_us].append(block)
+            self._found[partial.path, partial.n_members + 1, partial.horizon].append(block)
 
     def _count(self, inbox: Inbox) -> None:
         counters = self.counters

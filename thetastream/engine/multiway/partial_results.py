@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from thetastream.core.blocks import gather
 from thetastream.engine.inbox import Message
+from thetastream.engine.multiway.horizons import Horizon, read_horizon
 from thetastream.engine.multiway.stream_sets import HopKey, HopOrder
 
-PartialResultsHeader = tuple[HopOrder, int, int | None]
-"""The path, the number of members and the watermark of partial results."""
+PartialResultsHeader = tuple[HopOrder, int, Horizon]
+"""The path, the number of members and the horizon of partial results."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class PartialResults:
     """All streams in the order in which the partial results visit them. The origin is first."""
     n_members: int
     """The number of streams that are joined so far."""
-    since_us: int | None
-    """A watermark before the event times of all origins: ``late_us`` of their epoch."""
+    horizon: Horizon
+    """The horizon of the epoch in which their origins arrived."""
     block: pa.RecordBatch
     to: int | None = None
     """The node that receives the partial results; None means all nodes."""
@@ -39,7 +40,7 @@ class PartialResults:
 
     def seal(self) -> Message:
         """Convert the partial results to a message."""
-        return Message(json.dumps([self.path, self.n_members, self.since_us]), self.block, self.to)
+        return Message(json.dumps([self.path, self.n_members, self.horizon]), self.block, self.to)
 
     @classmethod
     def unseal(cls, message: Message) -> "PartialResults":
@@ -50,14 +51,14 @@ class PartialResults:
         >>> PartialResults.unseal(partial.seal()) == partial
         True
         """
-        path, n_members, since_us = json.loads(message.header)
+        path, n_members, horizon = json.loads(message.header)
         assert message.block is not None
-        return cls(tuple(path), n_members, since_us, message.block, message.to)
+        return cls(tuple(path), n_members, read_horizon(horizon), message.block, message.to)
 
 
 def merge_partial_results(partials: list[PartialResults]) -> list[PartialResults]:
     """Merge partial results with equal headers, because every message causes a search of every segment."""
     found: dict[PartialResultsHeader, list[pa.RecordBatch]] = defaultdict(list)
     for partial in partials:
-        found[partial.path, partial.n_members, partial.since_us].append(partial.block)
+        found[partial.path, partial.n_members, partial.horizon].append(partial.block)
     return [PartialResults(*header, block) for header, blocks in found.items() for block in gather(blocks)]

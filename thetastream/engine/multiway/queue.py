@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from thetastream.engine.multiway.horizons import Horizon
 from thetastream.engine.multiway.state import Waiting
 from thetastream.engine.store.segment import SegmentStore
 
@@ -21,8 +22,8 @@ class Fresh(NamedTuple):
     """Tuples of one stream that begin to look for partners."""
 
     stream: int
-    since_us: int | None
-    """A watermark before the event times of these tuples: ``late_us`` of their epoch."""
+    horizon: Horizon
+    """The horizon of the epoch in which these tuples arrived."""
     block: pa.RecordBatch
 
 
@@ -73,7 +74,7 @@ class Queue:
                 break
             n = min(room, entry.n_rows - entry.done)
             block = self._store.get_block(entry.id, entry.n_rows)
-            yield Fresh(entry.stream, entry.since_us, block.slice(entry.done, n))
+            yield Fresh(entry.stream, entry.horizon, block.slice(entry.done, n))
             room -= n
             self.waiting.remove(entry)
             if entry.done + n < entry.n_rows:
@@ -81,14 +82,14 @@ class Queue:
             else:
                 self._store.drop_block(entry.id)
         # 2. Admit new tuples. The rest joins the queue.
-        for stream, since_us, block in fresh:
+        for stream, horizon, block in fresh:
             n = min(room, block.num_rows)
             room -= n
             if n:
-                yield Fresh(stream, since_us, block.slice(0, n))
+                yield Fresh(stream, horizon, block.slice(0, n))
             if n < block.num_rows:
                 rest = block.slice(n)
-                entry = Waiting(uuid.uuid4().hex, stream, since_us, rest.num_rows, 0)
+                entry = Waiting(uuid.uuid4().hex, stream, horizon, rest.num_rows, 0)
                 self._store.put_block(entry.id, rest)
                 self.waiting.append(entry)
         if free > room:

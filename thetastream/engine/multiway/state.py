@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from thetastream.engine.multiway.hop_orders import HopMeasurements
+from thetastream.engine.multiway.horizons import Horizon, read_horizon
 from thetastream.engine.store.segment import SegmentMeta
 
 
@@ -13,8 +14,8 @@ class Waiting(NamedTuple):
     id: str
     """The name under which the block is stored."""
     stream: int
-    since_us: int | None
-    """A watermark before the event times of these tuples: ``late_us`` of their epoch."""
+    horizon: Horizon
+    """The horizon of the epoch in which these tuples arrived."""
     n_rows: int
     done: int
     """The number of tuples that have begun already. They are the first rows of the block."""
@@ -49,7 +50,7 @@ class MultiwayState:
         return cls(
             [SegmentMeta.from_json(meta) for meta in values["segments"]],
             tuple(int(n) for n in values["arrived"]),
-            [Waiting(*fields) for fields in values["waiting"]],
+            [Waiting(*fields)._replace(horizon=read_horizon(fields[2])) for fields in values["waiting"]],
             [(int(epoch), int(n)) for epoch, n in values["admitted"]],
             None if values["measured"] is None else HopMeasurements.from_json(values["measured"]),
             values["ends_us"],

@@ -2,9 +2,9 @@
 
 A node stores a share of the tuples but sees all of them. The tuples of a stream in an epoch form one entry:
 their number and the latest of their event times. The entry is dropped when the watermark has passed
-everything that these tuples can join. A window may span any number of epochs, so the two smallest
-neighbouring entries are merged when there are too many. Merged entries are kept longer, by about a sixteenth
-of a window.
+everything that these tuples can join. In a count window, the times are numbers of tuples. A window may span
+any number of epochs, so the two smallest neighbouring entries are merged when there are too many. Merged
+entries are kept longer, by about a sixteenth of a window.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class StoredCounts:
     >>> counts.add(0, 4, 3)
     >>> counts.count(0)
     8
-    >>> counts.expire(10)
+    >>> counts.expire([10])
     >>> counts.count(0), counts.entries
     (3, [[(4, 3)]])
     """
@@ -53,12 +53,11 @@ class StoredCounts:
             first, second = entries[least : least + 2]
             entries[least : least + 2] = [(max(first[0], second[0]), first[1] + second[1])]
 
-    def expire(self, watermark_us: int | None) -> None:
-        """Drop the entries of tuples that no new tuple can join."""
-        if watermark_us is None:
-            return
-        for stream, lifetime_us in enumerate(self._lifetimes_us):
-            if lifetime_us is not None:
+    def expire(self, horizons: Sequence[int | None]) -> None:
+        """Drop the entries of tuples that no new tuple can join, given the horizon of each stream."""
+        lives = zip(self._lifetimes_us, horizons, strict=True)
+        for stream, (lifetime_us, horizon) in enumerate(lives):
+            if lifetime_us is not None and horizon is not None:
                 self.entries[stream] = [
-                    entry for entry in self.entries[stream] if entry[0] + lifetime_us > watermark_us
+                    entry for entry in self.entries[stream] if entry[0] + lifetime_us > horizon
                 ]

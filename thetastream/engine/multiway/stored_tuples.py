@@ -51,12 +51,14 @@ class StoredTuples:
         condition = self._query.stored[number].plan.condition
         self.indexes[number].insert(batch, encode_key_rows(Side.RIGHT, condition, batch))
 
-    def expire(self, horizon_us: int | None) -> int:
-        """Drop the tuples that nothing can join any more; return their number."""
+    def expire(self, horizons: Sequence[int | None]) -> int:
+        """Drop the tuples that nothing can join any more, given the horizon of each stream; return their
+        number."""
         n_expired = 0
-        for index in self.indexes:
-            n_expired += index.expire(horizon_us)
-            index.archive(horizon_us)
+        for number, index in enumerate(self.indexes):
+            horizon = horizons[number // self._query.model.n_parts]
+            n_expired += index.expire(horizon)
+            index.archive(horizon)
         return n_expired
 
     def clear(self) -> int:

@@ -9,7 +9,7 @@ from thetastream.core.sides import Side
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.segment import SegmentMeta
 from thetastream.engine.store.stored_stream import StoredStream, compute_lifetime_us
-from thetastream.engine.two_stream.arrival import apply_count_windows
+from thetastream.engine.two_stream.count_windows import apply_count_windows
 from thetastream.index.base import IndexSpec
 
 SUBINDEXES_PER_WINDOW = 10
@@ -24,7 +24,7 @@ class UnitSpec:
     condition: Condition
     indexes: tuple[IndexSpec, IndexSpec]
     archive_period_us: int | None
-    counts: tuple[int, int] | None = None
+    counts: tuple[int, ...] | None = None
     """The sizes of count windows: how many left and how many right tuples stay joinable. None without count
     windows."""
     is_ordered: bool = False

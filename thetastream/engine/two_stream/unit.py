@@ -11,7 +11,7 @@ would all meet at the units that store R. Therefore R is cut by event time into 
 ``SHARED_PERIODS`` archive periods (half a window by default), which belong to R1 and R2 alternately. R1 meets
 S at the units of R, and R2 meets S at the units of S.
 
-In a count window, each tuple has its own place in the order (``thetastream.engine.two_stream.arrival``), and
+In a count window, each tuple has its own place in the order (``thetastream.engine.arrival``), and
 the order is part of the condition: a stored tuple meets only tuples that arrived after it.
 """
 
@@ -24,10 +24,11 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import concat
-from thetastream.core.columns import ARRIVAL, PASSES, SEEN, SEQUENCE
+from thetastream.core.columns import ARRIVAL, SEEN, SEQUENCE
 from thetastream.core.keys import Int64s
 from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
+from thetastream.engine.arrival import Numbers, keep_passing, number_arrivals
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Message
@@ -38,7 +39,6 @@ from thetastream.engine.store.box import encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import MemoryStore, SegmentStore
-from thetastream.engine.two_stream.arrival import Numbers, number_arrivals
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.tuples import Arrivals, Tuples, split_tuples
 from thetastream.models.base import Model
@@ -186,21 +186,21 @@ class Unit:
         self._arrived = self._arrived[0] + len(left), self._arrived[1] + len(right)
         arrivals = []
         for side, batch, mine in zip(Side, batches, numbers, strict=True):
-            passing, sequence = (None, None) if batch is None else self._keep_passing(batch, mine)
+            passing, sequence = (None, None) if batch is None else self._keep_passing(side, batch, mine)
             probing = self._add_keys(side, passing)
             storing = None
             if stores and probing is not None and sequence is not None:
-                storing = probing.take(self._model.keeps(self._slot, sequence, probing.rows[:, 0]))
+                times = read_times(probing.payload, self._spec.condition.sides[side])
+                storing = probing.take(self._model.keeps(self._slot, sequence, times))
             arrivals.append(Arrivals(probing, storing))
         return arrivals
 
-    def _keep_passing(self, batch: pa.RecordBatch, numbers: Numbers) -> tuple[pa.RecordBatch, Int64s]:
+    def _keep_passing(
+        self, side: Side, batch: pa.RecordBatch, numbers: Numbers
+    ) -> tuple[pa.RecordBatch, Int64s]:
         """Select the tuples that pass the filters, in order of arrival, with their numbers as columns."""
-        order, sequence, seen = numbers
-        if PASSES in batch.schema.names:
-            passes = batch.column(PASSES).is_valid().to_numpy(zero_copy_only=False)[order]
-            order, sequence, seen = (array[passes] for array in numbers)
-            batch = batch.drop_columns([PASSES])
+        batch, (order, seen_by_stream) = keep_passing(batch, numbers)
+        sequence, seen = seen_by_stream[side], seen_by_stream[side.other]
         batch = batch.take(order)
         if self._spec.counts is not None:
             batch = batch.append_column(SEQUENCE, pa.array(sequence))
