@@ -7,6 +7,7 @@
 # make lint   ruff, mypy, imports
 # make docs   the documentation as a site, in out/site; runs the code on its pages
 # make bench  measurements (ARGS="equi --json out.json")
+# make bench-peers   the same with Flink, Pathway and DataFusion, in a virtual environment of their own
 # make papers   the figures of the four papers, measured and drawn again (hours; it goes on where it stopped)
 # make soak   days in an hour, with restarts (ARGS="--minutes 3 --restart-seconds 60" for a short one)
 # make faults   1,000 faults of processes, disks and files that strike running queries (hours; it goes on where it stopped)
@@ -15,7 +16,7 @@
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-stores demo-kafka lint docs bench papers soak faults machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-stores demo-kafka lint docs bench bench-peers papers soak faults machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -98,6 +99,9 @@ papers: machine $(VENV)/.dev
 bench: machine $(VENV)/.dev
 	@$(BIN)/python -m bench $(or $(ARGS),handshake)
 
+bench-peers: machine $(VENV)/.dev .venv-peers/.installed
+	@$(BIN)/python -m bench $(or $(ARGS),handshake) --engines thetastream,spark,duckdb,flink,pathway,datafusion
+
 soak: machine $(VENV)/.dev
 	@$(BIN)/python -m bench soak $(or $(ARGS),--minutes 60)
 
@@ -132,5 +136,14 @@ $(VENV)/.docs: pyproject.toml
 	@$(PIP) install -e ".[docs]"
 	@touch $@
 
+# Maven fetches what Flink needs to read Parquet, in the version of Flink.
+.venv-peers/.installed: bench/peers/requirements.txt
+	@echo "Installing Flink, Pathway and DataFusion into .venv-peers (once, some minutes: 2 GB)"
+	@python=$$(.ci/machine) && { [ -x .venv-peers/bin/python ] || "$$python" -m venv .venv-peers; }
+	@.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install -r $<
+	@version=$$(.venv-peers/bin/python -c 'from importlib.metadata import version; print(version("apache-flink"))') \
+		&& mvn -q -B dependency:copy -Dartifact=org.apache.flink:flink-sql-parquet:$$version -DoutputDirectory=$(CURDIR)/out/peers
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-pyspark-* out build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-peers .venv-pyspark-* out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -6,6 +6,8 @@ which returns the figures of the run.
 
 DUCKDB, COPY = "duckdb", "copy"
 """The batches: DuckDB into a table, and into a Parquet file."""
+PEERS = ("flink", "pathway", "datafusion")
+"""Engines that ``make bench-peers`` installs."""
 FILLING = "filling"
 """Not an engine to compare: it makes the checkpoint with a full window, from which others continue."""
 ENGINES = {
@@ -22,10 +24,11 @@ ENGINES = {
     "rows": "bench.core.engines.files",
     "parquet": "bench.core.engines.files",
     COPY: "bench.core.engines.duckdb_batch",
+    **dict.fromkeys(PEERS, "bench.core.engines.peer"),
 }
 """The engines that can be compared."""
 MODULES = {**ENGINES, FILLING: "bench.core.engines.filling"}
 """All modules that a measuring process can run."""
-STREAMING = tuple(name for name in ENGINES if name not in (DUCKDB, COPY))
+STREAMING = tuple(name for name in ENGINES if name not in (DUCKDB, COPY, *PEERS))
 COMPARED = ("thetastream", "spark", DUCKDB)
 """The engines that run without ``--engines``, unless the suite has others."""
