@@ -42,10 +42,11 @@ def run_queries(folder: Path, catch_up: bool) -> None:
         cache = str(folder / "cache")
         joined = th.join(streams, on, within, model=models[name], mailbox=mailbox, cache_folder=cache)
         rows = joined.selectExpr(*(f"{alias}.id AS {alias}" for alias in aliases))
-        writer = rows.writeStream.queryName(name).format("parquet")
-        writer = writer.option("checkpointLocation", str(folder / "checkpoints" / name))
+        checkpoint, results = str(folder / "checkpoints" / name), str(folder / "results" / name)
+        th.finish_epoch(rows, checkpoint, results)
+        writer = rows.writeStream.queryName(name).format("parquet").option("checkpointLocation", checkpoint)
         writer = writer.trigger(availableNow=True) if catch_up else writer.trigger(processingTime="1 second")
-        queries.append(writer.start(str(folder / "results" / name)))
+        queries.append(writer.start(results))
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
     while not stopped and any(query.isActive for query in queries):
