@@ -114,8 +114,8 @@ class Crash(Exception):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "within"),
-    [("strict", th.Rows(30)), (10, "20 seconds")],
-    ids=["rows", "time"],
+    [("strict", th.Rows(30)), (10, "20 seconds"), ("inner 8", th.Rows(30))],
+    ids=["rows", "time", "inner"],
 )
 def test_order_is_kept_over_crashes_and_restarts(spark, tmp_path, order, within):
     rng = random.Random(4)
@@ -162,22 +162,26 @@ def test_order_is_kept_over_crashes_and_restarts(spark, tmp_path, order, within)
         oracle.replay(lambda a, b: band(a, b) and abs(a["t"] - b["t"]) <= near, by_epoch, counts, "t")
     )
     answer = [row for epoch in sorted(collected) for row in collected[epoch]]
-    punctuations = [row for row in answer if row[3] is None]
-    results = [row for row in answer if row[3] is not None]
+    punctuations = [row for row in answer if row[4] is None]
+    results = [row for row in answer if row[4] is not None]
     interval = order if isinstance(order, int) else 1
     aliases = arriving(by_epoch)
     assert [row[2] for row in punctuations] == Order(interval).list_punctuations(0, len(aliases)).tolist()
     assert {row[:2] + row[4:] for row in punctuations} == {(None, None, None)}
+    assert [row[3] for row in punctuations] == [aliases[row[2]] for row in punctuations]
     wanted = [(m.left, m.right, m.arrival, m.stored) for m in meetings]
     assert len(wanted) > 300
     if order == "strict":
         assert [(a, b, number, stored) for a, b, number, _, stored in results] == wanted
+    if order == "inner 8":
+        steps = [(number, stored // 8) for *_, number, _, stored in results]
+        assert steps == sorted(steps)
     assert [row[3] for row in results] == [aliases[row[2]] for row in results]
     assert Counter((a, b, number, stored) for a, b, number, _, stored in results) == Counter(wanted)
     passed = -1
-    for _, _, number, alias, _ in answer:
+    for _, _, number, _, stored in answer:
         assert number > passed
-        passed = number if alias is None else passed
+        passed = number if stored is None else passed
 
 
 def arriving(epochs):

@@ -73,9 +73,10 @@ def join(
     archive_period : str or timedelta, optional
         The event time that one subindex spans. A whole subindex expires at once. By default it is a tenth of
         the window.
-    order : "outer", "strict" or int, optional
-        The order of results, with ``th.Split``. A number is a punctuation interval in arrivals. By default
-        results have no order.
+    order : "outer", "strict", "inner n" or int, optional
+        The order of results, with ``th.Split`` or ``th.Ring``. A number is a punctuation interval in
+        arrivals. ``"inner 64"`` orders the results of one tuple by the age of the stored tuple, in steps of
+        64 arrivals. By default results have no order.
     punctuations : bool, optional
         Whether punctuations are rows of ordered results. By default they are not.
     event_time : str or mapping of alias to str, optional

@@ -20,7 +20,7 @@ from thetastream.predicate import Predicate
 SETTINGS: dict[str, str] = {
     "index": f"force an index shape: {', '.join(SHAPES)}",
     "archive_period": 'event time one subindex spans, as in "1 minute"; by default a tenth of the window',
-    "order": 'order of pairs, with th.Split: "outer", "strict", or a punctuation interval in arrivals',
+    "order": 'order of pairs: "outer", "strict", "inner n", or a punctuation interval in arrivals',
     "punctuations": "whether punctuations are rows of ordered results: true or false",
     "event_time": "event-time column per alias, for batch DataFrames, which cannot carry a watermark",
     "result_time": "whether results have a column with their latest event time: true (default) or false",

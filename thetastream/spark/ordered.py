@@ -38,11 +38,12 @@ def build_arrival(plan: PhysicalPlan) -> Column:
     """Build the column ``arrival``.
 
     It has the number and the alias of the tuple that completed the pair, and the number of the stored tuple.
+    A punctuation has the number and the alias of the tuple that it follows.
     """
     left, right = F.col(ARRIVAL_LEFT), F.col(ARRIVAL_RIGHT)
     first, second = (F.lit(side.alias) for side in plan.sides)
     return F.struct(
         F.greatest(left, right).alias("number"),
-        F.when(right.isNotNull(), F.when(left > right, first).otherwise(second)).alias("alias"),
-        F.when(right.isNotNull(), F.least(left, right)).alias("stored"),
+        F.when(right.isNull() | (left > right), first).otherwise(second).alias("alias"),
+        F.when(left.isNotNull() & right.isNotNull(), F.least(left, right)).alias("stored"),
     ).alias(ARRIVAL)

@@ -101,9 +101,9 @@ def describe_ordered_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
     for side, column in zip(plan.sides, (ARRIVAL_LEFT, ARRIVAL_RIGHT), strict=True):
         fields += [*(f"{c.block_column} {c.block_type}" for c in side.carried), f"{column} bigint"]
     # A punctuation has no tuples, and residual filters must not remove it.
-    is_pair = F.col(ARRIVAL_RIGHT).isNotNull()
+    is_pair = F.col(ARRIVAL_LEFT).isNotNull() & F.col(ARRIVAL_RIGHT).isNotNull()
     structs = [F.when(is_pair, restore_struct(side)).alias(side.alias) for side in plan.sides]
-    residual = tuple(F.expr(f"{ARRIVAL}.alias IS NULL OR ({text})") for text in plan.residual)
+    residual = tuple(F.expr(f"{ARRIVAL}.stored IS NULL OR ({text})") for text in plan.residual)
     return Output(parse_schema(spark, fields), [*structs, build_arrival(plan)], residual)
 
 

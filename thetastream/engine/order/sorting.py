@@ -3,7 +3,7 @@
 All units reach the same punctuation at the end of an epoch. So results are gathered when the epoch ends, and
 they never wait longer. A result has two arrival numbers, those of its left and its right tuple. The later
 arrival is that of the tuple that found the result, and the earlier one is that of the stored tuple. A
-punctuation is a row whose right arrival is NULL. Rows in which both arrivals are NULL are not results; they
+punctuation is a row in which one of them is NULL. Rows in which both arrivals are NULL are not results; they
 come first.
 """
 
@@ -38,7 +38,7 @@ def sort_results(
         return
     table = pa.Table.from_batches(held)
     left, right = (table.column(place) for place in places)
-    is_punctuation = right.is_null().to_numpy()
+    is_punctuation = left.is_null().to_numpy() != right.is_null().to_numpy()
     sorted_rows = rank(left.fill_null(-1).to_numpy(), right.fill_null(-1).to_numpy(), is_punctuation, order)
     for start in range(0, len(sorted_rows), ROWS_AT_ONCE):
         yield table.take(sorted_rows[start : start + ROWS_AT_ONCE])
@@ -47,11 +47,11 @@ def sort_results(
 def rank(left: Int64s, right: Int64s, is_punctuation: npt.NDArray[np.bool_], order: Order) -> Int64s:
     """Return the positions of the rows in the order of results.
 
-    >>> rank(np.array([7, 2, 5]), np.array([3, 5, 1]), np.zeros(3, dtype=bool), Order(is_strict=True))
+    >>> rank(np.array([7, 2, 5]), np.array([3, 5, 1]), np.zeros(3, dtype=bool), Order(inner=1))
     array([2, 1, 0])
     """
     interval = np.maximum(left, right) // order.interval
     keys = [is_punctuation, interval]
-    if order.is_strict:
-        keys.insert(0, np.minimum(left, right))
+    if order.inner is not None:
+        keys.insert(0, np.minimum(left, right) // order.inner)
     return np.lexsort(keys)

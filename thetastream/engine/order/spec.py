@@ -2,7 +2,8 @@
 
 A punctuation follows every ``interval`` arrivals. It promises that no result of an earlier arrival follows
 it. Between two punctuations, results come in any order. So an interval of 1 gives outer order, and longer
-intervals give less order.
+intervals give less order. Inner precision orders the results of one arrival too: those with older stored
+tuples come first, in any order inside ``inner`` stored tuples.
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from thetastream.core.keys import Int64s
 from thetastream.errors import QueryError
 
 MOST_ARRIVALS = 1 << 48
+INNER = "inner "
+"""The beginning of a setting with an inner precision, as in ``inner 64``."""
 Asked: TypeAlias = str | int | None
-"""The setting ``order``: None, ``"outer"``, ``"strict"``, or the punctuation interval."""
+"""The setting ``order``: None, ``"outer"``, ``"strict"``, ``"inner n"``, or the punctuation interval."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,9 @@ class Order:
 
     interval: int = 1
     """Number of arrivals between two punctuations."""
-    is_strict: bool = False
-    """Whether the results of one arriving tuple are ordered by the age of the stored tuples."""
+    inner: int | None = None
+    """Inner precision: the results of one arrival are ordered by the arrival of the stored tuple, in any
+    order inside so many arrivals. None leaves the results of one arrival in any order; 1 is strict order."""
     is_punctuated: bool = False
     """Whether punctuations are rows of the output."""
 
@@ -38,8 +42,9 @@ class Order:
         return np.arange(first // self.interval + 1, end // self.interval + 1) * self.interval - 1
 
     def __str__(self) -> str:
-        if self.is_strict:
-            return "by arrival, then by age of the stored tuple"
+        if self.inner is not None:
+            inside = "" if self.inner == 1 else f", any order inside {self.inner} stored arrivals"
+            return f"by arrival, then by age of the stored tuple{inside}"
         if self.interval == 1:
             return "by arrival"
         return f"by arrival, any order inside {self.interval} arrivals"
@@ -56,7 +61,9 @@ def read_order(asked: Asked, punctuations: object) -> Order | None:
     Examples
     --------
     >>> read_order("outer", False)
-    Order(interval=1, is_strict=False, is_punctuated=False)
+    Order(interval=1, inner=None, is_punctuated=False)
+    >>> read_order("inner 64", False).inner
+    64
     """
     is_punctuated = str(punctuations).lower() == "true"
     if not is_punctuated and str(punctuations).lower() not in ("false", "none"):
@@ -68,12 +75,16 @@ def read_order(asked: Asked, punctuations: object) -> Order | None:
             )
         return None
     if asked in ("outer", "strict"):
-        return Order(is_strict=asked == "strict", is_punctuated=is_punctuated)
-    interval = int(asked) if isinstance(asked, str) and asked.isdecimal() else asked
+        return Order(inner=1 if asked == "strict" else None, is_punctuated=is_punctuated)
+    is_inner = isinstance(asked, str) and asked.startswith(INNER)
+    given = asked.removeprefix(INNER) if isinstance(asked, str) else asked
+    interval = int(given) if isinstance(given, str) and given.isdecimal() else given
     if isinstance(interval, bool) or not isinstance(interval, int) or not 1 <= interval <= MOST_ARRIVALS:
         raise QueryError(
             "BAD_ORDER",
-            f'order must be "outer", "strict" or a punctuation interval of 1 to {MOST_ARRIVALS} arrivals, '
-            f"not {asked!r}",
+            f'order must be "outer", "strict", "inner n" or a punctuation interval n, with n from 1 to '
+            f"{MOST_ARRIVALS} arrivals, not {asked!r}",
         )
+    if is_inner:
+        return Order(inner=interval, is_punctuated=is_punctuated)
     return Order(interval, is_punctuated=is_punctuated)

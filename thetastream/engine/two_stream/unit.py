@@ -182,8 +182,7 @@ class Unit:
             np.zeros(0, dtype=np.int64) if batch is None else read_times(batch, spec)
             for batch, spec in zip(batches, self._spec.condition.sides, strict=True)
         )
-        numbers = number_arrivals((left, right), self._arrived)
-        self._arrived = self._arrived[0] + len(left), self._arrived[1] + len(right)
+        numbers = self.number((left, right))
         arrivals = []
         for side, batch, mine in zip(Side, batches, numbers, strict=True):
             passing, sequence = (None, None) if batch is None else self._keep_passing(side, batch, mine)
@@ -194,6 +193,12 @@ class Unit:
                 storing = probing.take(self._model.keeps(self._slot, sequence, times))
             arrivals.append(Arrivals(probing, storing))
         return arrivals
+
+    def number(self, times: tuple[Int64s, Int64s]) -> tuple[Numbers, ...]:
+        """Number the tuples of an epoch in the order of arrival, given their event times."""
+        numbers = number_arrivals(times, self._arrived)
+        self._arrived = self._arrived[0] + len(times[0]), self._arrived[1] + len(times[1])
+        return numbers
 
     def _keep_passing(
         self, side: Side, batch: pa.RecordBatch, numbers: Numbers
