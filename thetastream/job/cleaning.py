@@ -154,9 +154,10 @@ def _list_control(place: ControlPlace, query: str) -> Iterator[Leftover]:
     """Yield the control folder of a join, and the link to it."""
     if ControlFolder(place.root, place.name).is_made:
         yield _measure_leftover("control folder", place.root, name_control(place.name))
-    link = ControlLinks(place.root).find(query, place.join)
-    if link is not None:
-        yield Leftover("link to a control folder", place.root, f"{LINKS}/{query}-{place.join}", len(link))
+    link = f"{query}-{place.join}"
+    found = ControlLinks(place.root).list_files().get(link)
+    if found is not None:
+        yield Leftover("link to a control folder", place.root, f"{LINKS}/{link}", found[1])
 
 
 def _list_reports(root: str, query: str) -> Iterator[Leftover]:

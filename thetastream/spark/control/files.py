@@ -6,12 +6,16 @@
     root/control-queries/<query>-<join>           the name of the control folder of a join
 
 A Spark task that runs again writes its files again, with the same content. The plans and marks of an epoch
-are complete once the epoch is committed. Errors are imported only where they are raised, as in the mailbox.
+are complete once the epoch is committed. Plans and the files of ``control-queries`` end with a checksum that
+includes their place, so a file that is torn, altered or at another place is refused. Errors are imported only
+where they are raised, as in the mailbox.
 """
 
 import json
+import re
 import time
 import uuid
+import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -29,6 +33,31 @@ def refuse(condition: str, message: str) -> NoReturn:
     from thetastream.errors import StateError
 
     raise StateError(condition, message)
+
+
+def seal(place: str, text: str) -> bytes:
+    """Append a checksum over the text and the place where its file lies.
+
+    >>> seal("plans/2-1", "{}")
+    b'{}\\n56b99091'
+    """
+    return f"{text}\n{zlib.crc32(f'{place} {text}'.encode()):08x}".encode()
+
+
+def unseal(place: str, data: bytes) -> str:
+    """Check the checksum and return the text. Earlier versions wrote one line, without a checksum.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or was written at another place.
+    """
+    text, line, _ = data.decode().rpartition("\n")
+    if not line:
+        return data.decode()
+    if data != seal(place, text):
+        raise ValueError("it is cut off, altered, or that of another place")
+    return text
 
 
 def list_generations(plan: dict[str, Any]) -> list[dict[str, Any]]:
@@ -62,6 +91,7 @@ class ControlFolder(Folder):
 
     def __init__(self, root: str, name: str) -> None:
         super().__init__(root, name_control(name))
+        self._name = name
         self.where = f"{hide_secrets(root).rstrip('/')}/{name_control(name)}"
 
     def create(self) -> None:
@@ -118,7 +148,8 @@ class ControlFolder(Folder):
     def publish(self, epoch: int, plan: dict[str, Any]) -> None:
         """Publish the plan that holds from ``epoch`` on."""
         self._fs.create_dir(f"{self._folder}/{PLANS}", recursive=True)
-        self.write(f"{PLANS}/{epoch}-{plan['version']}", json.dumps(plan).encode())
+        name = f"{PLANS}/{epoch}-{plan['version']}"
+        self.write(name, seal(f"{self._name}/{name}", json.dumps(plan)))
 
     def list_plans(self) -> list[tuple[int, int]]:
         """List the published plans: (first epoch, version), in order."""
@@ -135,10 +166,11 @@ class ControlFolder(Folder):
 
     def read_plan(self, epoch: int, version: int) -> dict[str, Any]:
         """Read a published plan."""
+        name = f"{PLANS}/{epoch}-{version}"
         try:
-            found: dict[str, Any] = json.loads(self.read(f"{PLANS}/{epoch}-{version}"))
-        except ValueError as error:
-            refuse("CONTROL_MISSING", f"the plan {self.where}/{PLANS}/{epoch}-{version} is damaged: {error}")
+            found: dict[str, Any] = json.loads(unseal(f"{self._name}/{name}", self.read(name)))
+        except (ValueError, OSError) as error:
+            refuse("CONTROL_MISSING", f"the plan {self.where}/{name} is damaged: {error}")
         return found
 
     # Marks
@@ -215,11 +247,34 @@ class ControlLinks(Folder):
                 "max_units out for one of them",
             )
         self.make(is_private=True)
-        self.write(f"{query}-{join}", name.encode())
+        self.write(f"{query}-{join}", seal(f"{query}-{join}", name))
 
     def find(self, query: str, join: str) -> str | None:
-        """Find the name of the control folder of a join."""
+        """Find the name of the control folder of a join.
+
+        Raises
+        ------
+        StateError
+            CONTROL_MISSING if the file is damaged.
+        """
         try:
-            return self.read(f"{query}-{join}").decode()
+            name = self._read_name(f"{query}-{join}")
         except FileNotFoundError:
             return None
+        except (ValueError, OSError) as error:
+            refuse("CONTROL_MISSING", f"the file {LINKS}/{query}-{join} of a mailbox is damaged: {error}")
+        return name
+
+    def names(self, join: str, name: str) -> bool:
+        """Whether a file of this join is intact and names the control folder ``name``."""
+        for link in self.list_files():
+            with suppress(ValueError, OSError):
+                if link.endswith(f"-{join}") and self._read_name(link) == name:
+                    return True
+        return False
+
+    def _read_name(self, link: str) -> str:
+        name = unseal(link, self.read(link))
+        if not re.fullmatch("[0-9a-f]{32}", name):
+            raise ValueError("it names no control folder")
+        return name

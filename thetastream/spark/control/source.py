@@ -131,10 +131,12 @@ class ControlReader(IdentityReader):
                 # Before the first change, nothing is lost with the folder. Another offset lets a task make it
                 # again.
                 return {**control, "begun": control["begun"] + 1, "partitions": self._first["partitions"]}
-            folder.check(plan["version"])
             self._check_slots(plan)
+            _check_files(control)
             folder.forget_later(plan["version"])
             self._is_checked = True
+        else:
+            _check_files(control)
         requests = folder.list_requests()
         awaited = list_awaited(plan)
         drained = awaited & folder.list_drained() if awaited else awaited
@@ -231,6 +233,20 @@ def make_control_reader(options: Mapping[str, str]) -> ControlReader:
 
 def _open(control: dict[str, Any]) -> ControlFolder:
     return ControlFolder(control["root"], control["name"])
+
+
+def _check_files(control: dict[str, Any]) -> None:
+    """Refuse to go on without the files by which routers find the plan. They would follow an older one."""
+    if not control["plan"]["version"]:
+        return
+    folder = _open(control)
+    folder.check(control["plan"]["version"])
+    if not ControlLinks(control["root"]).names(control["join"], control["name"]):
+        refuse(
+            "CONTROL_MISSING",
+            f"a file beside {folder.where} must name this folder, and it is gone or damaged; put the mailbox "
+            "folder back, or begin with a new checkpointLocation",
+        )
 
 
 def _check_partitions(control: dict[str, Any]) -> None:
