@@ -2,7 +2,8 @@
 # make examples   three more: knocks in three microphones, aircraft too close to each other, trades and quotes
 # make test   the test suite        make test-core   what needs no Spark        make sweep  the long tests
 # make test-kafka   jobs between the topics of a Kafka broker, which Maven fetches
-# make test-s3   folders on an object store       make demo-kafka   two topics of a broker joined into a third
+# make test-s3   folders on an object store        make test-hdfs  folders on HDFS, which Maven fetches
+# make demo-kafka   two topics of a broker joined into a third
 # make test-stores   stores of results in PostgreSQL, Cassandra and HBase, which Maven fetches
 # make lint   ruff, mypy, imports
 # make docs   the documentation as a site, in out/site; runs the code on its pages
@@ -16,7 +17,7 @@
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-stores demo-kafka lint docs bench bench-peers papers soak faults machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-hdfs test-stores demo-kafka lint docs bench bench-peers papers soak faults machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -46,11 +47,11 @@ examples: machine $(VENV)/.demo
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: machine $(VENV)/.dev $(VENV)/.java-classes
-	@echo "Leaving out the long tests (make sweep), the code of the documentation (make docs), and what needs Maven (make test-kafka, make test-s3, make test-stores)."
-	@$(PYTEST) -m "not slow and not snippets and not kafka and not s3 and not databases" $(ARGS)
+	@echo "Leaving out the long tests (make sweep), the code of the documentation (make docs), and what needs Maven (make test-kafka, make test-s3, make test-hdfs, make test-stores)."
+	@$(PYTEST) -m "not slow and not snippets and not kafka and not s3 and not hdfs and not databases" $(ARGS)
 
 test-core: machine $(VENV)/.dev
-	@$(PYTEST) -m "not slow and not spark and not snippets and not kafka and not s3 and not databases" $(ARGS)
+	@$(PYTEST) -m "not slow and not spark and not snippets and not kafka and not s3 and not hdfs and not databases" $(ARGS)
 
 # What depends on the version of PySpark: operators, timers, sources, Connect, Columns, errors of Catalyst.
 SMOKE = $(addprefix tests/spark/test_,python_api.py idle.py connect.py stateful_inputs.py chain_stream.py plan_errors.py printed.py)
@@ -60,7 +61,7 @@ smoke: machine $(VENV)/.dev $(VENV)/.java-classes
 
 # The long tests and the cases that sampled tests leave out, then the tests that draw random cases, twenty times as many.
 sweep: machine $(VENV)/.dev $(VENV)/.java-classes
-	@$(PYTEST) -m "slow and not kafka and not s3 and not databases" $(ARGS)
+	@$(PYTEST) -m "slow and not kafka and not s3 and not hdfs and not databases" $(ARGS)
 	@THETASTREAM_DRAWS=20 $(PYTEST) -m "drawn and not slow" $(ARGS)
 
 # Maven fetches the broker and the connector into out/kafka, with the settings of the user.
@@ -71,6 +72,10 @@ test-kafka: machine $(VENV)/.dev
 test-s3: machine $(VENV)/.dev
 	@$(PIP) install -e ".[s3]"
 	@$(BIN)/python -m pytest -m s3 $(ARGS)
+
+# The jars of Hadoop's cluster for tests have 100 MB.
+test-hdfs: machine $(VENV)/.dev
+	@$(BIN)/python -m pytest -m hdfs $(ARGS)
 
 # PostgreSQL comes from the system. The jars of Cassandra and HBase have 180 MB, and their servers run at the same time.
 # ARGS="-m slow" kills a writer a hundred times for each store.

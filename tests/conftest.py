@@ -2,7 +2,8 @@
 
 - ``unit`` needs no Spark.
 - ``spark`` runs joins in a local Spark session, or in processes and clusters of their own.
-- ``kafka`` runs jobs against a broker, and ``s3`` keeps files in an object store. They need Maven.
+- ``kafka`` runs jobs against a broker; ``s3`` keeps files in an object store, and ``hdfs`` in HDFS. They
+  need Maven.
 - ``stores`` runs one suite over every kind of store, and tests of single kinds. Tests with the mark
   ``databases`` need Maven, which fetches Cassandra and HBase.
 - ``conformance`` runs one suite over every member of a registry.
@@ -77,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.drawn)
-        for folder in ("kafka", "s3"):
+        for folder in ("kafka", "s3", "hdfs"):
             if path.startswith(f"{folder}/"):
                 item.add_marker(folder)
     leave_cases_to_the_sweep(items)

@@ -29,13 +29,13 @@ class Folder:
     Raises
     ------
     ArrowInvalid, OSError
-        If Arrow cannot open the URI.
+        If Arrow cannot open the URI, for example because a host lacks the library for HDFS.
     """
 
     def __init__(self, root: str, name: str) -> None:
         if is_uri(root):
             # Spark's name for the same store is s3a.
-            self._fs, path = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", root))
+            self._fs, path = _open_uri(re.sub("^s3a:", "s3:", root))
         else:
             self._fs, path = fs.LocalFileSystem(), root
         self._folder = f"{path.rstrip('/')}/{name}".rstrip("/")
@@ -129,6 +129,28 @@ class Folder:
             for piece in pieces:
                 file.write(piece)
         return temporary
+
+
+def _open_uri(uri: str) -> tuple[fs.FileSystem, str]:
+    """Open the file system of a URI.
+
+    Arrow lists dozens of paths when it does not find the native library of Hadoop, and says nothing else. So
+    the error says what is missing.
+    """
+    try:
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
+    except OSError as error:
+        # The second message is that of a later attempt in the same process.
+        if not str(error).startswith(("Unable to load lib", "Prior attempt to load lib")):
+            raise
+        raise OSError(f"the native libraries with which Arrow opens HDFS are missing; {_HDFS_HINT}") from None
+    return found
+
+
+_HDFS_HINT = (
+    "install Hadoop on each host and set ARROW_LIBHDFS_DIR, JAVA_HOME and CLASSPATH, or use a folder that "
+    'all hosts mount, as in "file:/shared/...", or an object store ("s3://...")'
+)
 
 
 def is_uri(root: str) -> bool:
