@@ -42,7 +42,9 @@ from thetastream.plan.index_choice import choose_index
 from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
 from thetastream.predicate import Predicate
 from thetastream.predicate.sphere import RADIUS_M
+from thetastream.simulator.limits import Cluster, compute_uses
 from thetastream.simulator.load_curve import BISTREAM as BISTREAM_CURVE
+from thetastream.simulator.setting import Setting
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import list_pages
 from thetastream.spark.standard_error import stderr_into

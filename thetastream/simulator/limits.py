@@ -9,7 +9,8 @@ partition.
 
 The constants of the cost model, ``PARTITION_S`` and ``FIXED_S`` were measured on one machine with 2 cores.
 The others are assumptions about a cluster. ``Cluster`` holds them, so that each of them may be replaced. No
-run on several machines has checked the sum.
+run on several machines has checked the sum. ``python -m bench executors`` compares it with executors of one
+machine, which need about twice the CPU time (docs/internals/cost-model.md).
 """
 
 from dataclasses import dataclass
