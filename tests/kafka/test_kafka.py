@@ -182,6 +182,31 @@ def test_a_killed_job_and_a_killed_broker_lose_nothing(
     assert ds.dataset(list_committed(folder / "dead" / "a")).to_table()["value"].to_pylist() == [b"poison"]
 
 
+def test_a_topic_gets_each_pair_at_least_once(broker: Broker, connector: str, tmp_path: Path) -> None:
+    """Spark's sink has no transactions, so a killed job may leave records of an epoch that runs again."""
+    folder = tmp_path / "twice"
+    folder.mkdir()
+    broker.make_topics("twice-a", "twice-b", "twice-out")
+    a, b = draw(300, 7), draw(300, 8)
+    broker.send("twice-a", encode(a))
+    broker.send("twice-b", encode(b))
+    options = f'"kafka.bootstrap.servers" = "{broker.servers}", topic = "twice-out"'
+    columns = "concat(a.id, '-', b.id) AS key, to_json(named_struct('a', a.id, 'b', b.id)) AS value"
+    job = write_job(folder, broker, connector, columns, f'format = "kafka"\noptions = {{ {options} }}')
+    for pause_s in (0.3, 0.6):
+        running = start(job)
+        wait_for_epoch(running, 1)
+        time.sleep(pause_s)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+    catch_up(job)
+    values = [json.loads(text) for text in broker.receive("twice-out", 1_000_000, timeout_s=5)]
+    found = Counter((value["a"], value["b"]) for value in values)
+    expected = join(a, b)
+    assert not expected - found, "a pair is missing"
+    assert set(found) == set(expected), "a pair is wrong"
+
+
 def test_records_of_avro_with_the_number_of_their_schema(
     broker: Broker, connector: str, tmp_path: Path
 ) -> None:
