@@ -9,6 +9,7 @@ from thetastream.models.multiway import Multiway, Travel, read_hops
 from thetastream.plan.join_order import Tie, estimate_sizes, extend_join_order, list_ties
 from thetastream.plan.multiway_spec import HopOrders
 from thetastream.plan.query import Query
+from thetastream.plan.statistics import Statistics
 
 
 class HopOrderChoice(NamedTuple):
@@ -19,10 +20,10 @@ class HopOrderChoice(NamedTuple):
     """For each stream, whether the user set its hop order. The other hop orders are estimated."""
 
 
-def choose_hop_orders(model: Multiway, query: Query) -> HopOrderChoice:
+def choose_hop_orders(model: Multiway, query: Query, statistics: Statistics | None = None) -> HopOrderChoice:
     """Take the hop orders that the model sets. Estimate the others: the smallest results come first."""
     given = read_hops(model.order, query.aliases, [])
-    sizes, ties = estimate_sizes(query), list_ties(query)
+    sizes, ties = estimate_sizes(query, statistics), list_ties(query)
     orders = [
         given.get(n) or tuple(map(query.aliases.index, extend_join_order([alias], sizes, ties)[1:]))
         for n, alias in enumerate(query.aliases)

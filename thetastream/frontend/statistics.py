@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.plan.measured_statistics import measure_statistics
+from thetastream.plan.measured_statistics import find_inner_streams, measure_rates, measure_statistics
 from thetastream.plan.statistics import Statistics
 from thetastream.spark.metrics import metrics
 
@@ -19,13 +19,14 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
         The query that ``writeStream...start()`` returned.
     join : str, optional
         The name of the join, as in the field ``join`` of ``th.metrics``. It is needed if the query has
-        several joins.
+        several joins. The joins of a pipeline are one join of all its streams, and need no name.
 
     Returns
     -------
     Statistics
         Figures of the epochs that Spark remembers. Pass them as ``th.plan(..., statistics=)`` for the same
-        left and right streams.
+        left and right streams. For three streams or more, they are the rates by alias, from which the join
+        order follows.
 
     Raises
     ------
@@ -40,15 +41,19 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
     """
     epochs = metrics(query)
     joins = list(dict.fromkeys(epoch["join"] for epoch in epochs))
+    reports = [
+        report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress
+    ]
+    if join is None and len(joins) > 1:
+        streams = {epoch["join"]: tuple(epoch["streams"]) for epoch in epochs}
+        if len(find_inner_streams(streams.values())) == len(joins) - 1:
+            return measure_rates(epochs, reports)
     if join not in joins and (join is not None or len(joins) > 1):
         raise QueryError(
             "SEVERAL_JOINS",
             f"join ({join!r}) must be one of the query's: {', '.join(joins)}, as th.metrics names them",
         )
     mine = [epoch for epoch in epochs if join in (None, epoch["join"])]
-    reports = [
-        report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress
-    ]
     return measure_statistics(mine, reports)
 
 

@@ -3,7 +3,8 @@
     size(R, s) = size(R) * window(s) * product of selectivities of the conjuncts that s completes
 
 Nothing is known about the values of a stream before the query runs. So selectivities are the defaults of
-System R (Selinger et al., SIGMOD 1979, table 1), and sizes are the windows at one tuple per second.
+System R (Selinger et al., SIGMOD 1979, table 1). Sizes are the rates of the statistics times the windows, or
+the sizes of count windows. Without statistics, all rates are equal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from itertools import combinations
 from math import prod
 
 from thetastream.plan.query import Query
+from thetastream.plan.statistics import Statistics
 from thetastream.predicate import Phrase, Predicate
 from thetastream.predicate.names import find_references
 
@@ -51,10 +53,16 @@ def list_ties(query: Query) -> list[Tie]:
     return ties + [(find_aliases(predicate, query.aliases), OTHER) for predicate in query.predicates]
 
 
-def estimate_sizes(query: Query) -> dict[str, float]:
-    """Estimate the stored tuples of each stream up to a common factor, at one tuple per second."""
+def estimate_sizes(query: Query, statistics: Statistics | None = None) -> dict[str, float]:
+    """Estimate the stored tuples of each stream up to a common factor."""
+    if query.counts is not None:
+        return dict(zip(query.aliases, map(float, query.counts), strict=True))
     spans = query.within_us or (0,) * len(query.streams)
-    return {alias: 1 + span / 1e6 for alias, span in zip(query.aliases, spans, strict=True)}
+    known = statistics or Statistics()
+    return {
+        alias: known.rate_of(alias) * (1 + span / 1e6)
+        for alias, span in zip(query.aliases, spans, strict=True)
+    }
 
 
 def choose_join_order(sizes: Mapping[str, float], ties: Sequence[Tie]) -> list[str]:

@@ -6,9 +6,11 @@ The event times in the progress are those of one stream. This is sufficient, bec
 unless both streams move on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import permutations
 from statistics import median
 from typing import Any
 
@@ -43,9 +45,8 @@ def measure_statistics(
         NOTHING_MEASURED if no epoch has brought a tuple.
     """
     n = [sum(epoch.get(name, 0) for epoch in epochs) for name in COUNTED]
-    if not any(n) and any(epoch.get("stored", 0) for epoch in epochs):
-        what = "only joins of two streams measure statistics, and this is a join hop by hop"
-        raise QueryError("NOTHING_MEASURED", f"{what}; give th.Statistics(tuples_per_second={{...}})")
+    if any(n) and any(len(epoch.get("streams", ())) > 2 for epoch in epochs):
+        return measure_rates(epochs, progress)
     if not any(n):
         raise QueryError(
             "NOTHING_MEASURED", "statistics need an epoch with tuples, and the query has had none yet"
@@ -60,6 +61,44 @@ def measure_statistics(
         candidates_per_tuple=sum(epoch["candidates"] for epoch in epochs) / sum(n),
         origin="measured",
     )
+
+
+def measure_rates(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mapping[str, Any]]) -> Statistics:
+    """Compute the rate of each stream of a join hop by hop, or of the joins of a pipeline.
+
+    The arguments are those of ``measure_statistics``; ``epochs`` has the epochs of all joins.
+    """
+    counted: dict[str, int] = defaultdict(int)
+    inner = find_inner_streams([epoch["streams"] for epoch in epochs])
+    for epoch in epochs:
+        for alias, stream in epoch["streams"].items():
+            if alias not in inner:
+                counted[alias] += stream["timely"]
+    clock = _measure_time(progress)
+    return Statistics(
+        tuples_per_second={alias: n / clock.span_s for alias, n in counted.items()},
+        watermark_delay_s=clock.delay_s,
+        epoch_s=clock.epoch_s,
+        origin="measured",
+    )
+
+
+def find_inner_streams(joins: Iterable[Iterable[str]]) -> set[str]:
+    """Find the streams of joins that are the results of other joins, given the aliases of each join.
+
+    The result of a step of a pipeline has the alias of both its streams, and more underscores if a stream of
+    the user has this alias.
+
+    >>> find_inner_streams([["b", "c"], ["b_c", "a"]])
+    {'b_c'}
+    """
+    pairs = [tuple(join) for join in joins]
+    aliases = {alias for pair in pairs for alias in pair}
+    inner = set()
+    for result in {"_".join(order) for pair in pairs for order in permutations(pair)}:
+        named = [alias for alias in aliases if alias.rstrip("_") == result]
+        inner |= {max(named, key=len)} if named else set()
+    return inner
 
 
 @dataclass

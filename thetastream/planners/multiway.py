@@ -167,7 +167,7 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
         query.streams, query.conjuncts, query.predicates, query.within_us, checked.catalyst, counts
     )
     graph, ties = lowered.graph, list_ties(query)
-    hops = choose_hop_orders(model, query)
+    hops = choose_hop_orders(model, query, checked.statistics)
     load = estimate_load(query.streams, graph, hops.orders, ties, checked.statistics or Statistics())
     sizes = _NodesChoice(model, load, has_open_size, checked.statistics is not None)
     model = sizes(checked.partitions)

@@ -73,7 +73,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         late=checked.late,
         idle=list_idle_reports(checked.streams),
     )
-    order = choose_join_order(estimate_sizes(query), list_ties(query))
+    order = choose_join_order(estimate_sizes(query, checked.statistics), list_ties(query))
     work = _Pipeline(checked, query, settings, order[0])
     every: list[Phrase | Predicate] = [*query.conjuncts, *query.predicates]
     parts = [(part, find_aliases(part, order)) for part in every]
@@ -82,7 +82,8 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         arrived = {*work.joined_aliases, alias}
         steps.append(work.join(alias, [part for part, read in parts if read <= arrived]))
         parts = [(part, read) for part, read in parts if not read <= arrived]
-    reason = "the smallest results first, as estimated from windows and kinds of conjuncts"
+    rates = "" if checked.statistics is None else f"{checked.statistics.origin} rates, "
+    reason = f"the smallest results first, as estimated from {rates}windows and kinds of conjuncts"
     assert work.joined is not None  # there are at least two streams
     return PipelinePlan(query, tuple(steps), reason, work.joined)
 
