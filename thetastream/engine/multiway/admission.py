@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from thetastream.core.columns import BORN, SEQUENCE, name_seen_column
 from thetastream.core.keys import Int64s
-from thetastream.engine.arrival import Numbers, keep_passing
+from thetastream.engine.arrival import keep_passing
 from thetastream.engine.clock import Clock
 from thetastream.engine.lateness import drop_late, read_times
 from thetastream.engine.multiway.counters import MultiwayCounters
@@ -55,35 +55,38 @@ def admit(
         Counters to which timely and late tuples are added. None if another node counts them.
     """
     sides = query.graph.sides
-    # 1. Drop late tuples.
-    timely = [
-        None if batch is None else drop_late(batch, stream, sides[stream], clock.late_us, counters)
-        for stream, batch in enumerate(batches)
-    ]
-    # 2. Number the tuples of all streams.
-    times = [
-        np.zeros(0, dtype=np.int64) if batch is None else read_times(batch, side)
-        for batch, side in zip(timely, sides, strict=True)
-    ]
-    numbers = decisions.number(times)
-    # 3. Add the place in the global order.
-    for stream, batch in enumerate(timely):
-        if batch is None or not batch.num_rows:
-            continue
-        if query.graph.counts is None:
+    timely: list[tuple[int, pa.RecordBatch]] = []
+    for stream, batch in enumerate(batches):
+        if batch is not None:
+            timely.append((stream, drop_late(batch, stream, sides[stream], clock.late_us, counters)))
+    if query.graph.counts is not None:
+        yield from _admit_by_number(query, decisions, timely)
+        return
+    for stream, batch in timely:
+        if batch.num_rows:
+            times = read_times(batch, sides[stream])
             place = np.full(batch.num_rows, clock.epoch * query.n_streams + stream)
             block = batch.append_column(BORN, pa.array(place))
-            yield Admitted(stream, numbers[stream].seen[stream], times[stream], block, block)
-        else:
-            passing, mine = keep_passing(batch, numbers[stream])
-            yield _admit_by_number(stream, passing.take(mine.order), times[stream][mine.order], mine)
+            yield Admitted(stream, decisions.number(stream, times), times, block, block)
 
 
-def _admit_by_number(stream: int, block: pa.RecordBatch, times: Int64s, numbers: Numbers) -> Admitted:
-    """Add the numbers of tuples under count windows. The global order is then the order of arrival."""
-    block = block.append_column(BORN, pa.array(np.sum(numbers.seen, axis=0)))
-    sequence = numbers.seen[stream]
-    probing = block
-    for other, seen in enumerate(numbers.seen):
-        probing = probing.append_column(name_seen_column(other), pa.array(seen))
-    return Admitted(stream, sequence, times, block.append_column(SEQUENCE, pa.array(sequence)), probing)
+def _admit_by_number(
+    query: MultiwayQuery, decisions: EqualDecisions, timely: Sequence[tuple[int, pa.RecordBatch]]
+) -> Iterator[Admitted]:
+    """Admit tuples under count windows. The global order is the order of arrival, in which all streams are
+    numbered together."""
+    times = [np.zeros(0, dtype=np.int64) for _ in query.graph.sides]
+    for stream, batch in timely:
+        times[stream] = read_times(batch, query.graph.sides[stream])
+    numbers = decisions.number_arrivals(times)
+    for stream, batch in timely:
+        if not batch.num_rows:
+            continue
+        passing, mine = keep_passing(batch, numbers[stream])
+        block = passing.take(mine.order)
+        block = block.append_column(BORN, pa.array(np.sum(mine.seen, axis=0)))
+        sequence, probing = mine.seen[stream], block
+        for other, seen in enumerate(mine.seen):
+            probing = probing.append_column(name_seen_column(other), pa.array(seen))
+        stored = block.append_column(SEQUENCE, pa.array(sequence))
+        yield Admitted(stream, sequence, times[stream][mine.order], stored, probing)

@@ -62,20 +62,23 @@ class EqualDecisions:
         """Return the horizon of an epoch. Call this before its tuples have numbers."""
         return late_us if self._query.graph.counts is None else tuple(n - 1 for n in self._arrived)
 
-    def number(self, times: Sequence[Int64s]) -> tuple[Numbers, ...]:
-        """Number the new tuples of all streams, given their event times.
+    def number(self, stream: int, times: Int64s) -> Int64s:
+        """Number the new tuples of a stream in the order of their source, given their event times."""
+        first = self._arrived[stream]
+        self._note_arrivals(stream, len(times), int(times.max()))
+        return np.arange(first, first + len(times))
 
-        Tuples keep the order of their sources unless the condition has count windows.
-        """
-        is_counted = self._query.graph.counts is not None
-        in_order = times if is_counted else [np.zeros(len(mine), np.int64) for mine in times]
-        numbers = number_arrivals(in_order, self._arrived)
+    def number_arrivals(self, times: Sequence[Int64s]) -> tuple[Numbers, ...]:
+        """Number the new tuples of all streams in the order of arrival, as count windows need them."""
+        numbers = number_arrivals(times, self._arrived)
         for stream, mine in enumerate(times):
-            self._arrived[stream] += len(mine)
             if len(mine):
-                latest = self._arrived[stream] - 1 if is_counted else int(mine.max())
-                self._newest.append((stream, latest, len(mine)))
+                self._note_arrivals(stream, len(mine), self._arrived[stream] + len(mine) - 1)
         return numbers
+
+    def _note_arrivals(self, stream: int, n: int, latest: int) -> None:
+        self._arrived[stream] += n
+        self._newest.append((stream, latest, n))
 
     def begin(
         self, epoch: int, horizon: Horizon, fresh: list[Fresh], received: Iterable[PartialResults]
