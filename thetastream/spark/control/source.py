@@ -126,17 +126,15 @@ class ControlReader(IdentityReader):
     def _fold(self, control: dict[str, Any]) -> dict[str, Any]:
         """Fold what is new into the plan."""
         folder, plan = _open(control), control["plan"]
+        _check_files(control)
         if not self._is_checked:
             if not plan["version"] and not folder.is_made:
                 # Before the first change, nothing is lost with the folder. Another offset lets a task make it
                 # again.
                 return {**control, "begun": control["begun"] + 1, "partitions": self._first["partitions"]}
             self._check_slots(plan)
-            _check_files(control)
             folder.forget_later(plan["version"])
             self._is_checked = True
-        else:
-            _check_files(control)
         requests = folder.list_requests()
         awaited = list_awaited(plan)
         drained = awaited & folder.list_drained() if awaited else awaited
