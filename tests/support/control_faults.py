@@ -15,7 +15,6 @@ import pytest
 
 from tests.support import file_faults
 from tests.support.control_runs import Run
-from tests.support.spark_epochs import count_results
 from thetastream.control.request import Request
 from thetastream.errors import ThetastreamError
 from thetastream.models import Biclique, Split
@@ -79,10 +78,7 @@ def repeat(run: Run, folder: Path) -> str:
             shutil.rmtree(folder / "box")
             (folder / "saved").rename(folder / "box")
             run.spark.start()
-    run.found += count_results(results, 0, 4)
-    run.late = run.watermark
-    run.epoch += 1
-    run.watermark = max(run.watermark or 0, (10 * run.epoch - 15) * 1000) or None
+    run.end_epoch(results)
     return refused
 
 

@@ -87,7 +87,10 @@ class Epochs:
             with pytest.raises(Crash):
                 self.spark.run(batches, self.watermark, crash)
             self.spark.start()
-        results = self.spark.run(batches, self.watermark)
+        self.end_epoch(self.spark.run(batches, self.watermark))
+
+    def end_epoch(self, results: list[pa.RecordBatch]) -> None:
+        """Count the results of an epoch, and move the watermark on."""
         self.counters = [
             json.loads(text) for one in results for text in one.column(-1).to_pylist() if text is not None
         ]
