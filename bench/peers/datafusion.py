@@ -28,7 +28,7 @@ def run(join: Join) -> Figures:
 
 def write_sql(join: Join) -> str:
     """Write the join. Right tuples are copied to each cell that they reach."""
-    (left, right), (in_cells, reaching) = join.aliases, join.find_reach()
+    (left, right), (in_cells, reaching) = join.aliases, join.write_columns()
     rows = f"(SELECT {reaching} FROM {right})"
     for number in range(len(join.cells)):
         cells = f"unnest(range(low_{number}, high_{number} + 1))"

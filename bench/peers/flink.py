@@ -96,21 +96,20 @@ def write_file(join: Join, alias: str) -> Path:
     folder = Path(join.folder, alias)
     if not folder.exists():
         folder.mkdir()
-        files = [pq.read_table(file) for file in join.files[join.aliases.index(alias)]]
+        files = [pq.read_table(file) for file in join.files_of(alias)]
         pq.write_table(pa.concat_tables(files), folder / "all.parquet", row_group_size=ROW_GROUP)
     return folder
 
 
 def list_columns(join: Join, alias: str) -> list[tuple[str, str]]:
     """List the columns of a stream with their types."""
-    schema = pq.read_schema(join.files[join.aliases.index(alias)][0])
-    return [(field.name, TYPES.get(str(field.type), "TIMESTAMP(6)")) for field in schema]
+    return [(name, TYPES.get(type_, "TIMESTAMP(6)")) for name, type_ in join.types_of(alias).items()]
 
 
 def write_sql(join: Join) -> str:
     """Write the join. A right tuple is copied to each cell that it reaches: at most two of each column."""
     left, right = join.aliases
-    in_cells, reaching = join.find_reach()
+    in_cells, reaching = join.write_columns()
     rows = f"(SELECT {reaching} FROM {right}_files)"
     for number in range(len(join.cells)):
         low, high = f"low_{number}", f"high_{number}"

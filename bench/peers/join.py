@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 Figures = dict[str, Any]
 
 
@@ -27,10 +29,18 @@ class Join:
     folder: str
     """A folder for temporary files."""
 
+    def files_of(self, alias: str) -> list[str]:
+        """Return the files of a stream."""
+        return self.files[self.aliases.index(alias)]
+
+    def types_of(self, alias: str) -> dict[str, str]:
+        """Return the columns of a stream with the names of their Arrow types."""
+        return {field.name: str(field.type) for field in pq.read_schema(self.files_of(alias)[0])}
+
     def link(self, alias: str) -> Path:
         """Make a new folder with links to the files of a stream."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        for file in self.files[self.aliases.index(alias)]:
+        for file in self.files_of(alias):
             (folder / Path(file).name).symlink_to(file)
         return folder
 
@@ -39,7 +49,7 @@ class Join:
         """Say how the condition got its equality."""
         return f"grid cells of {self.cells[0]['width']}" if self.cells else "plain"
 
-    def find_reach(self) -> tuple[str, str]:
+    def write_columns(self) -> tuple[str, str]:
         """Write the columns of a left tuple with its cells, and those of a right tuple with the first and the
         last cell that it reaches."""
         left = [_floor(cell["left"], 0, cell["width"], f"cell_{n}") for n, cell in enumerate(self.cells)]

@@ -71,7 +71,7 @@ def add_cells(left: Any, right: Any, cell: dict[str, Any], number: int) -> tuple
 def read(join: Join, alias: str) -> Any:
     """Read a stream from CSV files, with its event time in microseconds."""
     folder = Path(tempfile.mkdtemp(dir=join.folder))
-    for file in join.files[join.aliases.index(alias)]:
+    for file in join.files_of(alias):
         table = pq.read_table(file)
         ts = table.schema.get_field_index("ts")
         pyarrow.csv.write_csv(
@@ -83,8 +83,7 @@ def read(join: Join, alias: str) -> Any:
 
 def schema_of(join: Join, alias: str) -> dict[str, type]:
     """Return the columns of a stream with their types."""
-    schema = pq.read_schema(join.files[join.aliases.index(alias)][0])
-    return {field.name: TYPES.get(str(field.type), int) for field in schema}
+    return {name: TYPES.get(type_, int) for name, type_ in join.types_of(alias).items()}
 
 
 if __name__ == "__main__":
