@@ -61,7 +61,7 @@ except th.SessionError as error:
 def run(program, tmp_path, **variables):
     path = tmp_path / "program.py"
     path.write_text(program)
-    asked = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    asked = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), **variables}
     environment = {name: value for name, value in asked.items() if value is not None}
     return subprocess.run(
         [sys.executable, str(path)], env=environment, capture_output=True, text=True, timeout=200

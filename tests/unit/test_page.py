@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.browser import open_browser
+from tests.support.contrast import LEAST, find_texts
 from tests.support.metric_entries import make_entry
 from tests.support.service import HELD, add_epoch, run_service
 from thetastream.demo.screenshot import take_screenshot
@@ -118,6 +119,28 @@ def test_the_keyboard_chooses_two_columns_of_a_plot(page: Any, store: ParquetSto
         expect(page.locator(".dot")).to_have_count(3)
         expect(across).to_have_value("result_time")
         expect(across).to_be_focused()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, {"width": 1280, "height": 900}], ids=["phone", "desk"])
+def test_every_text_can_be_read(
+    page: Any, metrics: MetricLines, store: ParquetStore, tmp_path: Path, scheme: str, size: dict[str, int]
+) -> None:
+    from playwright.sync_api import expect
+
+    metrics.write("late", make_entry(4, plan=PLAN))
+    metrics.write("late", {"ended": "2026-01-05T09:31:00+00:00", "error": "it has failed"})
+    page.set_viewport_size(size)
+    page.emulate_media(color_scheme=scheme)
+    with run_service({"pairs": store}, metrics=[tmp_path / "metrics.jsonl"]) as address:
+        page.goto(address)
+        expect(page.locator(".dot")).to_have_count(2)
+        expect(page.locator(".card > .bad")).to_have_text("it has failed")
+        texts = find_texts(page)
+        assert len(texts) > 100
+        assert [text for text in texts if text["contrast"] < LEAST] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        page.screenshot(path=tmp_path / "page.png", full_page=True)
 
 
 def test_a_service_with_a_token_asks_for_it(page: Any, metrics: MetricLines, tmp_path: Path) -> None:

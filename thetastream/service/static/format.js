@@ -7,6 +7,10 @@ export function formatCount(n) {
   return Math.abs(n) < 100000 ? WHOLE.format(n) : SHORT.format(n);
 }
 
+export function countEpochs(epochs) {
+  return epochs.length === 1 ? "1 epoch" : `${epochs.length} epochs`;
+}
+
 export function formatBytes(n) {
   for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
     if (n >= size) return `${(n / size).toFixed(1)} ${unit}`;

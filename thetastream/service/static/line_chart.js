@@ -1,7 +1,7 @@
 // Draws a figure of each epoch as a line, and writes its greatest value and the times of the first and the last epoch.
 
 import { html, svg } from "/page/elements.js";
-import { formatTime } from "/page/format.js";
+import { countEpochs, formatTime } from "/page/format.js";
 
 const WIDTH = 400, HEIGHT = 120, TOP = 16, BOTTOM = 100;
 
@@ -11,11 +11,13 @@ export function drawLine(epochs, read, write, what) {
   const values = known.map(read);
   const greatest = Math.max(...values, 0), least = Math.min(...values, 0);
   const range = greatest - least || 1;
-  const points = values.map((value, n) => {
-    const x = known.length === 1 ? WIDTH : (n / (known.length - 1)) * WIDTH;
+  // The only epoch is drawn as a level line.
+  const drawn = values.length === 1 ? [values[0], values[0]] : values;
+  const points = drawn.map((value, n) => {
+    const x = (n / (drawn.length - 1)) * WIDTH;
     return `${x.toFixed(1)},${(BOTTOM - ((value - least) / range) * (BOTTOM - TOP)).toFixed(1)}`;
   });
-  const label = `${what}: ${write(values.at(-1))} now, ${write(greatest)} at most in ${known.length} epochs`;
+  const label = `${what}: ${write(values.at(-1))} now, ${write(greatest)} at most in ${countEpochs(known)}`;
   return svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
     svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: TOP, y2: TOP }),
     svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: BOTTOM, y2: BOTTOM }),

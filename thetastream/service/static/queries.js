@@ -3,7 +3,7 @@
 import { listChanges } from "/page/changes.js";
 import { drawGenerations } from "/page/drawing.js";
 import { html, makePanel } from "/page/elements.js";
-import { formatBytes, formatCount, formatSeconds, formatTime } from "/page/format.js";
+import { countEpochs, formatBytes, formatCount, formatSeconds, formatTime } from "/page/format.js";
 import { replaceAndKeepFocus } from "/page/keep_focus.js";
 import { drawLine } from "/page/line_chart.js";
 import { drawPhases } from "/page/phases.js";
@@ -55,12 +55,12 @@ function computeRate(epoch) {
 }
 
 function showFigures(join, last) {
-  const late = sum(join.epochs, "late"), shed = sum(join.epochs, "shed");
+  const counted = countEpochs(join.epochs), late = sum(join.epochs, "late"), shed = sum(join.epochs, "shed");
   const found = {
     "Epoch": formatCount(last.epoch), "Tuples/s": formatCount(computeRate(last)), "Epoch time": formatSeconds(last.seconds),
     "Lag": formatSeconds(last.lag_s), "Matches": formatCount(last.matched), "Stored tuples": formatCount(last.held),
-    "State": formatBytes(last.state_bytes), [`Late in ${join.epochs.length} epochs`]: formatCount(late),
-    [`Shed in ${join.epochs.length} epochs`]: formatCount(shed),
+    "State": formatBytes(last.state_bytes), [`Late in ${counted}`]: formatCount(late),
+    [`Shed in ${counted}`]: formatCount(shed),
   };
   return html("dl", { class: "tiles" }, ...Object.entries(found).map(([name, text]) =>
     html("div", {}, html("dt", {}, name), html("dd", { "data-figure": name }, text))));
