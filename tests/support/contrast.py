@@ -18,9 +18,9 @@ FIND_TEXTS = """() => {
   const paint = (element) => {
     const style = getComputedStyle(element);
     const isShape = element instanceof SVGElement;
-    if (isShape && ["svg", "g", "text", "title"].includes(element.tagName)) return null;
+    if (isShape && ["svg", "text"].includes(element.tagName)) return null;
     const colour = parse(isShape ? style.fill : style.backgroundColor);
-    return {...colour, alpha: colour.alpha * (isShape && style.fill === "none" ? 0 : Number(style.opacity))};
+    return {...colour, alpha: colour.alpha * Number(style.opacity)};
   };
   const found = [];
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

@@ -140,7 +140,6 @@ def test_every_text_can_be_read(
         assert len(texts) > 100
         assert [text for text in texts if text["contrast"] < LEAST] == []
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
-        page.screenshot(path=tmp_path / "page.png", full_page=True)
 
 
 def test_a_service_with_a_token_asks_for_it(page: Any, metrics: MetricLines, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ export function formatCount(n) {
   return Math.abs(n) < 100000 ? WHOLE.format(n) : SHORT.format(n);
 }
 
-export function countEpochs(epochs) {
-  return epochs.length === 1 ? "1 epoch" : `${epochs.length} epochs`;
+export function formatEpochs(n) {
+  return n === 1 ? "1 epoch" : `${formatCount(n)} epochs`;
 }
 
 export function formatBytes(n) {

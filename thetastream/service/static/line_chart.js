@@ -1,7 +1,7 @@
 // Draws a figure of each epoch as a line, and writes its greatest value and the times of the first and the last epoch.
 
 import { html, svg } from "/page/elements.js";
-import { countEpochs, formatTime } from "/page/format.js";
+import { formatEpochs, formatTime } from "/page/format.js";
 
 const WIDTH = 400, HEIGHT = 120, TOP = 16, BOTTOM = 100;
 
@@ -17,7 +17,7 @@ export function drawLine(epochs, read, write, what) {
     const x = (n / (drawn.length - 1)) * WIDTH;
     return `${x.toFixed(1)},${(BOTTOM - ((value - least) / range) * (BOTTOM - TOP)).toFixed(1)}`;
   });
-  const label = `${what}: ${write(values.at(-1))} now, ${write(greatest)} at most in ${countEpochs(known)}`;
+  const label = `${what}: ${write(values.at(-1))} now, ${write(greatest)} at most in ${formatEpochs(known.length)}`;
   return svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
     svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: TOP, y2: TOP }),
     svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: BOTTOM, y2: BOTTOM }),

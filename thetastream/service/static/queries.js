@@ -3,7 +3,7 @@
 import { listChanges } from "/page/changes.js";
 import { drawGenerations } from "/page/drawing.js";
 import { html, makePanel } from "/page/elements.js";
-import { countEpochs, formatBytes, formatCount, formatSeconds, formatTime } from "/page/format.js";
+import { formatBytes, formatCount, formatEpochs, formatSeconds, formatTime } from "/page/format.js";
 import { replaceAndKeepFocus } from "/page/keep_focus.js";
 import { drawLine } from "/page/line_chart.js";
 import { drawPhases } from "/page/phases.js";
@@ -55,7 +55,7 @@ function computeRate(epoch) {
 }
 
 function showFigures(join, last) {
-  const counted = countEpochs(join.epochs), late = sum(join.epochs, "late"), shed = sum(join.epochs, "shed");
+  const counted = formatEpochs(join.epochs.length), late = sum(join.epochs, "late"), shed = sum(join.epochs, "shed");
   const found = {
     "Epoch": formatCount(last.epoch), "Tuples/s": formatCount(computeRate(last)), "Epoch time": formatSeconds(last.seconds),
     "Lag": formatSeconds(last.lag_s), "Matches": formatCount(last.matched), "Stored tuples": formatCount(last.held),
