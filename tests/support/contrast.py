@@ -12,7 +12,9 @@ FIND_TEXTS = """() => {
   };
   const over = (top, ground) => ground.map((value, i) => top.alpha * top.rgb[i] + (1 - top.alpha) * value);
   const luminance = (rgb) => {
-    const linear = rgb.map((value) => value / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    const linear = rgb
+      .map((value) => value / 255)
+      .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
   };
   const paint = (element) => {
@@ -35,7 +37,8 @@ FIND_TEXTS = """() => {
     const box = range.getBoundingClientRect();
     if (!box.width) continue;
     const layers = document.elementsFromPoint(box.x + box.width / 2, box.y + box.height / 2);
-    const ground = layers.reverse().map(paint).filter(Boolean).reduce((below, top) => over(top, below), [255, 255, 255]);
+    const painted = layers.reverse().map(paint).filter(Boolean);
+    const ground = painted.reduce((below, top) => over(top, below), [255, 255, 255]);
     const style = getComputedStyle(owner);
     const ink = over(parse(owner instanceof SVGElement ? style.fill : style.color), ground);
     const [light, dark] = [luminance(ink), luminance(ground)].sort((a, b) => b - a);
