@@ -1,8 +1,11 @@
-"""Makes segments, tiers and pieces of the output as small as they can be, so that small cases have many."""
+"""Makes segments, time cells, tiers and pieces of the output as small as they can be.
+
+So small cases have many of them.
+"""
 
 import pytest
 
-from thetastream.engine.store import archive_periods, chained_index, probing
+from thetastream.engine.store import archive_periods, chained_index, probing, time_cells
 
 
 def make_segments_tiny(patch: pytest.MonkeyPatch) -> None:
@@ -12,9 +15,16 @@ def make_segments_tiny(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(archive_periods, "SEGMENTS_PER_EPOCH", 1 << 20)
 
 
+def make_time_cells_tiny(patch: pytest.MonkeyPatch) -> None:
+    """Cut each run that spans more than a window into time cells, which may have one row."""
+    patch.setattr(time_cells, "MIN_CELL", 1)
+    patch.setattr(time_cells, "MIN_CELLS", 1)
+
+
 def make_all_tiny(patch: pytest.MonkeyPatch) -> None:
-    """Make segments tiny, merge two of a tier, and emit pairs one by one."""
+    """Make segments and time cells tiny, merge two of a tier, and emit pairs one by one."""
     make_segments_tiny(patch)
+    make_time_cells_tiny(patch)
     patch.setattr(chained_index, "FAN_IN", 2)
     patch.setattr(probing, "MIN_PAIRS_AT_ONCE", 1)
     patch.setattr(probing, "PAIRS_AT_ONCE", 1)

@@ -15,7 +15,7 @@ from tests.support import oracle
 from tests.support.draws import draw_cases
 from tests.support.local import LocalJoin
 from tests.support.strategies import Case, cases
-from tests.support.tiny import make_all_tiny
+from tests.support.tiny import make_all_tiny, make_time_cells_tiny
 from thetastream.core.columns import ARRIVAL
 from thetastream.core.condition import (
     TIME,
@@ -77,6 +77,15 @@ def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Model) -> None:
     """Two segments are merged at once, pieces have one pair, and segments have one period."""
     with pytest.MonkeyPatch.context() as patch:
         make_all_tiny(patch)
+        assert run(case, model) == case.answer()
+
+
+@draw_cases(40)
+@given(case=cases(), model=MODELS)
+def test_same_bag_with_tiny_time_cells(case: Case, model: Model) -> None:
+    """Segments span several periods, and each one that spans more than a window is cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        make_time_cells_tiny(patch)
         assert run(case, model) == case.answer()
 
 

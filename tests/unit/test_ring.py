@@ -19,7 +19,7 @@ from tests.support.graphs import (
     side,
 )
 from tests.support.local import LocalMultiway
-from tests.support.tiny import make_all_tiny, make_segments_tiny
+from tests.support.tiny import make_all_tiny, make_segments_tiny, make_time_cells_tiny
 from thetastream.core.windows import Rows
 from thetastream.engine.multiway import hop_orders
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
@@ -55,6 +55,14 @@ def test_same_bag_of_five_streams(case: GraphCase, model: Multiway) -> None:
 def test_same_bag_with_tiny_tiers_and_outputs(case: GraphCase, model: Multiway) -> None:
     with pytest.MonkeyPatch.context() as patch:
         make_all_tiny(patch)
+        assert run_multiway(case, model) == answer(case)
+
+
+@draw_cases(12)
+@given(graph_cases(), MODELS)
+def test_same_bag_with_tiny_time_cells(case: GraphCase, model: Multiway) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        make_time_cells_tiny(patch)
         assert run_multiway(case, model) == answer(case)
 
 

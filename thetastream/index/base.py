@@ -151,6 +151,10 @@ class Shape(ABC):
     """Whether ``Access.ranges`` are the end and the start of stored intervals, in this order, and the edge of
     a bucket is its reach: the length of its longest interval. A probe then enters a bucket where an interval
     of this length just touches it."""
+    has_one_bucket: ClassVar[bool] = False
+    """Whether all rows lie in one bucket. If so, a run that spans many windows is cut into buckets by event
+    time (``thetastream.engine.store.time_cells``), and probes that do not know the window visit all of
+    them."""
     bucket_shape: "ClassVar[Shape | None]" = None
     """The shape with which a hop reads runs of this shape if its condition has the equalities of the index
     but not its ranges. None if such a hop must scan the runs."""
@@ -220,9 +224,9 @@ def build_one_bucket(n_rows: int) -> tuple[Int64s, Int64s]:
     return np.zeros(1, dtype=np.int64), np.array([0, n_rows], dtype=np.int64)
 
 
-def visit_only_bucket(n_probes: int) -> Span:
-    """Let every probe visit bucket 0."""
-    return Span(np.zeros(n_probes, dtype=np.int64), np.ones(n_probes, dtype=np.int64))
+def visit_all_buckets(edges: Int64s, n_probes: int) -> Span:
+    """Let every probe visit all buckets."""
+    return Span(np.zeros(n_probes, dtype=np.int64), np.full(n_probes, len(edges), dtype=np.int64))
 
 
 def group_equal_keys(ordered: Int64s) -> tuple[Int64s, Int64s]:

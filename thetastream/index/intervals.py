@@ -24,6 +24,7 @@ from thetastream.index.base import (
     Shape,
     Span,
     group_equal_keys,
+    visit_all_buckets,
 )
 
 FACTOR_BITS = 2
@@ -61,7 +62,7 @@ class Intervals(Shape):
         return Layout(order_inside(by_class, offsets, start), reach, offsets)
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
-        return Span(np.zeros(n_probes, dtype=np.int64), np.full(n_probes, len(edges), dtype=np.int64))
+        return visit_all_buckets(edges, n_probes)
 
     def steps(self, stored: Floats, n_segments: float) -> Floats:
         return _USUAL_CLASSES * super().steps(stored / _USUAL_CLASSES, n_segments)

@@ -3,8 +3,6 @@
 A probe can scan runs of every shape. It does so if its condition does not use the keys of the run.
 """
 
-import numpy as np
-
 from thetastream.core.keys import Int64s
 from thetastream.index.base import (
     CANDIDATE_S,
@@ -16,6 +14,7 @@ from thetastream.index.base import (
     Shape,
     Span,
     build_one_bucket,
+    visit_all_buckets,
 )
 
 
@@ -27,6 +26,7 @@ class Scan(Shape):
     needs = "nothing"
     probe_cost = "n comparisons"
     looks_at_all = True
+    has_one_bucket = True
     step_s = CANDIDATE_S
 
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
@@ -40,7 +40,7 @@ class Scan(Shape):
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         # The probe visits all buckets, because a run of another shape has several.
-        return Span(np.zeros(n_probes, dtype=np.int64), np.full(n_probes, len(edges), dtype=np.int64))
+        return visit_all_buckets(edges, n_probes)
 
     def steps(self, stored: Floats, n_segments: float) -> Floats:
         return stored

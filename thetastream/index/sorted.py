@@ -11,7 +11,7 @@ from thetastream.index.base import (
     Shape,
     Span,
     build_one_bucket,
-    visit_only_bucket,
+    visit_all_buckets,
 )
 
 
@@ -20,6 +20,7 @@ class Sorted(Shape):
 
     name = "sorted"
     strength = 10
+    has_one_bucket = True
     needs = "a comparison or a window"
     probe_cost = "log n + tuples in the interval"
 
@@ -37,4 +38,4 @@ class Sorted(Shape):
         return Layout(np.argsort(rows[:, access.ranges[0]], kind="stable"), *build_one_bucket(len(rows)))
 
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
-        return visit_only_bucket(n_probes)
+        return visit_all_buckets(edges, n_probes)

@@ -74,6 +74,15 @@ class IndexPlan:
             raise ValueError("the index uses the window, but the condition has no window")
         return self.condition.window
 
+    @property
+    def window_us(self) -> int | float | None:
+        """The length of the window in microseconds, or in tuples if the window counts tuples; None without a
+        window that is bounded on both ends."""
+        window = self.condition.window
+        if window is None or window.low is None or window.high is None:
+            return None
+        return window.high.delta - window.low.delta
+
     def _width(self, dimension: Dimension) -> Width | None:
         low, high = dimension.low, dimension.high
         if dimension.point is self.stored or low is None or high is None or low.key == high.key:

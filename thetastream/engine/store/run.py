@@ -7,11 +7,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from thetastream.core.condition import Domain
+from thetastream.core.condition import TIME, Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
 from thetastream.core.row_bytes import RowBytes
-from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows
-from thetastream.index.base import Span
+from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows, locate_key_column
+from thetastream.engine.store.time_cells import cut_by_time, visit_cells
+from thetastream.index.base import Layout, Span
+
+TIME_COLUMN = locate_key_column(TIME)
 
 _NOTHING = np.zeros(0, dtype=np.int64)
 Pairs = tuple[Int64s, Int64s]
@@ -34,6 +37,8 @@ class Run:
     intervals are stored."""
     row_bytes: RowBytes
     """The bytes of each row of the payload."""
+    is_cut_by_time: bool = False
+    """Whether the buckets are time cells, and ``edges`` are their first event times."""
 
     @property
     def n_rows(self) -> int:
@@ -49,12 +54,32 @@ def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) 
     """Order ``payload`` as the index of the plan requires, and lay out its buckets."""
     if rows is None:
         rows = encode_key_rows(plan.stored, plan.condition, payload)
-    layout = plan.index.shape.arrange(plan.access, rows)
+    cells = _cut_by_time(plan, rows)
+    layout = cells or plan.index.shape.arrange(plan.access, rows)
     if layout.order is not None:
         payload, rows = payload.take(layout.order), rows[layout.order]
     widths = tuple(_find_widest(rows, width) for width in plan.widths)
-    row_bytes = RowBytes(payload)
-    return Run(payload, np.ascontiguousarray(rows), layout.edges, layout.offsets, widths, row_bytes)
+    rows = np.ascontiguousarray(rows)
+    return Run(payload, rows, layout.edges, layout.offsets, widths, RowBytes(payload), cells is not None)
+
+
+def _cut_by_time(plan: IndexPlan, rows: Int64s) -> Layout | None:
+    """Arrange rows in time cells, in which the shape orders them; None if the shape has buckets of its own or
+    one cell is enough."""
+    shape, window_us = plan.index.shape, plan.window_us
+    if not shape.has_one_bucket or window_us is None:
+        return None
+    cells = cut_by_time(rows[:, TIME_COLUMN], window_us)
+    if cells is None:
+        return None
+    order, offsets = cells
+    edges = rows[order[offsets[:-1]], TIME_COLUMN]
+    suffix = shape.suffix(plan.access)
+    if suffix >= 0:
+        from thetastream.kernels.place import order_inside  # loads Numba
+
+        order = order_inside(order, offsets, np.ascontiguousarray(rows[:, suffix]))
+    return Layout(order, edges, offsets)
 
 
 def _find_widest(rows: Int64s, width: Width | None) -> float:
@@ -108,7 +133,11 @@ def search(
             low = np.maximum(low, reach)
         spans.append(Span(low, high))
     group = None if box.group is None else pick(box.group)
-    buckets = shape.buckets(run.edges, n_probes, group, tuple(spans))
+    if run.is_cut_by_time and TIME_COLUMN in box.spans:
+        times = box.spans[TIME_COLUMN]
+        buckets = visit_cells(run.edges, Span(pick(times.low), pick(times.high)))
+    else:
+        buckets = shape.buckets(run.edges, n_probes, group, tuple(spans))
     suffix = shape.suffix(plan.access)
     answered = set(skip)
     if suffix >= 0:

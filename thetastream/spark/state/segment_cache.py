@@ -41,7 +41,7 @@ def save(path: Path, run: Run, plan: IndexPlan) -> None:
     _keep(path, layout, run)
     shapes = [getattr(run, name).shape for name in _ARRAYS]
     header: dict[str, Any] = {"segment": path.name, "layout": layout, "shapes": shapes}
-    header |= {"widths": run.widths, "widest": run.row_bytes.widest}
+    header |= {"widths": run.widths, "widest": run.row_bytes.widest, "is_cut_by_time": run.is_cut_by_time}
     text = json.dumps(header).encode()
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
@@ -92,7 +92,7 @@ def load(path: Path, plan: IndexPlan) -> Run:
         raise EOFError(f"{path} ends behind the schema of the payload")
     rows, edges, offsets = arrays
     row_bytes = RowBytes(payload, int(header["widest"]))
-    run = Run(payload, rows, edges, offsets, tuple(header["widths"]), row_bytes)
+    run = Run(payload, rows, edges, offsets, tuple(header["widths"]), row_bytes, header["is_cut_by_time"])
     _keep(path, layout, run)
     return run
 
