@@ -70,8 +70,8 @@ test-kafka: machine $(VENV)/.dev
 
 # The jars of hadoop-aws have 650 MB.
 test-s3: machine $(VENV)/.dev
-	@$(PIP) install -e ".[s3]"
-	@$(BIN)/python -m pytest -m s3 $(ARGS)
+	@$(PIP) install -e ".[s3-server]"
+	@$(BIN)/python -m pytest -m "s3 and not slow" $(ARGS)
 
 # The jars of Hadoop's cluster for tests have 100 MB.
 test-hdfs: machine $(VENV)/.dev
@@ -81,7 +81,7 @@ test-hdfs: machine $(VENV)/.dev
 # ARGS="-m slow" kills a writer a hundred times for each store.
 test-stores: machine $(VENV)/.dev
 	@$(PIP) install -e ".[cassandra,hbase]"
-	@$(BIN)/python -m pytest -m "not slow" tests/stores $(ARGS)
+	@$(BIN)/python -m pytest -m "not slow and not s3" tests/stores $(ARGS)
 
 demo-kafka: machine $(VENV)/.demo
 	@$(BIN)/python -m tests.kafka.demo

@@ -6,8 +6,10 @@
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,10 +21,12 @@ from tests.support.kept_checkpoint import FILES, find_pairs, write_file
 from tests.support.maven import fetch_jars
 from tests.support.object_store import BUCKET, HADOOP_AWS, ObjectStore, find_hadoop_version, run_object_store
 from thetastream import cli
+from thetastream.core.folder import Folder
 from thetastream.core.identity import Part
 from thetastream.errors import StateError
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.source import MailboxReader, Row, rows
+from thetastream.stores.commit_file import write_once
 
 JARS = Path(__file__).parents[2] / "out" / "s3"
 QUERY = {"the model": Part("Chain(workers=2)", "Chain(workers=2)")}
@@ -131,3 +135,22 @@ def read_pairs(store: ObjectStore) -> Counter[tuple[int, int]]:
         table = pq.read_table(path, filesystem=opened)
         found.update(zip(table["a"].to_pylist(), table["b"].to_pylist(), strict=True))
     return found
+
+
+def test_one_of_several_writers_of_a_commit_wins(store: ObjectStore) -> None:
+    root = store.uri("commits")
+    folder, start = Folder(root, "_log"), threading.Barrier(8)
+
+    def write(writer: int) -> list[bool]:
+        won = []
+        for version in range(20):
+            start.wait()
+            won.append(write_once(root, folder, f"{version}.json", b"%d" % writer))
+        return won
+
+    with ThreadPoolExecutor(8) as pool:
+        rounds = list(zip(*pool.map(write, range(8)), strict=True))
+    assert [sum(winners) for winners in rounds] == [1] * 20
+    for version, winners in enumerate(rounds):
+        assert folder.read(f"{version}.json") == b"%d" % winners.index(True)
+    assert set(folder.list_files()) == {f"{version}.json" for version in range(20)}

@@ -8,8 +8,9 @@ import pytest
 
 from tests.support.cassandra import run_cassandra
 from tests.support.hbase import run_hbase
+from tests.support.object_store import BUCKET, ObjectStore, run_object_store
 from tests.support.postgres import run_server
-from tests.support.stores import EMBEDDED, HELD, KINDS
+from tests.support.stores import EMBEDDED, HELD, KINDS, ON_S3
 from thetastream.stores import CassandraStore, HBaseStore, PostgresStore, Store
 
 NUMBERS = count()
@@ -40,6 +41,20 @@ def hbase() -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[ObjectStore]:
+    with run_object_store() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket whose address and keys are in the environment, where deltalake reads them too."""
+    for name, value in object_store.environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}"
+
+
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     made = make_store(request.param, request, tmp_path)
@@ -55,5 +70,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 def make_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> Store:
     if kind in EMBEDDED:
         return EMBEDDED[kind](str(folder / "store"))
+    if kind in ON_S3:
+        return ON_S3[kind](f"{request.getfixturevalue('bucket')}/results{next(NUMBERS)}")
     make, server = SERVERS[kind]
     return make(request.getfixturevalue(server), f"results{next(NUMBERS)}")

@@ -45,6 +45,17 @@ class ObjectStore:
         options = f"endpoint_override={quote(self.endpoint, safe='')}&scheme=http&region={REGION}"
         return f"s3://{KEY}:{SECRET}@{BUCKET}/{folder}?{options}"
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which Arrow, boto3 and deltalake open a URI without keys and options."""
+        return {
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": REGION,
+            "AWS_ENDPOINT_URL": f"http://{self.endpoint}",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
     def open(self) -> fs.S3FileSystem:
         """Open the store."""
         return fs.S3FileSystem(

@@ -23,7 +23,11 @@ START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 EMBEDDED = {"parquet": ParquetStore, "delta": DeltaStore}
 NEEDS_SERVER = pytest.mark.skipif(find_server() is None, reason="PostgreSQL is not installed")
 MARKS = {"postgres": [NEEDS_SERVER], "cassandra": [pytest.mark.databases], "hbase": [pytest.mark.databases]}
-KINDS = [pytest.param(kind, marks=MARKS.get(kind, [])) for kind in REGISTRY]
+ON_S3 = {"parquet-s3": ParquetStore, "delta-s3": DeltaStore}
+KINDS = [
+    *(pytest.param(kind, marks=MARKS.get(kind, [])) for kind in REGISTRY),
+    *(pytest.param(kind, marks=[pytest.mark.s3]) for kind in ON_S3),
+]
 
 
 def make_rows(*numbers: int) -> pa.RecordBatch:

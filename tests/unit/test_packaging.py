@@ -25,7 +25,7 @@ def test_the_extra_all_has_every_extra_of_users():
         "dev",
         "docs",
         "bench",
-        "s3",
+        "s3-server",
     }
 
 

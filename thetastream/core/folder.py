@@ -103,22 +103,24 @@ class Folder:
     def write_new(self, name: str, data: bytes) -> bool:
         """Write a file unless there is one of this name, and return whether it was written.
 
-        On local file systems, one of several callers writes the file. Other file systems have no such step
-        in Arrow, so there the callers must not be several.
+        Of several callers, one writes the file: local file systems refuse a link to a name that exists, and
+        HDFS refuses to rename a file to it. The folder must lie in one of both.
         """
         if self.exists(name):
             return False
         path = f"{self._folder}/{name}"
         temporary = self._write_temporary(path, data)
-        if not isinstance(self._fs, fs.LocalFileSystem):
-            self._fs.move(temporary, path)
-            return True
         try:
-            os.link(temporary, path)
-        except FileExistsError:
+            if isinstance(self._fs, fs.LocalFileSystem):
+                os.link(temporary, path)
+                self._fs.delete_file(temporary)
+            else:
+                self._fs.move(temporary, path)
+        except OSError:
+            self._fs.delete_file(temporary)
+            if not self.exists(name):
+                raise
             return False
-        finally:
-            os.unlink(temporary)
         return True
 
     def _write_temporary(self, path: str, *pieces: bytes | pa.Buffer) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from thetastream.core.folder import Folder, hide_secrets
 from thetastream.errors import StoreError
+from thetastream.stores.commit_file import write_once
 
 FORMAT = 1
 """The version of the format of entries."""
@@ -131,10 +132,18 @@ class VersionLog:
             yield self.read(version)
 
     def append(self, version: int, entry: dict[str, Any]) -> bool:
-        """Write an entry unless this version exists; return whether it was written."""
+        """Write an entry unless this version exists; return whether it was written.
+
+        Raises
+        ------
+        QueryError
+            NO_ATOMIC_COMMIT or MISSING_PACKAGE.
+        StoreError
+            STORE_UNREACHABLE.
+        """
         self._folder.make()
         text = json.dumps({"format": FORMAT, "version": version, **entry})
-        return self._folder.write_new(_name(version), text.encode())
+        return write_once(self._root, self._folder, _name(version), text.encode())
 
 
 def _name_state(version: int) -> str:
