@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from thetastream.errors import StoreError
+from thetastream.core.folder import hide_secrets
+from thetastream.errors import QueryError, StoreError
 from thetastream.stores.description import Description
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
 from thetastream.stores.staged import Origin, Stage, Staged
@@ -28,6 +29,14 @@ def make_unreachable(server: str, error: Exception) -> StoreError:
     why = str(error).partition("\n")[0]
     what = f"the store needs {server}, and connecting failed: {why}"
     return StoreError("STORE_UNREACHABLE", f"{what}. Start the server, or correct the address of the store")
+
+
+def make_not_atomic(root: str, why: str) -> QueryError:
+    """Make the error of a folder in which two writers could replace the commits of each other."""
+    what = (
+        f"of several writers of one commit, one must win, and {hide_secrets(root)} cannot promise that: {why}"
+    )
+    return QueryError("NO_ATOMIC_COMMIT", f"{what}. Put the store on s3://, on hdfs://, or on a disk")
 
 
 class Store(ABC):

@@ -7,8 +7,8 @@
 Arrow has no such step for other file systems, so a store on one of them is refused.
 """
 
-from thetastream.core.folder import Folder, hide_secrets
-from thetastream.errors import QueryError
+from thetastream.core.folder import Folder
+from thetastream.stores.base import make_not_atomic
 
 
 def write_once(root: str, folder: Folder, name: str, data: bytes) -> bool:
@@ -33,12 +33,4 @@ def write_once(root: str, folder: Folder, name: str, data: bytes) -> bool:
         from thetastream.stores.s3_commit import connect  # loads boto3
 
         return connect(root, folder.filesystem.region).write_new(folder.locate(name), data)
-    raise refuse(root, f"Arrow has no write for {kind!r} that fails if the name exists")
-
-
-def refuse(root: str, why: str) -> QueryError:
-    """Make the error of a folder in which two writers could replace the commits of each other."""
-    what = (
-        f"of several writers of one commit, one must win, and {hide_secrets(root)} cannot promise that: {why}"
-    )
-    return QueryError("NO_ATOMIC_COMMIT", f"{what}. Put the store on s3://, on hdfs://, or on a disk")
+    raise make_not_atomic(root, f"Arrow has no write for {kind!r} that fails if the name exists")

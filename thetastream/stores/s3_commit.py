@@ -13,8 +13,7 @@ from uuid import uuid4
 
 from thetastream.core.folder import hide_secrets
 from thetastream.errors import QueryError
-from thetastream.stores.base import make_unreachable
-from thetastream.stores.commit_file import refuse
+from thetastream.stores.base import make_not_atomic, make_unreachable
 
 INSTALL = "pip install 'thetastream[s3]'"
 EXISTS, CONFLICT, UNKNOWN = 412, 409, 501
@@ -68,7 +67,9 @@ class S3Commits:
         is_replaced = self._put(bucket, key, b"2")
         self._client.delete_object(Bucket=bucket, Key=key)
         if is_replaced:
-            raise refuse(self._root, "the server replaces an object in spite of the header If-None-Match")
+            raise make_not_atomic(
+                self._root, "the server replaces an object in spite of the header If-None-Match"
+            )
         self._is_checked = True
 
     def _put(self, bucket: str, key: str, data: bytes) -> bool:
@@ -83,7 +84,9 @@ class S3Commits:
                     # boto3 repeats a request that had no answer, and the first one may have written it.
                     return bool(self._client.get_object(Bucket=bucket, Key=key)["Body"].read() == data)
                 if status == UNKNOWN:
-                    raise refuse(self._root, "the server does not know the header If-None-Match") from None
+                    raise make_not_atomic(
+                        self._root, "the server does not know the header If-None-Match"
+                    ) from None
                 if status != CONFLICT or attempt == ATTEMPTS:
                     raise make_unreachable(hide_secrets(self._root), error) from None
                 time.sleep(0.1 * attempt)
