@@ -16,7 +16,8 @@ import pytest
 
 from tests.support.service import BIG_ID, add_epoch, connect, make_pairs, run_service
 from thetastream.errors import QueryError
-from thetastream.service import Limits, events, feed, questions
+from thetastream.service import Limits, events, feed
+from thetastream.service.statement_pool import OpenRows, StatementPool
 from thetastream.stores import ParquetStore
 
 SUBSCRIBE = "/stores/pairs/subscribe"
@@ -76,7 +77,7 @@ def test_silence_is_filled_and_a_statement_that_cannot_run_is_refused(client: ht
         assert [next(found)[0] for _ in range(2)] == ["progress", "progress"]
     assert client.get(SUBSCRIBE, params={"sql": "SELECT nothing FROM results"}).status_code == 400
     large = client.get(SUBSCRIBE, params={"sql": "SELECT length(repeat('x', 2000000000))"})
-    assert (large.status_code, large.json()["condition"]) == (400, "STORE_QUERY")
+    assert (large.status_code, large.json()["condition"]) == (413, "TOO_LARGE")
     assert client.get(SUBSCRIBE, headers={"Last-Event-ID": "x"}).status_code == 400
 
 
@@ -138,15 +139,15 @@ def test_statements_of_subscribers_wait_as_other_questions_do(
 ) -> None:
     running, most = 0, 0
 
-    def answer_slowly(rows: pa.Table, *limits: Any, **more_limits: Any) -> pa.Table:
+    def answer_slowly(pool: StatementPool, open_rows: OpenRows, sql: str) -> pa.Table:
         nonlocal running, most
         running += 1
         most = max(most, running)
         time.sleep(0.02)
         running -= 1
-        return rows
+        return open_rows()
 
-    monkeypatch.setattr(questions, "ask", answer_slowly)
+    monkeypatch.setattr(StatementPool, "ask", answer_slowly)
     with connect(store, limits=Limits(questions=2)) as client:
         sql = "SELECT id FROM results"
         threads = [threading.Thread(target=lambda: subscribe(client, 2, sql=sql)) for _ in range(6)]
@@ -191,6 +192,7 @@ def test_a_snapshot_that_was_forgotten_is_gone_for_new_and_for_connected_subscri
         raise QueryError("UNKNOWN_SNAPSHOT", "it was forgotten after it was listed")
 
     monkeypatch.setattr(ParquetStore, "read_snapshot", read_none)
+    monkeypatch.setattr(StatementPool, "ask", lambda self, open_rows, sql: open_rows())
     with client.stream("GET", SUBSCRIBE, params={"sql": "SELECT id FROM results"}) as answer:
         kind, _, data = next(read_events(answer.iter_lines()))
     assert (kind, data["condition"]) == ("error", "SNAPSHOT_GONE")

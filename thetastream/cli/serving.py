@@ -61,6 +61,12 @@ def add_commands(add: AddCommand) -> None:
         metavar="N",
         help="the largest number of rows of an answer (default %(default)s)",
     )
+    parser.add_argument(
+        "--memory",
+        default="2 GB",
+        metavar="SIZE",
+        help="the memory of all statements of clients, of which four may run at once (default %(default)s)",
+    )
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -80,7 +86,7 @@ def serve(arguments: argparse.Namespace) -> int:
     if token is None and not is_loopback(arguments.host):
         what = f"host {arguments.host} can be reached from other machines, so the service needs a token"
         raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file")
-    stores, limits = read_stores(arguments.store), Limits(rows=arguments.max_rows)
+    stores, limits = read_stores(arguments.store), Limits(rows=arguments.max_rows, memory=arguments.memory)
     refuse_missing_files(arguments.metrics)
     app = build_app(stores, metrics=arguments.metrics, token=token, limits=limits)
     config = uvicorn.Config(

@@ -8,6 +8,7 @@ has sent the last event.
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 from starlette.responses import StreamingResponse
@@ -107,11 +108,12 @@ async def _produce(
 
 def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, questions: Questions) -> bytes:
     known: dict[str, Any] = describe_snapshot(snapshot).model_dump()
-    rows = read_rows(store, snapshot)
     try:
-        found = questions.ask(rows, ALL if sql is None else sql)
+        found = questions.ask(partial(read_rows, store, snapshot), ALL if sql is None else sql)
         known["results"] = found.to_pylist()
     except QueryError as error:
+        if error.condition == "SNAPSHOT_GONE":
+            raise
         # The event still names the snapshot, so that the subscriber can ask for a part of it.
         known["error"] = {"condition": error.condition, "message": error.message}
     return _write_event("snapshot", known, snapshot.number)

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from thetastream.core.sizes import parse_nbytes
+from thetastream.errors import QueryError
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -14,8 +17,8 @@ class Limits:
         returns a part of the rows.
     seconds : float
         The longest time of one question.
-    memory : str
-        The memory of all questions together, as DuckDB writes it.
+    memory : str or int
+        The memory of all questions together, as ``"2 GB"`` or in bytes. Each one has an equal share.
     questions : int
         The largest number of questions that run at the same time. Other questions wait.
     subscribers : int
@@ -25,13 +28,27 @@ class Limits:
 
     Examples
     --------
-    >>> Limits(rows=1000).seconds
-    30.0
+    >>> Limits(memory="4 GB").question_bytes
+    1000000000
     """
 
     rows: int = 100_000
     seconds: float = 30.0
-    memory: str = "1GB"
+    memory: str | int = "2 GB"
     questions: int = 4
     subscribers: int = 1000
     subscribers_per_client: int = 100
+
+    @property
+    def question_bytes(self) -> int:
+        """The memory of one question in bytes.
+
+        Raises
+        ------
+        QueryError
+            BAD_VALUE.
+        """
+        nbytes = parse_nbytes(self.memory)
+        if nbytes is None:
+            raise QueryError("BAD_VALUE", f'memory must be a size, as in "2 GB", not {self.memory!r}')
+        return nbytes // self.questions

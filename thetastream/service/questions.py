@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from fastapi import Response
 
 from thetastream.errors import QueryError
+from thetastream.service.bodies import ALL
 from thetastream.service.encoding import ARROW, JSON, encode_table
 from thetastream.service.limits import Limits
+from thetastream.service.statement_pool import OpenRows, StatementPool
 from thetastream.stores.base import Store
 from thetastream.stores.question import ask
 
@@ -23,6 +25,7 @@ class Questions:
     def __init__(self, stores: Mapping[str, Store], limits: Limits) -> None:
         self._stores = stores
         self._limits = limits
+        self._statements = StatementPool(limits)
         self._threads = ThreadPoolExecutor(limits.questions, thread_name_prefix="question")
 
     def find_store(self, name: str) -> Store:
@@ -46,24 +49,26 @@ class Questions:
         QueryError
             If the statement cannot run, or may not.
         """
-        await self.run(lambda: self.ask(store.description.schema.empty_table(), sql))
+        await self.run(lambda: self.ask(store.description.schema.empty_table, sql))
 
-    async def answer(self, open_rows: Callable[[], Any], sql: str, accept: str) -> Response:
-        """Run one SELECT over rows, and encode the answer as the header ``Accept`` asks."""
+    async def answer(self, open_rows: OpenRows, sql: str, accept: str) -> Response:
+        """Run one SELECT, and encode the answer as the header ``Accept`` asks."""
         media_type = ARROW if ARROW in accept else JSON
-        content = await self.run(lambda: encode_table(self.ask(open_rows(), sql), media_type))
+        content = await self.run(lambda: encode_table(self.ask(open_rows, sql), media_type))
         return Response(content, media_type=media_type)
 
-    def ask(self, rows: Any, sql: str) -> pa.Table:
-        """Run one SELECT over rows, within the limits of the service.
+    def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
+        """Run one SELECT over the rows that a function opens, within the limits of the service.
 
         Raises
         ------
         QueryError
             If the statement cannot run, or may not.
         """
-        limits = self._limits
-        return ask(rows, sql, limits.memory, max_rows=limits.rows, max_s=limits.seconds)
+        if sql == ALL:
+            # No client wrote it, so it needs no process of its own.
+            return ask(open_rows(), sql, f"{self._limits.question_bytes}B", max_rows=self._limits.rows)
+        return self._statements.ask(open_rows, sql)
 
     async def run(self, work: Callable[[], Answer]) -> Answer:
         """Do the work of one question in a thread for questions, as soon as one is free.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 from fastapi import FastAPI, Header, Query, Request, Response
@@ -54,15 +55,13 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
         accept: Annotated[str, Header()] = JSON,
     ) -> Response:
         store = questions.find_store(name)
-        sql = ALL if first is None else f"{ALL} LIMIT {first}"
-        return await questions.answer(lambda: store.read_snapshot(number), sql, accept)
+        return await questions.answer(lambda: store.read_snapshot(number).slice(0, first), ALL, accept)
 
     @app.post("/stores/{name}/query", response_class=Response, responses={**PROBLEMS, **ROWS})
     async def query(name: str, body: QueryBody, accept: Annotated[str, Header()] = JSON) -> Response:
         store = questions.find_store(name)
-        return await questions.answer(
-            lambda: store.open(body.snapshot, body.since, body.until, body.key), body.sql, accept
-        )
+        open_rows = partial(store.open, body.snapshot, body.since, body.until, body.key)
+        return await questions.answer(open_rows, body.sql, accept)
 
     @app.get("/stores/{name}/subscribe", response_class=Response, responses={**PROBLEMS, **EVENTS})
     async def subscribe(

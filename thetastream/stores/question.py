@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from thetastream.errors import QueryError
 from thetastream.stores.base import SnapshotChoice, Store
-from thetastream.stores.statement import read_statement, refuse_large_values
 
 if TYPE_CHECKING:
     import duckdb
@@ -78,9 +77,6 @@ def ask(
 ) -> pa.Table:
     """Run one SELECT over ``rows``, a table or data set of Arrow.
 
-    ``max_s`` is given if a client of a service asks. Functions whose value may be of any size are refused
-    then.
-
     Raises
     ------
     QueryError
@@ -97,17 +93,13 @@ def ask(
         # Each cursor has its own tables. Opening a database takes ten times as long as opening a cursor.
         with _open_database(memory, os.getpid()).cursor() as connection:
             connection.register(RESULTS, rows)
-            statement = read_statement(connection, sql)
-            if max_s is not None:
-                refuse_large_values(connection, statement)
-            answer = connection.sql(statement)
+            answer = connection.sql(_read_statement(connection, sql))
             if max_rows is not None:
                 answer = answer.limit(max_rows + 1)
             with _interrupt_after(connection, max_s):
                 found = answer.to_arrow_table()
     except duckdb.InterruptException as error:
-        what = f"the question was stopped after {max_s:g} s: ask for less, by since, until or key"
-        raise QueryError("TOO_SLOW", what) from error
+        raise make_slow(max_s) from error
     except duckdb.Error as error:
         text = str(error).partition("\n")[0]
         if isinstance(error, duckdb.CatalogException | duckdb.BinderException):
@@ -119,6 +111,31 @@ def ask(
             f"an answer must have at most {max_rows:,} rows, and this has more: add LIMIT, or ask for less",
         )
     return found
+
+
+def make_slow(max_s: float | None) -> QueryError:
+    """Make the error of a question that took too long."""
+    what = f"the question was stopped after {max_s:g} s: ask for less, by since, until or key"
+    return QueryError("TOO_SLOW", what)
+
+
+def _read_statement(connection: "duckdb.DuckDBPyConnection", sql: str) -> str:
+    """Return the one SELECT of a question.
+
+    Raises
+    ------
+    QueryError
+        STORE_QUERY.
+    """
+    import duckdb
+
+    if not isinstance(sql, str):
+        raise QueryError("STORE_QUERY", f"a question must be one SELECT statement, not {sql!r}")
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        kinds = ", ".join(str(one.type).rpartition(".")[2] for one in statements) or "nothing"
+        raise QueryError("STORE_QUERY", f"a question must be one SELECT statement, not {kinds}")
+    return str(statements[0].query)
 
 
 @contextmanager

@@ -1,0 +1,182 @@
+"""Statements of clients run in processes that have bounded memory and time, and that end with the service."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from threading import Event, Thread
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from tests.support.service import make_pairs
+from tests.unit.test_questions import ESCAPES
+from thetastream.errors import QueryError, StoreError
+from thetastream.service import statement_pool
+from thetastream.service.limits import Limits
+from thetastream.service.statement_pool import StatementPool
+from thetastream.stores import ParquetStore
+from thetastream.stores.statement_worker import SPARE_BYTES
+
+MEMORY = 200_000_000
+ROWS = partial(pa.table, {"i": list(range(1000)), "a": ["x" * 1000] * 1000})
+LIMITS = Limits(rows=1000, memory=2 * MEMORY, questions=2)
+GROWING = """\
+SELECT repeat('x', 900000000)
+SELECT list_resize([1], 900000000)
+SELECT list_reduce(range(40)::VARCHAR[], lambda a, b: a || a || b)
+SELECT replace(repeat('x', 100000), 'x', repeat('y', 100000))
+SELECT string_agg(repeat(a, 1000)) FROM results
+SELECT repeat(a, 200000) || i FROM results LIMIT 1
+SELECT list(a || range) FROM results, range(1000)
+WITH RECURSIVE t(a) AS (SELECT 'x' UNION ALL SELECT a || a FROM t) SELECT max(length(a)) FROM t"""
+
+
+@pytest.fixture(scope="module")
+def pool() -> StatementPool:
+    return StatementPool(LIMITS)
+
+
+def find_workers() -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            if "thetastream.stores.statement_worker" in child.cmdline():
+                found.append(child)
+    return found
+
+
+def count(pool: StatementPool) -> int:
+    found: int = pool.ask(ROWS, "SELECT count(*) AS n FROM results")["n"][0].as_py()
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds all private memory")
+@pytest.mark.parametrize("sql", GROWING.splitlines())
+def test_a_statement_that_grows_is_refused_and_takes_no_more_than_its_memory(
+    pool: StatementPool, sql: str
+) -> None:
+    assert count(pool) == 1000
+    small, peak, over = max(worker.memory_info().rss for worker in find_workers()), 0, Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not over.wait(0.002):
+            for worker in find_workers():
+                with suppress(psutil.NoSuchProcess):
+                    peak = max(peak, worker.memory_info().rss)
+
+    watching = Thread(target=watch)
+    watching.start()
+    with pytest.raises(QueryError, match=r"TOO_LARGE.*200 MB"):
+        pool.ask(ROWS, sql)
+    over.set()
+    watching.join()
+    assert peak < small + MEMORY + SPARE_BYTES + 2 * ROWS().nbytes
+
+
+@pytest.mark.parametrize("sql", ESCAPES.splitlines())
+def test_a_statement_reads_the_results_only(pool: StatementPool, tmp_path: Path, sql: str) -> None:
+    file = tmp_path / "file"
+    file.write_text("hidden words")
+    with pytest.raises(QueryError, match="STORE_QUERY") as error:
+        pool.ask(ROWS, sql.format(file=file))
+    assert "hidden words" not in str(error.value)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_answer_has_its_types_and_order(pool: StatementPool) -> None:
+    found = pool.ask(ROWS, "SELECT i + 9007199254740993 AS big FROM results ORDER BY i DESC LIMIT 2")
+    assert found.schema.types == [pa.int64()]
+    assert found["big"].to_pylist() == [2**53 + 1000, 2**53 + 999]
+    assert pool.ask(ROWS, "SELECT i FROM results WHERE false").num_rows == 0
+    with pytest.raises(QueryError, match="TOO_MANY_ROWS"):
+        pool.ask(ROWS, "SELECT * FROM range(1001)")
+
+
+def test_the_process_opens_a_store_and_its_errors_keep_their_class(
+    pool: StatementPool, tmp_path: Path
+) -> None:
+    store = make_pairs(tmp_path)
+    asked = partial(store.open, None, None, None, {"id": 2})
+    assert pool.ask(asked, "SELECT id FROM results")["id"].to_pylist() == [2]
+    with pytest.raises(QueryError, match="UNKNOWN_SNAPSHOT"):
+        pool.ask(partial(store.open, 9), "SELECT 1")
+    with pytest.raises(StoreError, match="NO_STORE"):
+        pool.ask(ParquetStore(str(tmp_path / "none")).open, "SELECT 1")
+
+
+def test_a_statement_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statement_pool, "GRACE_S", 0.1)
+    pool = StatementPool(Limits(seconds=0.4, questions=1))
+    with pytest.raises(QueryError, match=r"TOO_SLOW.*after 0\.4 s"):
+        pool.ask(ROWS, "SELECT sum(a.range * b.range) FROM range(9000000) a, range(9000000) b")
+    assert count(pool) == 1000
+    with pytest.raises(QueryError, match=r"TOO_SLOW.*after 0\.4 s"):
+        pool.ask(partial(time.sleep, 60), "SELECT 1")
+    assert count(pool) == 1000
+
+
+def test_a_killed_process_is_replaced() -> None:
+    before = set(find_workers())
+    pool = StatementPool(LIMITS)
+    count(pool)
+    (worker,) = set(find_workers()) - before
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(pool.ask, partial(time.sleep, 60), "SELECT 1")
+        time.sleep(0.2)
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(QueryError, match=r"STORE_QUERY.*has ended with code -9"):
+            asked.result()
+    assert count(pool) == 1000
+
+
+def test_many_clients_share_few_processes() -> None:
+    before = set(find_workers())
+    pool = StatementPool(LIMITS)
+    sql = [f"SELECT {n} AS n, sum(i) AS s FROM results" for n in range(60)]
+    with ThreadPoolExecutor(30) as threads:
+        found = list(threads.map(pool.ask, repeat(ROWS), sql))
+    assert [one.to_pylist() for one in found] == [[{"n": n, "s": 499_500}] for n in range(60)]
+    workers = set(find_workers()) - before
+    assert 1 <= len(workers) <= 2
+    del pool
+    gc.collect()
+    assert not any(worker.is_running() for worker in workers)
+    assert not set(find_workers()) & workers
+
+
+def test_processes_end_with_a_service_that_is_killed() -> None:
+    program = """
+import time
+from functools import partial
+from threading import Thread
+import pyarrow as pa
+from thetastream.service.limits import Limits
+from thetastream.service.statement_pool import StatementPool
+pool = StatementPool(Limits())
+pool.ask(partial(pa.table, {"x": [1]}), "SELECT 1")
+Thread(target=pool.ask, args=(partial(time.sleep, 60), "SELECT 1")).start()
+print("ready", flush=True)
+"""
+    service = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert service.stdout is not None
+    assert service.stdout.readline() == b"ready\n"
+    (worker,) = psutil.Process(service.pid).children()
+    service.kill()
+    service.wait()
+    service.stdout.close()
+    worker.wait(timeout=20)
+
+
+def test_the_memory_of_a_service_must_be_a_size() -> None:
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*memory must be a size"):
+        StatementPool(Limits(memory="much"))

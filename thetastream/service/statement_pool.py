@@ -1,0 +1,162 @@
+"""Runs the statements of clients in processes of their own, which are used again.
+
+A process has a share of the memory of all questions, and runs one statement at a time. It is killed if a
+statement does not end in time. Another one starts when it is needed.
+"""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from queue import LifoQueue
+from threading import Event, Timer
+from typing import Any
+
+import pyarrow as pa
+
+from thetastream.errors import QueryError, StoreError, ThetastreamError
+from thetastream.service.limits import Limits
+from thetastream.stores.question import make_slow
+from thetastream.stores.statement_worker import LENGTH
+
+GRACE_S = 2.0
+"""How long after its time a statement may still run. DuckDB does not interrupt a function that is at work."""
+SETTINGS = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+"""Other allocators reserve memory that they do not use, and it would count for the limit."""
+OpenRows = Callable[[], Any]
+ERRORS: dict[str, type[ThetastreamError]] = {"StoreError": StoreError}
+"""The errors of statements that are no ``QueryError``."""
+
+
+class StatementPool:
+    """As many processes as questions may run at the same time. None starts before it is needed.
+
+    Parameters
+    ----------
+    limits : Limits
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        limits.question_bytes  # noqa: B018 (it raises BAD_VALUE)
+        # The process that was used last is used next, so a service with few clients has few processes.
+        self._idle: LifoQueue[Worker | None] = LifoQueue()
+        for _ in range(limits.questions):
+            self._idle.put(None)
+
+    def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
+        """Run one SELECT of a client.
+
+        Parameters
+        ----------
+        open_rows : callable without arguments
+            Opens the rows, a table or data set of Arrow. It is pickled, and called in the process.
+        sql : str
+
+        Raises
+        ------
+        QueryError
+            STORE_QUERY, MISSING_PACKAGE, TOO_MANY_ROWS, TOO_SLOW, or TOO_LARGE if the statement needs more
+            memory than its share.
+        ThetastreamError
+            What ``open_rows`` raises.
+        """
+        worker = self._idle.get()
+        try:
+            worker = worker or Worker(self._limits)
+            return worker.ask(open_rows, sql)
+        finally:
+            self._idle.put(worker if worker is not None and worker.end.alive else None)
+
+
+class Worker:
+    """A process for statements. It ends with this object and with this program.
+
+    Parameters
+    ----------
+    limits : Limits
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._seconds = limits.seconds
+        arguments = (limits.question_bytes, limits.rows, limits.seconds)
+        self._process = subprocess.Popen(  # noqa: S603 (it starts a module of this package)
+            [sys.executable, "-m", "thetastream.stores.statement_worker", *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **SETTINGS, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+        self.end = weakref.finalize(self, _end_process, self._process)
+        """Ends the process and waits for it. It is alive as long as nobody has called it."""
+        try:
+            self._read(1)
+        except EOFError:
+            raise self._make_ended() from None
+
+    def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
+        """Run one SELECT.
+
+        Raises
+        ------
+        QueryError
+            The error of the statement, TOO_SLOW, or STORE_QUERY if the process has ended.
+        """
+        is_late = Event()
+
+        def kill() -> None:
+            is_late.set()
+            self._process.kill()
+
+        request = pickle.dumps((open_rows, sql))
+        alarm = Timer(self._seconds + GRACE_S, kill)
+        alarm.start()
+        try:
+            head, table = self._exchange(request)
+        except (OSError, EOFError, ValueError):  # ArrowInvalid, of half an answer, is a ValueError.
+            raise make_slow(self._seconds) if is_late.is_set() else self._make_ended() from None
+        finally:
+            alarm.cancel()
+            if is_late.is_set():
+                self.end()
+        if head["is_last"]:
+            self.end()
+        if head["error"] is not None:
+            kind, condition, message = head["error"]
+            raise ERRORS.get(kind, QueryError)(condition, message)
+        return table
+
+    def _exchange(self, request: bytes) -> tuple[dict[str, Any], pa.Table | None]:
+        self._requests.write(LENGTH.pack(len(request)))
+        self._requests.write(request)
+        self._requests.flush()
+        (length,) = LENGTH.unpack(self._read(LENGTH.size))
+        head = json.loads(self._read(length))
+        if head["error"] is not None:
+            return head, None
+        with pa.ipc.open_stream(self._answers) as reader:
+            return head, reader.read_all()
+
+    def _read(self, n: int) -> bytes:
+        data = self._answers.read(n)
+        if len(data) < n:
+            raise EOFError
+        return data
+
+    def _make_ended(self) -> QueryError:
+        self.end()
+        what = f"the process of the statement has ended with code {self._process.returncode}"
+        return QueryError("STORE_QUERY", f"{what}: ask for less, by since, until or key")
+
+
+def _end_process(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

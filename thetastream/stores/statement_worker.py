@@ -1,0 +1,132 @@
+"""The process in which a service runs the statements of its clients, one at a time.
+
+DuckDB bounds the memory of tables, but not that of a single value, and it does not interrupt a function that
+makes a value. So a statement runs in a process whose memory the operating system bounds (``RLIMIT_DATA``),
+and which the service kills if a statement takes too long (``thetastream.service.statement_pool``).
+
+The process opens the rows of a statement itself, and keeps recent results in memory as every reader does.
+They do not count for the limit of a statement.
+
+When the process is ready, it writes one byte. A request is its length and a pickle of (function that opens
+the rows, statement). An answer is its length and JSON, and then an Arrow IPC stream if the JSON has no error.
+The service unpickles nothing that comes from this process.
+"""
+
+import json
+import os
+import pickle
+import struct
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from thetastream.errors import QueryError, ThetastreamError
+from thetastream.stores.question import ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LENGTH = struct.Struct("<Q")
+KEPT_BYTES = 1 << 30
+"""What the process may keep of earlier statements: recent results, values of keys, and memory that DuckDB
+does not return. If it keeps more, it ends, and another one starts."""
+SPARE_BYTES = 128 << 20
+"""What a statement may take beyond its memory: stacks of threads, and what Arrow reads ahead from files."""
+
+
+def main(memory: int, max_rows: int, max_s: float) -> None:
+    """Answer requests on the standard input until it ends.
+
+    Parameters
+    ----------
+    memory : int
+        The memory of a statement, in bytes.
+    max_rows : int
+        The largest number of rows of an answer.
+    max_s : float
+        The longest time of a statement, in seconds.
+    """
+    # What libraries print must not come between answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    requests: SimpleQueue[bytes] = SimpleQueue()
+    Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
+    ask(pa.table({"x": [1]}), "SELECT x FROM results", f"{memory}B")
+    largest = _measure_bytes() + KEPT_BYTES
+    answers.write(b".")
+    answers.flush()
+    is_last = False
+    while not is_last:
+        open_rows, sql = pickle.loads(requests.get())  # noqa: S301 (the service has written it)
+        table, error = None, None
+        try:
+            rows = open_rows()
+            with _limit_memory(_measure_bytes() + memory + SPARE_BYTES):
+                table = ask(rows, sql, f"{memory}B", max_rows=max_rows, max_s=max_s)
+        except ThetastreamError as refusal:
+            is_large = refusal.condition == "STORE_QUERY" and "out of memory" in refusal.message.casefold()
+            error = _refuse_large(memory) if is_large else _describe(refusal)
+        except MemoryError:  # Arrow's error is one too.
+            error = _refuse_large(memory)
+        # What a statement without enough memory has used stays with DuckDB. A new process has all of it.
+        is_last = _measure_bytes() > largest or (error is not None and error[1] == "TOO_LARGE")
+        _write(answers, {"error": error, "is_last": is_last}, table)
+
+
+def _read_requests(pipe: BinaryIO, requests: "SimpleQueue[bytes]") -> None:
+    """Read requests until the service closes the pipe or ends. Then end this process at once."""
+    while len(head := pipe.read(LENGTH.size)) == LENGTH.size:
+        requests.put(pipe.read(LENGTH.unpack(head)[0]))
+    os._exit(0)
+
+
+def _refuse_large(memory: int) -> list[str]:
+    what = f"a statement may use {memory / 1e6:,.0f} MB, and this one needs more"
+    return _describe(QueryError("TOO_LARGE", f"{what}: ask for less, by since, until or key"))
+
+
+def _describe(error: ThetastreamError) -> list[str]:
+    return [type(error).__name__, error.condition, error.message]
+
+
+def _write(pipe: BinaryIO, head: dict[str, object], table: pa.Table | None) -> None:
+    text = json.dumps(head).encode()
+    pipe.write(LENGTH.pack(len(text)) + text)
+    if table is not None:
+        with pa.ipc.new_stream(pipe, table.schema) as writer:
+            writer.write_table(table)
+    pipe.flush()
+
+
+def _measure_bytes() -> int:
+    """Measure the private memory of this process, which counts for the limit. Only Linux has the figure."""
+    if sys.platform != "linux":
+        return 0
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))
+
+
+@contextmanager
+def _limit_memory(nbytes: int) -> "Iterator[None]":
+    """Bound the private memory of this process. Other systems than Linux do not count all of it."""
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (nbytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
