@@ -178,3 +178,18 @@ def test_a_pair_of_punctuations_makes_a_snapshot(spark: SparkSession, tmp_path: 
     assert [(one.at.minute, one.rows) for one in store.snapshots()] == [(3, 7), (6, 4)]
     assert store.description.schema.names == ["first", "second", "result_time"]
     assert store.read().num_rows == 13
+
+
+def test_an_answer_goes_on_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Integers keep all their digits, also beside NULL."""
+    source, store = Source(spark, tmp_path), th.ParquetStore(str(tmp_path / "store"))
+    source.add(1, 2, 5)
+    stream = source.open()
+    pairs = th.join({"a": stream, "b": stream}, on="a.id < b.id", within="10m")
+    select = ["a.id AS first", "b.id + 9007199254740992L AS second", "nullif(a.id, 1) AS third"]
+    checkpoint = str(tmp_path / "checkpoint")
+    th.write(pairs, store, select=select, checkpoint=checkpoint, trigger="available now").awaitTermination()
+    answer = th.query(store, "SELECT second, third FROM results WHERE first < 3")
+    found = spark.createDataFrame(answer).selectExpr("second - 9007199254740992L AS second", "third")
+    assert sorted(map(tuple, found.collect()), key=str) == [(2, None), (5, 2), (5, None)]
+    assert found.schema.simpleString() == "struct<second:bigint,third:int>"

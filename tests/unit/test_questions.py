@@ -211,6 +211,19 @@ def test_a_subscriber_waits_for_what_is_written_meanwhile(store: th.ParquetStore
     assert sorted(seen) == sorted([*range(12), *range(6, 30)])
 
 
+def test_readers_that_are_slow_hold_back_no_commit(store: th.ParquetStore) -> None:
+    """A subscriber that has stopped to read, and a question that is still at work, hold nothing."""
+    slow = iter(th.subscribe(store, poll="1 ms", patience="200 ms"))
+    assert next(slow).snapshot.number == 1
+    opened = store.open()
+    # Each commit is made in this thread, between two steps of the readers.
+    for epoch in range(6, 30):
+        assert store.commit("q", epoch, stage(store, epoch, epoch))
+    assert store.compact() > 0
+    assert question.ask(opened, "SELECT count(*) AS n FROM results")["n"].to_pylist() == [12]
+    assert [one.snapshot.number for one in slow] == list(range(2, 31))
+
+
 @pytest.mark.parametrize(
     "asked",
     [{"poll": "soon"}, {"patience": "-1s"}, {"since": -1}, {"since": "7"}, {"since": 1.0}, {"since": True}],

@@ -1,5 +1,8 @@
 """The service: what clients read is what the store holds, and what they may not ask is refused."""
 
+import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +12,17 @@ import pyarrow as pa
 import pytest
 
 from tests.support.service import BIG_ID, add_epoch, connect, make_pairs, run_service
+from tests.support.stores import commit_rows
 from thetastream.errors import QueryError
 from thetastream.service import Limits
 from thetastream.service.encoding import ARROW
 from thetastream.service.questions import Questions
 from thetastream.stores import ParquetStore
+from thetastream.stores.description import Description
 
 LIMITS = Limits(rows=10, seconds=0.2)
+ROOT = Path(__file__).parents[2]
+CURL = re.compile(r"^curl .*?(?<!\\)$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -96,6 +103,38 @@ def test_an_unknown_store_and_unknown_fields_are_refused(reader: httpx.Client) -
 def test_the_first_rows_of_a_snapshot(reader: httpx.Client) -> None:
     rows = reader.get("/stores/pairs/snapshots/1", params={"first": 1}).json()
     assert [row["id"] for row in rows] == [1]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/service.md"])
+def test_the_curl_commands_of_the_pages_are_answered(tmp_path: Path, page: str) -> None:
+    store = ParquetStore(str(tmp_path))
+    schema = pa.schema([("a_carrier", pa.string()), ("first", pa.int64())])
+    store.describe(Description(schema))
+    rows = [{"a_carrier": carrier, "first": 7} for carrier in "UUAUDAEB"]
+    commit_rows(store, 0, Description(schema), pa.RecordBatch.from_pylist(rows, schema=schema))
+    found = []
+    with connect(store) as client:
+        for command in CURL.findall((ROOT / page).read_text()):
+            words = shlex.split(command.replace("\\\n", " "), comments=True)
+            (url,) = (word for word in words if word.startswith("http"))
+            path = httpx.URL(url).raw_path.decode()
+            if "service.example" in url:
+                assert client.get(path).status_code == 200
+            elif "-d" in words:
+                headers = dict([words[words.index("-H") + 1].split(": ")])
+                answer = client.post(path, content=words[words.index("-d") + 1], headers=headers)
+                found.append(answer.json())
+            elif "subscribe" in path:
+                with client.stream("GET", path) as answer:
+                    data = next(line for line in answer.iter_lines() if line.startswith("data: "))
+                found.append(json.loads(data.removeprefix("data: "))["results"])
+            else:
+                found.append(client.get(path).json())
+    assert next(one[:2] for one in found if isinstance(one, list) and "a_carrier" in one[0]) == [
+        {"a_carrier": "U", "pairs": 3},
+        {"a_carrier": "A", "pairs": 2},
+    ]
+    assert [{"pairs": 8}] in found
 
 
 def test_two_services_of_one_store_answer_alike(store: ParquetStore) -> None:

@@ -14,6 +14,7 @@ from tests.support.service import BIG_ID, connect, make_pairs
 from thetastream.cli.serving import read_token, serve
 from thetastream.core.listening import open_port
 from thetastream.errors import QueryError
+from thetastream.service import guard
 from thetastream.stores import ParquetStore
 
 MAKE_CERTIFICATE = (
@@ -43,6 +44,21 @@ def test_with_a_token_only_those_who_know_it_are_answered(store: ParquetStore) -
         assert client.get("/openapi.json").status_code == 401
         assert client.get("/health").status_code == 200
         assert client.get("/stores", headers=right).status_code == 200
+
+
+def test_tokens_are_compared_in_constant_time(store: ParquetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of ``==`` says how many characters of a guess are right."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(given: bytes, expected: bytes) -> bool:
+        compared.append((given, expected))
+        return False
+
+    monkeypatch.setattr(guard.hmac, "compare_digest", compare)
+    with connect(store, token="a long secret token") as client:
+        right = {"Authorization": "Bearer a long secret token"}
+        assert client.get("/stores", headers=right).status_code == 401
+    assert compared == [(b"a long secret token",) * 2]
 
 
 def parse(*arguments: str) -> Any:
