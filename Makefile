@@ -5,7 +5,7 @@
 # make test-s3   folders on an object store        make test-hdfs  folders on HDFS, which Maven fetches
 # make demo-kafka   two topics of a broker joined into a third
 # make test-stores   stores of results in PostgreSQL, Cassandra and HBase, which Maven fetches
-# make lint   ruff, mypy, imports
+# make lint   ruff, mypy, imports, bandit        make audit  known vulnerabilities of packages
 # make docs   the documentation as a site, in out/site; runs the code on its pages
 # make bench  measurements (ARGS="equi --json out.json")
 # make bench-peers   the same with Flink, Pathway and DataFusion, in a virtual environment of their own
@@ -17,7 +17,7 @@
 # Needs Python 3.11 or later with venv, Java 17 or later; everything else goes into .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-hdfs test-stores demo-kafka lint docs bench bench-peers papers soak faults machine clean
+.PHONY: help demo examples test test-core smoke sweep test-kafka test-s3 test-hdfs test-stores demo-kafka lint audit docs bench bench-peers papers soak faults machine clean
 PYSPARK ?=
 VENV := .venv$(if $(PYSPARK),-pyspark-$(subst *,x,$(PYSPARK)))
 BIN := $(VENV)/bin
@@ -88,9 +88,14 @@ demo-kafka: machine $(VENV)/.demo
 
 lint: machine $(VENV)/.dev
 	@status=0; \
-	for check in "ruff check ." "ruff format --check ." mypy lint-imports "hadolint ops/Dockerfile"; do \
+	for check in "ruff check ." "ruff format --check ." mypy lint-imports "bandit -q -r thetastream -c pyproject.toml" "hadolint ops/Dockerfile"; do \
 		$(BIN)/$$check || status=1; \
 	done; exit $$status
+
+# Known vulnerabilities of the installed packages. The package index must have data on them; without it, each package is listed as not audited.
+audit: machine $(VENV)/.dev
+	@$(PIP) install "pip-audit>=2.7"
+	@$(BIN)/python -m pip_audit --local --skip-editable
 
 # The site, and all code on its pages, which must run and print what the pages show.
 docs: machine $(VENV)/.docs $(VENV)/.dev $(VENV)/.java-classes

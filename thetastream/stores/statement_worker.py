@@ -55,15 +55,15 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
     # What libraries print must not come between answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    requests: SimpleQueue[bytes] = SimpleQueue()
-    Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
+    arrived: SimpleQueue[bytes] = SimpleQueue()
+    Thread(target=_read_requests, args=(sys.stdin.buffer, arrived), daemon=True).start()
     ask(pa.table({"x": [1]}), "SELECT x FROM results", f"{memory}B")
     largest = _measure_bytes() + KEPT_BYTES
     answers.write(b".")
     answers.flush()
     is_last = False
     while not is_last:
-        open_rows, sql = pickle.loads(requests.get())  # noqa: S301 (the service has written it)
+        open_rows, sql = pickle.loads(arrived.get())  # noqa: S301 (the service has written it)
         table, error = None, None
         try:
             rows = open_rows()
@@ -79,10 +79,10 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
         _write(answers, {"error": error, "is_last": is_last}, table)
 
 
-def _read_requests(pipe: BinaryIO, requests: "SimpleQueue[bytes]") -> None:
+def _read_requests(pipe: BinaryIO, arrived: "SimpleQueue[bytes]") -> None:
     """Read requests until the service closes the pipe or ends. Then end this process at once."""
     while len(head := pipe.read(LENGTH.size)) == LENGTH.size:
-        requests.put(pipe.read(LENGTH.unpack(head)[0]))
+        arrived.put(pipe.read(LENGTH.unpack(head)[0]))
     os._exit(0)
 
 
