@@ -22,6 +22,7 @@ from thetastream.plan.statistics import Statistics
 from thetastream.planners import JoinPlan, JoinTasks, MultiwayPlan, PipelinePlan, Plan
 from thetastream.predicate import predicate, within_metres
 from thetastream.spark.by_arrival import by_arrival
+from thetastream.spark.checkpoint_paths import update_paths
 from thetastream.spark.control.handle import ControlHandle, control
 from thetastream.spark.export import export_metrics
 from thetastream.spark.metrics import metrics
@@ -94,6 +95,7 @@ __all__ = [
     "sql",
     "statistics",
     "subscribe",
+    "update_paths",
     "with_watermark",
     "within_metres",
     "write",

@@ -92,6 +92,7 @@ def joins(ids: tuple[int, ...]) -> bool:
 
 
 ON = "abs(a.x - b.x) <= 0.5 AND (a.id + 1) % 5 <= (2 * b.id) % 11"
+WHOLE = f"{ON} AND a.id <> b.id"
 
 
 @pytest.mark.usefixtures("only_epochs_with_rows")
@@ -141,6 +142,39 @@ def test_a_ring_continues_with_its_number_of_nodes(spark: SparkSession, tmp_path
         query.run(on=on, within="50 seconds", model=th.Ring())
 
 
+@pytest.mark.usefixtures("only_epochs_with_rows")
+@pytest.mark.parametrize(
+    ("aliases", "query"),
+    [
+        ("ab", {"on": WHOLE, "model": th.Biclique(1)}),
+        ("ab", {"on": WHOLE, "model": th.Biclique(1), "max_units": 4, "mailbox": "mail"}),
+        pytest.param("ab", {"on": WHOLE, "model": th.Chain(2), "mailbox": "mail"}, marks=pytest.mark.slow),
+        pytest.param(
+            "abc",
+            {"on": "a.k = b.k AND b.k = c.k", "model": th.Ring(2), "mailbox": "mail"},
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["biclique", "biclique with max_units", "chain", "ring"],
+)
+def test_a_checkpoint_that_was_moved_continues(
+    spark: SparkSession, tmp_path: Path, aliases: str, query: dict[str, Any]
+) -> None:
+    """The mailbox moves together with its checkpoint. Spark keeps paths, which are corrected once."""
+    streams = Restarts(spark, tmp_path, aliases)
+    found: Pairs = Counter()
+    for number, place in enumerate(("before", "after")):
+        streams.add(range(20 * number, 20 * number + 20))
+        if number:
+            shutil.move(tmp_path / "before", tmp_path / place)
+            assert [th.update_paths(tmp_path / place / "checkpoint") for _ in range(2)] == [1, 0]
+        asked = query | ({"mailbox": str(tmp_path / place / "mail")} if "mailbox" in query else {})
+        found += streams.run(checkpoint=f"{place}/checkpoint", within="150 seconds", **asked)
+    assert not (tmp_path / "before").exists()
+    n = len(aliases)
+    assert found == expect(range(20), 150, n) + expect(range(20, 40), 150, n)
+
+
 # Every row of the table in docs/guide/operations.md that is about one join of two streams
 
 
@@ -158,7 +192,6 @@ def change_streams(change: Callable[[DataFrame], DataFrame]) -> Change:
     return Change({"change": change})
 
 
-WHOLE = f"{ON} AND a.id <> b.id"
 BEFORE = {"on": WHOLE, "within": "150 seconds"}
 OTHER_NAMES = WHOLE.replace("a.", "c.").replace("b.", "d.")
 ALLOWED = {

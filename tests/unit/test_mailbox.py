@@ -172,6 +172,22 @@ def test_messages_come_in_several_batches(tmp_path: Path, monkeypatch: pytest.Mo
     assert read(reader, start, reader.latestOffset(start, ALL)) == texts
 
 
+def test_a_mailbox_that_was_moved_delivers_no_message_again(tmp_path: Path) -> None:
+    """The last epoch sent nothing, so only the root of the offset changes. Its messages are read and gone."""
+    reader, start, box = begin(tmp_path / "before")
+    box.post(0, 1, write_pages("a", "b"))
+    middle = reader.latestOffset(start, ALL)
+    assert read(reader, start, middle) == ["a", "b"]
+    (tmp_path / "before").rename(tmp_path / "after")
+    moved = MailboxReader(str(tmp_path / "after"), QUERY, KEYS)
+    moved.commit(middle)
+    end = moved.latestOffset(middle, ALL)
+    assert end != middle
+    assert read(moved, middle, end) == []
+    Mailbox(str(tmp_path / "after"), box.name).post(2, 0, write_pages("c"))
+    assert read(moved, end, moved.latestOffset(end, ALL)) == ["c"]
+
+
 def test_many_messages_are_read_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader, start, box = begin(tmp_path)
     for unit in range(4):

@@ -1,4 +1,4 @@
-"""The commands that inspect, clean and rescale checkpoints. Only ``rescale`` starts Spark."""
+"""The commands that inspect, clean, move and rescale checkpoints. Only ``rescale`` starts Spark."""
 
 import argparse
 import json
@@ -12,9 +12,11 @@ from thetastream.cli.shared_arguments import (
     read_seconds,
 )
 from thetastream.job.checkpoint import read_checkpoint
+from thetastream.job.checkpoint_lock import lock
 from thetastream.job.cleaning import clean
 from thetastream.job.inspection import describe_checkpoint, encode_checkpoint
 from thetastream.job.rescaling import rescale
+from thetastream.spark.checkpoint_paths import update_paths
 
 
 def add_commands(add: AddCommand) -> None:
@@ -53,6 +55,16 @@ def add_commands(add: AddCommand) -> None:
     parser.add_argument("--mailbox", metavar="DIR", help="the folder of mailboxes, if it has moved")
     parser.add_argument("--cache-folder", metavar="DIR", help="the cache_folder of the query on this host")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+
+    parser = add(
+        "update-paths",
+        correct_paths,
+        "correct the paths in a checkpoint that was moved or copied, without Spark",
+        description="Spark writes the place of a checkpoint into some of its files. Run this command at the "
+        "new place before the query starts. Move or copy the mailbox of the query too.",
+        epilog="example:\n  mv checkpoint elsewhere\n  thetastream update-paths elsewhere/checkpoint",
+    )
+    add_checkpoint(parser)
 
     parser = add(
         "rescale",
@@ -110,6 +122,14 @@ def clean_up(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         verb = "would be removed" if arguments.dry_run else "removed"
         print(f"{len(leftovers)} {verb}, {sum(one.nbytes for one in leftovers) / 1e6:,.1f} MB")
+    return 0
+
+
+def correct_paths(arguments: argparse.Namespace) -> int:
+    """Correct the paths in a checkpoint, and print the number of files that had wrong ones."""
+    read_checkpoint(arguments.checkpoint)
+    with lock(arguments.checkpoint):
+        print(f"{update_paths(arguments.checkpoint)} files corrected")
     return 0
 
 

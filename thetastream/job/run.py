@@ -26,6 +26,7 @@ from thetastream.job.schemas import Columns
 from thetastream.job.session import write_option
 from thetastream.job.spec import REPLAY, Job, SourceSpec
 from thetastream.plan.domains import quote
+from thetastream.spark.checkpoint_paths import update_paths
 from thetastream.spark.event_time import mark_event_time, write_delay
 from thetastream.spark.refusals import summarize
 from thetastream.spark.unfinished_epoch import finish_epoch
@@ -170,9 +171,10 @@ def run(
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
     with _catch_signals() as stop:
         results = join_streams(spark, job)
-        if job.sink.path is not None:
-            # Arrow does not open each URI that Spark opens. Then Spark reports an epoch that is not finished.
-            with suppress(OSError, pa.ArrowException):
+        # Arrow does not open each URI that Spark opens. Then Spark reports wrong paths and unfinished epochs.
+        with suppress(OSError, pa.ArrowException):
+            update_paths(job.checkpoint)
+            if job.sink.path is not None:
                 finish_epoch(results, job.checkpoint, job.sink.path)
         writer = results.writeStream.format(job.sink.format).outputMode(job.sink.mode)
         for key, value in job.sink.options.items():
