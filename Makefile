@@ -66,6 +66,7 @@ sweep: machine $(VENV)/.dev $(VENV)/.java-classes
 
 # Maven fetches the broker and the connector into out/kafka, with the settings of the user.
 test-kafka: machine $(VENV)/.dev
+	@$(PIP) install -e ".[kafka-client]"
 	@$(BIN)/python -m pytest -m kafka $(ARGS)
 
 # The jars of hadoop-aws have 650 MB.

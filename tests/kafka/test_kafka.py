@@ -10,17 +10,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
 
-from tests.support.kafka import BROKER, Broker, fetch_connector, run_broker
-from tests.support.maven import fetch_jars
+from tests.kafka.conftest import JARS
+from tests.support.kafka import Broker, fetch_connector
 
-JARS = Path(__file__).parents[2] / "out" / "kafka"
 POISON: list[str | None] = ["{", "[1, 2]", '{"id": "x", "x": 1, "ts": "2026-01-05T09:30:00Z"}', None, ""]
 NO_TIME = '{"id": 1, "x": 1}'
 JOB = """\
@@ -67,12 +66,6 @@ Tuple = tuple[int, int, int]
 @pytest.fixture(scope="session")
 def connector() -> str:
     return fetch_connector(JARS)
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with run_broker(tmp_path_factory.mktemp("kafka"), fetch_jars(BROKER, JARS / "broker")) as one:
-        yield one
 
 
 def draw(n: int, seed: int, first: int = 0) -> list[Tuple]:

@@ -25,6 +25,7 @@ def test_the_extra_all_has_every_extra_of_users():
         "dev",
         "docs",
         "bench",
+        "kafka-client",
         "s3-server",
     }
 
