@@ -110,6 +110,9 @@ FAMILIES: dict[str, Family] = {
     "shared tasks": Family(
         SharedTasksSpec((TaskSpec("one", UNIT),), Biclique(2)), ids_at(1, 1 + len(COLUMNS))
     ),
+    "shared tasks on a chain": Family(
+        SharedTasksSpec((TaskSpec("one", UNIT),), Chain(3, fast_forward=True)), ids_at(1, 1 + len(COLUMNS))
+    ),
     "folded": Family(FoldedSpec(TwoStreamSpec(UNIT, Biclique(2)), FOLD), counted),
     "folded, lazily": Family(
         FoldedSpec(

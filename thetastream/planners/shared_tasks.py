@@ -172,7 +172,8 @@ def find_model_problem(model: Model, is_streaming: bool) -> QueryError | None:
     return QueryError(
         "TASKS_MODEL",
         f"tasks need a model that routes by tuples alone, and {model!r} {obstacle}; "
-        "use th.Biclique(units), th.Matrix(rows, columns) or th.Split(cores), or leave model out",
+        "use th.Biclique(units), th.Matrix(rows, columns), th.Split(cores) or th.Chain(workers, "
+        "fast_forward=True), or leave model out",
     )
 
 
