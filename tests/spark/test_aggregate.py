@@ -118,6 +118,12 @@ FOLDED = [
     " min(s.id - r.d) {join}",
     "SELECT ONLINE s.b, stddev(r.id - s.id), var_pop(abs(r.x) * s.f), sum(s.d) FILTER (WHERE r.b),"
     " min(s.f - r.f) {join} GROUP BY s.b",
+    "SELECT ONLINE r.b, count(*) FILTER (WHERE r.id > s.id), sum(s.n) FILTER (WHERE r.x <= s.x) AS x,"
+    " min(r.k) FILTER (WHERE r.k <> s.k) AS k, max(s.id) FILTER (WHERE r.f = s.x) AS f {join} GROUP BY r.b",
+    "SELECT ONLINE count(*) FILTER (WHERE abs(r.x - s.x) < 2.5 OR r.k = 'u') AS near,"
+    " stddev(s.id) FILTER (WHERE NOT (r.d * s.id > s.wide AND s.b)) AS d,"
+    " sum(r.id - s.id) FILTER (WHERE s.day >= r.day AND r.n != s.n) AS n,"
+    " count(s.k) FILTER (WHERE r.id BETWEEN s.id - 2 AND s.id + 0.5) AS middle {join}",
 ]
 
 
@@ -145,7 +151,8 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
         ("SELECT ONLINE approx_count_distinct(r.k, 0.1BD) {join}", "no plain number"),
         ("SELECT ONLINE r.k, stddev(s.d - r.d) {join} GROUP BY r.k", "of decimal(13,2)"),
         ("SELECT ONLINE r.k, sum(s.x - r.x % s.id) {join} GROUP BY r.k", "reads both streams"),
-        ("SELECT ONLINE sum(s.x) FILTER (WHERE r.id > s.id) {join}", "reads both streams"),
+        ("SELECT ONLINE sum(s.x) FILTER (WHERE r.id IN (s.id, 7)) {join}", "reads both streams"),
+        ("SELECT ONLINE count(*) FILTER (WHERE r.day < s.ts) {join}", "do not compare"),
         ("SELECT ONLINE sum(s.wide * r.wide) {join}", "of type decimal(38,"),
         ("SELECT ONLINE max(s.day - r.day) {join}", "interval day"),
         ("SELECT ONLINE max(s.d * r.x) {join}", "of decimal(12,2) and double"),

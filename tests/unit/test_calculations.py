@@ -13,8 +13,13 @@ from thetastream.aggregate import NotFoldable
 from thetastream.aggregate.operands import (
     ABSOLUTE,
     ADD,
+    AND,
     DOUBLE,
+    EQUAL,
+    LESS,
     MULTIPLY,
+    NOT,
+    OR,
     SUBTRACT,
     WHERE,
     Calculation,
@@ -25,6 +30,7 @@ from thetastream.core.sides import Side
 from thetastream.engine.matching import Matches
 from thetastream.errors import ThetastreamError
 from thetastream.plan.fold_calculations import _check_types, _read_operation
+from thetastream.plan.fold_conditions import find_compared_type, read_condition
 from thetastream.predicate import parse
 
 X, Y = SideColumn(Side.LEFT, "x"), SideColumn(Side.RIGHT, "y")
@@ -146,3 +152,131 @@ def test_types_are_taken_if_arrow_gives_the_type_of_spark(operator, operands, re
     else:
         with pytest.raises(NotFoldable):
             _check_types(parse("x"), operator, operands, result)
+
+
+def condition(operator, *operands):
+    return Calculation(operator, operands, "boolean", False)
+
+
+def test_floats_are_compared_in_the_order_of_spark():
+    order = [-math.inf, -1.5, -0.0, 0.0, 2.0, math.inf, math.nan]
+    pairs = [(x, y) for x in [*order, None] for y in [*order, None]]
+    matches = matches_of(
+        *(pa.array(values, pa.float64(), from_pandas=False) for values in zip(*pairs, strict=True))
+    )
+
+    def rank(value):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value)
+
+    wanted = {
+        LESS: [None if None in pair else rank(pair[0]) < rank(pair[1]) for pair in pairs],
+        EQUAL: [None if None in pair else rank(pair[0]) == rank(pair[1]) for pair in pairs],
+    }
+    for operator, truth in wanted.items():
+        assert condition(operator, X, Y).read(matches).to_pylist() == truth
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_less", "is_equal"),
+    [
+        (pa.array([1, None], pa.int32()), pa.array([2**40, 1]), [True, None], [False, None]),
+        (
+            pa.array([Decimal("1.50"), Decimal("0.01")], pa.decimal128(12, 2)),
+            pa.array([Decimal("1.5000"), Decimal("0.0101")], pa.decimal128(20, 4)),
+            [False, True],
+            [True, False],
+        ),
+        (
+            pa.array([2**62, -3]),
+            pa.array([Decimal("4611686018427387904.0"), Decimal("-2.5")], pa.decimal128(21, 1)),
+            [False, True],
+            [True, False],
+        ),
+        (pa.array(["z", "a"]), pa.array(["ä", "a"]), [True, False], [False, True]),
+    ],
+)
+def test_other_values_are_compared_exactly(left, right, is_less, is_equal):
+    matches = matches_of(left, right)
+    assert condition(LESS, X, Y).read(matches).to_pylist() == is_less
+    assert condition(EQUAL, X, Y).read(matches).to_pylist() == is_equal
+
+
+def test_conditions_have_three_values():
+    values = [True, False, None]
+    left, right = ([pair[n] for pair in [(x, y) for x in values for y in values]] for n in (0, 1))
+    matches = matches_of(pa.array(left), pa.array(right))
+    assert condition(AND, X, Y).read(matches).to_pylist() == [
+        *(True, False, None),
+        *(False, False, False),
+        *(None, False, None),
+    ]
+    assert condition(OR, X, Y, X).read(matches).to_pylist() == [
+        *(True, True, True),
+        *(True, False, None),
+        *(True, None, None),
+    ]
+    assert condition(NOT, X).read(matches).to_pylist() == [False] * 3 + [True] * 3 + [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "operator", "operands"),
+    [
+        ("r.x = s.y", EQUAL, ["r.x", "s.y"]),
+        ("r.x < s.y + 1", LESS, ["r.x", "s.y + 1"]),
+        ("r.x > s.y", LESS, ["s.y", "r.x"]),
+        ("r.x >= s.y", NOT, ["(r.x) < (s.y)"]),
+        ("r.x <= s.y", NOT, ["(s.y) < (r.x)"]),
+        ("r.x <> s.y", NOT, ["r.x = s.y"]),
+        ("r.x != s.y", NOT, ["r.x = s.y"]),
+        ("abs(r.x - s.y) < 0.5", LESS, ["abs((r.x) - (s.y))", "0.5"]),
+        ("s.y BETWEEN r.x AND r.x + 2", AND, ["(s.y) >= (r.x)", "(s.y) <= (r.x + 2)"]),
+        ("r.x = s.y AND r.k AND s.z", AND, ["r.x = s.y", "r.k", "s.z"]),
+        ("r.x = s.y AND r.k OR s.z AND NOT r.j", OR, ["r.x = s.y AND r.k", "s.z AND NOT r.j"]),
+        ("NOT r.x = s.y", NOT, ["r.x = s.y"]),
+        ("NOT (r.x OR s.y)", NOT, ["(r.x OR s.y)"]),
+        ("(r.x = s.y)", EQUAL, ["r.x", "s.y"]),
+        ("NOT r.x <> s.y", NOT, ["r.x <> s.y"]),
+        ("r.x <=> s.y", None, []),
+        ("r.x NOT BETWEEN s.y AND 2", None, []),
+        ("r.x IN (s.y, 2)", None, []),
+        ("r.k LIKE s.k", None, []),
+        ("r.x = s.y IS NULL", None, []),
+        ("r.x <> s.y IS NULL", None, []),
+        ("r.x <> s.y = r.k", None, []),
+        ("r.x XOR s.y", None, []),
+        ("r.x * s.y", None, []),
+    ],
+)
+def test_the_outermost_condition_is_read(text, operator, operands):
+    found = read_condition(parse(text))
+    if operator is None:
+        assert found is None
+    else:
+        assert (found.operator, [operand.text for operand in found.operands]) == (operator, operands)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "common", "is_taken"),
+    [
+        ("int", "bigint", "bigint", True),
+        ("int", "double", "double", True),
+        ("decimal(12,2)", "bigint", "decimal(22,2)", True),
+        ("decimal(38,2)", "decimal(20,4)", "decimal(38,2)", False),
+        ("string", "string", "string", True),
+        ("string", "int", "bigint", False),
+        ("string collate UTF8_LCASE", "string collate UTF8_LCASE", "string collate UTF8_LCASE", False),
+        ("timestamp", "date", "timestamp", False),
+        ("timestamp", "timestamp", "timestamp", True),
+    ],
+)
+def test_values_are_compared_in_the_type_of_spark(left, right, common, is_taken):
+    types = {"l": left, "r": right, "coalesce((l), (r))": common}
+
+    def find():
+        return find_compared_type(parse("l"), parse("r"), lambda phrase: types[phrase.text])
+
+    if is_taken:
+        assert find() == common
+    else:
+        with pytest.raises(NotFoldable, match="do not compare"):
+            find()

@@ -4,11 +4,13 @@
     streams: r.price AS v0, s.amount AS v1       computed by Spark, once for every tuple
     units:   v0 * v1                             computed for every match
 
-A calculation gives the value and the type of Spark's own operator. It is NULL where an operand is NULL.
+A calculation gives the value and the type of Spark's own operator. A number is NULL where an operand is NULL.
+Conditions have three values, as in SQL: ``false AND NULL`` is false.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 import pyarrow as pa
@@ -22,6 +24,9 @@ from thetastream.errors import ThetastreamError
 ADD, SUBTRACT, MULTIPLY, ABSOLUTE, DOUBLE, WHERE = "+", "-", "*", "abs", "double", "where"
 """The operators of calculations. ``DOUBLE`` is a cast; ``WHERE`` keeps its second operand where the first is
 true."""
+EQUAL, LESS, AND, OR, NOT = "=", "<", "and", "or", "not"
+"""The operators of conditions. Every comparison can be written with these: ``x <= y`` is ``not (y < x)``."""
+CONDITIONS = frozenset({EQUAL, LESS, AND, OR, NOT})
 _NUMBERS = {
     "tinyint": pa.int8(),
     "smallint": pa.int16(),
@@ -75,9 +80,9 @@ class Calculation:
     operator : str
         One of the operators of this module.
     operands : sequence of Operand
-        One for ``ABSOLUTE`` and ``DOUBLE``, two for the others.
+        One for ``ABSOLUTE``, ``DOUBLE`` and ``NOT``, two or more for ``AND`` and ``OR``, two for the others.
     type : str
-        Spark's type of the result: an integer type, ``float``, ``double`` or a decimal.
+        Spark's type of the result: an integer type, ``float``, ``double``, a decimal, or ``boolean``.
     is_checked : bool
         Whether a number beyond the type is an error, as in ANSI mode. If not, integers wrap around.
 
@@ -107,6 +112,8 @@ class Calculation:
         if self.operator == WHERE:
             is_kept, value = values
             return pc.if_else(is_kept, value, pa.scalar(None, value.type))
+        if self.operator in CONDITIONS:
+            return _decide(self.operator, values)
         if parse_decimal(self.type) is None:
             # Every operand becomes a number of the result's type first, as in Spark.
             values = [value.cast(_NUMBERS[self.type], safe=False) for value in values]
@@ -125,6 +132,24 @@ class Calculation:
     def columns(self) -> Iterator[SideColumn]:
         for operand in self.operands:
             yield from operand.columns()
+
+
+def _decide(operator: str, values: Sequence[pa.Array]) -> pa.Array:
+    """Evaluate a condition. Compared operands may be integers and decimals of different widths."""
+    if operator == NOT:
+        return pc.invert(values[0])
+    if operator in (AND, OR):
+        return reduce(pc.and_kleene if operator == AND else pc.or_kleene, values)
+    left, right = values
+    if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
+        left, right = _make_decimal(left), _make_decimal(right)
+    compared = (pc.equal if operator == EQUAL else pc.less)(left, right)
+    if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
+        return compared
+    # In Spark, NaN equals NaN and is greater than every other number.
+    is_special = pc.is_nan(right)
+    is_alike = pc.is_nan(left) if operator == EQUAL else pc.invert(pc.is_nan(left))
+    return pc.or_(compared, pc.and_(is_alike, is_special))
 
 
 def _make_decimal(values: pa.Array) -> pa.Array:

@@ -5,15 +5,28 @@
         operator * : r.price, s.amount
         r.fee                        a column that Spark computes from one stream
 
-Only operators whose value and type in Arrow are those of Spark are read. Everything else is not folded.
+The condition of a FILTER is split in the same way (``fold_conditions``). Only operators whose value and type
+in Arrow are those of Spark are read. Everything else is not folded.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from thetastream.aggregate import NotFoldable
-from thetastream.aggregate.operands import ABSOLUTE, ADD, DIGITS, DOUBLE, MULTIPLY, SUBTRACT, WHERE
+from thetastream.aggregate.operands import (
+    ABSOLUTE,
+    ADD,
+    DIGITS,
+    DOUBLE,
+    EQUAL,
+    LESS,
+    MULTIPLY,
+    SUBTRACT,
+    WHERE,
+)
 from thetastream.core.spark_types import is_floating, is_integral, parse_decimal
+from thetastream.plan.domains import write_cast
+from thetastream.plan.fold_conditions import find_compared_type, read_condition
 from thetastream.plan.fold_expressions import Expressions, find_closing
 from thetastream.plan.folding import Calculated, Computed
 from thetastream.predicate import Phrase, parse
@@ -59,6 +72,9 @@ class Calculations:
     def _plan(self, phrase: Phrase) -> Computed | Calculated:
         if len(find_references(phrase, self._expressions.aliases)) < 2:
             return self._compute(self._expressions.find_stream(phrase), phrase.text)
+        condition = read_condition(phrase)
+        if condition is not None:
+            return self._plan_condition(phrase, condition.operator, condition.operands)
         operation = _read_operation(phrase.bare())
         if operation is None:
             raise NotFoldable(f"{phrase.text} reads both streams in a way that units do not calculate")
@@ -67,6 +83,27 @@ class Calculations:
         _check_types(phrase, operation.operator, read, type_)
         planned = tuple(self._plan(operand) for operand in operation.operands)
         return Calculated(operation.operator, planned, phrase.text, type_, self._expressions.resolver.is_ansi)
+
+    def _plan_condition(self, phrase: Phrase, operator: str, operands: Sequence[Phrase]) -> Calculated:
+        if operator in (EQUAL, LESS):
+            left, right = operands
+            type_ = find_compared_type(left, right, self._find_type)
+            planned = [self._plan_compared(left, type_), self._plan_compared(right, type_)]
+        else:
+            planned = [self._plan(operand) for operand in operands]
+        return Calculated(operator, tuple(planned), phrase.text, "boolean", is_checked=False)
+
+    def _plan_compared(self, phrase: Phrase, type_: str) -> Computed | Calculated:
+        """Plan an operand of a comparison, in the type in which Spark compares."""
+        found = self._find_type(phrase)
+        if len(find_references(phrase, self._expressions.aliases)) < 2:
+            return self._compute(self._expressions.find_stream(phrase), write_cast(phrase.text, found, type_))
+        planned = self._plan(phrase)
+        if found == type_ or not is_floating(type_):
+            return planned  # Arrow widens integers and decimals, and their values stay the same
+        if type_ == "double" and (is_integral(found) or is_floating(found)):
+            return Calculated(DOUBLE, (planned,), phrase.text, type_, is_checked=False)
+        raise NotFoldable(f"units do not make a {type_} of {phrase.text} of type {found}")
 
     def _find_type(self, phrase: Phrase) -> str:
         type_ = self._expressions.resolver.type_of(phrase.text, self._expressions.aliases)

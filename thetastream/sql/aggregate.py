@@ -54,8 +54,8 @@ def aggregate(
     Each unit folds its matches of an epoch into a local view, and Spark's aggregation merges the views. This
     works for ``count``, ``sum``, ``avg``, ``min``, ``max``, ``stddev`` and ``variance`` under all their
     names, and for ``approx_count_distinct`` (with the extra ``sketches``), with FILTER, over expressions of
-    one stream each. For any other aggregate of Spark, pairs leave the units one by one. ``th.sql`` with
-    ``EXPLAIN`` says which of the two happens.
+    one stream each, and over sums, products and comparisons of such expressions. For any other aggregate of
+    Spark, pairs leave the units one by one. ``th.sql`` with ``EXPLAIN`` says which of the two happens.
 
     Parameters
     ----------
