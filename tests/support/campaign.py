@@ -33,6 +33,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "left": {"how": "left"},
     "anti, second units": {"how": "anti", "has_residual": True},
     "chain": {"chain": 2},
+    "units that change": {"max_units": 6},
     "inner on two executors": {"master": CLUSTER},
 }
 """The joins that are struck, with parameters of ``Job``."""
@@ -44,9 +45,15 @@ ALL_JOBS = {
     "disk full for workers": 2,
     "disk full for the JVM": 2,
     "cached segment damaged": 8,
+    "JVM stands still": 2,
+    "Python worker stands still": 2,
 }
 """How often a fault is drawn, relative to the others."""
-ONLY = {"chain": {"message damaged": 3}, "inner on two executors": {"executor killed": 4}}
+ONLY = {
+    "chain": {"message damaged": 3},
+    "units that change": {"other units": 8, "control file damaged": 4},
+    "inner on two executors": {"executor killed": 4},
+}
 
 
 @dataclass
@@ -122,7 +129,8 @@ def describe_end(target: Target) -> str:
     if code < 0:
         return "killed"
     text = target.job.output
-    names: list[str] = re.findall(r"\[([A-Z][A-Z_.]+)\]", text)
+    # The plan of a query, which Spark prints too, also has names in brackets.
+    names: list[str] = re.findall(r"(?:Error|[Ee]xception): \[([A-Z][A-Z_.]+)\]", text)
     own = [name for name in names if not name.startswith(("STREAM_FAILED", "TASK_FAILED"))]
     if own:
         return own[-1]

@@ -182,9 +182,12 @@ class Job:
     chain: int | None = None
     """The workers of a handshake chain, whose mailbox is in ``folder``."""
 
+    max_units: int | None = None
+    """The number of slots of a join whose units may change, and whose control folder is in ``folder``."""
+
     @property
     def mailbox(self) -> str:
-        """The folder of the messages of a chain."""
+        """The folder of the messages of a chain, and of control folders."""
         return f"{self.folder}/mailbox"
 
     @property
@@ -287,7 +290,8 @@ class Job:
             ],
             within=f"{self.within_s} seconds",
             model=self.model(),
-            mailbox=self.mailbox if self.chain else None,
+            mailbox=self.mailbox if self.chain or self.max_units else None,
+            max_units=self.max_units,
             how=self.how,
             cache_folder=self.cache_folder,
         )

@@ -1,4 +1,5 @@
-"""Faults that strike a join while it runs: its processes are killed, its files damaged, its disks full.
+"""Faults that strike a join while it runs: processes are killed or stand still, files are damaged, disks are
+full. Units of a join with ``max_units`` change in between.
 
 Each fault is a function of a ``Target``, and returns whether it found something to strike. Faults draw from
 the random numbers of the target, so the seed of a case says which faults strike, though not at which
@@ -15,12 +16,16 @@ from pathlib import Path
 
 import psutil
 
+import thetastream as th
 from tests.support import faults, file_faults
 from tests.support.faults import Job, find_daemons, find_segments, kill_group
+from thetastream.errors import ThetastreamError
 
 SMALL_FILES = (0, 300, 5_000, 100_000)
 """Lengths in bytes at which files cannot grow further on a full disk."""
 PATIENCE_S = 240
+STOPPED_S = 5
+"""The longest time in seconds for which a process stands still."""
 
 
 @dataclass
@@ -30,12 +35,15 @@ class Target:
     job: Job
     process: "subprocess.Popen[bytes]"
     chance: random.Random
-    taken: dict[Path, bytes] = field(default_factory=dict)
-    """Messages as they were before a fault. They come back before the next start, as from a backup."""
+    taken: dict[Path, tuple[bytes, bytes | None]] = field(default_factory=dict)
+    """Messages and control files before and after a fault. They come back before the next start, as from a
+    backup, unless the join has written them again."""
 
     def restart(self) -> None:
-        """Put the messages back, and start the join again."""
-        for path, data in self.taken.items():
+        """Put the files back, and start the join again."""
+        for path, (data, damaged) in self.taken.items():
+            if read_if_there(path) != damaged:
+                continue
             if path.is_dir() and not path.is_symlink():
                 path.rmdir()
             path.unlink(missing_ok=True)
@@ -84,6 +92,18 @@ def start_second_driver(target: Target) -> bool:
     return True
 
 
+def stop_jvm(target: Target) -> bool:
+    """Let a JVM stand still for some seconds, as one that waits for a slow disk."""
+    java = [each for each in children_of(psutil.Process(target.process.pid)) if is_jvm(each)]
+    return stop_one(target, java)
+
+
+def stop_worker(target: Target) -> bool:
+    """Let a Python worker stand still for some seconds."""
+    daemons = find_daemons(target.process.pid)
+    return stop_one(target, [worker for daemon in daemons for worker in children_of(daemon)])
+
+
 # Disks
 
 
@@ -121,9 +141,29 @@ def damage_cache(target: Target) -> bool:
 
 def damage_mailbox(target: Target) -> bool:
     """Tear, lose, swap or replace a message, or the label of the mailbox."""
-    messages = [path for path in find_segments(Path(target.job.mailbox)) if path not in target.taken]
-    changed = _damage(target, messages)
-    target.taken.update(changed)
+    return _take(target, find_segments(Path(target.job.mailbox)))
+
+
+def damage_control(target: Target) -> bool:
+    """Tear, lose, swap or replace a plan, a mark, the label or the link of the control folder."""
+    files = [path for path in Path(target.job.mailbox).glob("control-*/**/*") if path.is_file()]
+    return _take(target, [path for path in files if path.parent.name != "requests"])
+
+
+def change_units(target: Target) -> bool:
+    """Ask a join for other units."""
+    with contextlib.suppress(ThetastreamError):
+        handle = th.control(target.job.checkpoint)
+        sizes = [th.Biclique((1, 1)), th.Biclique((2, 1)), th.Split(2), th.Split(3), th.Matrix(2, 2)]
+        handle.scale(target.chance.choice(sizes))
+        return True
+    return False
+
+
+def _take(target: Target, files: list[Path]) -> bool:
+    """Damage one of the files, and keep what it was."""
+    changed = _damage(target, [path for path in files if path not in target.taken])
+    target.taken |= {path: (data, read_if_there(path)) for path, data in changed.items()}
     return bool(changed)
 
 
@@ -181,14 +221,30 @@ def kill_one(target: Target, processes: list[psutil.Process]) -> bool:
     return False
 
 
+def stop_one(target: Target, processes: list[psutil.Process]) -> bool:
+    """Stop one of the processes for some seconds; return whether there was one."""
+    with contextlib.suppress(psutil.Error):
+        if processes:
+            stopped = target.chance.choice(processes)
+            stopped.suspend()
+            time.sleep(target.chance.uniform(0.5, STOPPED_S))
+            stopped.resume()
+            return True
+    return False
+
+
 FAULTS: dict[str, Fault] = {
     "driver killed": kill_driver,
     "executor killed": kill_executor,
     "Python worker killed": kill_worker,
     "daemon of workers killed": kill_daemon,
     "second driver": start_second_driver,
+    "JVM stands still": stop_jvm,
+    "Python worker stands still": stop_worker,
     "disk full for workers": fill_disk_of_workers,
     "disk full for the JVM": fill_disk_of_driver,
     "cached segment damaged": damage_cache,
     "message damaged": damage_mailbox,
+    "control file damaged": damage_control,
+    "other units": change_units,
 }
