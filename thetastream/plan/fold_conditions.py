@@ -21,14 +21,14 @@ from thetastream.predicate import Comparison, Phrase, parse, split_comparisons, 
 MOST_DIGITS = 38
 
 
-class Condition(NamedTuple):
+class FilterCondition(NamedTuple):
     """One of the operators ``CONDITIONS`` and its operands."""
 
     operator: str
     operands: tuple[Phrase, ...]
 
 
-def read_condition(phrase: Phrase) -> Condition | None:
+def read_condition(phrase: Phrase) -> FilterCondition | None:
     """Read the outermost operator of a condition; None if units have no such operator.
 
     >>> found = read_condition(parse("r.x <= s.y"))
@@ -43,35 +43,39 @@ def read_condition(phrase: Phrase) -> Condition | None:
         return None
     if "OR" in phrase.kinds:
         at = next(n for n in phrase.top if phrase.tokens[n].kind == "OR")
-        return _refuse_missing(Condition(OR, (phrase.slice(0, at), phrase.slice(at + 1))))
+        return _refuse_missing(FilterCondition(OR, (phrase.slice(0, at), phrase.slice(at + 1))))
     parts = split_conjuncts(phrase)
     if len(parts) > 1:
-        return Condition(AND, tuple(parts))
+        return FilterCondition(AND, tuple(parts))
     if phrase.kinds[:1] == ("NOT",):
-        return _refuse_missing(Condition(NOT, (phrase.slice(1),)))
+        return _refuse_missing(FilterCondition(NOT, (phrase.slice(1),)))
     if phrase.kinds.count("NEQ") == 1:
         at = next(n for n in phrase.top if phrase.tokens[n].kind == "NEQ")
         equality = parse(f"{phrase.slice(0, at).text} = {phrase.slice(at + 1).text}")
-        return Condition(NOT, (equality,)) if split_comparisons(equality) else None
+        return FilterCondition(NOT, (equality,)) if split_comparisons(equality) else None
     comparisons = split_comparisons(phrase)
     if len(comparisons) == 2:  # BETWEEN
-        return Condition(AND, tuple(parse(f"({c.f.text}) {c.op} ({c.g.text})") for c in comparisons))
+        return FilterCondition(AND, tuple(parse(f"({c.f.text}) {c.op} ({c.g.text})") for c in comparisons))
     return _read_comparison(comparisons[0]) if comparisons else None
 
 
-def _refuse_missing(condition: Condition) -> Condition | None:
+def _refuse_missing(condition: FilterCondition) -> FilterCondition | None:
     return condition if all(condition.operands) else None
 
 
-def _read_comparison(comparison: Comparison) -> Condition:
+def _read_comparison(comparison: Comparison) -> FilterCondition:
     f, op, g, limit = comparison.f, comparison.op, comparison.g, comparison.limit
     if limit is not None:
         f, g = parse(f"abs(({f.text}) - ({g.text}))"), limit
     if op == "=":
-        return Condition(EQUAL, (f, g))
+        return FilterCondition(EQUAL, (f, g))
     if op[0] == ">":  # f > g is g < f
         f, op, g = g, op.replace(">", "<"), f
-    return Condition(LESS, (f, g)) if op == "<" else Condition(NOT, (parse(f"({g.text}) < ({f.text})"),))
+    return (
+        FilterCondition(LESS, (f, g))
+        if op == "<"
+        else FilterCondition(NOT, (parse(f"({g.text}) < ({f.text})"),))
+    )
 
 
 def find_compared_type(f: Phrase, g: Phrase, find_type: Callable[[Phrase], str]) -> str:

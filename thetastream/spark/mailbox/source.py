@@ -161,7 +161,8 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tasks: list[list[int]] = [[]]
         nbytes = 0
         # Two offsets of the same messages may differ, if the mailbox or the text of the query has changed.
-        for unit in end["units"] if end["epoch"] > start["epoch"] else []:
+        # The offset of an earlier run may have no mailbox.
+        for unit in end["units"] if end["epoch"] > start.get("epoch", -1) else []:
             size = box.size(end["epoch"], unit)
             if tasks[-1] and nbytes + size > BYTES_PER_TASK:
                 tasks.append([])
