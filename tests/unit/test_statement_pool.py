@@ -139,6 +139,24 @@ def test_a_killed_process_is_replaced() -> None:
     assert count(pool) == 1000
 
 
+def test_a_process_that_was_killed_between_statements_is_not_asked() -> None:
+    before = set(find_workers())
+    pool = StatementPool(LIMITS)
+    count(pool)
+    (worker,) = set(find_workers()) - before
+    # Ctrl-C in the terminal of a service reaches the processes of its group.
+    assert os.getpgid(worker.pid) != os.getpgid(0)
+    worker.kill()
+    psutil.wait_procs([worker], timeout=5)
+    assert count(pool) == 1000
+
+
+def test_a_store_that_cannot_be_read_ends_the_process_and_not_the_pool(pool: StatementPool) -> None:
+    with pytest.raises(QueryError, match=r"STORE_QUERY.*has ended with code 1.*log of the service"):
+        pool.ask(partial(open, "/no/such/file"), "SELECT 1")
+    assert count(pool) == 1000
+
+
 def test_many_clients_share_few_processes() -> None:
     before = set(find_workers())
     pool = StatementPool(LIMITS)

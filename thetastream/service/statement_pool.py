@@ -11,6 +11,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from queue import LifoQueue
 from threading import Event, Timer
 from typing import Any
@@ -66,7 +67,8 @@ class StatementPool:
         """
         worker = self._idle.get()
         try:
-            worker = worker or Worker(self._limits)
+            if worker is None or worker.has_ended:
+                worker = Worker(self._limits)
             return worker.ask(open_rows, sql)
         finally:
             self._idle.put(worker if worker is not None and worker.end.alive else None)
@@ -87,6 +89,8 @@ class Worker:
             [sys.executable, "-m", "thetastream.stores.statement_worker", *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            # Ctrl-C in a terminal is for the service, which ends its processes.
+            start_new_session=True,
             env={**os.environ, **SETTINGS, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         assert self._process.stdin is not None
@@ -98,6 +102,11 @@ class Worker:
             self._read(1)
         except EOFError:
             raise self._make_ended() from None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended by itself, or somebody has killed it."""
+        return self._process.poll() is not None
 
     def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
         """Run one SELECT.
@@ -149,9 +158,11 @@ class Worker:
         return data
 
     def _make_ended(self) -> QueryError:
+        with suppress(subprocess.TimeoutExpired):  # The pipe ends a moment before the process.
+            self._process.wait(timeout=GRACE_S)
         self.end()
         what = f"the process of the statement has ended with code {self._process.returncode}"
-        return QueryError("STORE_QUERY", f"{what}: ask for less, by since, until or key")
+        return QueryError("STORE_QUERY", f"{what}, for want of memory or as the log of the service says")
 
 
 def _end_process(process: "subprocess.Popen[bytes]") -> None:

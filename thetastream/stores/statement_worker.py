@@ -17,6 +17,7 @@ import os
 import pickle
 import struct
 import sys
+import traceback
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
@@ -129,4 +130,10 @@ def _limit_memory(nbytes: int) -> "Iterator[None]":
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    # Python cannot shut down while the other thread reads, so the process ends without that.
+    try:
+        main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    except Exception:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
