@@ -1,20 +1,25 @@
 """A run that spans many windows is cut into time cells, and a probe compares few of its rows."""
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.graphs import side
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Side
+from thetastream.engine.multiway.graph import OPEN, Edge, Ends, JoinGraph
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.probing import probe_segments
 from thetastream.engine.store.run import Run, build
 from thetastream.engine.store.segment import MemoryStore, describe
 from thetastream.engine.store.time_cells import cut_by_time
 from thetastream.index import IndexSpec, Scan, Shape, Sorted
+from thetastream.models import Ring
+from thetastream.plan.multiway_spec import build_multiway_spec
 from thetastream.spark.state import kept_runs
 from thetastream.spark.state.segment_cache import load, save
 
@@ -111,3 +116,36 @@ def test_a_probe_without_the_window_visits_all_cells() -> None:
     found, _ = find(run, without, probing)
     is_near = np.abs(probing.column("v").to_numpy()[:, None] - run.rows[:, 1]) <= 40
     assert found == {(int(probe), int(stored)) for probe, stored in np.argwhere(is_near)}
+
+
+def plan_middle(window: Ends, counts: tuple[int, int, int] | None = None) -> IndexPlan:
+    """Index the stored tuples of b for ``abs(a.v - b.v) <= 1 AND abs(b.v - c.v) <= 1`` and a window of all
+    three."""
+    band = Dimension(Side.LEFT, 0, Bound(0, -1), Bound(0, 1))
+    edges = {pair: Edge((), (band,) if 1 in pair else (), window) for pair in combinations(range(3), 2)}
+    graph = JoinGraph(tuple(side(stream) for stream in range(3)), edges, (), counts)
+    spec = build_multiway_spec(graph, ((1, 2), (0, 2), (1, 0)), Ring(1))
+    assert isinstance(spec.stored[1].plan.index.shape, Sorted)
+    return spec.stored[1].plan
+
+
+@pytest.mark.parametrize(
+    ("middle", "is_cut"),
+    [
+        (plan_middle(Ends(-WINDOW, WINDOW)), True),
+        (plan_middle(Ends(-GAP * N, GAP * N)), False),
+        (plan_middle(Ends(None, WINDOW)), False),
+        (plan_middle(OPEN, (WINDOW,) * 3), True),
+        (plan_middle(OPEN, (GAP * N,) * 3), False),
+    ],
+)
+def test_a_hop_of_several_streams_cuts_by_its_window(middle: IndexPlan, is_cut: bool) -> None:
+    """The bounds of a hop are two columns of the partial result, and their distance is the window.
+
+    Dense history of which each window was taken for nothing had a cell for each 64 tuples, and every probe
+    searched all of them.
+    """
+    times = np.arange(N) * GAP
+    rows = np.column_stack([times, times % 50, times % 7, times])
+    payload = pa.RecordBatch.from_pydict({"id": times})
+    assert build(middle, payload, rows).is_cut_by_time is is_cut

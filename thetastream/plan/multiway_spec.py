@@ -10,7 +10,7 @@ from dataclasses import replace
 from thetastream.core.condition import Condition
 from thetastream.core.sides import Side
 from thetastream.engine.multiway.graph import JoinGraph
-from thetastream.engine.multiway.hop import adapt_index, build_hop_condition
+from thetastream.engine.multiway.hop import adapt_index, build_hop_condition, find_window_us
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.store.box import IndexPlan
@@ -49,12 +49,13 @@ def build_multiway_spec(
         hop orders.
     """
     asked = list(dict.fromkeys(list_hops(hop_orders)))
-    plans = [
-        choose_stored_plan(
-            [build_hop_condition(graph, members, target) for members, target in asked if target == stream]
-        )
-        for stream in range(len(hop_orders))
-    ]
+    plans = []
+    for stream in range(len(hop_orders)):
+        hops = [members for members, target in asked if target == stream]
+        # Time cells are as deep as the longest window of the hops. A hop without a window visits all cells.
+        windows = [find_window_us(graph, members, stream) for members in hops]
+        window_us = None if None in windows else max(window for window in windows if window is not None)
+        plans.append(choose_stored_plan([build_hop_condition(graph, m, stream) for m in hops], window_us))
     stored = []
     for stream, plan in enumerate(plans):
         lifetime = graph.lifetime_us(stream)
@@ -80,9 +81,14 @@ def list_hops(hop_orders: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, 
             yield tuple(sorted((origin, *order[:n]))), order[n]
 
 
-def choose_stored_plan(conditions: Sequence[Condition]) -> IndexPlan:
-    """Choose the index of a stream's tuples that serves the strongest condition, then the most conditions."""
-    found = [IndexPlan(condition, Side.RIGHT, _choose_index(condition)) for condition in conditions]
+def choose_stored_plan(conditions: Sequence[Condition], window_us: int | None) -> IndexPlan:
+    """Choose the index of a stream's tuples that serves the strongest condition, then the most conditions.
+
+    ``window_us`` is the longest window of the hops; None if a hop has none.
+    """
+    found = [
+        IndexPlan(condition, Side.RIGHT, _choose_index(condition), window_us) for condition in conditions
+    ]
 
     def rank(plan: IndexPlan) -> tuple[int, int]:
         served = sum(adapt_index(plan, condition).shape == plan.index.shape for condition in conditions)

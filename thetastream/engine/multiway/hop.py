@@ -52,6 +52,10 @@ def list_member_columns(graph: JoinGraph, members: Sequence[int]) -> list[str]:
     return [column for i in members for column in (*graph.sides[i].columns, *graph.sides[i].computed)]
 
 
+Clock = tuple[Key, int | None, int | None]
+"""The key of an event time, and low and high of the difference between it and the stored event time."""
+
+
 @dataclass(frozen=True)
 class Hop:
     """Partial results over ``members`` meet the stored tuples of ``target``."""
@@ -59,10 +63,9 @@ class Hop:
     members: tuple[int, ...]
     target: int
     plan: IndexPlan
-    clocks: tuple[tuple[Key, int | None, int | None], ...]
-    """For each member that bounds the stored event time: the key of its event time, and low and high of the
-    difference between the two. In a count window, the times are numbers of tuples, and the origin bounds
-    them."""
+    clocks: tuple[Clock, ...]
+    """A clock for each member that bounds the stored event time. In a count window, the times are numbers of
+    tuples, and the origin bounds them."""
 
     def prepare_probes(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
         """Add the interval of stored event times to partial results, and encode their key rows."""
@@ -135,18 +138,31 @@ def build_hop_condition(graph: JoinGraph, members: Sequence[int], target: int) -
     )
 
 
-def plan_hop(graph: JoinGraph, members: Sequence[int], target: int, stored: IndexPlan | None = None) -> Hop:
-    """Plan the hop from partial results over ``members`` to ``target``, which is indexed as in ``stored``."""
-    condition = build_hop_condition(graph, members, target)
-    index = IndexSpec(Scan()) if stored is None else adapt_index(stored, condition)
-    clocks: list[tuple[Key, int | None, int | None]] = []
+def list_clocks(graph: JoinGraph, members: Sequence[int], target: int) -> tuple[Clock, ...]:
+    """List the clocks of the hop from partial results over ``members`` to ``target``."""
+    clocks: list[Clock] = []
     if graph.counts is not None:
         clocks.append((Key(name_seen_column(target), Domain.INT), 1, graph.counts[target]))
     for member in members:
         time, window = graph.sides[member].time, graph.edge(member, target).window
         if time is not None and window != (None, None):
             clocks.append((time, *window))
-    return Hop(tuple(members), target, IndexPlan(condition, Side.RIGHT, index), tuple(clocks))
+    return tuple(clocks)
+
+
+def find_window_us(graph: JoinGraph, members: Sequence[int], target: int) -> int | None:
+    """Find the longest interval of stored event times that a hop may look at; None if it may have an open
+    end."""
+    clocks = list_clocks(graph, members, target)
+    return min((high - low for _, low, high in clocks if low is not None and high is not None), default=None)
+
+
+def plan_hop(graph: JoinGraph, members: Sequence[int], target: int, stored: IndexPlan | None = None) -> Hop:
+    """Plan the hop from partial results over ``members`` to ``target``, which is indexed as in ``stored``."""
+    condition = build_hop_condition(graph, members, target)
+    index = IndexSpec(Scan()) if stored is None else adapt_index(stored, condition)
+    plan = IndexPlan(condition, Side.RIGHT, index)
+    return Hop(tuple(members), target, plan, list_clocks(graph, members, target))
 
 
 def adapt_index(stored: IndexPlan, condition: Condition) -> IndexSpec:

@@ -45,6 +45,10 @@ class IndexPlan:
     condition: Condition
     stored: Side
     index: IndexSpec
+    window_us: int | float | None = None
+    """The length of the window in microseconds, or in tuples if the window counts tuples; None without a
+    window that is bounded on both ends. By default, it is the length of the condition's window if both bounds
+    are one key plus constants. The bounds of a hop are two keys, so its length cannot be seen there."""
     access: Access = field(init=False)
     widths: tuple[Width | None, ...] = field(init=False)
     """The stored interval for each column of ``access.ranges``; None where the interval of a probe is not
@@ -63,6 +67,8 @@ class IndexPlan:
         )
         equalities = [self.condition.equalities[position] for position in self.index.equalities]
         group = tuple(locate_key_column((e.left, e.right)[stored]) for e in equalities)
+        if self.window_us is None:
+            object.__setattr__(self, "window_us", self._find_window_us())
         object.__setattr__(self, "access", Access(group, ranges))
         object.__setattr__(self, "widths", widths)
 
@@ -74,12 +80,9 @@ class IndexPlan:
             raise ValueError("the index uses the window, but the condition has no window")
         return self.condition.window
 
-    @property
-    def window_us(self) -> int | float | None:
-        """The length of the window in microseconds, or in tuples if the window counts tuples; None without a
-        window that is bounded on both ends."""
+    def _find_window_us(self) -> int | float | None:
         window = self.condition.window
-        if window is None or window.low is None or window.high is None:
+        if window is None or window.low is None or window.high is None or window.low.key != window.high.key:
             return None
         return window.high.delta - window.low.delta
 
