@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.stores import KINDS, SCHEMA, START, commit_rows, read_ids, stage
 from thetastream.errors import QueryError
-from thetastream.service.encoding import JSON, encode_table
 from thetastream.stores import Store
+from thetastream.stores.answer_encoding import JSON, encode_table
 from thetastream.stores.description import Description
 
 
@@ -34,6 +34,8 @@ def test_results_are_read_by_time_and_by_key(store: Store) -> None:
     [
         ({"key": {"ts": 1}}, "STORE_KEY"),
         ({"since": "soon"}, "BAD_VALUE"),
+        ({"since": "0001-01-01T00:00:00+23:59"}, "BAD_VALUE"),
+        ({"until": "9999-12-31T23:59:59-23:59"}, "BAD_VALUE"),
         ({"key": {"id": "x"}}, "BAD_VALUE"),
         ({"key": {"id": None}}, "BAD_VALUE"),
         ({"key": {"id": 1.5}}, "BAD_VALUE"),

@@ -15,9 +15,9 @@ from tests.support.service import BIG_ID, add_epoch, connect, make_pairs, run_se
 from tests.support.stores import commit_rows
 from thetastream.errors import QueryError
 from thetastream.service import Limits
-from thetastream.service.encoding import ARROW
 from thetastream.service.questions import Questions
 from thetastream.stores import ParquetStore
+from thetastream.stores.answer_encoding import ARROW
 from thetastream.stores.description import Description
 
 LIMITS = Limits(rows=10, seconds=0.2)

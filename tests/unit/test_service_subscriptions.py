@@ -19,6 +19,7 @@ from thetastream.errors import QueryError
 from thetastream.service import Limits, events, feed
 from thetastream.service.statement_pool import OpenRows, StatementPool
 from thetastream.stores import ParquetStore
+from thetastream.stores.answer_encoding import encode_table
 
 SUBSCRIBE = "/stores/pairs/subscribe"
 LIMITS = Limits(rows=10, seconds=0.2, subscribers_per_client=40)
@@ -86,6 +87,11 @@ def test_a_subscriber_that_has_seen_more_than_the_store_made_is_refused(client: 
     assert (answer.status_code, answer.json()["condition"]) == (404, "UNKNOWN_SNAPSHOT")
 
 
+def test_a_last_event_of_thousands_of_digits_is_refused(client: httpx.Client) -> None:
+    answer = client.get(SUBSCRIBE, headers={"Last-Event-ID": "9" * 5000})
+    assert (answer.status_code, answer.json()["condition"]) == (400, "BAD_VALUE")
+
+
 def test_a_snapshot_that_is_not_kept_any_more_is_gone(
     client: httpx.Client, store: ParquetStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,15 +145,15 @@ def test_statements_of_subscribers_wait_as_other_questions_do(
 ) -> None:
     running, most = 0, 0
 
-    def answer_slowly(pool: StatementPool, open_rows: OpenRows, sql: str) -> pa.Table:
+    def answer_slowly(pool: StatementPool, open_rows: OpenRows, sql: str, media_type: str) -> bytes:
         nonlocal running, most
         running += 1
         most = max(most, running)
         time.sleep(0.02)
         running -= 1
-        return open_rows()
+        return encode_table(open_rows(), media_type)
 
-    monkeypatch.setattr(StatementPool, "ask", answer_slowly)
+    monkeypatch.setattr(StatementPool, "encode", answer_slowly)
     with connect(store, limits=Limits(questions=2)) as client:
         sql = "SELECT id FROM results"
         threads = [threading.Thread(target=lambda: subscribe(client, 2, sql=sql)) for _ in range(6)]
@@ -192,7 +198,7 @@ def test_a_snapshot_that_was_forgotten_is_gone_for_new_and_for_connected_subscri
         raise QueryError("UNKNOWN_SNAPSHOT", "it was forgotten after it was listed")
 
     monkeypatch.setattr(ParquetStore, "read_snapshot", read_none)
-    monkeypatch.setattr(StatementPool, "ask", lambda self, open_rows, sql: open_rows())
+    monkeypatch.setattr(StatementPool, "encode", lambda self, open_rows, sql, media_type: open_rows())
     with client.stream("GET", SUBSCRIBE, params={"sql": "SELECT id FROM results"}) as answer:
         kind, _, data = next(read_events(answer.iter_lines()))
     assert (kind, data["condition"]) == ("error", "SNAPSHOT_GONE")

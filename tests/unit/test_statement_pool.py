@@ -24,6 +24,7 @@ from thetastream.service import statement_pool
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
 from thetastream.stores import ParquetStore
+from thetastream.stores.answer_encoding import JSON
 from thetastream.stores.statement_worker import SPARE_BYTES
 
 MEMORY = 200_000_000
@@ -100,6 +101,35 @@ def test_an_answer_has_its_types_and_order(pool: StatementPool) -> None:
     assert pool.ask(ROWS, "SELECT i FROM results WHERE false").num_rows == 0
     with pytest.raises(QueryError, match="TOO_MANY_ROWS"):
         pool.ask(ROWS, "SELECT * FROM range(1001)")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds all private memory")
+def test_the_memory_of_an_answer_in_json_counts(pool: StatementPool) -> None:
+    word = "x" * 100_000
+    repeated = f"SELECT '{word}'::ENUM('{word}') AS a FROM range(1000)"
+    assert pool.ask(ROWS, repeated).nbytes < 2 * len(word)
+    for sql in (repeated.replace("1000)", "1000), range(10)"), "SELECT list_resize([true], 20000000)"):
+        with pytest.raises(QueryError, match="TOO_"):
+            pool.encode(ROWS, sql, JSON)
+    assert pool.encode(ROWS, "SELECT i FROM results LIMIT 2", JSON) == b'[{"i":0},{"i":1}]'
+
+
+@pytest.mark.parametrize(
+    ("sql", "rule"),
+    [
+        ("SELECT 'infinity'::TIMESTAMP", f"cannot be written as {JSON}.*VARCHAR, or accept Arrow"),
+        ("SELECT [DATE '10000-01-01']", f"cannot be written as {JSON}.*VARCHAR, or accept Arrow"),
+        (f"SELECT {'[' * 64}1{']' * 64}", "Recursion level"),
+        ("SELECT '\ud800'", "a text of Unicode"),
+    ],
+    ids=["infinity", "year", "nested", "surrogate"],
+)
+def test_a_value_that_an_answer_cannot_have_ends_no_process(pool: StatementPool, sql: str, rule: str) -> None:
+    count(pool)
+    before = find_workers()
+    with pytest.raises(QueryError, match=f"STORE_QUERY.*{rule}"):
+        pool.encode(ROWS, sql, JSON)
+    assert find_workers() == before
 
 
 def test_the_process_opens_a_store_and_its_errors_keep_their_class(

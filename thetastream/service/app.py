@@ -23,12 +23,12 @@ from starlette.exceptions import HTTPException
 
 from thetastream.errors import ThetastreamError
 from thetastream.service.bodies import STATUS, HealthBody
-from thetastream.service.encoding import JSON
 from thetastream.service.guard import Guard
 from thetastream.service.limits import Limits
 from thetastream.service.page import add_page
 from thetastream.service.query_routes import add_query_routes
 from thetastream.service.store_routes import add_store_routes
+from thetastream.stores.answer_encoding import JSON
 from thetastream.stores.base import Store
 
 DESCRIBED = "a request must be one that /openapi.json describes"

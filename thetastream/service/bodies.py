@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict
 
-from thetastream.service.encoding import ARROW, JSON
+from thetastream.stores.answer_encoding import ARROW, JSON
 from thetastream.stores.base import Store
 from thetastream.stores.question import RESULTS
 from thetastream.stores.snapshots import Snapshot

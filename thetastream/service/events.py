@@ -15,9 +15,9 @@ from starlette.responses import StreamingResponse
 
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.service.bodies import ALL, describe_snapshot
-from thetastream.service.encoding import encode_json
 from thetastream.service.feed import Feed
 from thetastream.service.questions import Questions
+from thetastream.stores.answer_encoding import encode_json
 from thetastream.stores.base import Store
 from thetastream.stores.snapshots import Snapshot
 from thetastream.stores.subscription import read_rows, refuse_gap
@@ -101,24 +101,24 @@ async def _produce(
                 seen = snapshot.number
             found = await feed.wait(seen, SILENCE_S)
             if not found:
-                yield _write_event("progress", {"seen": seen})
+                yield _write_event("progress", encode_json({"seen": seen}))
     except ThetastreamError as error:
-        yield _write_event("error", {"condition": error.condition, "message": error.message})
+        yield _write_event("error", encode_json({"condition": error.condition, "message": error.message}))
 
 
 def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, questions: Questions) -> bytes:
     known: dict[str, Any] = describe_snapshot(snapshot).model_dump()
     try:
-        found = questions.ask(partial(read_rows, store, snapshot), ALL if sql is None else sql)
-        known["results"] = found.to_pylist()
+        rows = questions.encode(partial(read_rows, store, snapshot), ALL if sql is None else sql)
     except QueryError as error:
         if error.condition == "SNAPSHOT_GONE":
             raise
         # The event still names the snapshot, so that the subscriber can ask for a part of it.
         known["error"] = {"condition": error.condition, "message": error.message}
-    return _write_event("snapshot", known, snapshot.number)
+        return _write_event("snapshot", encode_json(known), snapshot.number)
+    return _write_event("snapshot", encode_json(known)[:-1] + b',"results":' + rows + b"}", snapshot.number)
 
 
-def _write_event(event: str, data: dict[str, Any], number: int | None = None) -> bytes:
+def _write_event(event: str, data: bytes, number: int | None = None) -> bytes:
     named = f"id: {number}\n" if number is not None else ""
-    return f"{named}event: {event}\ndata: ".encode() + encode_json(data) + b"\n\n"
+    return f"{named}event: {event}\ndata: ".encode() + data + b"\n\n"

@@ -5,14 +5,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import pyarrow as pa
 from fastapi import Response
 
 from thetastream.errors import QueryError
 from thetastream.service.bodies import ALL
-from thetastream.service.encoding import ARROW, JSON, encode_table
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import OpenRows, StatementPool
+from thetastream.stores.answer_encoding import ARROW, JSON, encode_table
 from thetastream.stores.base import Store
 from thetastream.stores.question import ask
 
@@ -49,16 +48,16 @@ class Questions:
         QueryError
             If the statement cannot run, or may not.
         """
-        await self.run(lambda: self.ask(store.description.schema.empty_table, sql))
+        await self.run(lambda: self.encode(store.description.schema.empty_table, sql))
 
     async def answer(self, open_rows: OpenRows, sql: str, accept: str) -> Response:
         """Run one SELECT, and encode the answer as the header ``Accept`` asks."""
         media_type = ARROW if ARROW in accept else JSON
-        content = await self.run(lambda: encode_table(self.ask(open_rows, sql), media_type))
+        content = await self.run(lambda: self.encode(open_rows, sql, media_type))
         return Response(content, media_type=media_type)
 
-    def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
-        """Run one SELECT over the rows that a function opens, within the limits of the service.
+    def encode(self, open_rows: OpenRows, sql: str, media_type: str = JSON) -> bytes:
+        """Run one SELECT over the rows that a function opens, and encode its answer, within the limits.
 
         Raises
         ------
@@ -67,8 +66,9 @@ class Questions:
         """
         if sql == ALL:
             # No client wrote it, so it needs no process of its own.
-            return ask(open_rows(), sql, f"{self._limits.question_bytes}B", max_rows=self._limits.rows)
-        return self._statements.ask(open_rows, sql)
+            memory = f"{self._limits.question_bytes}B"
+            return encode_table(ask(open_rows(), sql, memory, max_rows=self._limits.rows), media_type)
+        return self._statements.encode(open_rows, sql, media_type)
 
     async def run(self, work: Callable[[], Answer]) -> Answer:
         """Do the work of one question in a thread for questions, as soon as one is free.

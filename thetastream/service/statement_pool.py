@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from thetastream.errors import QueryError, StoreError, ThetastreamError
 from thetastream.service.limits import Limits
+from thetastream.stores.answer_encoding import ARROW
 from thetastream.stores.question import make_slow
 from thetastream.stores.statement_worker import LENGTH
 
@@ -49,13 +50,19 @@ class StatementPool:
             self._idle.put(None)
 
     def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
-        """Run one SELECT of a client.
+        """Run one SELECT of a client, as ``encode`` does, and return its answer as a table."""
+        return pa.ipc.open_stream(self.encode(open_rows, sql, ARROW)).read_all()
+
+    def encode(self, open_rows: OpenRows, sql: str, media_type: str) -> bytes:
+        """Run one SELECT of a client, and encode its answer.
 
         Parameters
         ----------
         open_rows : callable without arguments
             Opens the rows, a table or data set of Arrow. It is pickled, and called in the process.
         sql : str
+        media_type : str
+            As in ``encode_table``.
 
         Raises
         ------
@@ -69,7 +76,7 @@ class StatementPool:
         try:
             if worker is None or worker.has_ended:
                 worker = Worker(self._limits)
-            return worker.ask(open_rows, sql)
+            return worker.encode(open_rows, sql, media_type)
         finally:
             self._idle.put(worker if worker is not None and worker.end.alive else None)
 
@@ -108,8 +115,8 @@ class Worker:
         """Whether the process has ended by itself, or somebody has killed it."""
         return self._process.poll() is not None
 
-    def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
-        """Run one SELECT.
+    def encode(self, open_rows: OpenRows, sql: str, media_type: str) -> bytes:
+        """Run one SELECT, and encode its answer.
 
         Raises
         ------
@@ -122,12 +129,12 @@ class Worker:
             is_late.set()
             self._process.kill()
 
-        request = pickle.dumps((open_rows, sql))
+        request = pickle.dumps((open_rows, sql, media_type))
         alarm = Timer(self._seconds + GRACE_S, kill)
         alarm.start()
         try:
-            head, table = self._exchange(request)
-        except (OSError, EOFError, ValueError):  # ArrowInvalid, of half an answer, is a ValueError.
+            head, answer = self._exchange(request)
+        except (OSError, EOFError, ValueError):
             raise make_slow(self._seconds) if is_late.is_set() else self._make_ended() from None
         finally:
             alarm.cancel()
@@ -138,18 +145,18 @@ class Worker:
         if head["error"] is not None:
             kind, condition, message = head["error"]
             raise ERRORS.get(kind, QueryError)(condition, message)
-        return table
+        return answer
 
-    def _exchange(self, request: bytes) -> tuple[dict[str, Any], pa.Table | None]:
+    def _exchange(self, request: bytes) -> tuple[dict[str, Any], bytes]:
         self._requests.write(LENGTH.pack(len(request)))
         self._requests.write(request)
         self._requests.flush()
+        head = json.loads(self._read_text())
+        return head, self._read_text()
+
+    def _read_text(self) -> bytes:
         (length,) = LENGTH.unpack(self._read(LENGTH.size))
-        head = json.loads(self._read(length))
-        if head["error"] is not None:
-            return head, None
-        with pa.ipc.open_stream(self._answers) as reader:
-            return head, reader.read_all()
+        return self._read(length)
 
     def _read(self, n: int) -> bytes:
         data = self._answers.read(n)

@@ -22,11 +22,11 @@ from thetastream.service.bodies import (
     describe_snapshot,
     describe_store,
 )
-from thetastream.service.encoding import JSON
 from thetastream.service.events import Seats, Subscription
 from thetastream.service.feed import Feed
 from thetastream.service.limits import Limits
 from thetastream.service.questions import Questions
+from thetastream.stores.answer_encoding import JSON
 from thetastream.stores.base import Store
 from thetastream.stores.subscription import refuse_future, refuse_gap
 
@@ -87,6 +87,8 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
 
 
 def _read_event_id(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= LARGEST_NUMBER):
+    # Python refuses to read a number of thousands of digits.
+    is_short = len(text) <= len(str(LARGEST_NUMBER))
+    if not (is_short and text.isascii() and text.isdigit() and int(text) <= LARGEST_NUMBER):
         raise QueryError("BAD_VALUE", f"Last-Event-ID must be the number of a snapshot, not {text!r}")
     return int(text)

@@ -34,9 +34,8 @@ class ParquetStore(LoggedStore):
     Parameters
     ----------
     path : str
-        The folder, as a path or URI, which driver and workers must reach. On local file systems, several
-        queries may write to one store. Elsewhere only one query may write to a store at a time, because Arrow
-        has no step that writes a file only if it does not exist.
+        The folder, as a path or URI, which driver and workers must reach. Several queries may write to
+        one store. A file system without a write that fails if the file exists is refused.
 
     Examples
     --------

@@ -100,7 +100,7 @@ def ask(
                 found = answer.to_arrow_table()
     except duckdb.InterruptException as error:
         raise make_slow(max_s) from error
-    except duckdb.Error as error:
+    except (duckdb.Error, pa.ArrowInvalid) as error:  # Arrow has no lists in 64 lists.
         text = str(error).partition("\n")[0]
         if isinstance(error, duckdb.CatalogException | duckdb.BinderException):
             text += f" The table {RESULTS} has the columns {', '.join(rows.schema.names)}"
@@ -131,6 +131,10 @@ def _read_statement(connection: "duckdb.DuckDBPyConnection", sql: str) -> str:
 
     if not isinstance(sql, str):
         raise QueryError("STORE_QUERY", f"a question must be one SELECT statement, not {sql!r}")
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError("STORE_QUERY", f"a question must be a text of Unicode: {error}") from error
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(str(one.type).rpartition(".")[2] for one in statements) or "nothing"

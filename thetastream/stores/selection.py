@@ -142,16 +142,18 @@ def _make_scalar(description: Description, column: str, value: Any) -> pa.Scalar
     if value is None:
         return None
     kind = find_type(description.schema, column)
-    if pa.types.is_timestamp(kind) and isinstance(value, str | date):
-        value = _read_instant(value, column, has_zone=kind.tz is not None)
+    asked = value
     try:
+        if pa.types.is_timestamp(kind) and isinstance(value, str | date):
+            value = _read_instant(value, column, has_zone=kind.tz is not None)
         value = _read_text(value, kind) if isinstance(value, str) else value
         scalar = pa.scalar(value, kind)
-        is_exact = not pa.types.is_integer(kind) or scalar.as_py() == value
+        # An instant that Python cannot have in UTC raises OverflowError.
+        is_exact = scalar.as_py() == value or not pa.types.is_integer(kind)
     except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
-        raise QueryError("BAD_VALUE", f"{column!r} must be a value of type {kind}, not {value!r}") from error
+        raise QueryError("BAD_VALUE", f"{column!r} must be a value of type {kind}, not {asked!r}") from error
     if not is_exact:
-        raise QueryError("BAD_VALUE", f"{column!r} must be a value of type {kind}, not {value!r}")
+        raise QueryError("BAD_VALUE", f"{column!r} must be a value of type {kind}, not {asked!r}")
     return scalar
 
 

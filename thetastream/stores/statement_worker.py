@@ -8,8 +8,10 @@ The process opens the rows of a statement itself, and keeps recent results in me
 They do not count for the limit of a statement.
 
 When the process is ready, it writes one byte. A request is its length and a pickle of (function that opens
-the rows, statement). An answer is its length and JSON, and then an Arrow IPC stream if the JSON has no error.
-The service unpickles nothing that comes from this process.
+the rows, statement, media type). An answer is the length and the text of JSON with the error or
+null, and then the length and the text of the encoded rows. The rows are encoded here, because JSON may need
+far more memory than their table: Arrow may have a text once that is in every row. The service unpickles
+nothing that comes from this process.
 """
 
 import json
@@ -28,6 +30,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.stores.answer_encoding import encode_table
 from thetastream.stores.question import ask
 
 if TYPE_CHECKING:
@@ -64,12 +67,14 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
     answers.flush()
     is_last = False
     while not is_last:
-        open_rows, sql = pickle.loads(arrived.get())  # noqa: S301 (the service has written it)
-        table, error = None, None
+        open_rows, sql, media_type = pickle.loads(arrived.get())  # noqa: S301 (the service has written it)
+        answer, error = b"", None
         try:
             rows = open_rows()
             with _limit_memory(_measure_bytes() + memory + SPARE_BYTES):
                 table = ask(rows, sql, f"{memory}B", max_rows=max_rows, max_s=max_s)
+                answer = encode_table(table, media_type)
+            del table
         except ThetastreamError as refusal:
             is_large = refusal.condition == "STORE_QUERY" and "out of memory" in refusal.message.casefold()
             error = _refuse_large(memory) if is_large else _describe(refusal)
@@ -77,7 +82,7 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
             error = _refuse_large(memory)
         # What a statement without enough memory has used stays with DuckDB. A new process has all of it.
         is_last = _measure_bytes() > largest or (error is not None and error[1] == "TOO_LARGE")
-        _write(answers, {"error": error, "is_last": is_last}, table)
+        _write(answers, {"error": error, "is_last": is_last}, answer)
 
 
 def _read_requests(pipe: BinaryIO, arrived: "SimpleQueue[bytes]") -> None:
@@ -96,12 +101,10 @@ def _describe(error: ThetastreamError) -> list[str]:
     return [type(error).__name__, error.condition, error.message]
 
 
-def _write(pipe: BinaryIO, head: dict[str, object], table: pa.Table | None) -> None:
-    text = json.dumps(head).encode()
-    pipe.write(LENGTH.pack(len(text)) + text)
-    if table is not None:
-        with pa.ipc.new_stream(pipe, table.schema) as writer:
-            writer.write_table(table)
+def _write(pipe: BinaryIO, head: dict[str, object], answer: bytes) -> None:
+    for text in (json.dumps(head).encode(), answer):
+        pipe.write(LENGTH.pack(len(text)))
+        pipe.write(text)
     pipe.flush()
 
 
