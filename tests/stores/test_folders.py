@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.stores import HELD, fill, read_ids, stage
 from thetastream.errors import QueryError, StoreError
-from thetastream.stores import DeltaStore, ParquetStore, history, read_store, write_store
+from thetastream.stores import DeltaStore, ParquetStore, history, read_store, version_log, write_store
 from thetastream.stores.snapshots import Snapshots
 
 
@@ -33,9 +33,13 @@ def test_a_torn_state_of_the_log_is_named_and_other_files_are_left_alone(tmp_pat
     for epoch in range(3):
         store.commit("q", epoch, stage(store, epoch, epoch))
     store.compact()
-    (tmp_path / "_log" / "state-of-mind.json").write_text("{}")
+    # A writer looked for version 12 for ever.
+    for name in ("state-of-mind.json", "state-9.json", "12.json", "12"):
+        (tmp_path / "_log" / name).write_text("{}")
     history._KNOWN.clear()
+    version_log._NEWEST.clear()
     assert read_ids(store) == [0, 1, 2]
+    assert store.commit("q", 3, stage(store, 3, 3))
     (state,) = (tmp_path / "_log").glob("state-0*.json")
     state.write_text(state.read_text()[:-9])
     history._KNOWN.clear()

@@ -8,6 +8,7 @@ Only files that commits name contain results. All other files in the folder cont
 """
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +23,9 @@ FORMAT = 1
 
 GRACE_S = 3600
 """The least age of an entry that is removed because a state contains it, in seconds."""
+
+_NAME = re.compile(r"(state-)?([0-9]{20})\.json")
+"""The names of entries and states. Files with other names are not part of the log."""
 
 _NEWEST: dict[str, int] = {}
 """The newest version of each log that this process knows."""
@@ -61,8 +65,8 @@ class VersionLog:
                 newest += 1
             if newest >= 0 and self.has(newest):
                 break
-            numbers = (name.removesuffix(".json") for name in self._folder.list_files())
-            newest = max((int(number) for number in numbers if number.isdigit()), default=-1)
+            found = (_NAME.fullmatch(name) for name in self._folder.list_files())
+            newest = max((int(one[2]) for one in found if one and not one[1]), default=-1)
             if newest < 0:
                 break
         _NEWEST[self._root] = newest
@@ -114,16 +118,15 @@ class VersionLog:
         now = time.time()
         # They are removed in their order, so that ``find_newest`` finds no gap after an entry that exists.
         for name, (changed_ns, _) in sorted(self._folder.list_files().items()):
-            number = name.removeprefix("state-").removesuffix(".json")
-            is_old = number.isdigit() and before and 0 < int(number) < before[-1]
+            found = _NAME.fullmatch(name)
+            is_old = found and before and 0 < int(found[2]) < before[-1]
             if is_old and now - changed_ns / 1e9 >= GRACE_S:
                 with suppress(FileNotFoundError):  # Another process has removed it.
                     self._folder.remove(name)
 
     def _list_states(self) -> list[int]:
-        names = (name for name in self._folder.list_files() if name.startswith("state-"))
-        numbers = (name.removeprefix("state-").removesuffix(".json") for name in names)
-        return sorted(int(number) for number in numbers if number.isdigit())
+        found = (_NAME.fullmatch(name) for name in self._folder.list_files())
+        return sorted(int(one[2]) for one in found if one and one[1])
 
     def read_after(self, version: int) -> Iterator[dict[str, Any]]:
         """Read all entries after ``version``, one after the other. The folder is not listed."""
