@@ -13,8 +13,10 @@ from itertools import repeat
 from pathlib import Path
 from threading import Event, Thread
 
+import numpy as np
 import psutil
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.service import make_pairs
@@ -25,6 +27,8 @@ from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
 from thetastream.stores import ParquetStore
 from thetastream.stores.answer_encoding import JSON
+from thetastream.stores.description import Description
+from thetastream.stores.staged import Origin
 from thetastream.stores.statement_worker import SPARE_BYTES
 
 MEMORY = 200_000_000
@@ -228,3 +232,31 @@ print("ready", flush=True)
 def test_the_memory_of_a_service_must_be_a_size() -> None:
     with pytest.raises(QueryError, match=r"BAD_VALUE.*memory must be a size"):
         StatementPool(Limits(memory="much"))
+
+
+WIDE = Description(pa.schema([("id", pa.int64()), ("text", pa.string())]), None)
+WIDE_ROWS, EPOCHS, CHARACTERS = 150_000, 2, 400
+
+
+def test_statements_over_rows_with_much_text_need_little_memory(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(WIDE)
+    for epoch in range(EPOCHS):
+        letters = np.random.default_rng(epoch).integers(97, 123, WIDE_ROWS * CHARACTERS, dtype=np.uint8)
+        ends = pa.py_buffer(np.arange(0, (WIDE_ROWS + 1) * CHARACTERS, CHARACTERS, dtype=np.int32))
+        text = pa.StringArray.from_buffers(WIDE_ROWS, ends, pa.py_buffer(letters))
+        stage = store.open_stage(Origin("q", epoch, "0"), WIDE)
+        stage.add(pa.record_batch([pa.array(range(WIDE_ROWS)), text], schema=WIDE.schema))
+        staged = stage.close()
+        assert staged is not None
+        assert store.commit("q", epoch, [staged])
+    groups = [pq.ParquetFile(file).metadata.num_row_groups for file in store.files()]
+    assert groups == [2, 2], "each has about 30 MB"
+    pool = StatementPool(Limits(rows=1000, memory=100_000_000, questions=1, seconds=60))
+    for sql, answer in (
+        ("count(*)", EPOCHS * WIDE_ROWS),
+        ("max(length(text))", CHARACTERS),
+        ("count(*) FILTER (text LIKE '%abcdefgh%')", 0),
+    ):
+        assert pool.ask(store.open, f"SELECT {sql} AS n FROM results")["n"].to_pylist() == [answer]
+    assert pool.ask(store.open, "SELECT * FROM results LIMIT 3").num_rows == 3

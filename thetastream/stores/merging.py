@@ -14,7 +14,7 @@ from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
 from thetastream.stores.history import CommittedRows
 from thetastream.stores.parquet_reader import read_file
-from thetastream.stores.parquet_stage import GROUP_ROWS, open_writer
+from thetastream.stores.parquet_stage import open_writer, write_groups
 from thetastream.stores.sorted_stage import sort_by_keys
 from thetastream.stores.staged import BoundsFinder, Staged
 
@@ -53,9 +53,7 @@ def merge(folder: Folder, held: Sequence[CommittedRows], description: Descriptio
                 table = sort_by_keys(table, description.keys)
             writer = writer or open_writer(file, description, table)
             bounds, before, first = BoundsFinder(description.bounded), file.tell(), group
-            for start in range(0, len(table), GROUP_ROWS):
-                writer.write_table(table.slice(start, GROUP_ROWS), row_group_size=GROUP_ROWS)
-                group += 1
+            group += write_groups(writer, table)
             bounds.add(table)
             place = first, group
             staged = Staged(name, len(table), file.tell() - before, bounds.bounds, place)

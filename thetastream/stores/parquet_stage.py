@@ -15,8 +15,8 @@ from thetastream.stores.part_name import FILE, make_part_name
 from thetastream.stores.sorted_stage import SortedStage
 from thetastream.stores.staged import Origin
 
-GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 26
-"""Rows and bytes at which a row group is full."""
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 25
+"""Rows and bytes at which a row group is full. A reader needs the memory of a few row groups."""
 
 
 class ParquetStage(SortedStage):
@@ -33,13 +33,22 @@ class ParquetStage(SortedStage):
             self._folder.make()
             self._file = self._folder.filesystem.open_output_stream(self._folder.locate(self._name))
             self._writer = open_writer(self._file, self._description, rows)
-        self._writer.write_table(rows, row_group_size=len(rows))
+        write_groups(self._writer, rows)
 
     def end(self) -> int:
         self._writer.close()
         nbytes = int(self._file.tell())
         self._file.close()
         return nbytes
+
+
+def write_groups(writer: Any, rows: pa.Table) -> int:
+    """Write rows in equal row groups, each of about the size of a full one or less; return their number."""
+    n, nbytes = len(rows), int(rows.nbytes)
+    groups = max(1, round(max(n / GROUP_ROWS, nbytes / GROUP_BYTES)))
+    per_group = -(-n // groups)
+    writer.write_table(rows, row_group_size=per_group)
+    return -(-n // per_group)
 
 
 def open_writer(file: Any, description: Description, rows: pa.Table) -> Any:

@@ -31,6 +31,7 @@ import pyarrow.dataset
 
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.stores.answer_encoding import encode_table
+from thetastream.stores.frugal_rows import FrugalRows
 from thetastream.stores.question import ask
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
         answer, error = b"", None
         try:
             rows = open_rows()
+            if isinstance(rows, pyarrow.dataset.Dataset):
+                rows = FrugalRows(rows)
             with _limit_memory(_measure_bytes() + memory + SPARE_BYTES):
                 table = ask(rows, sql, f"{memory}B", max_rows=max_rows, max_s=max_s)
                 answer = encode_table(table, media_type)
