@@ -47,6 +47,7 @@ ALL_JOBS = {
     "cached segment damaged": 8,
     "JVM stands still": 2,
     "Python worker stands still": 2,
+    "clock jumps": 4,
 }
 """How often a fault is drawn, relative to the others."""
 ONLY = {

@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 
+from tests.support.jumping_clock import follow
 from thetastream.predicate import Predicate, predicate
 from thetastream.spark.spark_home import HOME, link_home
 
@@ -128,18 +129,22 @@ def epochs(folder: Path, log: str) -> int:
 # Predicates that fail
 
 
-def make_failing(calls: Path, faults: Mapping[int, str]) -> Predicate:
+def make_failing(calls: Path, faults: Mapping[int, str], clock: Path) -> Predicate:
     """Build the conjunct ``a.y > b.y`` whose n-th call, over all processes, fails as ``faults[n]`` says.
 
     ``raise`` raises an error, ``die`` kills the Python worker, and ``stall`` takes 20 s. Every call is
-    counted in the file ``calls`` before it fails, so a second attempt is a later call and succeeds.
+    counted in the file ``calls`` before it fails, so a second attempt is a later call and succeeds. The
+    worker follows the ``clock`` from its first call on.
     """
-    counter, planned = str(calls), dict(faults)
+    counter, planned, wall_clock = str(calls), dict(faults), str(clock)
 
     @predicate(a=["y"], b=["y"])
     def higher(a: Any, b: Any) -> Any:
         import pyarrow.compute as pc
 
+        from tests.support.jumping_clock import follow
+
+        follow(wall_clock)
         with open(counter, "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.write(b".")
@@ -201,6 +206,11 @@ class Job:
         return Path(self.folder, "checkpoint")
 
     @property
+    def clock(self) -> Path:
+        """The file that says by how many seconds the clocks of all Python processes of the job are wrong."""
+        return Path(self.folder, "clock")
+
+    @property
     def calls(self) -> Path:
         """The file that counts calls of the predicate, with one byte per call."""
         return Path(self.folder, "calls")
@@ -249,6 +259,7 @@ class Job:
         import thetastream as th
         from thetastream.spark.session import LOGGING
 
+        follow(str(self.clock))
         builder = SparkSession.builder.master(self.master).appName("faults")
         settings = {
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
@@ -285,7 +296,7 @@ class Job:
             streams,
             on=[
                 f"abs(a.x - b.x) <= {band}",
-                make_failing(self.calls, faults),
+                make_failing(self.calls, faults, self.clock),
                 *[RESIDUAL] * self.has_residual,
             ],
             within=f"{self.within_s} seconds",

@@ -1,5 +1,5 @@
 """Faults that strike a join while it runs: processes are killed or stand still, files are damaged, disks are
-full. Units of a join with ``max_units`` change in between.
+full, clocks jump. Units of a join with ``max_units`` change in between.
 
 Each fault is a function of a ``Target``, and returns whether it found something to strike. Faults draw from
 the random numbers of the target, so the seed of a case says which faults strike, though not at which
@@ -19,11 +19,14 @@ import psutil
 import thetastream as th
 from tests.support import faults, file_faults
 from tests.support.faults import Job, find_daemons, find_segments, kill_group
+from tests.support.jumping_clock import set_clock
 from thetastream.errors import ThetastreamError
 
 SMALL_FILES = (0, 300, 5_000, 100_000)
 """Lengths in bytes at which files cannot grow further on a full disk."""
 PATIENCE_S = 240
+JUMPS_S = (3, 70, 4_000, 90_000, 40_000_000)
+"""How far the clock jumps at most: some seconds, a minute, an hour, a day, more than a year."""
 STOPPED_S = 5
 """The longest time in seconds for which a process stands still."""
 
@@ -186,6 +189,16 @@ def read_if_there(path: Path) -> bytes | None:
     return None
 
 
+# Clocks
+
+
+def jump_clock(target: Target) -> bool:
+    """Let the clock of all Python processes jump, forwards or backwards."""
+    most = target.chance.choice(JUMPS_S)
+    set_clock(target.job.clock, target.chance.randint(-most, most))
+    return True
+
+
 # Processes of a join
 
 
@@ -247,4 +260,5 @@ FAULTS: dict[str, Fault] = {
     "message damaged": damage_mailbox,
     "control file damaged": damage_control,
     "other units": change_units,
+    "clock jumps": jump_clock,
 }
