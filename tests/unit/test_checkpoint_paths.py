@@ -38,7 +38,7 @@ def test_paths_are_corrected_once(moved: Path, capsys: pytest.CaptureFixture[str
     assert all("/before/" in path for path in read_schemas(moved))
     (moved / METADATA).with_name(".0.crc").write_bytes(b"the checksum of before")
     assert cli.main(["update-paths", str(moved / "checkpoint")]) == 0
-    assert capsys.readouterr().out == "1 files corrected\n"
+    assert capsys.readouterr().out == "1 file corrected\n"
     found = read_schemas(moved)
     assert found
     for path in found:
@@ -58,6 +58,13 @@ def test_a_part_of_a_checkpoint_is_refused(moved: Path) -> None:
     ):
         th.update_paths(moved / "checkpoint")
     assert (moved / METADATA).read_bytes() == before
+
+
+def test_a_damaged_file_is_refused(moved: Path) -> None:
+    for text in ("v2\n{", "v2\n[]", 'v2\n{"stateStoreInfo": [{}]}'):
+        (moved / METADATA).write_text(text)
+        with pytest.raises(StateError, match=r"STATE_INCOMPLETE.*_metadata/v2/0, and the file is damaged"):
+            th.update_paths(moved / "checkpoint")
 
 
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,9 +127,10 @@ def clean_up(arguments: argparse.Namespace) -> int:
 
 def correct_paths(arguments: argparse.Namespace) -> int:
     """Correct the paths in a checkpoint, and print the number of files that had wrong ones."""
-    read_checkpoint(arguments.checkpoint)
+    read_checkpoint(arguments.checkpoint)  # raises NO_CHECKPOINT
     with lock(arguments.checkpoint):
-        print(f"{update_paths(arguments.checkpoint)} files corrected")
+        n_corrected = update_paths(arguments.checkpoint)
+    print(f"{n_corrected} {'file' if n_corrected == 1 else 'files'} corrected")
     return 0
 
 

@@ -7,7 +7,6 @@ schemas from there when a query starts again. All other paths of a checkpoint ar
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from thetastream.core.folder import Folder, hide_secrets, is_uri, split_path
@@ -31,12 +30,13 @@ def update_paths(checkpoint: str | Path) -> int:
     Returns
     -------
     int
-        The number of files that were corrected.
+        The number of files that were corrected; 0 also if the folder does not exist or has no state.
 
     Raises
     ------
     StateError
-        STATE_INCOMPLETE if a file that a path names is not in the checkpoint.
+        STATE_INCOMPLETE if a file with paths is damaged, or if a path names a file that is not in the
+        checkpoint.
     OSError, pyarrow.ArrowException
         If the checkpoint cannot be read or written.
 
@@ -46,38 +46,42 @@ def update_paths(checkpoint: str | Path) -> int:
     >>> th.update_paths("moved/checkpoint")  # doctest: +SKIP
     1
     """
-    text = str(checkpoint)
-    folder, root = Folder(*split_path(text)), _write_root(text)
+    folder, root = Folder(*split_path(str(checkpoint))), _write_root(str(checkpoint))
     n_corrected = 0
     for operator in folder.list_files("state"):
-        place = f"state/{operator}"
-        for name in _list_names(folder, f"{place}/{METADATA}"):
-            version, _, body = folder.read(name).decode().partition("\n")
-            metadata = json.loads(body)
-            is_changed = False
-            for store in metadata["stateStoreInfo"]:
-                found = [f"{place}/{SCHEMAS}/{_cut(path)}" for path in store["stateSchemaFilePaths"]]
-                for path in found:
-                    if not folder.exists(path):
-                        what = f"{hide_secrets(text)} must have the file {path}, which {name} names"
-                        raise StateError("STATE_INCOMPLETE", f"{what}; move or copy the whole checkpoint")
-                paths = [f"{root}/{path}" for path in found]
-                is_changed |= paths != store["stateSchemaFilePaths"]
-                store["stateSchemaFilePaths"] = paths
-            if is_changed:
-                _remove_checksum(folder, name)
-                folder.write(name, f"{version}\n{json.dumps(metadata, separators=(',', ':'))}".encode())
-                n_corrected += 1
+        for epoch in folder.list_files(f"state/{operator}/{METADATA}"):
+            # Spark's checksums lie beside the files of epochs.
+            if epoch.isdigit():
+                n_corrected += _correct(folder, root, f"state/{operator}", f"{METADATA}/{epoch}")
     return n_corrected
 
 
-def _list_names(folder: Folder, inside: str) -> Iterator[str]:
-    return (f"{inside}/{name}" for name in folder.list_files(inside) if name.isdigit())
-
-
-def _cut(path: str) -> str:
-    """Cut the path of a schema to the name of its store and of its file."""
-    return "/".join(path.rsplit("/", 2)[-2:])
+def _correct(folder: Folder, root: str, operator: str, file: str) -> bool:
+    """Correct the paths in one file of an operator, and return whether one of them was wrong."""
+    name = f"{operator}/{file}"
+    version, _, body = folder.read(name).decode(errors="replace").partition("\n")
+    try:
+        metadata = json.loads(body)
+        before = [store["stateSchemaFilePaths"] for store in metadata["stateStoreInfo"]]
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"{root} must have paths of schemas in {name}, and the file is damaged: {error}"
+        raise StateError("STATE_INCOMPLETE", f"{what}; restore the checkpoint") from None
+    after = []
+    for paths in before:
+        # The path of a schema ends with the name of its store and the name of its file.
+        schemas = [f"{operator}/{SCHEMAS}/{'/'.join(path.rsplit('/', 2)[-2:])}" for path in paths]
+        for schema in schemas:
+            if not folder.exists(schema):
+                what = f"{root} must have the file {schema}, which {name} names"
+                raise StateError("STATE_INCOMPLETE", f"{what}; move or copy the whole checkpoint")
+        after.append([f"{root}/{schema}" for schema in schemas])
+    if after == before:
+        return False
+    for store, paths in zip(metadata["stateStoreInfo"], after, strict=True):
+        store["stateSchemaFilePaths"] = paths
+    _remove_checksum(folder, name)
+    folder.write(name, f"{version}\n{json.dumps(metadata, separators=(',', ':'))}".encode())
+    return True
 
 
 def _remove_checksum(folder: Folder, name: str) -> None:
