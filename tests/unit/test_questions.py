@@ -173,6 +173,14 @@ def test_a_question_must_be_a_text(store: th.ParquetStore) -> None:
         th.query(store, None)  # type: ignore[arg-type]
 
 
+def test_a_path_is_no_store(store: th.ParquetStore) -> None:
+    path: Any = store.path
+    with pytest.raises(QueryError, match=r'BAD_VALUE.* as in th.ParquetStore\("out"\), not '):
+        th.query(path, "SELECT 1")
+    with pytest.raises(QueryError, match="BAD_VALUE"):
+        th.subscribe(path)
+
+
 @pytest.mark.parametrize("sql", ["SELECT id FROM pairs", "SELECT idd FROM results"])
 def test_a_question_about_other_names_learns_those_that_there_are(store: th.ParquetStore, sql: str) -> None:
     with pytest.raises(QueryError, match=r"STORE_QUERY.* The table results has the columns id, "):

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from tests.support.service import BIG_ID, connect, make_pairs
-from thetastream.cli.serving import read_token, serve
+from thetastream.cli.serving import read_stores, read_token, serve
 from thetastream.core.listening import open_port
-from thetastream.errors import QueryError
+from thetastream.errors import QueryError, StoreError
 from thetastream.service import guard
 from thetastream.stores import ParquetStore
 
@@ -71,8 +71,15 @@ def test_another_address_needs_a_token_before_the_service_starts(tmp_path: Path)
     with pytest.raises(QueryError, match="TOKEN"):
         serve(parse("serve", str(tmp_path), "--host", "0.0.0.0"))
     (tmp_path / "token").write_text("short\n")
-    with pytest.raises(QueryError, match="at least 16"):
+    with pytest.raises(QueryError, match=r"at least 16 characters, and that of .*/token has 5"):
         read_token(tmp_path / "token")
+
+
+def test_a_store_that_cannot_be_served_is_named_before_the_service_starts(store: ParquetStore) -> None:
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*two stores have the name 'a'"):
+        read_stores([f"a={store.path}", f"a={store.path}"])
+    with pytest.raises(StoreError, match=r"STORE_UNREACHABLE.*hdfs://nowhere/pairs"):
+        read_stores(["hdfs://nowhere/pairs"])
 
 
 def test_a_port_that_is_taken_is_refused_before_the_service_starts(store: ParquetStore) -> None:

@@ -183,3 +183,9 @@ def test_a_trigger_is_a_span_or_the_words_available_now(tmp_path: Path, trigger:
     frame: Any = None
     with pytest.raises(QueryError, match=r'BAD_VALUE.*"available now" or the time between two epochs'):
         write(frame, ParquetStore(str(tmp_path)), checkpoint="c", trigger=trigger)
+
+
+def test_the_rule_of_snapshots_is_no_text(tmp_path: Path) -> None:
+    frame, rule = None, "1 minute"
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*th.Snapshots\(every="):
+        write(frame, ParquetStore(str(tmp_path)), checkpoint="c", snapshots=rule)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from thetastream.spark.store_schema import describe
 from thetastream.spark.store_sink import write_into
 from thetastream.spark.trigger import read_trigger
 from thetastream.stores import Store
+from thetastream.stores.base import refuse_other
 from thetastream.stores.history import PAIR
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
 
@@ -81,8 +82,10 @@ def write(
     >>> store = th.ParquetStore("out/pairs")
     >>> query = th.write(pairs, store, key="a.symbol", checkpoint="out/checkpoint")  # doctest: +SKIP
     """
-    if not isinstance(store, Store):
-        raise QueryError("BAD_VALUE", f'store must be a store, as in th.ParquetStore("out"), not {store!r}')
+    refuse_other(store)
+    if not isinstance(snapshots, Snapshots | None):
+        what = f'snapshots must be a rule, as in th.Snapshots(every="1 minute"), not {snapshots!r}'
+        raise QueryError("BAD_VALUE", what)
     pace = read_trigger(trigger)
     plan = df if isinstance(df, Plan) else find_plan(df)
     df = df.dataframe() if isinstance(df, Plan) else df

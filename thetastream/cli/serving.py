@@ -8,10 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from thetastream.cli.shared_arguments import AddCommand, read_positive
 from thetastream.core.listening import open_port
 from thetastream.errors import QueryError
 from thetastream.stores import DeltaStore, ParquetStore, Store
+from thetastream.stores.base import make_unreachable
 
 if TYPE_CHECKING:
     import uvicorn
@@ -72,6 +75,7 @@ def add_commands(add: AddCommand) -> None:
 def serve(arguments: argparse.Namespace) -> int:
     """Serve stores and the metrics of queries, until the process is stopped."""
     try:
+        import duckdb  # noqa: F401 (the processes of statements need it)
         import uvicorn
 
         from thetastream.service import Limits, build_app
@@ -138,11 +142,17 @@ def load_certificate(config: "uvicorn.Config") -> None:
 
 def read_stores(texts: Sequence[str]) -> dict[str, Store]:
     """Read stores by their names, and refuse a store that does not exist before the service starts."""
-    stores = dict(map(read_named_store, texts))
-    if len(stores) < len(texts):
-        raise QueryError("BAD_VALUE", "two stores have the same name: write NAME=PATH")
-    for store in stores.values():
-        store.description  # noqa: B018 (it raises NO_STORE)
+    stores: dict[str, Store] = {}
+    for name, store in map(read_named_store, texts):
+        if name in stores:
+            raise QueryError(
+                "BAD_VALUE", f"two stores have the name {name!r}: give each one its own, as in NAME=PATH"
+            )
+        try:
+            store.description  # noqa: B018 (it raises NO_STORE)
+        except (OSError, pa.ArrowException) as error:
+            raise make_unreachable(str(store), error) from None
+        stores[name] = store
     return stores
 
 
@@ -185,7 +195,9 @@ def read_token(file: Path | None) -> str | None:
     try:
         token = os.environ.get(TOKEN) if file is None else file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise QueryError("TOKEN", f"the file of the token {file} cannot be read: {error}") from error
+        raise QueryError("TOKEN", f"--token-file must name a file that can be read: {error}") from error
     if token is not None and len(token) < SHORTEST_TOKEN:
-        raise QueryError("TOKEN", f"a token must have at least {SHORTEST_TOKEN} characters")
+        where = f"the variable {TOKEN}" if file is None else str(file)
+        what = f"a token must have at least {SHORTEST_TOKEN} characters, and that of {where} has {len(token)}"
+        raise QueryError("TOKEN", f"{what}: make one by 'openssl rand -hex 16'")
     return token

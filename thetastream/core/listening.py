@@ -25,7 +25,7 @@ def open_port(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         # Python adds the address to the words of the system.
-        why = str(error).partition(" (while attempting")[0]
+        why = str(error).partition(" (while attempting")[0].rstrip(".")
         what = f"the service cannot listen at {host}:{port}: {why}"
         hint = "give a free port from 1 to 65535, at a host of this machine"
         raise QueryError("SERVICE_PORT", f"{what}; {hint}") from None

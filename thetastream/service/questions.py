@@ -65,7 +65,7 @@ class Questions:
             If the statement cannot run, or may not.
         """
         if sql == ALL:
-            # No client wrote it, so it needs no process of its own.
+            # It computes nothing, so it needs no process of its own.
             memory = f"{self._limits.question_bytes}B"
             return encode_table(ask(open_rows(), sql, memory, max_rows=self._limits.rows), media_type)
         return self._statements.encode(open_rows, sql, media_type)

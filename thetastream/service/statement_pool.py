@@ -29,6 +29,8 @@ GRACE_S = 2.0
 SETTINGS = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 """Other allocators reserve memory that they do not use, and it would count for the limit."""
 OpenRows = Callable[[], Any]
+"""A function that opens the rows of a statement, a table or data set of Arrow. It must be picklable, because
+the process of the statement calls it."""
 ERRORS: dict[str, type[ThetastreamError]] = {"StoreError": StoreError}
 """The errors of statements that are no ``QueryError``."""
 
@@ -59,7 +61,7 @@ class StatementPool:
         Parameters
         ----------
         open_rows : callable without arguments
-            Opens the rows, a table or data set of Arrow. It is pickled, and called in the process.
+            Opens the rows.
         sql : str
         media_type : str
             As in ``encode_table``.
@@ -104,7 +106,7 @@ class Worker:
         assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin, self._process.stdout
         self.end = weakref.finalize(self, _end_process, self._process)
-        """Ends the process and waits for it. It is alive as long as nobody has called it."""
+        """A function that ends the process and waits for it. ``end.alive`` is true until it is called."""
         try:
             self._read(1)
         except EOFError:
@@ -169,7 +171,8 @@ class Worker:
             self._process.wait(timeout=GRACE_S)
         self.end()
         what = f"the process of the statement has ended with code {self._process.returncode}"
-        return QueryError("STORE_QUERY", f"{what}, for want of memory or as the log of the service says")
+        hint = "the machine has too little memory, or the log of the service has an error"
+        return QueryError("STORE_QUERY", f"{what}: {hint}")
 
 
 def _end_process(process: "subprocess.Popen[bytes]") -> None:

@@ -34,9 +34,21 @@ def make_unreachable(server: str, error: Exception) -> StoreError:
 def make_not_atomic(root: str, why: str) -> QueryError:
     """Make the error of a folder in which two writers could replace the commits of each other."""
     what = (
-        f"of several writers of one commit, one must win, and {hide_secrets(root)} cannot promise that: {why}"
+        f"only one of several writers of a commit must succeed, and {hide_secrets(root)} cannot ensure that"
     )
-    return QueryError("NO_ATOMIC_COMMIT", f"{what}. Put the store on s3://, on hdfs://, or on a disk")
+    return QueryError("NO_ATOMIC_COMMIT", f"{what}: {why}. Put the store on s3://, on hdfs://, or on a disk")
+
+
+def refuse_other(store: object) -> None:
+    """Raise if the argument ``store`` is not a store, for example if it is a path.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE.
+    """
+    if not isinstance(store, Store):
+        raise QueryError("BAD_VALUE", f'store must be a store, as in th.ParquetStore("out"), not {store!r}')
 
 
 class Store(ABC):

@@ -1,4 +1,4 @@
-"""Writes a commit of a log in a folder: of several writers of one version, one writes it.
+"""Writes a commit of a log in a folder. If several writers write one version, only one of them succeeds.
 
     local file system    a hard link, which is refused if the name exists
     HDFS                 a rename, which is refused if the name exists
@@ -22,7 +22,7 @@ def write_once(root: str, folder: Folder, name: str, data: bytes) -> bool:
     Raises
     ------
     QueryError
-        NO_ATOMIC_COMMIT if the file system has no write that one of several writers wins.
+        NO_ATOMIC_COMMIT if the file system cannot refuse to replace a file that exists.
     StoreError
         STORE_UNREACHABLE.
     """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from thetastream.errors import QueryError
-from thetastream.stores.base import SnapshotChoice, Store
+from thetastream.stores.base import SnapshotChoice, Store, refuse_other
 
 if TYPE_CHECKING:
     import duckdb
@@ -60,7 +60,8 @@ def query(
     Raises
     ------
     QueryError
-        STORE_QUERY if the statement is not one SELECT, or fails; MISSING_PACKAGE; or an error of ``read``.
+        STORE_QUERY if the statement is not one SELECT, or fails; BAD_VALUE; MISSING_PACKAGE; or an error of
+        ``read``.
 
     Examples
     --------
@@ -68,6 +69,7 @@ def query(
     >>> store = th.ParquetStore("out/pairs")
     >>> th.query(store, "SELECT count(*) AS n FROM results", snapshot=7)  # doctest: +SKIP
     """
+    refuse_other(store)
     rows = store.open(snapshot, since, until, key)
     return ask(rows, sql, memory)
 

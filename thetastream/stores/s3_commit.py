@@ -1,7 +1,8 @@
 """Conditional writes to an object store with the protocol of S3.
 
-Of several writers of one name, ``If-None-Match: *`` lets one win. Amazon S3 and current servers with its
-protocol support it. Arrow's file system does not send it, so boto3 writes these few small files.
+A write with the header ``If-None-Match: *`` fails if the name exists, so only one of several writers
+succeeds. Amazon S3 and current servers with its protocol support it. Arrow's file system does not send the
+header, so boto3 writes these few small files.
 """
 
 import os

@@ -174,7 +174,10 @@ def _read_instant(value: "str | date", column: str, has_zone: bool) -> datetime:
         try:
             value = datetime.fromisoformat(value)
         except ValueError as error:
-            raise QueryError("BAD_VALUE", f"{column!r} must be a time in ISO form, not {value!r}") from error
+            what = (
+                f'a value of {column!r} must be a time in ISO form, as in "2026-01-05 09:30", not {value!r}'
+            )
+            raise QueryError("BAD_VALUE", what) from error
     elif not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     if has_zone:

@@ -62,6 +62,7 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
     os.dup2(2, 1)
     arrived: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_read_requests, args=(sys.stdin.buffer, arrived), daemon=True).start()
+    # Load DuckDB before the memory is measured.
     ask(pa.table({"x": [1]}), "SELECT x FROM results", f"{memory}B")
     largest = _measure_bytes() + KEPT_BYTES
     answers.write(b".")
@@ -79,6 +80,7 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
                 answer = encode_table(table, media_type)
             del table
         except ThetastreamError as refusal:
+            # DuckDB's error of memory has no condition of its own.
             is_large = refusal.condition == "STORE_QUERY" and "out of memory" in refusal.message.casefold()
             error = _refuse_large(memory) if is_large else _describe(refusal)
         except MemoryError:  # Arrow's error is one too.

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from thetastream.core.durations import parse_duration
 from thetastream.errors import QueryError
-from thetastream.stores.base import Store
+from thetastream.stores.base import Store, refuse_other
 from thetastream.stores.question import ask
 from thetastream.stores.snapshots import Snapshot
 
@@ -75,6 +75,7 @@ def subscribe(
     >>> for snapshot, results in th.subscribe(store, since=7):  # doctest: +SKIP
     ...     print(snapshot.number, snapshot.at, results.num_rows)
     """
+    refuse_other(store)
     seen, pause_s, patience_s = _read_number(since), _read_span("poll", poll), None
     if patience is not None:
         patience_s = _read_span("patience", patience)
