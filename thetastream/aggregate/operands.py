@@ -144,12 +144,14 @@ def _decide(operator: str, values: Sequence[pa.Array]) -> pa.Array:
     if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
         left, right = _make_decimal(left), _make_decimal(right)
     compared = (pc.equal if operator == EQUAL else pc.less)(left, right)
-    if not (pa.types.is_floating(left.type) and pa.types.is_floating(right.type)):
+    if not pa.types.is_floating(left.type):  # The planner gives both operands one type if one is floating.
         return compared
-    # In Spark, NaN equals NaN and is greater than every other number.
-    is_special = pc.is_nan(right)
-    is_alike = pc.is_nan(left) if operator == EQUAL else pc.invert(pc.is_nan(left))
-    return pc.or_(compared, pc.and_(is_alike, is_special))
+    # In Spark, NaN equals NaN and is greater than every other number. In Arrow, both comparisons with NaN are
+    # false.
+    left_is_nan, right_is_nan = pc.is_nan(left), pc.is_nan(right)
+    if operator == LESS:
+        left_is_nan = pc.invert(left_is_nan)
+    return pc.or_(compared, pc.and_(left_is_nan, right_is_nan))
 
 
 def _make_decimal(values: pa.Array) -> pa.Array:

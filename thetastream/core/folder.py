@@ -103,17 +103,18 @@ class Folder:
     def write_new(self, name: str, data: bytes) -> bool:
         """Write a file unless there is one of this name, and return whether it was written.
 
-        Of several callers, one writes the file: local file systems refuse a link to a name that exists, and
-        HDFS refuses to rename a file to it. The folder must lie in one of both.
+        If several callers write the same name at the same time, one of them writes the file. This holds only
+        on local file systems, which refuse a link to a name that exists, and on HDFS, which refuses to rename
+        a file to such a name.
         """
         if self.exists(name):
             return False
         path = f"{self._folder}/{name}"
         temporary = self._write_temporary(path, data)
+        is_local = isinstance(self._fs, fs.LocalFileSystem)
         try:
-            if isinstance(self._fs, fs.LocalFileSystem):
+            if is_local:
                 os.link(temporary, path)
-                self._fs.delete_file(temporary)
             else:
                 self._fs.move(temporary, path)
         except OSError:
@@ -121,6 +122,8 @@ class Folder:
             if not self.exists(name):
                 raise
             return False
+        if is_local:
+            self._fs.delete_file(temporary)
         return True
 
     def _write_temporary(self, path: str, *pieces: bytes | pa.Buffer) -> str:

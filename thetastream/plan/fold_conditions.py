@@ -19,10 +19,11 @@ from thetastream.plan.domains import find_family
 from thetastream.predicate import Comparison, Phrase, parse, split_comparisons, split_conjuncts
 
 MOST_DIGITS = 38
+"""The digits of the widest decimal of Spark."""
 
 
 class FilterCondition(NamedTuple):
-    """One of the operators ``CONDITIONS`` and its operands."""
+    """An operator of ``thetastream.aggregate.operands.CONDITIONS``, and its operands."""
 
     operator: str
     operands: tuple[Phrase, ...]
@@ -43,12 +44,12 @@ def read_condition(phrase: Phrase) -> FilterCondition | None:
         return None
     if "OR" in phrase.kinds:
         at = next(n for n in phrase.top if phrase.tokens[n].kind == "OR")
-        return _refuse_missing(FilterCondition(OR, (phrase.slice(0, at), phrase.slice(at + 1))))
+        return _require_operands(FilterCondition(OR, (phrase.slice(0, at), phrase.slice(at + 1))))
     parts = split_conjuncts(phrase)
     if len(parts) > 1:
         return FilterCondition(AND, tuple(parts))
     if phrase.kinds[:1] == ("NOT",):
-        return _refuse_missing(FilterCondition(NOT, (phrase.slice(1),)))
+        return _require_operands(FilterCondition(NOT, (phrase.slice(1),)))
     if phrase.kinds.count("NEQ") == 1:
         at = next(n for n in phrase.top if phrase.tokens[n].kind == "NEQ")
         equality = parse(f"{phrase.slice(0, at).text} = {phrase.slice(at + 1).text}")
@@ -59,7 +60,8 @@ def read_condition(phrase: Phrase) -> FilterCondition | None:
     return _read_comparison(comparisons[0]) if comparisons else None
 
 
-def _refuse_missing(condition: FilterCondition) -> FilterCondition | None:
+def _require_operands(condition: FilterCondition) -> FilterCondition | None:
+    """Return the condition; None if an operand is empty, as in ``r.x < s.y OR``."""
     return condition if all(condition.operands) else None
 
 
@@ -71,11 +73,9 @@ def _read_comparison(comparison: Comparison) -> FilterCondition:
         return FilterCondition(EQUAL, (f, g))
     if op[0] == ">":  # f > g is g < f
         f, op, g = g, op.replace(">", "<"), f
-    return (
-        FilterCondition(LESS, (f, g))
-        if op == "<"
-        else FilterCondition(NOT, (parse(f"({g.text}) < ({f.text})"),))
-    )
+    if op == "<":
+        return FilterCondition(LESS, (f, g))
+    return FilterCondition(NOT, (parse(f"({g.text}) < ({f.text})"),))  # f <= g is NOT (g < f)
 
 
 def find_compared_type(f: Phrase, g: Phrase, find_type: Callable[[Phrase], str]) -> str:
@@ -96,6 +96,7 @@ def find_compared_type(f: Phrase, g: Phrase, find_type: Callable[[Phrase], str])
         return types[0]
     if find_family(types[0]) == find_family(types[1]) == "numeric":
         common = find_type(parse(f"coalesce(({f.text}), ({g.text}))"))
+        # A decimal that has all digits of both operands. Spark rounds if it would have more than 38 digits.
         digits = [parse_decimal(type_) or (DIGITS.get(type_, 0), 0) for type_ in types]
         scale = max(scale for _, scale in digits)
         widest = max(precision - scale for precision, scale in digits) + scale

@@ -38,7 +38,7 @@ class Run:
     row_bytes: RowBytes
     """The bytes of each row of the payload."""
     is_cut_by_time: bool = False
-    """Whether the buckets are time cells, and ``edges`` are their first event times."""
+    """Whether the buckets are time cells. If so, ``edges`` has the first event time of each cell."""
 
     @property
     def n_rows(self) -> int:
@@ -54,8 +54,8 @@ def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) 
     """Order ``payload`` as the index of the plan requires, and lay out its buckets."""
     if rows is None:
         rows = encode_key_rows(plan.stored, plan.condition, payload)
-    cells = _cut_by_time(plan, rows)
-    layout = cells or plan.index.shape.arrange(plan.access, rows)
+    cells = _arrange_cells(plan, rows)
+    layout = plan.index.shape.arrange(plan.access, rows) if cells is None else cells
     if layout.order is not None:
         payload, rows = payload.take(layout.order), rows[layout.order]
     widths = tuple(_find_widest(rows, width) for width in plan.widths)
@@ -63,9 +63,11 @@ def build(plan: IndexPlan, payload: pa.RecordBatch, rows: Int64s | None = None) 
     return Run(payload, rows, layout.edges, layout.offsets, widths, RowBytes(payload), cells is not None)
 
 
-def _cut_by_time(plan: IndexPlan, rows: Int64s) -> Layout | None:
-    """Arrange rows in time cells, in which the shape orders them; None if the shape has buckets of its own or
-    one cell is enough."""
+def _arrange_cells(plan: IndexPlan, rows: Int64s) -> Layout | None:
+    """Arrange rows in time cells, and order the rows of each cell as the shape does.
+
+    Return None if the shape has several buckets, if there is no window, or if one cell is enough.
+    """
     shape, window_us = plan.index.shape, plan.window_us
     if not shape.has_one_bucket or window_us is None:
         return None

@@ -16,10 +16,11 @@ MIN_CELL = 64
 MIN_CELLS = 4
 """With fewer cells, the cells save less than the search for them costs."""
 SAMPLES = 64
+"""The number of windows whose tuples are counted to find the depth of a cell."""
 
 
 def cut_by_time(times: Int64s, window_us: float) -> tuple[Int64s, Int64s] | None:
-    """Return the rows in order of time, and the first row of each cell; None if one cell is enough.
+    """Return the rows in order of time, and where each cell begins and ends; None if one cell is enough.
 
     A cell has as many rows as a window has in the median. So a single row with a wrong time, far from all
     others, does not change the cells.
@@ -27,13 +28,15 @@ def cut_by_time(times: Int64s, window_us: float) -> tuple[Int64s, Int64s] | None
     Parameters
     ----------
     times : int64, shape (n,)
-        The event time of each row, in microseconds.
+        The event time of each row, or its number if the window counts tuples.
     window_us : float
-        The length of the window in microseconds.
+        The length of the window in the unit of ``times``, microseconds or tuples.
 
     Returns
     -------
-    tuple of int64 arrays, of the shapes (n,) and (cells + 1,)
+    tuple of int64 arrays
+        The rows, of shape (n,), and the offsets of the cells, of shape (cells + 1,). Cell c has the rows from
+        ``offsets[c]`` to ``offsets[c + 1]``.
 
     Examples
     --------
@@ -48,9 +51,11 @@ def cut_by_time(times: Int64s, window_us: float) -> tuple[Int64s, Int64s] | None
         return None
     order = np.argsort(times, kind="stable")
     ordered = times[order]
+    # 1. Count the rows of windows that begin at evenly spaced rows.
     starts = np.arange(0, n, -(-n // SAMPLES))
-    # Sums in floating point cannot leave int64.
+    # A sum of int64 could wrap around. A sum in floating point does not.
     ends = np.searchsorted(ordered.astype(np.float64), ordered[starts] + float(window_us), side="right")
+    # 2. Cut cells of the median depth.
     depth = max(MIN_CELL, int(np.median(ends - starts)))
     if n < MIN_CELLS * depth:
         return None
@@ -60,8 +65,8 @@ def cut_by_time(times: Int64s, window_us: float) -> tuple[Int64s, Int64s] | None
 def visit_cells(edges: Int64s, times: Span) -> Span:
     """Find the cells [low, high) that the windows of probes touch.
 
-    Equal times may lie on both sides of an edge, so a probe also visits the cell before the first edge that
-    is not below its window.
+    ``edges`` has the first time of each cell. A window that begins exactly at an edge also visits the cell
+    before, because this cell may end with the same time.
     """
     low = np.maximum(np.searchsorted(edges, times.low, side="left") - 1, 0)
     return Span(low, np.searchsorted(edges, times.high, side="right"))

@@ -160,8 +160,8 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_begun = True
         tasks: list[list[int]] = [[]]
         nbytes = 0
-        # Two offsets of the same messages may differ, if the mailbox or the text of the query has changed.
-        # The offset of an earlier run may have no mailbox.
+        # If only the place of the mailbox or the text of the query differs between the offsets, the messages
+        # were read before, and are not read again. The offset of a run without a mailbox has no epoch.
         for unit in end["units"] if end["epoch"] > start.get("epoch", -1) else []:
             size = box.size(end["epoch"], unit)
             if tasks[-1] and nbytes + size > BYTES_PER_TASK:
