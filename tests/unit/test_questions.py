@@ -1,6 +1,7 @@
 """Questions in SQL over a store that does not change meanwhile, and subscriptions to its snapshots."""
 
 import gc
+import shutil
 import threading
 import weakref
 from contextlib import suppress
@@ -217,6 +218,17 @@ def test_a_subscriber_waits_for_what_is_written_meanwhile(store: th.ParquetStore
             break
     writing.join()
     assert sorted(seen) == sorted([*range(12), *range(6, 30)])
+
+
+def test_a_subscriber_learns_that_the_store_was_restored(store: th.ParquetStore, tmp_path: Path) -> None:
+    shutil.copytree(store.path, tmp_path / "backup")
+    store.commit("q", 6, stage(store, 6, 77))
+    found = th.subscribe(store, since=5, poll="1 ms")
+    assert [next(found).snapshot.number for _ in range(2)] == [6, 7]
+    shutil.rmtree(store.path)
+    shutil.copytree(tmp_path / "backup", store.path)
+    with pytest.raises(QueryError, match=r"UNKNOWN_SNAPSHOT.* the last snapshot of the store is 6"):
+        next(found)
 
 
 def test_readers_that_are_slow_hold_back_no_commit(store: th.ParquetStore) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from tests.support.service import BIG_ID, add_epoch, connect, make_pairs, run_service
+from tests.support.service import BIG_ID, HELD, add_epoch, connect, make_pairs, run_service
 from thetastream.errors import QueryError
 from thetastream.service import Limits, events, feed
 from thetastream.service.statement_pool import OpenRows, StatementPool
@@ -184,6 +185,29 @@ def test_a_new_subscriber_costs_one_look_at_the_store(
     monkeypatch.setattr(ParquetStore, "snapshots", count_looks)
     assert len(subscribe(client, 2)) == 2
     assert looks == [0]
+
+
+def test_a_connected_subscriber_learns_that_the_store_was_restored(
+    client: httpx.Client, store: ParquetStore, tmp_path: Path
+) -> None:
+    shutil.copytree(store.path, tmp_path / "backup")
+    add_epoch(store, 2, 7)
+    with client.stream("GET", SUBSCRIBE) as answer:
+        found = read_events(answer.iter_lines())
+        assert [next(found)[1] for _ in range(3)] == ["1", "2", "3"]
+        shutil.rmtree(store.path)
+        shutil.copytree(tmp_path / "backup", store.path)
+        kind, _, data = next(one for one in found if one[0] != "progress")
+    assert (kind, data["condition"]) == ("error", "UNKNOWN_SNAPSHOT")
+
+
+def test_a_store_that_was_replaced_is_read_again(client: httpx.Client, store: ParquetStore) -> None:
+    assert [data["results"][0]["id"] for *_, data in subscribe(client, 2)] == [1, BIG_ID]
+    shutil.rmtree(store.path)
+    store.describe(HELD)
+    add_epoch(store, 0, 77)
+    add_epoch(store, 1, 78, 79)
+    assert [data["results"][0]["id"] for *_, data in subscribe(client, 2)] == [77, 78]
 
 
 def test_a_snapshot_that_was_forgotten_is_gone_for_new_and_for_connected_subscribers(

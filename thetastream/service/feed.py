@@ -8,8 +8,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
+from thetastream.errors import QueryError
 from thetastream.stores.base import Store
 from thetastream.stores.snapshots import Snapshot
+from thetastream.stores.subscription import list_later, refuse_future
 
 KEPT_EVENTS = 4
 """The number of events that stay in memory."""
@@ -27,7 +29,7 @@ class Feed:
         self._snapshots: list[Snapshot] = []
         """The last snapshots, whose numbers have no gap."""
         self._poll: asyncio.Task[None] | None = None
-        self._events: OrderedDict[int, asyncio.Task[bytes]] = OrderedDict()
+        self._events: OrderedDict[Snapshot, asyncio.Task[bytes]] = OrderedDict()
 
     async def list_after(self, seen: int | None) -> list[Snapshot]:
         """List the snapshots after number ``seen`` that the store has now, in order.
@@ -40,7 +42,13 @@ class Feed:
         return found
 
     async def wait(self, seen: int | None, patience_s: float) -> list[Snapshot]:
-        """Wait for snapshots after number ``seen``, and list them; list none if ``patience_s`` is over."""
+        """Wait for snapshots after number ``seen``, and list them; list none if ``patience_s`` is over.
+
+        Raises
+        ------
+        QueryError
+            UNKNOWN_SNAPSHOT if the store was restored from a backup without the snapshot ``seen``.
+        """
         deadline = asyncio.get_running_loop().time() + patience_s
         found = await self._list_known(seen)
         while not found:
@@ -57,17 +65,30 @@ class Feed:
         return found
 
     async def _list_known(self, seen: int | None) -> list[Snapshot]:
-        """List the snapshots after ``seen`` from memory; ask the store if some of them are not in memory."""
+        """List the snapshots after ``seen`` from memory; ask the store if some of them are not in memory.
+
+        Raises
+        ------
+        QueryError
+            UNKNOWN_SNAPSHOT if the store was restored from a backup without the snapshot ``seen``.
+        """
         known = self._snapshots
+        if seen and (not known or known[-1].number < seen):
+            await asyncio.to_thread(refuse_future, self._store, seen)
         if known and (seen or 0) + 1 < known[0].number:
             return await self.list_after(seen)
         return [one for one in known if one.number > (seen or 0)]
 
     async def _ask_store(self) -> None:
-        """Ask the store for new snapshots after a pause."""
+        """Ask the store for new snapshots after a pause. Forget what is known if the store was replaced."""
         await asyncio.sleep(POLL_S)
-        last = self._snapshots[-1].number if self._snapshots else 0
-        self._remember(await asyncio.to_thread(self._store.snapshots, last))
+        last = self._snapshots[-1] if self._snapshots else None
+        try:
+            found = await asyncio.to_thread(list_later, self._store, last.number if last else None, last)
+        except QueryError:
+            self._snapshots = []
+            found = await asyncio.to_thread(self._store.snapshots)
+        self._remember(found)
 
     def _remember(self, found: list[Snapshot]) -> None:
         """Add the new ones of these snapshots. If they leave a gap, forget all snapshots before the gap."""
@@ -78,15 +99,15 @@ class Feed:
 
     async def encode(self, snapshot: Snapshot, encode: Callable[[], bytes]) -> bytes:
         """Return the event of a snapshot from memory; compute it if it is not there."""
-        event = self._events.get(snapshot.number)
+        event = self._events.get(snapshot)
         if event is None:
             event = asyncio.create_task(asyncio.to_thread(encode))
-            self._events[snapshot.number] = event
+            self._events[snapshot] = event
             while len(self._events) > KEPT_EVENTS:
                 self._events.popitem(last=False)
         try:
             return await asyncio.shield(event)
         except Exception:
             # The next subscriber computes the event again.
-            self._events.pop(snapshot.number, None)
+            self._events.pop(snapshot, None)
             raise

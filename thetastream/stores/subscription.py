@@ -66,7 +66,8 @@ def subscribe(
         NO_STORE if there is no such store.
     QueryError
         BAD_VALUE, STORE_QUERY, MISSING_PACKAGE, SNAPSHOT_GONE if the store does not keep the next snapshot
-        any more, or UNKNOWN_SNAPSHOT if the store has not made the snapshot ``since``.
+        any more, or UNKNOWN_SNAPSHOT if the store has not made the snapshot ``since``, or was restored from a
+        backup in which the last snapshot is missing or another one.
 
     Examples
     --------
@@ -85,17 +86,39 @@ def subscribe(
 def _deliver(
     store: Store, seen: int | None, sql: str | None, pause_s: float, patience_s: float | None
 ) -> Iterator[Delivery]:
-    refuse_future(store, seen)
+    last: Snapshot | None = None
     waited_since = time.monotonic()
     while True:
-        for snapshot in store.snapshots(after=seen or 0):
+        for snapshot in list_later(store, seen, last):
             refuse_gap(seen, snapshot)
             rows = read_rows(store, snapshot)
             yield Delivery(snapshot, rows if sql is None else ask(rows, sql))
-            seen, waited_since = snapshot.number, time.monotonic()
+            last, seen, waited_since = snapshot, snapshot.number, time.monotonic()
         if patience_s is not None and time.monotonic() - waited_since >= patience_s:
             return
         time.sleep(pause_s)
+
+
+def list_later(store: Store, seen: int | None, last: Snapshot | None = None) -> list[Snapshot]:
+    """List the snapshots after number ``seen``, which is that of ``last`` if the reader has the snapshot.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_SNAPSHOT if the store has not made the snapshot ``seen``, or has made another one since it was
+        restored from a backup or replaced.
+    """
+    if not seen:
+        return store.snapshots()
+    found = store.snapshots(after=seen - 1)
+    if not found:
+        refuse_future(store, seen)
+    if not found or found[0].number != seen:
+        return found
+    if last is not None and found[0] != last:
+        what = f"the store has another snapshot {seen} than before: it was restored or replaced"
+        raise QueryError("UNKNOWN_SNAPSHOT", f"{what}. Subscribe with since=0 to read all of it")
+    return found[1:]
 
 
 def refuse_gap(seen: int | None, found: Snapshot) -> None:
