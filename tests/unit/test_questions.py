@@ -222,7 +222,7 @@ def test_a_subscriber_waits_for_what_is_written_meanwhile(store: th.ParquetStore
 
 def test_a_subscriber_learns_that_the_store_was_restored(store: th.ParquetStore, tmp_path: Path) -> None:
     shutil.copytree(store.path, tmp_path / "backup")
-    store.commit("q", 6, stage(store, 6, 77))
+    store.commit("q", 6, stage(store, 6, 50))
     found = th.subscribe(store, since=5, poll="1 ms")
     assert [next(found).snapshot.number for _ in range(2)] == [6, 7]
     shutil.rmtree(store.path)
