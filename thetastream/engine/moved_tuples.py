@@ -9,7 +9,7 @@ one epoch, so an epoch that runs again sends the same tuples.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 
@@ -19,12 +19,14 @@ import pyarrow as pa
 from thetastream.core.blocks import concat
 from thetastream.core.keys import Int64s
 from thetastream.engine.inbox import Message
+from thetastream.engine.peers import Peers
 from thetastream.engine.routing import Router, take_blocks
 from thetastream.engine.store.chained_index import ChainedIndex
 
 MOVED_TUPLES = 1 << 16
 MOVED_BYTES = 1 << 23
 """The largest number of tuples of each stream, and of their bytes in memory, that a unit sends in an epoch.
+If more units send than receive, a unit sends a part of them, so a unit also receives about as many at most.
 These limits bound the time that a change adds to an epoch."""
 MOVED = "moved"
 """The first value in the header of messages with moved tuples."""
@@ -33,13 +35,14 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def send_tuples(
-    index: ChainedIndex, stream: int, most_tuples: int, router: Router, slots: Sequence[int]
+    index: ChainedIndex, stream: int, most_tuples: int, router: Router, peers: Peers
 ) -> tuple[int, list[Message]]:
     """Take tuples of one stream out of a store; return their number and the messages that move them.
 
-    ``router`` and ``slots`` are those of the newest generation.
+    ``router`` is that of the newest generation.
     """
-    payload = index.remove_part(most_tuples, MOVED_BYTES)
+    slots, share = peers.generations[0][1], peers.share_of_sender
+    payload = index.remove_part(round(most_tuples * share), round(MOVED_BYTES * share))
     if payload is None:
         return 0, []
     routes = router.find_store_routes(stream, payload, _scatter(payload.num_rows))

@@ -38,6 +38,19 @@ class Peers(NamedTuple):
         """
         return self.last_epoch is not None and epoch > self.last_epoch
 
+    @property
+    def share_of_sender(self) -> float:
+        """Which part of the tuples that a unit may receive in an epoch comes from each unit that leaves.
+
+        >>> Peers(((None, (4, 5)), (None, (0, 1, 2, 3)))).share_of_sender
+        0.5
+        >>> Peers(((None, (2, 3, 4)), (None, (0, 1, 2)))).share_of_sender
+        1.0
+        """
+        newest, *older = (slots for _, slots in self.generations)
+        senders = {slot for slots in older for slot in slots} - set(newest)
+        return min(1.0, len(newest) / max(1, len(senders)))
+
 
 ALONE = Peers()
 """The peers of a unit of a join whose units do not change."""

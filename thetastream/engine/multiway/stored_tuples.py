@@ -92,7 +92,6 @@ class StoredTuples:
         nodes."""
         if not self._moving:
             return
-        model, slots = peers.generations[0]
-        router, most = Router(model), self._query.most_moved
+        router = Router(peers.generations[0][0])
         for stream in self._moving:
-            yield send_tuples(self.indexes[stream], stream, most, router, slots)
+            yield send_tuples(self.indexes[stream], stream, self._query.most_moved, router, peers)

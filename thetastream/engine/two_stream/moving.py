@@ -106,9 +106,8 @@ class MovingUnit(Unit):
 
     def _send(self, side: Side, peers: Peers) -> None:
         """Take tuples of one side out of the store, and send them to units of the newest generation."""
-        model, slots = peers.generations[0]
-        router = self._moving.with_model(model).router
-        n_sent, messages = send_tuples(self._indexes[side], side, self._moving.most_tuples, router, slots)
+        router = self._moving.with_model(peers.generations[0][0]).router
+        n_sent, messages = send_tuples(self._indexes[side], side, self._moving.most_tuples, router, peers)
         self._sent += messages
         assert isinstance(self.counters, SendingCounters)
         self.counters.forwarded += n_sent
