@@ -1,6 +1,13 @@
 """Everything that benchmarks import from inside Thetastream. The rest uses the public interface."""
 
 from tests.support.local import LocalJoin, LocalMultiway
+from thetastream.aggregate.base import Measure
+from thetastream.aggregate.count import MatchCount
+from thetastream.aggregate.engine import FoldedSpec
+from thetastream.aggregate.extremes import Greatest, Least
+from thetastream.aggregate.operands import SideColumn
+from thetastream.aggregate.sums import Total
+from thetastream.aggregate.view import Fold, LocalView
 from thetastream.control.change import Rules
 from thetastream.control.load import LoadReader
 from thetastream.control.offset import fold

@@ -124,14 +124,18 @@ class Query:
 
     @cached_property
     def expected(self) -> int:
+        return self.count("count(*)")
+
+    def count(self, columns: str) -> int:
+        """Ask DuckDB for a whole number over the results of the join."""
         connection = duckdb.connect(config={"threads": 2})
         connection.execute("SET enable_progress_bar = false")
         for alias, table in zip(self.aliases, self.tables, strict=True):
             connection.register(f"{alias}_rows", table)
-        ((found,),) = connection.execute(self._sql()).fetchall()
+        ((found,),) = connection.execute(self._sql(columns)).fetchall()
         return int(found)
 
-    def _sql(self) -> str:
+    def _sql(self, columns: str) -> str:
         left, right = self.keys
         cells = [
             Cells(left[one.key].column, right[one.high.key].column, one.high.delta, 2 * one.high.delta)
@@ -139,8 +143,7 @@ class Query:
             if one.high is not None
         ]
         sources = [f"{alias}_rows" for alias in self.aliases]
-        on = self.duckdb_on or self.on
-        return write_join("count(*)", self.aliases, sources, on, self.window_us, cells)
+        return write_join(columns, self.aliases, sources, self.duckdb_on or self.on, self.window_us, cells)
 
 
 def band(key: int, reach: float, *name: str) -> Dimension:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from bench.core.internals import Counters, LocalJoin, LocalRun, Model
+from bench.core.internals import Counters, Inbox, LocalJoin, LocalRun, Model
 from bench.core.query import Query
 
 Batches = Sequence[pa.RecordBatch | None]
@@ -34,8 +34,12 @@ class Step:
 
     def run(self, local: LocalRun, batches: Batches, watermark: int | None) -> list[list[pa.Array]]:
         """Run the epoch, and return the columns of its results, piece by piece."""
+        return self.run_units(local, local.deliver(batches, watermark))
+
+    def run_units(self, local: LocalRun, inboxes: list[Inbox]) -> list[list[pa.Array]]:
+        """Run the units of an epoch whose inboxes are filled."""
         found = []
-        for number, inbox in enumerate(local.deliver(batches, watermark)):
+        for number, inbox in enumerate(inboxes):
             began = time.process_time()
             pieces = list(local.run(number, inbox))
             self.cpu_s.append(time.process_time() - began)
@@ -52,13 +56,17 @@ def total(steps: Iterable[Step], counter: str) -> int:
     return sum(step.total(counter) for step in steps)
 
 
-def replay(query: Query, model: Model, epochs: int) -> Iterator[Step]:
-    join = LocalJoin(query.unit_spec(), model)
+def run_epochs(run: LocalRun, query: Query, epochs: int) -> Iterator[tuple[Step, list[list[pa.Array]]]]:
+    """Run a query in equal epochs; yield the counters of each, and the columns that left its units."""
     volume = 0
     for left, right, watermark in query.epochs(epochs):
         volume += left.num_rows + right.num_rows
         step = Step(volume)
-        step.run(join, [left, right], watermark)
+        yield step, step.run(run, [left, right], watermark)
+
+
+def replay(query: Query, model: Model, epochs: int) -> Iterator[Step]:
+    for step, _ in run_epochs(LocalJoin(query.unit_spec(), model), query, epochs):
         yield step
 
 

@@ -57,14 +57,22 @@ def _select(scale: float, sql: str) -> pa.Table:
 
 
 @lru_cache
-def lineitem_band(scale: float) -> Query:
-    """Join lineitem of large quantity by truck with lineitem without instructions, of neighbouring orders."""
+def lineitem_band(scale: float, of_nation: bool = False) -> Query:
+    """Join lineitem of large quantity by truck with lineitem without instructions, of neighbouring orders.
+
+    With ``of_nation``, left tuples have the nation of their supplier.
+    """
     columns = (
         "l_orderkey AS orderkey, l_linenumber AS line, l_quantity::DOUBLE AS quantity, l_shipdate AS day"
     )
+    large, no_instructions = "l_shipmode = 'TRUCK' AND l_quantity > 48", "l_shipinstruct = 'NONE'"
+    nations = (
+        "SELECT l_orderkey AS orderkey, n_name AS nation FROM lineitem JOIN supplier ON l_suppkey = s_suppkey"
+        f" JOIN nation ON s_nationkey = n_nationkey WHERE {large} ORDER BY orderkey, l_linenumber"
+    )
     select = f"SELECT {columns} FROM lineitem WHERE"
-    left = _select(scale, f"{select} l_shipmode = 'TRUCK' AND l_quantity > 48")
-    right = _select(scale, f"{select} l_shipinstruct = 'NONE'")
+    left = _select(scale, nations if of_nation else f"{select} {large}")
+    right = _select(scale, f"{select} {no_instructions}")
     on = "abs(l.orderkey - r.orderkey) <= 1"
     return Query("Band", ("l", "r"), (left, right), on, keys("orderkey"), dimensions=(band(0, 1),))
 

@@ -37,5 +37,6 @@ FIGURES = (
     "capacity_by_units",
     "longest_window",
     "scaling",
+    "aggregate_bandwidth",
 )
 QUICK_SCALE = 0.02
