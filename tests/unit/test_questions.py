@@ -149,6 +149,20 @@ SELECT * FROM read_ndjson_objects('{file}')
 SELECT * FROM parquet_metadata('{file}')
 SELECT * FROM arrow_scan(1::POINTER, 2::POINTER, 3::POINTER)
 SELECT getenv('HOME')
+SELECT * FROM read_duckdb('{file}', table_name = 't')
+SELECT * FROM query_table('{file}')
+SELECT * FROM parquet_page_index('{file}')
+SELECT * FROM read_single_csv_file('{file}')
+SELECT * FROM json_execute_serialized_sql(json_serialize_sql('FROM read_text(''{file}'')'))
+SELECT * FROM which_secret('s3://bucket/x', 's3')
+SELECT * FROM duckdb_extensions()
+SELECT * FROM delta_scan('{file}')
+SELECT * FROM add_grammar_extension('x')
+SELECT * FROM destroy_external_resource('read_text', '{file}')
+SELECT * FROM register_external_resource_type('x', kind := 'compute', {functions})
+SELECT * FROM query('FROM register_external_resource_' || 'type(''x'', kind := ''compute'', {quoted})')
+SELECT content FROM read_text('{file}') UNION ALL SELECT 'x'
+SELECT list_transform(['{file}'], lambda f: (SELECT content FROM read_text(f)))
 SELECT 1; SELECT 2
 BEGIN
 SELECT * FROM query('COPY (SELECT 1) TO ''{file}.out''')
@@ -157,13 +171,29 @@ SELECT nothing FROM results
 SELECT 1 +"""
 
 
+def spell(sql: str, file: Path) -> str:
+    """Put a file into an escape, and the functions that a type of resources of DuckDB needs."""
+    roles = ("create", "destroy", "status", "resolve", "list")
+    functions = ", ".join(f"{role}_function := 'range'" for role in roles)
+    return sql.format(file=file, functions=functions, quoted=functions.replace("'", "''"))
+
+
+def test_a_question_leaves_nothing_for_the_next_one(store: th.ParquetStore) -> None:
+    left = "SELECT * FROM duckdb_external_resource_types()"
+    for sql in ESCAPES.splitlines():
+        if "register_external_resource_" in sql:
+            with pytest.raises(QueryError, match="must only read"):
+                th.query(store, spell(sql, Path("file")))
+            assert th.query(store, left).num_rows == 0
+
+
 @pytest.mark.parametrize("sql", ESCAPES.splitlines())
 def test_a_question_reads_the_results_only(store: th.ParquetStore, tmp_path: Path, sql: str) -> None:
     # A table of this process that the statement must not see.
     confidential, file = pa.table({"x": [1]}), tmp_path / "file"
     file.write_text("hidden words")
     with pytest.raises(QueryError, match="STORE_QUERY") as error:
-        th.query(store, sql.format(file=file))
+        th.query(store, spell(sql, file))
     assert "hidden words" not in str(error.value)
     assert {path.name for path in tmp_path.iterdir()} == {"store", "file"}
     assert confidential.num_rows == 1

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.service import make_pairs
-from tests.unit.test_questions import ESCAPES
+from tests.unit.test_questions import ESCAPES, spell
 from thetastream.errors import QueryError, StoreError
 from thetastream.service import statement_pool
 from thetastream.service.limits import Limits
@@ -93,7 +93,7 @@ def test_a_statement_reads_the_results_only(pool: StatementPool, tmp_path: Path,
     file = tmp_path / "file"
     file.write_text("hidden words")
     with pytest.raises(QueryError, match="STORE_QUERY") as error:
-        pool.ask(ROWS, sql.format(file=file))
+        pool.ask(ROWS, spell(sql, file))
     assert "hidden words" not in str(error.value)
     assert list(tmp_path.iterdir()) == [file]
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'thetastream[query]'"
 RESULTS = "results"
 """The name of the table that a statement reads."""
+_REGISTER = "register_external_resource_type"
+"""A function of DuckDB 2 that changes the database for all later statements, and no setting forbids it."""
 
 
 def query(
@@ -98,8 +100,11 @@ def ask(
             answer = connection.sql(_read_statement(connection, sql))
             if max_rows is not None:
                 answer = answer.limit(max_rows + 1)
-            with _interrupt_after(connection, max_s):
-                found = answer.to_arrow_table()
+            try:
+                with _interrupt_after(connection, max_s):
+                    found = answer.to_arrow_table()
+            finally:
+                _refuse_traces(connection)
     except duckdb.InterruptException as error:
         raise make_slow(max_s) from error
     except (duckdb.Error, pa.ArrowInvalid) as error:  # Arrow has no lists in 64 lists.
@@ -142,6 +147,31 @@ def _read_statement(connection: "duckdb.DuckDBPyConnection", sql: str) -> str:
         kinds = ", ".join(str(one.type).rpartition(".")[2] for one in statements) or "nothing"
         raise QueryError("STORE_QUERY", f"a question must be one SELECT statement, not {kinds}")
     return str(statements[0].query)
+
+
+def _refuse_traces(connection: "duckdb.DuckDBPyConnection") -> None:
+    """Raise if a statement has left something in the database, and let later statements use another one.
+
+    Raises
+    ------
+    QueryError
+        STORE_QUERY.
+    """
+    if not _can_leave_traces():
+        return
+    if connection.execute("SELECT 1 FROM duckdb_external_resource_types() LIMIT 1").fetchone() is not None:
+        _open_database.cache_clear()
+        raise QueryError("STORE_QUERY", f"a question must only read, and this one calls {_REGISTER}")
+
+
+@cache
+def _can_leave_traces() -> bool:
+    """Whether this version of DuckDB has a function that changes the database."""
+    import duckdb
+
+    sql = "SELECT 1 FROM duckdb_functions() WHERE function_name = ? LIMIT 1"
+    with duckdb.connect(":memory:") as connection:
+        return connection.execute(sql, [_REGISTER]).fetchone() is not None
 
 
 @contextmanager
