@@ -4,6 +4,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import httpx
 import pytest
 
 from tests.support.service import BIG_ID, connect, make_pairs
-from thetastream.cli.serving import read_stores, read_token, serve
+from thetastream.cli.serving import read_named_store, read_stores, read_token, serve
 from thetastream.core.listening import open_port
 from thetastream.errors import QueryError, StoreError
-from thetastream.service import guard
+from thetastream.service import build_app, guard
 from thetastream.stores import ParquetStore
 
 MAKE_CERTIFICATE = (
@@ -61,6 +62,55 @@ def test_tokens_are_compared_in_constant_time(store: ParquetStore, monkeypatch: 
     assert compared == [(b"a long secret token",) * 2]
 
 
+@pytest.mark.parametrize("token", ["", " a long secret token", "a long\nsecret token", "ein geheimes Wört"])
+def test_a_token_that_no_client_can_send_or_everybody_knows_is_refused(
+    store: ParquetStore, tmp_path: Path, token: str
+) -> None:
+    with pytest.raises(QueryError, match=r"TOKEN.*one line of ASCII"):
+        build_app({"pairs": store}, token=token)
+    file = tmp_path / "token"
+    file.write_text(token)
+    if len(token.strip()) == len(token) >= 16:
+        with pytest.raises(QueryError, match=r"TOKEN.*one line of ASCII.*/token is not"):
+            serve(parse("serve", store.path, "--token-file", str(file)))
+
+
+def test_a_large_body_is_refused_before_it_is_in_memory(store: ParquetStore) -> None:
+    def send() -> Iterator[bytes]:
+        for _ in range(3):
+            yield b" " * (1 << 19)
+
+    with connect(store) as client:
+        fitting = b" " * ((1 << 20) - 2) + b"{}"
+        headers = {"Content-Type": "application/json"}
+        assert client.post("/stores/pairs/query", content=fitting, headers=headers).status_code == 200
+        for content in (b" " + fitting, send()):
+            answer = client.post("/stores/pairs/query", content=content, headers=headers)
+            assert (answer.status_code, answer.json()["condition"]) == (413, "BAD_VALUE")
+            assert "1,048,576 bytes" in answer.json()["message"]
+
+
+def test_a_method_that_a_path_does_not_have_is_refused_with_those_that_it_has(store: ParquetStore) -> None:
+    with connect(store) as client:
+        for method, path, allowed in (("HEAD", "/stores", "GET"), ("OPTIONS", "/stores/pairs/query", "POST")):
+            answer = client.request(method, path)
+            assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
+
+
+def test_the_name_of_a_store_can_be_in_an_address_and_has_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pairs").mkdir()
+    monkeypatch.chdir(tmp_path / "pairs")
+    uris = ("s3://key:secret@pairs", "s3://bucket/pairs?region=x")
+    named = {".": "pairs", "..": tmp_path.name, **dict.fromkeys(uris, "pairs")}
+    for path, name in named.items():
+        assert read_named_store(path)[0] == name
+    for text in ("/", ".=pairs", "..=pairs", "a=", "delta:"):
+        with pytest.raises(QueryError, match="BAD_VALUE"):
+            read_named_store(text)
+
+
 def parse(*arguments: str) -> Any:
     from thetastream.cli.arguments import build_parser
 
@@ -73,6 +123,12 @@ def test_another_address_needs_a_token_before_the_service_starts(tmp_path: Path)
     (tmp_path / "token").write_text("short\n")
     with pytest.raises(QueryError, match=r"at least 16 characters, and that of .*/token has 5"):
         read_token(tmp_path / "token")
+
+
+@pytest.mark.parametrize("memory", ["much", "0", "3 B", "1 MB"])
+def test_memory_that_is_too_small_for_a_statement_is_refused(store: ParquetStore, memory: str) -> None:
+    with pytest.raises(QueryError, match=r"BAD_VALUE.*memory"):
+        serve(parse("serve", store.path, "--memory", memory))
 
 
 def test_a_store_that_cannot_be_served_is_named_before_the_service_starts(store: ParquetStore) -> None:

@@ -79,7 +79,7 @@ def serve(arguments: argparse.Namespace) -> int:
         import uvicorn
 
         from thetastream.service import Limits, build_app
-        from thetastream.service.guard import is_loopback
+        from thetastream.service.guard import is_loopback, refuse_token
     except ImportError as error:
         what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
         raise QueryError("MISSING_PACKAGE", f"{what}: pip install 'thetastream[serve]'") from error
@@ -90,6 +90,8 @@ def serve(arguments: argparse.Namespace) -> int:
     if token is None and not is_loopback(arguments.host):
         what = f"host {arguments.host} can be reached from other machines, so the service needs a token"
         raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file")
+    if token is not None:
+        refuse_token(token, TOKEN if arguments.token_file is None else str(arguments.token_file))
     stores, limits = read_stores(arguments.store), Limits(rows=arguments.max_rows, memory=arguments.memory)
     refuse_missing_files(arguments.metrics)
     app = build_app(stores, metrics=arguments.metrics, token=token, limits=limits)
@@ -173,6 +175,8 @@ def _allow_connections() -> None:
 def read_named_store(text: str) -> tuple[str, Store]:
     """Read ``NAME=PATH`` or ``PATH``. Without a name, the last part of the path is the name.
 
+    The name has no user, password or options of a URI, because clients see it.
+
     The path of a Delta table begins with ``delta:``.
 
     >>> read_named_store("/out/pairs")
@@ -184,10 +188,13 @@ def read_named_store(text: str) -> tuple[str, Store]:
     name, path = (before, after) if equals and "/" not in before else ("", text)
     kind = DeltaStore if path.startswith(DELTA) else ParquetStore
     path = path.removeprefix(DELTA)
-    name = name or path.rstrip("/").rpartition("/")[2]
-    if not name or not path:
+    if not path or name in (".", ".."):  # Clients remove such parts from an address.
         raise QueryError("BAD_VALUE", f"a store must be PATH or NAME=PATH, not {text!r}")
-    return name, kind(path)
+    store = kind(path)
+    name = name or store.name.rstrip("/").rpartition("/")[2]
+    if not name:
+        raise QueryError("BAD_VALUE", f"the path {text!r} ends with no name: give one, as in NAME={text}")
+    return name, store
 
 
 def read_token(file: Path | None) -> str | None:

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 
 from thetastream.errors import ThetastreamError
 from thetastream.service.bodies import STATUS, HealthBody
-from thetastream.service.guard import Guard
+from thetastream.service.guard import Guard, refuse_token
 from thetastream.service.limits import Limits
 from thetastream.service.page import add_page
 from thetastream.service.query_routes import add_query_routes
@@ -62,7 +62,14 @@ def build_app(
     --------
     >>> from thetastream.stores import ParquetStore
     >>> app = build_app({"pairs": ParquetStore("out/pairs")}, token="secret")
+
+    Raises
+    ------
+    QueryError
+        TOKEN if no client can send the token, or BAD_VALUE if the limits have no meaning.
     """
+    if token is not None:
+        refuse_token(token, "the service")
     # The documentation pages of FastAPI are off, because they load scripts from another host.
     app = FastAPI(title="Thetastream", version=version("thetastream"), docs_url=None, redoc_url=None)
     app.add_middleware(Guard, token=token)
@@ -80,7 +87,8 @@ def build_app(
 
     @app.exception_handler(HTTPException)
     def refuse_request(request: Request, error: HTTPException) -> Response:
-        return _write_problem(error.status_code, "BAD_VALUE", f"{DESCRIBED}: {error.detail}")
+        # The header ``Allow`` of such an error names the methods that the path has.
+        return _write_problem(error.status_code, "BAD_VALUE", f"{DESCRIBED}: {error.detail}", error.headers)
 
     @app.get("/health")
     async def check_health() -> HealthBody:
@@ -92,5 +100,7 @@ def build_app(
     return app
 
 
-def _write_problem(status: int, condition: str, message: str) -> Response:
-    return JSONResponse({"condition": condition, "message": message}, status)
+def _write_problem(
+    status: int, condition: str, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    return JSONResponse({"condition": condition, "message": message}, status, headers)

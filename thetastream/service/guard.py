@@ -10,10 +10,15 @@ from ipaddress import ip_address
 from typing import Any
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+
+from thetastream.errors import QueryError
 
 PUBLIC, PAGE = ("/health", "/"), "/page/"
 """Paths that need no token, and a prefix of such paths. Their answers contain no results and no queries."""
+LARGEST_BODY = 1 << 20
+"""The bytes of the largest body of a request."""
 
 
 class Guard:
@@ -26,7 +31,7 @@ class Guard:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request, or pass it on."""
         refusal = self._refuse(scope) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
+        await (refusal or self._app)(scope, _limit_body(receive), send)
 
     def _refuse(self, scope: Any) -> JSONResponse | None:
         headers = Headers(scope=scope)
@@ -42,6 +47,34 @@ class Guard:
             return None
         what = "give the token of the service in the header 'Authorization: Bearer TOKEN'"
         return _make_refusal(401, "TOKEN", what, {"WWW-Authenticate": "Bearer"})
+
+
+def _limit_body(receive: Any) -> Any:
+    """Receive the body of a request, and refuse it as soon as it has more bytes than it may have."""
+    n_bytes = 0
+
+    async def receive_part() -> Any:
+        nonlocal n_bytes
+        part = await receive()
+        n_bytes += len(part.get("body", b""))
+        if n_bytes > LARGEST_BODY:
+            raise HTTPException(413, f"a body may have {LARGEST_BODY:,} bytes, and this one has more")
+        return part
+
+    return receive_part
+
+
+def refuse_token(token: str, where: str) -> None:
+    """Raise if no client can send this token in a header, or if everybody knows it because it is empty.
+
+    Raises
+    ------
+    QueryError
+        TOKEN.
+    """
+    if not token or not token.isascii() or not token.isprintable() or token != token.strip():
+        what = "a token must be one line of ASCII characters without blanks around it"
+        raise QueryError("TOKEN", f"{what}, and that of {where} is not: make one by 'openssl rand -hex 16'")
 
 
 def is_loopback(host: str) -> bool:

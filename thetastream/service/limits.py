@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from thetastream.core.sizes import parse_nbytes
 from thetastream.errors import QueryError
 
+LEAST_BYTES = 1 << 20
+"""The least memory of one question, in bytes. With much less, DuckDB cannot begin. 0 would be no limit."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -51,4 +54,7 @@ class Limits:
         nbytes = parse_nbytes(self.memory)
         if nbytes is None:
             raise QueryError("BAD_VALUE", f'memory must be a size, as in "2 GB", not {self.memory!r}')
+        if nbytes // self.questions < LEAST_BYTES:
+            what = f"memory ({self.memory}) must give each of {self.questions} questions at least 1 MB"
+            raise QueryError("BAD_VALUE", f"{what}: give {self.questions * LEAST_BYTES} bytes or more")
         return nbytes // self.questions
