@@ -7,14 +7,16 @@ import pytest
 
 from bench.core.internals import Side
 from bench.core.replay import run_epochs
+from bench.core.rows import Rows
 from bench.papers import inputs
-from bench.papers.bistream import aggregate_bandwidth
+from bench.papers.bistream import aggregate_bandwidth, aggregate_throughput
 from bench.papers.bistream.aggregates import Merger, make_queries
 from tests.support.figures import write_small
 from thetastream.models import Biclique
 
 
-@pytest.mark.parametrize("name", ["aggregate-bandwidth"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", ["aggregate-bandwidth", "aggregate-throughput"])
 def test_figures_of_aggregates(name: str, tmp_path: Path) -> None:
     write_small(name, 0.1, tmp_path)
 
@@ -41,6 +43,22 @@ def test_views_are_the_groups_of_the_pairs(name: str) -> None:
         dict(zip(theirs, value.to_pylist(), strict=True))
     )
     assert groups
+
+
+@pytest.mark.parametrize(
+    ("kept", "agrees"), [(0.95, "agrees"), (0.8, "agrees in part"), (0.6, "does not agree")]
+)
+def test_the_query_that_loses_most_decides(kept: float, agrees: str) -> None:
+    rows = Rows()
+    for query, share in (("Q5", 1.0), ("Q7", kept)):
+        for setting in aggregate_throughput.MODELS:
+            named = {"query": query, "setting": setting, "epoch_tuples": 16_000.0, "results_per_tuple": 0.1}
+            rows.append({**named, "output": "pairs", "bound_tuples_per_s": 1e6, "cpu_us_per_tuple": 1.0})
+            slower = {"bound_tuples_per_s": 1e6 * share, "cpu_us_per_tuple": 1.5}
+            rows.append({**named, "output": "aggregated", **slower})
+    verdict = aggregate_throughput.judge(rows)
+    assert (verdict.agrees, verdict.ratio) == (agrees, pytest.approx(kept))
+    assert rows[-1]["folding_ms"] == 0.5
 
 
 def test_an_update_for_every_tuple_is_an_epoch_of_one_tuple() -> None:

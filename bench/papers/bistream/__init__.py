@@ -37,6 +37,7 @@ FIGURES = (
     "capacity_by_units",
     "longest_window",
     "scaling",
+    "aggregate_throughput",
     "aggregate_bandwidth",
 )
 QUICK_SCALE = 0.02
