@@ -62,6 +62,32 @@ def test_files_are_plain_parquet_with_bounds_and_sorted_by_key(tmp_path: Path) -
     assert store.files(since="2026-01-05 09:05") == [file]
 
 
+@pytest.mark.parametrize("kind", [ParquetStore, DeltaStore])
+def test_a_folder_is_the_results_once_it_is_swept_at_once_and_no_query_has_failed(
+    kind: type[ParquetStore], tmp_path: Path
+) -> None:
+    store = kind(str(tmp_path))
+    store.describe(HELD)
+    stage(store, 0, 1)  # an attempt that failed
+    for epoch in range(4):
+        store.commit("q", epoch, stage(store, epoch, epoch))
+    assert store.compact() == 4
+
+    def read_folder() -> list[int]:
+        return sorted(pq.read_table(tmp_path)["id"].to_pylist())
+
+    store.sweep()
+    assert read_folder() == [0, 0, 1, 1, 2, 2, 3, 3]  # Merged files stay for an hour.
+    store.sweep(grace_s=0)
+    assert read_folder() == read_ids(store) == [0, 1, 2, 3]
+    staged = stage(store, 4, 4)  # Now the query fails. It commits this epoch when it continues.
+    store.sweep(grace_s=0)
+    assert read_folder() == [0, 1, 2, 3, 4]
+    assert read_ids(store) == [0, 1, 2, 3]
+    store.commit("q", 4, staged)
+    assert read_folder() == read_ids(store)
+
+
 def test_a_delta_table_has_each_commit_once(tmp_path: Path) -> None:
     store = DeltaStore(str(tmp_path))
     store.describe(HELD)

@@ -118,6 +118,9 @@ class ParquetSink(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StoreWriter:
         if not self.options.get("path"):
             raise QueryError("STORE_FOLDER", "a sink thetastream_parquet needs a folder; call start(folder)")
+        if overwrite:
+            what = "a sink thetastream_parquet only adds rows, and mode complete replaces them in each epoch"
+            raise QueryError("SINK_MODE", f'{what}; write outputMode("append"), and group by window(...)')
         keys = [key.strip() for key in self.options.get("key", "").split(",")]
         description = describe(schema, self.options.get("time"), tuple(key for key in keys if key))
         store = ParquetStore(self.options["path"])
