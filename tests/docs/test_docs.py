@@ -41,6 +41,16 @@ def test_snippets_run(page, spark, tmp_path, monkeypatch):
             assert normalise(printed) == normalise(fences[number + 1][1])
 
 
+def test_the_readme_has_figures_of_the_page_on_performance():
+    engines = re.compile(
+        r"^\| (\w[\w' ]*?)(?: [\d.]+)? \| ([\d,]{6,})(?: \(.*?\))? \| ([\d,]{6,})(?: \(.*?\))? \|", re.M
+    )
+    shown = engines.findall((ROOT / "README.md").read_text())
+    measured = engines.findall((ROOT / "docs/guide/performance.md").read_text())
+    assert len(shown) == 6
+    assert set(shown) <= set(measured)
+
+
 def test_readme_shows_the_quickstart():
     source = QUICKSTART.read_text()
     assert source[source.index("import") :] in (ROOT / "README.md").read_text()
