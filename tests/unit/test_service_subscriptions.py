@@ -201,6 +201,28 @@ def test_a_connected_subscriber_learns_that_the_store_was_restored(
     assert (kind, data["condition"]) == ("error", "UNKNOWN_SNAPSHOT")
 
 
+@pytest.mark.parametrize("since", [None, 3])
+def test_a_connected_subscriber_gets_no_snapshot_of_another_store(
+    client: httpx.Client, store: ParquetStore, since: int | None
+) -> None:
+    """Another subscriber begins after the store was replaced, and may be the first who sees the new one."""
+    add_epoch(store, 2, 7)
+    with client.stream("GET", SUBSCRIBE) as answer:
+        found = read_events(answer.iter_lines())
+        assert [next(found)[1] for _ in range(3)] == ["1", "2", "3"]
+        shutil.rmtree(store.path)
+        store.describe(HELD)
+        for epoch in range(5):
+            add_epoch(store, epoch, 70 + epoch, 80 + epoch)
+        params = {} if since is None else {"since": since}
+        assert [number for _, number, _ in subscribe(client, 2, **params)] == (
+            ["1", "2"] if since is None else ["4", "5"]
+        )
+        kind, _, data = next(one for one in found if one[0] != "progress")
+    assert (kind, data["condition"]) == ("error", "UNKNOWN_SNAPSHOT")
+    assert "another snapshot 3 than before" in data["message"]
+
+
 def test_a_store_that_was_replaced_is_read_again(client: httpx.Client, store: ParquetStore) -> None:
     assert [data["results"][0]["id"] for *_, data in subscribe(client, 2)] == [1, BIG_ID]
     shutil.rmtree(store.path)

@@ -85,7 +85,7 @@ class Subscription(StreamingResponse):
 async def _produce(
     store: Store, feed: Feed, seen: int | None, first: list[Snapshot], sql: str | None, questions: Questions
 ) -> AsyncIterator[bytes]:
-    found = first
+    found, last = first, None
     try:
         while True:
             for snapshot in found:
@@ -98,8 +98,8 @@ async def _produce(
                     yield await feed.encode(snapshot, encode)
                 else:
                     yield await questions.run(encode)
-                seen = snapshot.number
-            found = await feed.wait(seen, SILENCE_S)
+                seen, last = snapshot.number, snapshot
+            found = await feed.wait(seen, SILENCE_S, last)
             if not found:
                 yield _write_event("progress", encode_json({"seen": seen}))
     except ThetastreamError as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from thetastream.errors import QueryError
 from thetastream.stores.base import Store
 from thetastream.stores.snapshots import Snapshot
-from thetastream.stores.subscription import list_later, refuse_future
+from thetastream.stores.subscription import list_later, refuse_future, refuse_other_snapshot
 
 KEPT_EVENTS = 4
 """The number of events that stay in memory."""
@@ -38,19 +38,24 @@ class Feed:
         forgotten the snapshot that follows ``seen``. Then the list begins with a later one.
         """
         found = await asyncio.to_thread(self._store.snapshots, seen or 0)
-        self._remember(found)
+        # If some are known already, only ``_ask_store`` adds others: it notices that the store was replaced.
+        if not self._snapshots:
+            self._remember(found)
         return found
 
-    async def wait(self, seen: int | None, patience_s: float) -> list[Snapshot]:
+    async def wait(self, seen: int | None, patience_s: float, last: Snapshot | None = None) -> list[Snapshot]:
         """Wait for snapshots after number ``seen``, and list them; list none if ``patience_s`` is over.
+
+        ``last`` is the snapshot of this number if the subscriber has got it over this connection.
 
         Raises
         ------
         QueryError
-            UNKNOWN_SNAPSHOT if the store was restored from a backup without the snapshot ``seen``.
+            UNKNOWN_SNAPSHOT if the store was restored from a backup without the snapshot ``seen``, or has
+            another one than ``last``.
         """
         deadline = asyncio.get_running_loop().time() + patience_s
-        found = await self._list_known(seen)
+        found = await self._list_known(seen, last)
         while not found:
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
@@ -61,21 +66,25 @@ class Feed:
             await asyncio.wait([self._poll], timeout=left)
             if self._poll.done():
                 self._poll.result()
-            found = await self._list_known(seen)
+            found = await self._list_known(seen, last)
         return found
 
-    async def _list_known(self, seen: int | None) -> list[Snapshot]:
+    async def _list_known(self, seen: int | None, last: Snapshot | None) -> list[Snapshot]:
         """List the snapshots after ``seen`` from memory; ask the store if some of them are not in memory.
 
         Raises
         ------
         QueryError
-            UNKNOWN_SNAPSHOT if the store was restored from a backup without the snapshot ``seen``.
+            As in ``wait``.
         """
         known = self._snapshots
+        if last is not None and known and 0 <= last.number - known[0].number < len(known):
+            refuse_other_snapshot(last, known[last.number - known[0].number])
         if seen and (not known or known[-1].number < seen):
             await asyncio.to_thread(refuse_future, self._store, seen)
         if known and (seen or 0) + 1 < known[0].number:
+            if last is not None:
+                await asyncio.to_thread(list_later, self._store, seen, last)
             return await self.list_after(seen)
         return [one for one in known if one.number > (seen or 0)]
 

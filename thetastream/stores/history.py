@@ -145,16 +145,25 @@ class _KnownHistory:
 
     def __init__(self) -> None:
         self.lock, self.version, self.history = Lock(), 0, History()
+        self.mark: Hashable = None
+        """What tells the last commit that was read from another one of its version."""
 
     def catch_up(self, log: Log) -> History:
-        """Read the new commits, and return a copy of the history."""
+        """Read the new commits, and return a copy of the history.
+
+        Read all of them if the last one is gone, or is another one since the store was restored.
+        """
         with self.lock:
-            if self.version == 0 or not log.has(self.version):
+            if self.mark is None or log.find_mark(self.version) != self.mark:
+                self.mark = None
                 self.version, state = log.read_state()
                 self.history = History() if state is None else History.from_json(state)
-            for entry in log.read_after(self.version):
+            before = self.version
+            for entry in log.read_after(before):
                 self.history.add(entry)
                 self.version = entry["version"]
+            if self.version and (self.mark is None or self.version != before):
+                self.mark = log.find_mark(self.version)
             return self.history.copy()
 
 

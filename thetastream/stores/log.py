@@ -1,6 +1,6 @@
 """The protocol of the log of a store. Its only atomic step is to append a version."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any, Protocol
 
 
@@ -22,8 +22,12 @@ class Log(Protocol):
     def append(self, version: int, entry: dict[str, Any]) -> bool:
         """Write a version in one atomic step unless it exists; return whether it was written."""
 
-    def has(self, version: int) -> bool:
-        """Whether a version exists. Old versions may be removed after a state that contains them."""
+    def find_mark(self, version: int) -> Hashable:
+        """Find what tells a version from another one of its number; None if the version does not exist.
+
+        A store that was restored from a backup makes a version again, with other rows. Old versions may be
+        removed after a state that contains them.
+        """
 
     def read_state(self) -> tuple[int, dict[str, Any] | None]:
         """Read the newest state, and the version after which it was written; (0, None) if there is none."""

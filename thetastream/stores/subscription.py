@@ -115,10 +115,21 @@ def list_later(store: Store, seen: int | None, last: Snapshot | None = None) -> 
         refuse_future(store, seen)
     if not found or found[0].number != seen:
         return found
-    if last is not None and found[0] != last:
-        what = f"the store has another snapshot {seen} than before: it was restored or replaced"
-        raise QueryError("UNKNOWN_SNAPSHOT", f"{what}. Subscribe with since=0 to read all of it")
+    refuse_other_snapshot(last, found[0])
     return found[1:]
+
+
+def refuse_other_snapshot(last: Snapshot | None, found: Snapshot) -> None:
+    """Raise unless ``found``, which has the number of the last snapshot of a reader, is this snapshot.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_SNAPSHOT.
+    """
+    if last is not None and found != last:
+        what = f"the store has another snapshot {last.number} than before: it was restored or replaced"
+        raise QueryError("UNKNOWN_SNAPSHOT", f"{what}. Subscribe with since=0 to read all of it")
 
 
 def refuse_gap(seen: int | None, found: Snapshot) -> None:

@@ -1,7 +1,8 @@
 """The log of a store in a table of a database, whose key is the version."""
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 from thetastream.errors import StoreError
@@ -44,9 +45,10 @@ class TableLog(ABC):
             raise StoreError("STORE_DAMAGED", f"{self._name} must have commit {version}; it is gone")
         return found
 
-    def has(self, version: int) -> bool:
-        """Whether a version exists. A version that was read exists for ever."""
-        return True
+    def find_mark(self, version: int) -> Hashable:
+        """Find what tells a version from another one of its number; None if it does not exist."""
+        found = self.find(version)
+        return None if found is None else json.dumps(found, sort_keys=True)
 
     def read_state(self) -> tuple[int, dict[str, Any] | None]:
         """Return (0, None), because a log in a table has no states."""

@@ -10,7 +10,7 @@ Only files that commits name contain results. All other files in the folder cont
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -99,6 +99,10 @@ class VersionLog:
     def has(self, version: int) -> bool:
         """Whether an entry exists. Old entries are removed after a state that contains them."""
         return self._folder.exists(_name(version))
+
+    def find_mark(self, version: int) -> Hashable:
+        """Find what tells an entry from another one of its version; None if it does not exist."""
+        return self._folder.find_mark(_name(version))
 
     def read_state(self) -> tuple[int, dict[str, Any] | None]:
         """Read the newest state, and the version after which it was written; (0, None) if there is none."""
