@@ -6,11 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.support.service import connect
 from tests.support.stores import HELD, SCHEMA, commit_rows, make_rows, read_ids, stage
 from thetastream.errors import QueryError
 from thetastream.stores import ParquetStore, Store
 from thetastream.stores.description import Description
-from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
 
 MINUTE = 60_000_000
 """A minute in microseconds."""
@@ -47,6 +48,25 @@ def test_snapshots_are_found_by_their_time_in_any_century(tmp_path: Path) -> Non
         snapshot = store.snapshots()[-1]
         assert snapshot.at == time
         assert store.read(snapshot=time).num_rows == epoch + 1
+
+
+def test_a_time_that_python_does_not_have_hides_no_snapshot(tmp_path: Path) -> None:
+    """Milliseconds that were taken for seconds give a year such as 57983."""
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    times_us = [5, 1_767_603_000_000 * 1_000_000, -(2**62)]
+    for epoch, at_us in enumerate(times_us):
+        row = {"id": epoch, "result_time": at_us}
+        commit_rows(store, epoch, HELD, pa.RecordBatch.from_pylist([row], schema=SCHEMA))
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
+    found = store.snapshots()
+    assert [(one.at_us, one.at) for one in found[1:]] == [(times_us[1], last)] * 2
+    assert found[0].at == datetime(1970, 1, 1, 0, 0, 0, 5, UTC)
+    first = Snapshot(1, -(2**62), None, None, (0, 0), 0, "every", "q")
+    assert first.at == datetime.min.replace(tzinfo=UTC)
+    with connect(store) as client:
+        (*_, answer) = client.get("/stores/pairs/snapshots").json()
+        assert answer["at"] == "9999-12-31T23:59:59.999999+00:00"
 
 
 def test_snapshots_follow_the_time_of_results_and_no_clock(tmp_path: Path) -> None:

@@ -134,6 +134,24 @@ def test_a_small_snapshot_waits_and_a_large_one_does_not() -> None:
     ]
 
 
+def test_a_query_may_continue_with_another_rule() -> None:
+    minute = 60_000_000
+    epochs = [EpochTotals(n, 1, n * minute, n * minute) for n in range(9)]
+    rules = [Snapshots(every="1 day"), Snapshots(every="2 minutes"), Snapshots(size=2)]
+    ledger, made = Ledger(), []
+    for totals in epochs:
+        ledger, snapshot = ledger.commit("q", totals, rules[totals.epoch // 3])
+        made += [] if snapshot is None else [(snapshot.at_us // minute, snapshot.rows, snapshot.reason)]
+    assert made == [(4, 5, "every"), (6, 2, "size"), (8, 2, "size")]
+
+
+def test_a_ledger_of_an_earlier_version_is_read() -> None:
+    ledger, _ = Ledger().commit("q", EpochTotals(0, 1, 5, 5), Snapshots(every="10us"))
+    values = ledger.as_json()
+    values["collected"]["q"]["due_us"] = 10
+    assert Ledger.from_json(values) == ledger
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

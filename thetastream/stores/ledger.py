@@ -12,7 +12,7 @@ Every commit contains the ledger, so an epoch that runs again cannot change a sn
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from thetastream.stores.snapshots import Snapshot, Snapshots
@@ -47,14 +47,17 @@ class PendingSnapshot:
     end_us: int | None = None
     now_us: int | None = None
     """The time of results: the latest time of all rows so far."""
-    due_us: int | None = None
-    """The next multiple of ``every``."""
     delayed: int = 0
     """The number of multiples of ``every`` at which the snapshot was too small and has waited."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the value to plain values of JSON."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "PendingSnapshot":
+        """Read what ``as_json`` returned, also that of earlier versions, which had more fields."""
+        return cls(**{one.name: values[one.name] for one in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Ledger:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Ledger":
         """Read what ``as_json`` returned."""
-        collected = {query: PendingSnapshot(**one) for query, one in values["collected"].items()}
+        collected = {query: PendingSnapshot.from_json(one) for query, one in values["collected"].items()}
         return cls(values["epochs"], collected, values["snapshots"])
 
 
@@ -130,13 +133,11 @@ def collect(
     if rule.punctuations is not None:
         return (now, None) if totals.pair_us is None else (_begin_next(now), (totals.pair_us, PUNCTUATIONS))
     # 3. The time has reached a multiple of the period. A small snapshot may wait.
+    #    The next multiple follows from the rule of now, because a query may continue with another rule.
     every = rule.every_us
-    if every is not None and now.now_us is not None:
+    if every is not None and now.now_us is not None and before.now_us is not None:
         reached = now.now_us // every * every
-        if now.due_us is None:
-            now = replace(now, due_us=reached + every)
-        elif reached >= now.due_us:
-            now = replace(now, due_us=reached + every)
+        if reached > before.now_us // every * every:
             is_small = rule.size is not None and 2 * now.rows < rule.size
             if is_small and now.delayed < rule.delays:
                 return replace(now, delayed=now.delayed + 1), None
@@ -164,5 +165,5 @@ def _add(before: PendingSnapshot, totals: EpochTotals) -> PendingSnapshot:
 
 
 def _begin_next(now: PendingSnapshot) -> PendingSnapshot:
-    """Begin the next snapshot without rows. The time of results and the next multiple stay."""
-    return PendingSnapshot(now_us=now.now_us, due_us=now.due_us)
+    """Begin the next snapshot without rows. The time of results stays."""
+    return PendingSnapshot(now_us=now.now_us)

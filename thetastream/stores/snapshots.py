@@ -10,6 +10,10 @@ from thetastream.core.windows import Duration, to_micros
 from thetastream.errors import QueryError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_US, LAST_US = (
+    (end.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) for end in (datetime.min, datetime.max)
+)
+"""The first and the last time that Python has, in microseconds since 1970 UTC."""
 
 
 def _is_count(value: object, least: int) -> bool:
@@ -134,8 +138,8 @@ class Snapshot:
 
     @property
     def at(self) -> datetime:
-        """The identifier as a time."""
-        return EPOCH + timedelta(microseconds=self.at_us)
+        """The identifier as a time. Python has only the years 1 to 9999: other times are the nearest one."""
+        return EPOCH + timedelta(microseconds=max(FIRST_US, min(self.at_us, LAST_US)))
 
     def as_json(self) -> dict[str, Any]:
         """Convert the value to plain values of JSON."""
