@@ -75,6 +75,35 @@ def test_keys_are_compared_as_in_spark(empty: Store, per_epoch: int) -> None:
 
 
 @pytest.mark.parametrize("empty", KINDS, indirect=True)
+def test_a_field_of_any_type_is_a_key(empty: Store) -> None:
+    """The first value of each field is less than the second one. The third row has no struct."""
+    moment = START.replace(year=1969, microsecond=1)
+    pairs: dict[str, tuple[pa.DataType, object, object]] = {
+        "raw": (pa.binary(), b"a\x00", b"a\xff"),
+        "price": (pa.decimal128(10, 2), Decimal("-1.50"), Decimal("1.50")),
+        "day": (pa.date32(), date(1, 1, 1), date(1970, 1, 1)),
+        "at": (pa.timestamp("us", "UTC"), moment, moment.replace(microsecond=2)),
+        "local": (pa.timestamp("us"), moment.replace(tzinfo=None), START.replace(tzinfo=None)),
+        "x": (pa.float64(), -0.0, math.nan),
+        "n": (pa.int64(), 2**53, 2**53 + 1),
+        "ok": (pa.bool_(), False, True),
+        "s": (pa.string(), "it's\n\\.\n", 'say "x"'),
+    }
+    kind = pa.struct([(name, one[0]) for name, one in pairs.items()])
+    inner = [{name: one[1 + row] for name, one in pairs.items()} for row in range(2)]
+    columns = {"id": pa.array([1, 2, 3]), "a": pa.array([*inner, None], kind)}
+    rows = pa.RecordBatch.from_pydict(columns)
+    held = Description(rows.schema, None, tuple(f"a.{name}" for name in pairs))
+    empty.describe(held)
+    commit_rows(empty, 0, held, rows)
+    assert repr(empty.read().sort_by("id").to_pylist()) == repr(rows.to_pylist())
+    for name, (_, low, high) in pairs.items():
+        asked = {low: [1], high: [2], (low, None): [1, 2], (None, low): [1], (high, None): [2]}
+        for key, wanted in asked.items():
+            assert read_ids(empty, key={f"a.{name}": key}) == wanted, (name, key)
+
+
+@pytest.mark.parametrize("empty", KINDS, indirect=True)
 def test_a_key_may_be_given_as_json_writes_it(empty: Store) -> None:
     columns = {
         "id": pa.array([1, 2, 3]),

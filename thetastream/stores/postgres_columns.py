@@ -41,7 +41,8 @@ def write_path(path: tuple[str, ...], schema: pa.Schema) -> str:
         return write_name(head)
     *inner, last = ("'" + name.replace("'", "''") + "'" for name in rest)
     fields = "".join(f"->{name}" for name in inner)
-    return f"({write_name(head)}{fields}->>{last})::{name_type(find_type(schema, '.'.join(path)))}"
+    text, kind = f"({write_name(head)}{fields}->>{last})", find_type(schema, ".".join(path))
+    return f"decode({text}, 'hex')" if pa.types.is_binary(kind) else f"{text}::{name_type(kind)}"
 
 
 def is_indexed(kind: pa.DataType) -> bool:

@@ -127,7 +127,9 @@ def _plain(column: str, value: Any) -> Any:
         return value.hex()
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):
+    # JSONB has neither NaN nor infinite numbers, and -0.0 becomes 0.0 there.
+    is_missing = isinstance(value, float) and (not math.isfinite(value) or str(value) == "-0.0")
+    if isinstance(value, Decimal) or is_missing:
         return str(value)
     return value
 
