@@ -5,7 +5,7 @@ The value ranges are small, because joins fail at equal keys, touching bounds an
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -76,6 +76,40 @@ class Case:
                 late += len(rows) - len(timely)
                 kept[side].extend(timely)
         return oracle.join(self.condition, *kept), late
+
+
+PLACES = ("last", "first", "before 1970")
+"""Where ``stretch`` puts the times of a case. The first and the last times that a block can have are those of
+int64, except the highest, which stands for NULL."""
+GAPS_US = (1, 60_000_000, 365 * 86_400_000_000)
+"""A microsecond, a minute and a year."""
+
+
+def stretch(case: Case, place: str, gap_us: int) -> Case:
+    """Make a microsecond of a case last for ``gap_us``, and move all its times to another place."""
+    times = [row["t"] for left, right, _ in case.epochs for row in (*left, *right)]
+    base = {
+        "before 1970": -(10**17),
+        "first": -(2**63) - min(times, default=0) * gap_us,
+        "last": 2**63 - 2 - max(times, default=0) * gap_us,
+    }[place]
+
+    def move(time: int | None) -> int | None:
+        return None if time is None else base + time * gap_us
+
+    def move_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**row, "t": move(row["t"])} for row in rows]
+
+    window = case.condition.window
+    if window is not None:
+        low, high = (
+            None if bound is None else replace(bound, delta=bound.delta * gap_us)
+            for bound in (window.low, window.high)
+        )
+        window = Dimension(window.point, window.key, low, high)
+    period = None if case.archive_period_us is None else case.archive_period_us * gap_us
+    epochs = [(move_rows(left), move_rows(right), move(watermark)) for left, right, watermark in case.epochs]
+    return Case(replace(case.condition, window=window), case.indexes, period, tuple(epochs))
 
 
 @st.composite

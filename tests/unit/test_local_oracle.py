@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support import oracle
 from tests.support.draws import draw_cases
 from tests.support.local import LocalJoin
-from tests.support.strategies import Case, cases
+from tests.support.strategies import GAPS_US, PLACES, Case, cases, stretch
 from tests.support.tiny import make_all_tiny, make_time_cells_tiny
 from thetastream.core.columns import ARRIVAL
 from thetastream.core.condition import (
@@ -86,6 +86,27 @@ def test_same_bag_with_tiny_time_cells(case: Case, model: Model) -> None:
     """Segments span several periods, and each one that spans more than a window is cut."""
     with pytest.MonkeyPatch.context() as patch:
         make_time_cells_tiny(patch)
+        assert run(case, model) == case.answer()
+
+
+@draw_cases(40)
+@given(
+    case=cases().filter(lambda case: case.condition.window is not None),
+    model=MODELS,
+    place=st.sampled_from(PLACES),
+    gap_us=st.sampled_from(GAPS_US),
+    is_tiny=st.booleans(),
+)
+def test_same_bag_of_sparse_history_at_any_time(
+    case: Case, model: Model, place: str, gap_us: int, is_tiny: bool
+) -> None:
+    """Tuples are years apart, before 1970, or at the first and the last times of int64."""
+    case = stretch(case, place, gap_us)
+    with pytest.MonkeyPatch.context() as patch:
+        if is_tiny:
+            make_all_tiny(patch)
+        else:
+            make_time_cells_tiny(patch)
         assert run(case, model) == case.answer()
 
 
