@@ -11,14 +11,15 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from tests.support.service import BIG_ID, add_epoch, connect, make_pairs, run_service
+from tests.support.service import BIG_ID, HELD, add_epoch, connect, make_pairs, run_service
 from tests.support.stores import commit_rows
 from thetastream.errors import QueryError
 from thetastream.service import Limits
 from thetastream.service.questions import Questions
-from thetastream.stores import ParquetStore
+from thetastream.stores import ParquetStore, Store, parquet, recent
 from thetastream.stores.answer_encoding import ARROW
 from thetastream.stores.description import Description
+from thetastream.stores.recent import Recent
 
 LIMITS = Limits(rows=10, seconds=0.2)
 ROOT = Path(__file__).parents[2]
@@ -103,6 +104,27 @@ def test_an_unknown_store_and_unknown_fields_are_refused(reader: httpx.Client) -
 def test_the_first_rows_of_a_snapshot(reader: httpx.Client) -> None:
     rows = reader.get("/stores/pairs/snapshots/1", params={"first": 1}).json()
     assert [row["id"] for row in rows] == [1]
+
+
+@pytest.mark.parametrize("capacity", [recent.CAPACITY, 0])
+def test_a_snapshot_with_more_rows_than_an_answer_is_never_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capacity: int
+) -> None:
+    monkeypatch.setattr(recent, "CAPACITY", capacity)
+    monkeypatch.setattr(parquet, "RECENT", Recent(capacity))
+    monkeypatch.delattr(Store, "read_snapshot")
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    add_epoch(store, 0, *range(20))
+    path = "/stores/pairs/snapshots/1"
+    with connect(store, limits=LIMITS) as client:
+        assert client.get(path).json()["condition"] == "TOO_MANY_ROWS"
+        assert [row["id"] for row in client.get(path, params={"first": 3}).json()] == [0, 1, 2]
+        assert client.get(path, params={"first": 11}).json()["condition"] == "TOO_MANY_ROWS"
+        with client.stream("GET", "/stores/pairs/subscribe") as answer:
+            data = next(line for line in answer.iter_lines() if line.startswith("data: "))
+        event = json.loads(data.removeprefix("data: "))
+        assert (event["number"], event["error"]["condition"]) == (1, "TOO_MANY_ROWS")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guide/service.md"])

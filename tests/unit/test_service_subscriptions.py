@@ -106,13 +106,13 @@ def test_many_subscribers_share_one_read_and_give_their_seats_back(
     client: httpx.Client, store: ParquetStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
-    read = ParquetStore.read_snapshot
+    read = ParquetStore.open_snapshot
 
-    def count_reads(self: ParquetStore, snapshot: Any) -> pa.Table:
+    def count_reads(self: ParquetStore, snapshot: Any) -> Any:
         reads.append(snapshot.number)
         return read(self, snapshot)
 
-    monkeypatch.setattr(ParquetStore, "read_snapshot", count_reads)
+    monkeypatch.setattr(ParquetStore, "open_snapshot", count_reads)
     found: list[str] = []
     threads = [
         threading.Thread(target=lambda: found.extend(number for _, number, _ in subscribe(client, 3)))
@@ -243,7 +243,7 @@ def test_a_snapshot_that_was_forgotten_is_gone_for_new_and_for_connected_subscri
     def read_none(self: ParquetStore, snapshot: Any) -> pa.Table:
         raise QueryError("UNKNOWN_SNAPSHOT", "it was forgotten after it was listed")
 
-    monkeypatch.setattr(ParquetStore, "read_snapshot", read_none)
+    monkeypatch.setattr(ParquetStore, "open_snapshot", read_none)
     monkeypatch.setattr(StatementPool, "encode", lambda self, open_rows, sql, media_type: open_rows())
     with client.stream("GET", SUBSCRIBE, params={"sql": "SELECT id FROM results"}) as answer:
         kind, _, data = next(read_events(answer.iter_lines()))

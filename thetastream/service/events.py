@@ -20,7 +20,7 @@ from thetastream.service.questions import Questions
 from thetastream.stores.answer_encoding import encode_json
 from thetastream.stores.base import Store
 from thetastream.stores.snapshots import Snapshot
-from thetastream.stores.subscription import read_rows, refuse_gap
+from thetastream.stores.subscription import open_rows, refuse_gap
 
 SILENCE_S = 10.0
 """If there is no new snapshot for this time, an event ``progress`` shows that the connection is alive."""
@@ -109,7 +109,7 @@ async def _produce(
 def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, questions: Questions) -> bytes:
     known: dict[str, Any] = describe_snapshot(snapshot).model_dump()
     try:
-        rows = questions.encode(partial(read_rows, store, snapshot), ALL if sql is None else sql)
+        rows = questions.encode(partial(open_rows, store, snapshot), ALL if sql is None else sql)
     except QueryError as error:
         if error.condition == "SNAPSHOT_GONE":
             raise

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from thetastream.core.sizes import parse_nbytes
 from thetastream.errors import QueryError
 
-LEAST_BYTES = 1 << 20
+LEAST_BYTES = 1_000_000
 """The least memory of one question, in bytes. With much less, DuckDB cannot begin. 0 would be no limit."""
 
 

@@ -9,11 +9,11 @@ from fastapi import Response
 
 from thetastream.errors import QueryError
 from thetastream.service.bodies import ALL
+from thetastream.service.bounded_rows import read_bounded
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import OpenRows, StatementPool
 from thetastream.stores.answer_encoding import ARROW, JSON, encode_table
 from thetastream.stores.base import Store
-from thetastream.stores.question import ask
 
 Answer = TypeVar("Answer")
 
@@ -50,14 +50,18 @@ class Questions:
         """
         await self.run(lambda: self.encode(store.description.schema.empty_table, sql))
 
-    async def answer(self, open_rows: OpenRows, sql: str, accept: str) -> Response:
-        """Run one SELECT, and encode the answer as the header ``Accept`` asks."""
+    async def answer(self, open_rows: OpenRows, sql: str, accept: str, first: int | None = None) -> Response:
+        """Run one SELECT, and encode the answer, or its first rows, as the header ``Accept`` asks."""
         media_type = ARROW if ARROW in accept else JSON
-        content = await self.run(lambda: self.encode(open_rows, sql, media_type))
+        content = await self.run(lambda: self.encode(open_rows, sql, media_type, first))
         return Response(content, media_type=media_type)
 
-    def encode(self, open_rows: OpenRows, sql: str, media_type: str = JSON) -> bytes:
+    def encode(
+        self, open_rows: OpenRows, sql: str, media_type: str = JSON, first: int | None = None
+    ) -> bytes:
         """Run one SELECT over the rows that a function opens, and encode its answer, within the limits.
+
+        ``first`` is the number of rows to answer with if there is no statement.
 
         Raises
         ------
@@ -66,8 +70,7 @@ class Questions:
         """
         if sql == ALL:
             # It computes nothing, so it needs no process of its own.
-            memory = f"{self._limits.question_bytes}B"
-            return encode_table(ask(open_rows(), sql, memory, max_rows=self._limits.rows), media_type)
+            return encode_table(read_bounded(open_rows(), self._limits, first), media_type)
         return self._statements.encode(open_rows, sql, media_type)
 
     async def run(self, work: Callable[[], Answer]) -> Answer:

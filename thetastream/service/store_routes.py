@@ -55,7 +55,7 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
         accept: Annotated[str, Header()] = JSON,
     ) -> Response:
         store = questions.find_store(name)
-        return await questions.answer(lambda: store.read_snapshot(number).slice(0, first), ALL, accept)
+        return await questions.answer(partial(store.open_snapshot, number), ALL, accept, first)
 
     @app.post("/stores/{name}/query", response_class=Response, responses={**PROBLEMS, **ROWS})
     async def query(name: str, body: QueryBody, accept: Annotated[str, Header()] = JSON) -> Response:

@@ -172,9 +172,17 @@ class Store(ABC):
         QueryError
             UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
         """
-        found = self.open(snapshot, since, until, key)
-        return found if isinstance(found, pa.Table) else found.to_table()
+        return load(self.open(snapshot, since, until, key))
 
     @abstractmethod
+    def open_snapshot(self, snapshot: SnapshotChoice) -> Any:
+        """Open the rows that ``read_snapshot`` returns, as a table or a data set of Arrow."""
+
     def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
         """Read the rows of one snapshot, without those of earlier ones."""
+        return load(self.open_snapshot(snapshot))
+
+
+def load(rows: Any) -> pa.Table:
+    """Read rows that a store has opened."""
+    return rows if isinstance(rows, pa.Table) else rows.to_table()

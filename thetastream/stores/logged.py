@@ -14,8 +14,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
-import pyarrow as pa
-
 from thetastream.errors import StoreError
 from thetastream.stores.base import SnapshotChoice, Store
 from thetastream.stores.description import Description
@@ -150,13 +148,12 @@ class LoggedStore(Store):
         selection = Selection.read(self.description, since, until, key)
         return self._open_selected(lambda history: select(history, snapshot, selection), selection)
 
-    def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
+    def open_snapshot(self, snapshot: SnapshotChoice) -> Any:
         def select_one(history: History) -> Iterable[Staged]:
             number = history.find_snapshot(0 if snapshot is None else snapshot).number
             return history.list_staged(only=number)
 
-        found = self._open_selected(select_one, Selection())
-        return found if isinstance(found, pa.Table) else found.to_table()
+        return self._open_selected(select_one, Selection())
 
     def _open_selected(self, select: Callable[[History], Iterable[Staged]], selection: Selection) -> Any:
         """Open staged rows. If ``forget`` has deleted some of them meanwhile, select and open rows again."""

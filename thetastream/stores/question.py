@@ -113,11 +113,14 @@ def ask(
             text += f" The table {RESULTS} has the columns {', '.join(rows.schema.names)}"
         raise QueryError("STORE_QUERY", f"DuckDB cannot answer the question: {text}") from error
     if max_rows is not None and found.num_rows > max_rows:
-        raise QueryError(
-            "TOO_MANY_ROWS",
-            f"an answer must have at most {max_rows:,} rows, and this has more: add LIMIT, or ask for less",
-        )
+        raise make_many(max_rows)
     return found
+
+
+def make_many(max_rows: int) -> QueryError:
+    """Make the error of an answer that has too many rows."""
+    what = f"an answer must have at most {max_rows:,} rows, and this has more: add LIMIT, or ask for less"
+    return QueryError("TOO_MANY_ROWS", what)
 
 
 def make_slow(max_s: float | None) -> QueryError:

@@ -7,13 +7,13 @@ in any process. It reads committed results, so a slow subscriber delays neither 
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from thetastream.core.durations import parse_duration
 from thetastream.errors import QueryError
-from thetastream.stores.base import Store, refuse_other
+from thetastream.stores.base import Store, load, refuse_other
 from thetastream.stores.question import ask
 from thetastream.stores.snapshots import Snapshot
 
@@ -91,8 +91,8 @@ def _deliver(
     while True:
         for snapshot in list_later(store, seen, last):
             refuse_gap(seen, snapshot)
-            rows = read_rows(store, snapshot)
-            yield Delivery(snapshot, rows if sql is None else ask(rows, sql))
+            rows = open_rows(store, snapshot)
+            yield Delivery(snapshot, load(rows) if sql is None else ask(rows, sql))
             last, seen, waited_since = snapshot, snapshot.number, time.monotonic()
         if patience_s is not None and time.monotonic() - waited_since >= patience_s:
             return
@@ -163,8 +163,10 @@ def refuse_future(store: Store, seen: int | None) -> None:
         raise QueryError("UNKNOWN_SNAPSHOT", f"{what}. {hint}")
 
 
-def read_rows(store: Store, snapshot: Snapshot) -> pa.Table:
-    """Read the rows of a snapshot. ``forget`` may have removed it since it was listed.
+def open_rows(store: Store, snapshot: Snapshot) -> Any:
+    """Open the rows of a snapshot, as a table or a data set of Arrow.
+
+    ``forget`` may have removed the snapshot since it was listed.
 
     Raises
     ------
@@ -172,7 +174,7 @@ def read_rows(store: Store, snapshot: Snapshot) -> pa.Table:
         SNAPSHOT_GONE.
     """
     try:
-        return store.read_snapshot(snapshot)
+        return store.open_snapshot(snapshot)
     except QueryError as error:
         if error.condition != "UNKNOWN_SNAPSHOT":
             raise

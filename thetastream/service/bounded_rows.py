@@ -1,0 +1,45 @@
+"""Reads rows without a statement, and stops as soon as they are more than an answer may have.
+
+A snapshot may have far more rows than an answer, so they are read in small batches.
+"""
+
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from thetastream.errors import QueryError
+from thetastream.service.limits import Limits
+from thetastream.stores.frugal_rows import FrugalRows
+from thetastream.stores.question import make_many, make_slow
+
+
+def read_bounded(rows: Any, limits: Limits, first: int | None = None) -> pa.Table:
+    """Read rows that a store has opened, all of them or the first ones.
+
+    Raises
+    ------
+    QueryError
+        TOO_MANY_ROWS, TOO_LARGE or TOO_SLOW.
+    """
+    if isinstance(rows, pa.Table):
+        batches = iter(rows.slice(0, first).to_batches())
+    else:
+        batches = FrugalRows(rows).scanner().to_batches()
+    kept: list[pa.RecordBatch] = []
+    n, nbytes, most_bytes = 0, 0, limits.question_bytes
+    until = time.monotonic() + limits.seconds
+    for batch in batches:
+        batch = batch.slice(0, None if first is None else first - n)
+        kept.append(batch)
+        n, nbytes = n + batch.num_rows, nbytes + batch.nbytes
+        if n > limits.rows:
+            raise make_many(limits.rows)
+        if nbytes > most_bytes:
+            what = f"an answer may have {most_bytes / 1e6:,.0f} MB, and these rows have more"
+            raise QueryError("TOO_LARGE", f"{what}: ask for fewer rows or columns")
+        if time.monotonic() > until:
+            raise make_slow(limits.seconds)
+        if n == first:
+            break
+    return pa.Table.from_batches(kept, rows.schema)
