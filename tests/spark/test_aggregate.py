@@ -1,11 +1,6 @@
 """Groups: views are compared with a nested loop, folded statements with pairs that Spark aggregates."""
 
-import importlib
-import math
-import random
 import sys
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -13,75 +8,29 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import thetastream as th
+from tests.support.groups import (
+    SCHEMA,
+    answer_twice,
+    draw_rows,
+    explain_groups,
+    list_groups,
+    read_latest,
+)
 from tests.support.streams import replay
-from thetastream.aggregate import NotFoldable, sketch
+from thetastream.aggregate import sketch
 from thetastream.aggregate.sketch import sketch_hashes
 
-answer = importlib.import_module("thetastream.sql.answer")
-
 # Statements over batch DataFrames
-
-START = datetime(2024, 1, 1, tzinfo=UTC)
-SCHEMA = (
-    "id INT, k STRING, f FLOAT, x DOUBLE, n BIGINT, b BOOLEAN, d DECIMAL(12,2), "
-    "wide DECIMAL(30,3), day DATE, a ARRAY<INT>, ts TIMESTAMP"
-)
-
-
-def rows(n, shift):
-    chance = random.Random(f"{n} {shift}")
-
-    def maybe(value):
-        return None if chance.random() < 0.2 else value
-
-    return [
-        (
-            number,
-            maybe(chance.choice(["u", "ä", ""])),
-            maybe(chance.choice([1.5, math.nan, -0.0, 0.0])),
-            maybe(chance.choice([math.nan, math.inf, -2.25, 0.5])),
-            maybe(2**53 + chance.randrange(9)),
-            maybe(chance.random() < 0.5),
-            maybe(Decimal(chance.randrange(-(10**9), 10**9)) / 100),
-            maybe(Decimal(chance.randrange(-(10**12), 10**12)) / 1000),
-            maybe(START.date() + timedelta(days=chance.randrange(3))),
-            maybe([chance.randrange(2)]),
-            START + timedelta(seconds=3 * number + shift),
-        )
-        for number in range(n)
-    ]
 
 
 @pytest.fixture(scope="module")
 def tables(spark):
-    return {name: spark.createDataFrame(rows(120, shift), SCHEMA) for shift, name in enumerate("rs")}
+    return {name: spark.createDataFrame(draw_rows(120, shift), SCHEMA) for shift, name in enumerate("rs")}
 
 
 JOIN = "FROM r, s WHERE abs(r.id - s.id) < 7 AND r.id % 5 <= s.id % 4 WITHIN 1 minute"
 
 WIDER = JOIN.replace(", s", ", (SELECT id, ts, CAST(d AS DECIMAL(28,10)) AS wider FROM s) AS s")
-
-
-def both(spark, streams, text, monkeypatch, **settings):
-    """Answer a statement over views and over pairs."""
-
-    def refuse(*_):
-        raise NotFoldable("asked for")
-
-    views = th.sql(spark, text, streams, **settings)
-    with monkeypatch.context() as patched:
-        patched.setattr(answer, "fold_groups", refuse)
-        pairs = th.sql(spark, text, streams, **settings)
-    assert views.schema.simpleString() == pairs.schema.simpleString()
-    return views, pairs
-
-
-def explain(spark, streams, text):
-    return th.sql(spark, f"EXPLAIN {text}", streams).collect()[0][0].split("== Aggregation ==\n")[1]
-
-
-def round_row(row):
-    return tuple(float(f"{value:.12g}") + 0.0 if isinstance(value, float) else value for value in row)
 
 
 FOLDED = [
@@ -124,6 +73,10 @@ FOLDED = [
     " stddev(s.id) FILTER (WHERE NOT (r.d * s.id > s.wide AND s.b)) AS d,"
     " sum(r.id - s.id) FILTER (WHERE s.day >= r.day AND r.n != s.n) AS n,"
     " count(s.k) FILTER (WHERE r.id BETWEEN s.id - 2 AND s.id + 0.5) AS middle {join}",
+    "SELECT ONLINE r.k, count(*), sum(s.d) FROM r, s WHERE r.id < s.id AND r.id + s.n % 2 > 7"
+    " AND (r.x = s.x OR r.k <> s.k) WITHIN 1 minute GROUP BY r.k",
+    "SELECT ONLINE s.b, count(*), sum(r.d - s.d) FROM r, s WHERE lower(r.k) = lower(s.k) AND r.wide < s.wide"
+    " AND abs(r.f - s.x) <= 2.25 WITHIN 1 minute GROUP BY s.b",
 ]
 
 
@@ -131,9 +84,9 @@ FOLDED = [
 @pytest.mark.parametrize("text", FOLDED)
 def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
     text = text.format(join=JOIN)
-    assert "units fold" in explain(spark, tables, text)
-    views, pairs = both(spark, tables, text, monkeypatch)
-    found, wanted = (sorted(repr(round_row(row)) for row in frame.collect()) for frame in (views, pairs))
+    assert "units fold" in explain_groups(spark, tables, text)
+    views, pairs = answer_twice(spark, tables, text, monkeypatch)
+    found, wanted = list_groups(views), list_groups(pairs)
     assert found == wanted
     assert len(wanted) > 0 or "id < 0" in text
 
@@ -184,10 +137,8 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
         ("SELECT ONLINE max(r.id / 0e1) AS z {join}", "may fail"),
         ("SELECT ONLINE 5 -(r.n), count(*) {join} GROUP BY -(r.n), r.n", None),
         ("SELECT ONLINE r.id + 1 * 2 AS z, count(*) {join} GROUP BY r.id, r.id + 1", None),
-        ("SELECT ONLINE k1, count(*) AS n FROM (SELECT k AS k1, id, ts FROM r) r, s, s AS t "
-         "WHERE r.id = s.id AND s.id = t.id WITHIN 1 minute GROUP BY k1", "three streams"),
-        ("SELECT ONLINE r.k, count(*) FROM r, s WHERE r.id = s.id AND r.id + s.n % 2 > 7 WITHIN 1 minute "
-         "GROUP BY r.k", "evaluated behind the units"),
+        ("SELECT ONLINE r.k, count(*) FROM r, s WHERE r.id = s.id AND pmod(r.id + s.n, 7) > 2 "
+         "WITHIN 1 minute GROUP BY r.k", "evaluated behind the units"),
     ],
 )  # fmt: skip
 def test_what_is_not_folded_is_aggregated_from_pairs(spark, tables, text, reason, monkeypatch):
@@ -195,12 +146,12 @@ def test_what_is_not_folded_is_aggregated_from_pairs(spark, tables, text, reason
         join=JOIN, wider=JOIN.replace(", s", ", (SELECT id, ts, CAST(d AS DECIMAL(28,10)) AS wider FROM s) s")
     )
     if reason is not None:
-        how = explain(spark, tables, text)
+        how = explain_groups(spark, tables, text)
         assert how.startswith("pairs leave the units")
         assert reason in how
         return  # The tests of SQL check this answer, which the same code computes.
-    views, pairs = both(spark, tables, text, monkeypatch)
-    found, wanted = (sorted(repr(round_row(row)) for row in frame.collect()) for frame in (views, pairs))
+    views, pairs = answer_twice(spark, tables, text, monkeypatch)
+    found, wanted = list_groups(views), list_groups(pairs)
     assert found == wanted
 
 
@@ -225,7 +176,7 @@ def test_distinct_values_are_counted_by_sketches(spark, tables):
               approx_count_distinct(s.v, 0.01) FILTER (WHERE s.v < 300) AS b,
               approx_count_distinct(CASE WHEN s.v = -1 THEN 5 END) AS c
               FROM r, s WHERE r.id BETWEEN s.id AND s.id + 2 GROUP BY r.id % 2"""
-    assert "units fold" in explain(spark, numbers, text)
+    assert "units fold" in explain_groups(spark, numbers, text)
     for row in th.sql(spark, text, numbers, model=th.Biclique(units=3)).collect():
         assert row.a == pytest.approx(700, rel=0.15)
         assert row.b == pytest.approx(300, rel=0.03)
@@ -248,7 +199,7 @@ def test_distinct_values_are_counted_by_sketches(spark, tables):
 
 def test_without_the_library_distinct_values_are_counted_over_pairs(spark, tables, monkeypatch):
     monkeypatch.setattr(sketch, "is_available", lambda: False)
-    how = explain(spark, tables, f"SELECT ONLINE approx_count_distinct(r.k) {JOIN}")
+    how = explain_groups(spark, tables, f"SELECT ONLINE approx_count_distinct(r.k) {JOIN}")
     assert "pip install 'thetastream[sketches]'" in how
     monkeypatch.setitem(sys.modules, "datasketches", None)
     with pytest.raises(th.ThetastreamError, match=r"worker has none; pip install"):
@@ -257,7 +208,7 @@ def test_without_the_library_distinct_values_are_counted_over_pairs(spark, table
 
 def test_results_are_told_from_groups(spark, tables):
     for grouped in ("stddev(r.n)", "any_value(r.k) || 'x'"):
-        assert explain(spark, tables, f"SELECT ONLINE {grouped} AS z {JOIN}")
+        assert explain_groups(spark, tables, f"SELECT ONLINE {grouped} AS z {JOIN}")
     for plain in ("abs(r.n)", "max(r.n) OVER ()"):
         (row,) = th.sql(spark, f"EXPLAIN SELECT ONLINE {plain} AS z {JOIN}", tables).collect()
         assert "== Aggregation ==" not in row[0]
@@ -267,7 +218,7 @@ def test_result_time_is_the_results_whatever_columns_streams_have(spark, tables,
     named = {"r": tables["r"].withColumnRenamed("id", "result_time"), "s": tables["s"]}
     text = """SELECT ONLINE max(result_time) AS latest, count(*) AS n FROM r, s
               WHERE r.result_time = s.id WITHIN 1 minute GROUP BY window(result_time, '1 minute')"""
-    views, pairs = both(spark, named, text, monkeypatch)
+    views, pairs = answer_twice(spark, named, text, monkeypatch)
     assert sorted(map(repr, views.collect())) == sorted(map(repr, pairs.collect()))
 
 
@@ -276,7 +227,7 @@ def test_results_without_a_time_are_in_no_window(spark, tables, monkeypatch):
     text = """SELECT ONLINE window.start, count(*) AS n FROM r, s
               WHERE r.id >= s.id GROUP BY window(result_time, '1 minute')"""
     streams = {"r": unknown, "s": tables["s"]}
-    views, pairs = both(spark, streams, text, monkeypatch, event_time={"r": "ts", "s": "ts"})
+    views, pairs = answer_twice(spark, streams, text, monkeypatch, event_time={"r": "ts", "s": "ts"})
     assert sorted(map(repr, views.collect())) == sorted(map(repr, pairs.collect()))
 
 
@@ -286,8 +237,8 @@ def test_columns_that_differ_by_case_are_two(spark, tables, monkeypatch):
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         text = f"SELECT ONLINE r.k2, r.K2, count(*) {JOIN} GROUP BY r.k2, r.K2"
-        assert "units fold" in explain(spark, cased, text)
-        views, pairs = both(spark, cased, text, monkeypatch)
+        assert "units fold" in explain_groups(spark, cased, text)
+        views, pairs = answer_twice(spark, cased, text, monkeypatch)
         assert sorted(map(repr, views.collect())) == sorted(map(repr, pairs.collect()))
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
@@ -352,18 +303,6 @@ def test_aggregate_refuses_by_name(tables, changes, condition):
 # Streams
 
 
-def latest(frame, mode, folder, keys):
-    """Read the last row of every group from the available input."""
-    groups = {}
-
-    def keep(batch, _):
-        groups.update({tuple(row[:keys]): tuple(row) for row in batch.collect()})
-
-    writer = frame.writeStream.outputMode(mode).foreachBatch(keep).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(folder)).start().awaitTermination()
-    return groups
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("units", [1, (2, 3)])
 def test_streamed_views_survive_a_restart(spark, tables, tmp_path, units):
@@ -383,7 +322,7 @@ def test_streamed_views_survive_a_restart(spark, tables, tmp_path, units):
     found = {}
     for _ in range(2):
         frame = th.aggregate(streams, **query, model=th.Biclique(units=units))
-        found.update(latest(frame, "update", tmp_path / "checkpoint", 2))
+        found.update(read_latest(frame, "update", tmp_path / "checkpoint", 2)[0])
         for file in late:
             if not file.exists():
                 file.with_name(f"_{file.name}").rename(file)
@@ -493,7 +432,7 @@ def test_a_checkpoint_of_other_measures_is_refused(spark, tables, tmp_path):
 
     def start(measure):
         frame = th.aggregate(streams, "r.id = s.id", "1 minute", aggs={"n": measure})
-        latest(frame, "update", tmp_path / "checkpoint", 0)
+        read_latest(frame, "update", tmp_path / "checkpoint", 0)
 
     start("sum(r.x)")
     for folder in tmp_path.glob("stream-*"):  # This is input for the units.

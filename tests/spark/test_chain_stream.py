@@ -15,7 +15,7 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
-from tests.support.streams import _watermarks as watermarks_of
+from tests.support.streams import read_watermarks
 from thetastream.errors import InvalidQuery, QueryError
 
 FILES, ROWS = 4, 60
@@ -131,12 +131,12 @@ def test_a_chain_goes_on_with_letters_under_way(spark: SparkSession, tmp_path: P
     error = wait_for_error(tmp_path / "metrics.jsonl")
     assert error.startswith("PredicateError: [PREDICATE_RAISED] ")
     export.stop()
-    watermarks = dict(watermarks_of(query))
+    watermarks = dict(read_watermarks(query))
     (tmp_path / "fail").unlink()
     # Blocks may have another size when the query is started again.
     query = start(join(spark, tmp_path, block=16), tmp_path, availableNow=True)
     query.awaitTermination()
-    watermarks |= dict(watermarks_of(query))
+    watermarks |= dict(read_watermarks(query))
     expected = answer(tables, {epoch: watermarks.get(epoch - 1, 0) for epoch in range(FILES)})
     found = spark.read.parquet(str(tmp_path / "out")).collect()
     assert len(expected) > 100

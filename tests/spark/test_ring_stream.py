@@ -14,7 +14,7 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
-from tests.support.streams import _watermarks as watermarks_of
+from tests.support.streams import read_watermarks
 
 ALIASES = "abc"
 EPOCHS, ROWS = 4, 12
@@ -130,7 +130,7 @@ def test_three_streams_with_a_restart_in_between(job: Job) -> None:
         if epoch % 2:
             query = job.run(job.join())
             query.awaitTermination()
-            watermarks |= dict(watermarks_of(query))
+            watermarks |= dict(read_watermarks(query))
             counted = th.metrics(query)
             epochs += len(counted)
     # Epochs that drain the mailbox come before that of the third file, so its number is not the number of the
@@ -168,7 +168,7 @@ def test_an_epoch_that_failed_is_run_again_with_the_same_messages(job: Job) -> N
     # 1. The predicate reads all three streams, so it fails in an epoch that reads messages.
     with pytest.raises(StreamingQueryException, match="PREDICATE_RAISED"):
         query.awaitTermination()
-    watermarks = dict(watermarks_of(query))
+    watermarks = dict(read_watermarks(query))
     assert th.metrics(query)[0]["order"]["b"] == ["a", "c"]
     flag.unlink()
     # 2. The messages of that epoch are refused if they are damaged; test_mailbox covers other reasons.
@@ -185,7 +185,7 @@ def test_an_epoch_that_failed_is_run_again_with_the_same_messages(job: Job) -> N
     # found twice.
     query = job.run(job.join(on, order={"a": ["c", "b"]}))
     query.awaitTermination()
-    watermarks |= dict(watermarks_of(query))
+    watermarks |= dict(read_watermarks(query))
     assert th.metrics(query)[-1]["order"] == {"a": ["c", "b"], "b": ["c", "a"], "c": ["b", "a"]}
     expected = job.expected({epoch: watermarks.get(epoch - 1, 0) for epoch in range(EPOCHS)})
     assert expected

@@ -103,13 +103,14 @@ def outcome(joined: DataFrame, columns: Sequence[str | Column], folder: str | os
     try:
         query.awaitTermination()
         rows = Counter(tuple(row) for row in joined.sparkSession.table(name).collect())
-        return Outcome(rows, metrics(query), dict(_watermarks(query)))
+        return Outcome(rows, metrics(query), dict(read_watermarks(query)))
     finally:
         query.stop()
         joined.sparkSession.catalog.dropTempView(name)
 
 
-def _watermarks(query: Any) -> Iterable[tuple[int, int]]:
+def read_watermarks(query: Any) -> Iterable[tuple[int, int]]:
+    """Yield the number and the watermark of each epoch of a query, in milliseconds."""
     for progress in query.recentProgress:
         text = (progress.get("eventTime") or {}).get("watermark")
         if text is not None:

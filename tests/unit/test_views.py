@@ -3,6 +3,7 @@
 import math
 import random
 from collections import defaultdict
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -17,7 +18,7 @@ from thetastream.aggregate.count import MatchCount, ValueCount
 from thetastream.aggregate.deviation import Moments
 from thetastream.aggregate.distinct import Sketch
 from thetastream.aggregate.extremes import Greatest, Least
-from thetastream.aggregate.operands import SideColumn
+from thetastream.aggregate.operands import LESS, Calculation, SideColumn
 from thetastream.aggregate.sums import Total
 from thetastream.core.sides import Side
 from thetastream.engine.matching import Matches
@@ -65,9 +66,10 @@ def comparable(rows):
     return sorted(repr(tuple(0.0 if value == 0 else value for value in row)) for row in rows)
 
 
-@given(st.lists(st.lists(matches, max_size=12), max_size=5))
-def test_a_view_is_what_a_nested_loop_counts(pieces):
-    view = LocalView(FOLD)
+@given(st.lists(st.lists(matches, max_size=12), max_size=5), st.booleans())
+def test_a_view_is_what_a_nested_loop_counts(pieces, has_condition):
+    where = Calculation(LESS, (SideColumn(Side.LEFT, "n"), SideColumn(Side.RIGHT, "t")), "boolean", False)
+    view = LocalView(replace(FOLD, where=where) if has_condition else FOLD)
     for piece in pieces:
         k, n, x, lt, rt = zip(*piece, strict=True) if piece else ([],) * 5
         left = {"k": pa.array(k, pa.string()), "n": pa.array(n, pa.int64()), "t": pa.array(lt, pa.int64())}
@@ -75,7 +77,10 @@ def test_a_view_is_what_a_nested_loop_counts(pieces):
         right = {"x": pa.array(x, pa.float64(), from_pandas=False), "t": pa.array(rt, pa.int64())}
         view.add(Matches(pa.RecordBatch.from_pydict(left), pa.RecordBatch.from_pydict(right)))
     found = [tuple(row.values()) for batch in view.rows() for row in batch.to_pylist()]
-    assert comparable(found) == comparable(nested_loop([match for piece in pieces for match in piece]))
+    kept = [match for piece in pieces for match in piece]
+    if has_condition:
+        kept = [match for match in kept if match[1] is not None and match[1] < match[4]]
+    assert comparable(found) == comparable(nested_loop(kept))
 
 
 def test_a_view_stays_small_and_sums_beyond_int64():

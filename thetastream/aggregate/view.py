@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from thetastream.aggregate.base import Call, Measure
 from thetastream.aggregate.lazy import Lazy
-from thetastream.aggregate.operands import list_columns
+from thetastream.aggregate.operands import Operand, list_columns
 from thetastream.core.sides import Side
 from thetastream.engine.matching import Matches
 
@@ -55,11 +55,14 @@ class Fold:
     pane: Pane | None = None
     lazy: Lazy | None = None
     """How long views wait. It is None with a pane, because the pane's window could close meanwhile."""
+    where: Operand | None = None
+    """The condition of the matches that are folded. If it is None, all are folded."""
 
     def columns(self, side: Side) -> tuple[str, ...]:
         """Return the columns of one side that the view reads."""
         read = [column for at, column in self.groups if at is side]
-        read += list_columns([m.operand for m in self.measures if m.operand is not None], side)
+        operands = [self.where, *(measure.operand for measure in self.measures)]
+        read += list_columns([operand for operand in operands if operand is not None], side)
         if self.times is not None:
             read.append(self.times[side])
         return tuple(dict.fromkeys(read))
@@ -93,7 +96,10 @@ class LocalView:
         self._most_held = ROWS_HELD
 
     def add(self, matches: Matches) -> None:
-        """Fold matches into the view."""
+        """Fold the matches that satisfy the condition of the fold into the view."""
+        if self._fold.where is not None:
+            holds = self._fold.where.read(matches)
+            matches = Matches(matches.left.filter(holds), matches.right.filter(holds))
         if not matches.left.num_rows:
             return
         table = pa.table(self._build_columns(matches))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thetastream.aggregate import REGISTRY, Aggregate, MeasureFunction, NotFoldable
+from thetastream.aggregate.operands import AND
 from thetastream.plan.fold_calculations import Calculations
 from thetastream.plan.fold_expressions import Expressions, find_closing
 from thetastream.plan.folding import PREFIX, Calculated, Computed, Folding, ViewMeasure
@@ -65,6 +66,25 @@ class Aggregates:
             raise NotFoldable(f"Spark finds no type for {argument.text}")
         texts = [option.text for option in options]
         return FoldedCall(name, is_star and where is None, value, type_, texts, aliases, self)
+
+    def plan_checks(self, checks: Sequence[str]) -> Computed | Calculated | None:
+        """Plan the condition that all checks are true. It is None without checks.
+
+        Raises
+        ------
+        NotFoldable
+            If units cannot evaluate a check.
+        """
+        planned = []
+        for check in checks:
+            try:
+                planned.append(self._calculations.plan(check))
+            except NotFoldable as reason:
+                raise NotFoldable(f"{check} is evaluated behind the units: {reason}") from None
+        if len(planned) < 2:
+            return planned[0] if planned else None
+        text = " AND ".join(f"({check})" for check in checks)
+        return Calculated(AND, tuple(planned), text, "boolean", is_checked=False)
 
     def type_of(self, aliases: Sequence[str], text: str) -> str | None:
         """Return the Spark type of SQL over these streams."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from thetastream.aggregate import NotFoldable
+from thetastream.plan.folding import FinalJoin
 from thetastream.plan.query import Resolver, Stream
 from thetastream.plan.safe_expressions import never_fails
 from thetastream.predicate import Phrase
@@ -18,36 +19,41 @@ _BEFORE_STRUCT = {",", "(", "AS", "SELECT"}
 
 
 class Expressions:
-    """Expressions over two streams. A method raises ``NotFoldable`` if an expression cannot be folded.
+    """Expressions over the inputs of a join. A method raises ``NotFoldable`` if one cannot be folded.
 
     Parameters
     ----------
-    streams : two Streams
-        The streams that expressions read.
+    given : sequence of Stream
+        The streams whose columns the statement names.
+    join : FinalJoin
+        The join whose units fold. Its inputs are the streams that expressions read.
     resolver : Resolver
-        It resolves expressions over these streams.
+        It resolves expressions over these inputs.
     result_time : str or None
         The name of a match's latest event time, if the streams have event times.
     """
 
-    def __init__(self, streams: Sequence[Stream], resolver: Resolver, result_time: str | None) -> None:
-        self.aliases = [stream.alias for stream in streams]
+    def __init__(
+        self, given: Sequence[Stream], join: FinalJoin, resolver: Resolver, result_time: str | None
+    ) -> None:
+        self.aliases = [stream.alias for stream in join.streams]
         self.resolver = resolver
+        self._relocate = join.relocate
         self._fold: Callable[[str], str] = str if resolver.is_case_sensitive else str.casefold
         self._result_time = result_time
         self._columns = {
             # A bare result_time is the time of the result, even if a stream has a column of this name.
             stream.alias: [name for name, _ in stream.types if name.casefold() != result_time]
-            for stream in streams
+            for stream in given
         }
         self._types = {
             (self._fold(stream.alias), self._fold(name)): type_
-            for stream in streams
+            for stream in join.streams
             for name, type_ in stream.types
         }
 
     def qualify(self, phrase: Phrase) -> Phrase:
-        """Return the phrase with the alias before every column."""
+        """Return the phrase over the inputs of the join, with the alias before every column."""
         for token in phrase.tokens:
             if token.keyword == "OVER" and token.kind != "FIELD":
                 raise NotFoldable("a window function reads other rows")
@@ -58,7 +64,7 @@ class Expressions:
             raise NotFoldable("a subquery has names of its own")
         if any(_makes_struct(phrase.tokens, n) for n in range(len(pairs))):
             raise NotFoldable("a struct names fields by the text of its arguments")
-        return qualify(parse(phrase.text), self._columns, self._fold)
+        return self._relocate(qualify(parse(phrase.text), self._columns, self._fold))
 
     def refuse_shadowed(self, items: Phrase, having: Phrase) -> None:
         """Raise if a name in HAVING is both a column and a name of the select list.

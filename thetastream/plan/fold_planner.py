@@ -8,7 +8,7 @@ from thetastream.errors import QueryError
 from thetastream.plan.fold_aggregates import Aggregates
 from thetastream.plan.fold_expressions import Expressions
 from thetastream.plan.fold_groups import Groups
-from thetastream.plan.folding import Folding
+from thetastream.plan.folding import FinalJoin, Folding
 from thetastream.plan.query import Resolver, Stream
 from thetastream.predicate import Phrase
 
@@ -17,7 +17,8 @@ def plan_folding(
     items: Phrase,
     group_by: Phrase | None,
     having: Phrase | None,
-    streams: Sequence[Stream],
+    given: Sequence[Stream],
+    join: FinalJoin,
     resolver: Resolver,
     result_time: str | None,
 ) -> Folding:
@@ -27,10 +28,12 @@ def plan_folding(
     ----------
     items, group_by, having : Phrase
         The clauses as the user wrote them, with ``*`` expanded. None if a clause is missing.
-    streams : two Streams
+    given : sequence of Stream
         The streams that the phrases read.
+    join : FinalJoin
+        The join whose units fold.
     resolver : Resolver
-        It resolves expressions over these streams.
+        It resolves expressions over the inputs of this join.
     result_time : str or None
         The name of a match's latest event time, if the streams have event times.
 
@@ -40,12 +43,18 @@ def plan_folding(
         If units cannot fold the statement. The message gives the reason.
     """
     try:
-        return _plan(items, group_by, having, Expressions(streams, resolver, result_time))
+        return _plan(items, group_by, having, join.checks, Expressions(given, join, resolver, result_time))
     except QueryError as error:
         raise NotFoldable(error.message) from None
 
 
-def _plan(items: Phrase, group_by: Phrase | None, having: Phrase | None, expressions: Expressions) -> Folding:
+def _plan(
+    items: Phrase,
+    group_by: Phrase | None,
+    having: Phrase | None,
+    checks: Sequence[str],
+    expressions: Expressions,
+) -> Folding:
     folding = Folding()
     groups, aggregates = Groups(expressions, folding), Aggregates(expressions, folding)
     if group_by is not None:
@@ -57,6 +66,7 @@ def _plan(items: Phrase, group_by: Phrase | None, having: Phrase | None, express
         folding.having = _write_over_views(expressions.qualify(having), groups, aggregates)
     if not (folding.groups or folding.measures or folding.pane):
         raise NotFoldable("there is nothing to fold")
+    folding.where = aggregates.plan_checks(checks)
     return folding
 
 

@@ -9,14 +9,31 @@
 leave the units, and Spark aggregates them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
 
 from thetastream.aggregate import Lazy, MeasureFunction, Pane
+from thetastream.plan.query import Stream
+from thetastream.predicate import Phrase, Predicate
 
 PREFIX = "__view_"
 """Prefix of the names of the views' columns. It keeps them apart from names of streams' columns."""
 VIEW_TIME = f"{PREFIX}time"
+
+
+@dataclass(frozen=True)
+class FinalJoin:
+    """The join of two inputs that finds the results of a plan. Its units fold them."""
+
+    streams: tuple[Stream, Stream]
+    """Its inputs. The left one may be the result of other joins."""
+    on: tuple[str | Predicate, ...]
+    """Its condition."""
+    checks: tuple[str, ...]
+    """SQL conditions over its inputs that results satisfy too, and that its units do not evaluate."""
+    relocate: Callable[[Phrase], Phrase] = lambda phrase: phrase
+    """It writes a phrase over the streams of the plan as a phrase over these inputs."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +86,8 @@ class Folding:
     groups: list[Computed] = field(default_factory=list)
     """The computed columns of the groups. A group has the name of its column."""
     measures: list[ViewMeasure] = field(default_factory=list)
+    where: Computed | Calculated | None = None
+    """The condition of the matches that are folded, beside the condition of the join."""
     pane: Pane | None = None
     keys: list[tuple[str, str]] = field(default_factory=list)
     """GROUP BY over the views: (SQL, name)."""
@@ -83,7 +102,8 @@ class Folding:
     @property
     def computed(self) -> list[Computed]:
         """All columns to compute, without duplicates."""
-        read = [measure.column.list_computed() for measure in self.measures if measure.column is not None]
+        columns = [self.where, *(measure.column for measure in self.measures)]
+        read = [column.list_computed() for column in columns if column is not None]
         return list(dict.fromkeys([*self.groups, *chain.from_iterable(read)]))
 
     def describe(self) -> str:
@@ -95,4 +115,5 @@ class Folding:
             f"{measure.function.name}({'*' if measure.column is None else measure.column.text})"
             for measure in self.measures
         )
-        return f"{measures or 'nothing'} by {groups}"
+        where = "" if self.where is None else f" where {self.where.text}"
+        return f"{measures or 'nothing'} by {groups}{where}"

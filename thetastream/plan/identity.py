@@ -252,6 +252,9 @@ def _identify_folding(folding: Folding, reading: Reading) -> Parts:
     ]
     meaning = [describe(folding.groups), measures, repr(folding.pane)]
     parts = {"the set of groups and aggregates": Part(json.dumps(meaning), folding.describe(), EQUAL)}
+    if folding.where is not None:  # stored tuples keep what it reads
+        where = json.dumps(describe([folding.where]))
+        parts["the condition of folded matches"] = Part(where, folding.where.text, EQUAL)
     if folding.lazy is not None:  # without ``every``, waiting views would never be released
         parts["every"] = Part("every", "set")
     return parts

@@ -16,6 +16,7 @@ _TEXT_CALLS = {
 }
 _CALLS = _TEXT_CALLS | {
     *("ISNAN", "ABS", "ROUND", "SQRT", "EXP", "LN", "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"),
+    *("EXTRACT", "UNIX_MICROS"),
 }
 """Words that may stand before a bracket in an expression that never fails."""
 _DIVISIONS = {"SLASH", "MOD", "DIV"}

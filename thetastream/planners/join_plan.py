@@ -15,7 +15,7 @@ from thetastream.engine.two_stream.content_routing import find_routable_band
 from thetastream.errors import raise_problems
 from thetastream.models.base import Model
 from thetastream.plan.explain import explain
-from thetastream.plan.folding import Folding
+from thetastream.plan.folding import FinalJoin, Folding
 from thetastream.plan.lower import Lowered
 from thetastream.plan.payload import exchange_payload, narrow_results
 from thetastream.plan.physical import PhysicalPlan
@@ -27,6 +27,7 @@ from thetastream.planners.planned_input import GivenStream, PlannedInput
 from thetastream.planners.query_plan import QueryPlan
 from thetastream.planners.result_time import build_answer_time
 from thetastream.planners.staging import Emitted
+from thetastream.predicate import Predicate
 from thetastream.spark.build import JoinSpec, build
 from thetastream.spark.carriers import carry
 from thetastream.spark.control.access import Control
@@ -195,10 +196,17 @@ class JoinPlan(QueryPlan):
     def folding_obstacle(self) -> str | None:
         if not self.query.how.is_inner:
             return f"how={self.query.how.name!r} answers each tuple"
-        if self.model.moves_tuples:
-            return "views do not move with stored tuples"
-        residual = self.physical.residual
-        return f"{residual[0]} is evaluated behind the units" if residual else None
+        return "views do not move with stored tuples" if self.model.moves_tuples else None
+
+    @property
+    def final_join(self) -> FinalJoin:
+        left, right = self.query.streams
+        on: tuple[str | Predicate, ...] = (*self.query.on, *self.query.predicates)
+        return FinalJoin((left, right), on, self.physical.residual)
+
+    @property
+    def final_inputs(self) -> tuple[PlannedInput, PlannedInput]:
+        return self.planned_inputs
 
     def fold(self, folding: Folding, streams: Mapping[str, DataFrame]) -> "JoinPlan":
         # 1. Keep the condition. Drop the payload that only results needed, and add the computed columns.

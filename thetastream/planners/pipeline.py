@@ -21,7 +21,6 @@ from thetastream.frontend.checked import CheckedRequest, refuse_result_order
 from thetastream.frontend.max_units import refuse_max_units
 from thetastream.frontend.window import is_counted
 from thetastream.plan.choose import choose_n_units
-from thetastream.plan.domains import quote
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
 from thetastream.plan.query import RESULT_TIME, Query, Stream
 from thetastream.planners.join_plan import JoinPlan
@@ -30,7 +29,6 @@ from thetastream.planners.pipeline_plan import FlatColumn, JoinedSoFar, Pipeline
 from thetastream.planners.planned_input import GivenStream, PlannedInput
 from thetastream.planners.two_streams import plan_query
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
-from thetastream.predicate.respelled_names import relocate
 from thetastream.spark.carriers import carry
 from thetastream.spark.catalyst import Catalyst
 from thetastream.spark.idle.reports import list_idle_reports
@@ -142,14 +140,14 @@ class _Pipeline:
         self.joined_aliases.append(alias)
         columns = tuple(
             FlatColumn(
-                known, name, self._find_flat_name(known, name), self._checked.schemas[known][name].dataType
+                known, name, self._flat_names[known, name], self._checked.schemas[known][name].dataType
             )
             for known in self.joined_aliases
             for name, _ in self._streams[known].types
         )
         times = {known: self._streams[known].event_time for known in self.joined_aliases}
         flat_times = {
-            known: self._find_flat_name(known, time) for known, time in times.items() if time is not None
+            known: self._flat_names[known, time] for known, time in times.items() if time is not None
         }
         if len(flat_times) < len(times):
             flat_times = {}
@@ -184,23 +182,9 @@ class _Pipeline:
             return self.joined
         return GivenStream(self._checked.request.streams[alias])
 
-    def _find_flat_name(self, alias: str, column: str) -> str:
-        names = self._flat_names
-        exact = names.get((alias, column))
-        return exact or next(
-            flat for (a, c), flat in names.items() if a == alias and c.casefold() == column.casefold()
-        )
-
     def _relocate(self, phrase: Phrase) -> str:
         """Write the conjunct with the present names of its columns."""
-        if self.joined is None:
-            return phrase.text
-        moved = {alias.casefold(): alias for alias in self.joined_aliases}
-        return relocate(
-            phrase,
-            moved,
-            lambda alias, column: f"{quote(self._alias)}.{quote(self._find_flat_name(alias, column))}",
-        )
+        return phrase.text if self.joined is None else self.joined.relocate(phrase, self._alias)
 
     def _regroup(self, predicate: Predicate) -> Predicate:
         """Turn the predicate into one over the result so far and the next stream."""
@@ -213,7 +197,7 @@ class _Pipeline:
             if stream is None:
                 kept.append((alias, names))
             else:
-                moved.append((alias, tuple((name, self._find_flat_name(stream, name)) for name in names)))
+                moved.append((alias, tuple((name, self.joined.find_flat(stream, name)) for name in names)))
         together = tuple(flat for _, names in moved for _, flat in names)
         function = Regrouped(predicate.name, predicate, self._alias, tuple(moved))
         return Predicate(function, ((self._alias, together), *kept), predicate.form)

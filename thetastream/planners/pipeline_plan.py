@@ -1,11 +1,12 @@
 """The plan of a left-deep pipeline of joins, in which the result of each step is an input of the next step.
 
 The columns of such a result are flat. A step keeps the rows of its left input for the shortest window of the
-streams in it, and a filter behind the step applies the window of each stream.
+streams in it, and a filter behind the step applies the window of each stream. If the units of the last step
+fold its matches, they apply these windows themselves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,11 +14,18 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampType
 
 from thetastream.models.base import Model
 from thetastream.plan.domains import quote
-from thetastream.plan.query import RESULT_TIME, Query
+from thetastream.plan.folding import FinalJoin, Folding
+from thetastream.plan.query import RESULT_TIME, Query, Stream
 from thetastream.planners.join_plan import JoinPlan
+from thetastream.planners.planned_input import PlannedInput
 from thetastream.planners.query_plan import QueryPlan
 from thetastream.planners.result_time import build_result_time
+from thetastream.predicate import Phrase, parse
+from thetastream.predicate.respelled_names import relocate
 from thetastream.spark.event_time import MARK
+
+LAST_US = 2**63 - 1
+"""The latest TIMESTAMP, in microseconds since 1970."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +52,32 @@ class PipelinePlan(QueryPlan):
         steps = (f"== Step {n} ==\n{step.explain_join()}" for n, step in enumerate(self.steps, 1))
         return "\n\n".join([f"== Pipeline ==\n{tree}\norder: {self.order_reason}", *steps])
 
+    @property
+    def folding_obstacle(self) -> str | None:
+        return self.steps[-1].folding_obstacle
+
+    @property
+    def final_join(self) -> FinalJoin:
+        step, left = self.steps[-1].final_join, self.joined.left
+        assert left is not None  # a pipeline has two steps at least
+        alias = step.streams[0].alias
+        checks = (*step.checks, *left.write_window_checks(alias, step.streams[1]))
+        return replace(step, checks=checks, relocate=lambda phrase: parse(left.relocate(phrase, alias)))
+
+    @property
+    def final_inputs(self) -> tuple[PlannedInput, PlannedInput]:
+        return self.steps[-1].final_inputs
+
+    def fold(self, folding: Folding, streams: Mapping[str, DataFrame]) -> "PipelinePlan":
+        return replace(self, steps=(*self.steps[:-1], self.steps[-1].fold(folding, streams)))
+
     def results(self) -> DataFrame:
+        """Build the results: one struct column per alias.
+
+        If the last step is folded, they are the rows of its views.
+        """
+        if self.steps[-1].folding is not None:
+            return self.steps[-1].results()
         columns = {(column.alias, column.name): column.flat for column in self.joined.columns}
         structs = (
             F.struct(
@@ -98,6 +131,36 @@ class JoinedSoFar:
                 frame = frame.where(_is_within(newest, time, self.windows_us[alias], self.time_type))
         return frame.withColumn(RESULT_TIME, build_result_time(list(times.values()), {MARK: 0}))
 
+    def relocate(self, phrase: Phrase, alias: str) -> str:
+        """Write a phrase over the joined streams as SQL over this result, which has the alias ``alias``."""
+        moved = {column.alias.casefold(): column.alias for column in self.columns}
+        return relocate(phrase, moved, lambda *column: f"{quote(alias)}.{quote(self.find_flat(*column))}")
+
+    def find_flat(self, alias: str, name: str) -> str:
+        """Find the flat name of a column, which may be spelled in another case."""
+        mine = [column for column in self.columns if column.alias == alias]
+        exact = next((column.flat for column in mine if column.name == name), None)
+        return exact or next(column.flat for column in mine if column.name.casefold() == name.casefold())
+
+    def write_window_checks(self, alias: str, other: Stream) -> tuple[str, ...]:
+        """Write the condition that a tuple of the next stream is in the windows of all joined streams.
+
+            t <= min(t_i + W_i)  for each joined stream i
+
+        The next step itself checks that its two inputs are no further apart than ``min(W_i)`` and the window
+        of the next stream. The joined streams are in each other's windows already.
+        """
+        if self.windows_us is None or not self.event_times:
+            return ()
+        ends = [
+            _add_span(f"{quote(alias)}.{quote(time)}", self.time_type, self.windows_us[known])
+            for known, time in self.event_times.items()
+        ]
+        time = f"{quote(other.alias)}.{quote(str(other.event_time))}"
+        if self.time_type == TimestampType():
+            time = f"unix_micros({time})"
+        return (f"{time} <= least({', '.join(ends)})",)
+
     @property
     def time_type(self) -> DataType:
         """The type of the result time: that of the event times, or the wider one if there are two."""
@@ -120,3 +183,12 @@ def _is_within(latest: Column, time: Column, span_us: int, type_: DataType) -> C
         # Spark subtracts timestamps as local times, and a change to summer time moves the local clock.
         return F.unix_micros(latest) - F.unix_micros(time) <= span_us
     return (latest - time) <= F.expr(f"INTERVAL '{span_us} microseconds'")
+
+
+def _add_span(time: str, type_: DataType, span_us: int) -> str:
+    """Write the SQL of an event time plus elapsed time. A TIMESTAMP is written as a number of microseconds,
+    because Spark adds days to it in local time. A sum beyond the largest number is the largest number."""
+    if type_ == TimestampType():
+        return f"least(unix_micros({time}), {LAST_US - span_us}) + {span_us}"
+    span = f"INTERVAL '{span_us // 1_000_000}.{span_us % 1_000_000:06}' SECOND"
+    return f"{time} + {span}"

@@ -12,8 +12,9 @@ from thetastream.core.result_columns import ColumnSource
 from thetastream.models.base import Model
 from thetastream.plan.explain import format_one_line
 from thetastream.plan.explain_html import render_html
-from thetastream.plan.folding import Folding
+from thetastream.plan.folding import FinalJoin, Folding
 from thetastream.plan.query import Stream
+from thetastream.planners.planned_input import PlannedInput
 from thetastream.planners.result_time import build_result_time, find_time_metadata, read_times
 from thetastream.planners.staging import Emitted, NotStaged, find_sources
 from thetastream.spark.staging import Target
@@ -197,12 +198,23 @@ class Plan(ABC):
     @property
     def folding_obstacle(self) -> str | None:
         """Why units cannot fold their matches into views. It is None if ``fold`` is possible."""
-        return "the matches of a join of three streams and more are not folded"
+        return "no units find the matches"
+
+    @property
+    def final_join(self) -> FinalJoin:
+        """The join whose units fold the results, if there is no ``folding_obstacle``."""
+        raise NotFoldable(str(self.folding_obstacle))
+
+    @property
+    def final_inputs(self) -> tuple[PlannedInput, PlannedInput]:
+        """The inputs of ``final_join``."""
+        raise NotFoldable(str(self.folding_obstacle))
 
     def fold(self, folding: Folding, streams: Mapping[str, DataFrame]) -> "Plan":
         """Return the same join with views as its results: one row per unit, epoch and group.
 
-        ``streams`` have the columns that the condition reads and the columns that ``folding.computed`` names.
+        ``streams`` are the inputs of ``final_join`` by alias. They have the columns that its condition reads
+        and the columns that ``folding.computed`` names.
 
         Raises
         ------

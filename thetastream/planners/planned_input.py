@@ -4,10 +4,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 
 class PlannedInput(Protocol):
     """One input of a planned join: a stream of the user, or the result of a join."""
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the input."""
 
     def dataframe(self) -> DataFrame:
         """Build the input. It is called when the join is built."""
@@ -18,6 +23,11 @@ class GivenStream:
     """A DataFrame of the user as an input."""
 
     frame: DataFrame
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the stream."""
+        return self.frame.schema
 
     def dataframe(self) -> DataFrame:
         """The stream itself."""

@@ -163,7 +163,8 @@ def describe_views(
         time = next(c for c in plan.sides[0].carried if c.block_column == times[0])
         type_ = streams[0].schema[time.field].dataType
         fields.append((VIEW_TIME, time.block_type, type_))
-    fold = Fold(tuple(groups), tuple(measures), times, folding.pane, folding.lazy)
+    where = None if folding.where is None else operand(folding.where)[0]
+    fold = Fold(tuple(groups), tuple(measures), times, folding.pane, folding.lazy, where)
     sides = tuple(
         replace(spec, columns=fold.columns(side))
         for side, spec in zip(Side, plan.condition.sides, strict=True)

@@ -54,8 +54,9 @@ def aggregate(
     Each unit folds its matches of an epoch into a local view, and Spark's aggregation merges the views. This
     works for ``count``, ``sum``, ``avg``, ``min``, ``max``, ``stddev`` and ``variance`` under all their
     names, and for ``approx_count_distinct`` (with the extra ``sketches``), with FILTER, over expressions of
-    one stream each, and over sums, products and comparisons of such expressions. For any other aggregate of
-    Spark, pairs leave the units one by one. ``th.sql`` with ``EXPLAIN`` says which of the two happens.
+    one stream each, and over sums, products and comparisons of such expressions. Of three streams and more,
+    the units of the last join fold. For any other aggregate of Spark, pairs leave the units one by one.
+    ``th.sql`` with ``EXPLAIN`` says which of the two happens.
 
     Parameters
     ----------
@@ -71,8 +72,8 @@ def aggregate(
         A SQL condition over groups and aggregates.
     every : str or timedelta, optional
         Updates of streams are then lazy: views wait in their units until the watermark has moved by this much
-        ("30 seconds"), or until the streams pause. This works only for aggregates that units fold, and not
-        for windows of ``result_time``.
+        ("30 seconds"), or until the streams pause. This works only for aggregates over two streams that units
+        fold, and not for windows of ``result_time``.
 
     Returns
     -------

@@ -6,15 +6,16 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from thetastream.aggregate import NotFoldable
+from thetastream.aggregate import Lazy, NotFoldable
 from thetastream.errors import SessionError
 from thetastream.frontend.every import read_every
 from thetastream.frontend.streams import select_fields
 from thetastream.plan.domains import quote
 from thetastream.plan.fold_planner import plan_folding
-from thetastream.plan.folding import PREFIX, VIEW_TIME, Folding
+from thetastream.plan.folding import PREFIX, VIEW_TIME, FinalJoin, Folding
 from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.planners import Plan
+from thetastream.planners.planned_input import PlannedInput
 from thetastream.predicate import tokenize
 from thetastream.spark.catalyst import Catalyst, escape_braces
 from thetastream.spark.event_time import MARK
@@ -55,7 +56,9 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
     if clauses.tail:
         raise NotFoldable(f"{clauses.tail[0].tokens[0].keyword} needs all rows")
     # 1. Plan what units fold.
-    catalyst = Catalyst(spark, {alias: frame.schema for alias, frame in question.frames.items()})
+    final = join.final_join
+    inputs = {stream.alias: given for stream, given in zip(final.streams, join.final_inputs, strict=True)}
+    catalyst = Catalyst(spark, {alias: given.schema for alias, given in inputs.items()})
     has_time = len(join.event_times) == len(join.inputs)
     merged = question.merged
     items = tokenize(merged.qualify(tokenize(write_out_stars(clauses.items, question.star))))
@@ -68,22 +71,24 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
         group_by,
         None if having is None else tokenize(merged.qualify(having)),
         join.inputs,
+        final,
         catalyst,
         RESULT_TIME if has_time else None,
     )
-    times = {stream.type_of(stream.event_time) for stream in join.inputs if stream.event_time}
+    times = {stream.type_of(stream.event_time) for stream in final.streams if stream.event_time}
     if folding.pane is not None and len(times) > 1:
         raise NotFoldable("event times have two types")
     if question.every is not None:
-        folding.lazy = read_every(
-            question.every, join.inputs, question.frames, folding.pane is not None, catalyst
-        )
+        folding.lazy = _read_lazy(question, join, folding, catalyst)
     if folding.lazy is not None and spark.conf.get(NO_DATA_BATCHES, "true") != "true":
         raise SessionError("NO_DATA_BATCHES", f"{NO_DATA_BATCHES} must be true, or views would wait forever")
-    # 2. Plan the join whose units fold it, over streams with the computed columns.
+    # 2. Plan the join whose units fold it, over inputs with the computed columns.
     try:
         with unlogged():
-            streams = {stream.alias: _compute(question, stream, folding) for stream in join.inputs}
+            streams = {
+                stream.alias: _compute(inputs[stream.alias], stream, final, folding)
+                for stream in final.streams
+            }
     except AnalysisException as error:
         raise NotFoldable(f"units cannot compute it: {error.getCondition()}") from None
     join = join.fold(folding, streams)
@@ -121,14 +126,24 @@ def _select_merged(spark: SparkSession, folding: Folding, views: DataFrame) -> D
     return rows.where(F.col(_HAVING)).drop(_PLAIN, _HAVING)
 
 
-def _compute(question: Question, stream: Stream, folding: Folding) -> DataFrame:
-    """Select the columns of a stream that the condition reads, and compute those that units fold."""
-    alias, frame = stream.alias, question.frames[stream.alias]
+def _read_lazy(question: Question, join: Plan, folding: Folding, catalyst: Catalyst) -> Lazy | None:
+    """Read how long views wait. It is None for batch DataFrames."""
+    assert question.every is not None
+    if join.is_streaming and len(join.inputs) > 2:
+        raise NotFoldable("units of the last join do not see whether the watermarks of all streams move")
+    has_pane = folding.pane is not None
+    return read_every(question.every, join.inputs, question.frames, has_pane, catalyst)
+
+
+def _compute(given: PlannedInput, stream: Stream, join: FinalJoin, folding: Folding) -> DataFrame:
+    """Select the columns of an input that the condition reads, and compute those that units fold."""
+    alias = stream.alias
     if any(name.startswith(PREFIX) for name, _ in stream.types):
         raise NotFoldable(f"{alias} has columns that start with {PREFIX}")
-    names = find_names_in(question.on, alias)
+    names = find_names_in(join.on, alias)
     if names is None:
         raise NotFoldable(f"the condition reads all columns of {alias}")
+    frame = given.dataframe()
     narrow = select_fields(frame.schema, names, frame.isStreaming).names
     # With any metadata, a copy of the event time loses the mark of the watermark.
     made = [
