@@ -20,6 +20,8 @@ STATUS = {
     "TOO_MANY_SUBSCRIBERS": 429,
     "TOO_SLOW": 408,
     "NO_METRICS": 500,
+    "STORE_DAMAGED": 500,
+    "STORE_UNREACHABLE": 503,
 }
 """The HTTP status of an error by its condition. All other errors have the status 400."""
 

@@ -13,7 +13,7 @@ from thetastream.service.bounded_rows import read_bounded
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import OpenRows, StatementPool
 from thetastream.stores.answer_encoding import ARROW, JSON, encode_table
-from thetastream.stores.base import Store
+from thetastream.stores.base import Store, refuse_damage
 
 Answer = TypeVar("Answer")
 
@@ -70,7 +70,9 @@ class Questions:
         """
         if sql == ALL:
             # It computes nothing, so it needs no process of its own.
-            return encode_table(read_bounded(open_rows(), self._limits, first), media_type)
+            with refuse_damage("the store"):
+                rows = read_bounded(open_rows(), self._limits, first)
+            return encode_table(rows, media_type)
         return self._statements.encode(open_rows, sql, media_type)
 
     async def run(self, work: Callable[[], Answer]) -> Answer:

@@ -8,7 +8,8 @@ the rows of failed attempts, and ``sweep`` removes them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -29,6 +30,25 @@ def make_unreachable(server: str, error: Exception) -> StoreError:
     why = str(error).partition("\n")[0]
     what = f"the store needs {server}, and connecting failed: {why}"
     return StoreError("STORE_UNREACHABLE", f"{what}. Start the server, or correct the address of the store")
+
+
+@contextmanager
+def refuse_damage(name: str) -> Iterator[None]:
+    """Raise an error of the store if the block cannot read a file that a commit names.
+
+    Raises
+    ------
+    StoreError
+        STORE_DAMAGED, or STORE_UNREACHABLE if the place of the files does not answer.
+    """
+    try:
+        yield
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        what = f"{name} must have all rows that its commits name, and a file of them cannot be read: {error}"
+        hint = "If its snapshot was forgotten while you read, read again. Otherwise restore a backup"
+        raise StoreError("STORE_DAMAGED", f"{what}. {hint}") from error
+    except OSError as error:
+        raise make_unreachable(f"the files of {name}", error) from error
 
 
 def make_not_atomic(root: str, why: str) -> QueryError:
@@ -171,8 +191,10 @@ class Store(ABC):
         ------
         QueryError
             UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
+        StoreError
+            NO_STORE, STORE_DAMAGED or STORE_UNREACHABLE.
         """
-        return load(self.open(snapshot, since, until, key))
+        return load(self.open(snapshot, since, until, key), str(self))
 
     @abstractmethod
     def open_snapshot(self, snapshot: SnapshotChoice) -> Any:
@@ -180,9 +202,10 @@ class Store(ABC):
 
     def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
         """Read the rows of one snapshot, without those of earlier ones."""
-        return load(self.open_snapshot(snapshot))
+        return load(self.open_snapshot(snapshot), str(self))
 
 
-def load(rows: Any) -> pa.Table:
-    """Read rows that a store has opened."""
-    return rows if isinstance(rows, pa.Table) else rows.to_table()
+def load(rows: Any, name: str) -> pa.Table:
+    """Read rows that the store of this name has opened."""
+    with refuse_damage(name):
+        return rows if isinstance(rows, pa.Table) else rows.to_table()

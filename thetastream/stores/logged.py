@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 from thetastream.errors import StoreError
-from thetastream.stores.base import SnapshotChoice, Store
+from thetastream.stores.base import SnapshotChoice, Store, refuse_damage
 from thetastream.stores.description import Description
 from thetastream.stores.history import CommittedRows, History, make_entry, make_rewrite, read_history, sum_up
 from thetastream.stores.ledger import Ledger
@@ -160,7 +160,8 @@ class LoggedStore(Store):
         history = self.read_history()
         while True:
             staged = list(select(history))
-            found = self.open_staged(staged, selection)
+            with refuse_damage(str(self)):
+                found = self.open_staged(staged, selection)
             if not self.deletes_at_once:
                 return found
             history = self.read_history()

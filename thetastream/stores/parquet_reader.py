@@ -18,10 +18,13 @@ def read_file(folder: Folder, staged: Staged, columns: list[str] | None = None) 
     import pyarrow.parquet as pq
 
     with folder.filesystem.open_input_file(folder.locate(staged.name)) as file:
-        reader = pq.ParquetFile(file, metadata=_read_footer(folder, staged.name))
-        if staged.groups is None:
-            return reader.read(columns)
-        return reader.read_row_groups(list(range(*staged.groups)), columns)
+        try:
+            reader = pq.ParquetFile(file, metadata=_read_footer(folder, staged.name))
+            if staged.groups is None:
+                return reader.read(columns)
+            return reader.read_row_groups(list(range(*staged.groups)), columns)
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(f"{staged.name}: {error}") from error  # Arrow does not name the file.
 
 
 def open_files(folder: Folder, staged: Sequence[Staged], schema: pa.Schema) -> Any:
