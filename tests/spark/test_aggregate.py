@@ -73,6 +73,8 @@ FOLDED = [
     " stddev(s.id) FILTER (WHERE NOT (r.d * s.id > s.wide AND s.b)) AS d,"
     " sum(r.id - s.id) FILTER (WHERE s.day >= r.day AND r.n != s.n) AS n,"
     " count(s.k) FILTER (WHERE r.id BETWEEN s.id - 2 AND s.id + 0.5) AS middle {join}",
+    "SELECT ONLINE s.b, sum(r.wide), sum(-s.wide) FILTER (WHERE r.x < s.x), sum(r.wide - s.id)"
+    " {join} GROUP BY s.b",
     "SELECT ONLINE r.k, count(*), sum(s.d) FROM r, s WHERE r.id < s.id AND r.id + s.n % 2 > 7"
     " AND (r.x = s.x OR r.k <> s.k) WITHIN 1 minute GROUP BY r.k",
     "SELECT ONLINE s.b, count(*), sum(r.d - s.d) FROM r, s WHERE lower(r.k) = lower(s.k) AND r.wide < s.wide"
@@ -114,7 +116,6 @@ def test_views_and_pairs_give_the_same_groups(spark, tables, text, monkeypatch):
         ("SELECT ONLINE date_trunc('hour', result_time), count(*) {join} GROUP BY 1", "the result time"),
         ("SELECT ONLINE r.k, s.k, count(*) {join} GROUP BY ROLLUP (r.k, s.k)", "not a plain expression"),
         ("SELECT ONLINE r.a, count(*) {join} GROUP BY r.a", "array<int>"),
-        ("SELECT ONLINE sum(r.wide) {join}", "decimal(30,3)"),
         ("SELECT ONLINE r.id, avg(wider) {wider} GROUP BY r.id", "fewer digits"),
         ("SELECT ONLINE r.id, try_sum(r.id), count_if(true) {join} GROUP BY r.id", "is no group"),
         ("SELECT ONLINE max(s.id) OVER () AS m, r.id {join}", None),
@@ -248,6 +249,21 @@ def test_a_sum_of_integers_overflows_as_in_spark(spark, tables):
     for value in ("r.n * 1000", "r.n * s.n"):
         with pytest.raises(Exception, match=r"(?i)overflow"):
             th.sql(spark, f"SELECT ONLINE sum({value}) AS z {JOIN}", tables).collect()
+
+
+@pytest.mark.slow
+def test_a_sum_of_wide_decimals_overflows_as_in_spark(spark, tables):
+    streams = dict(tables, r=tables["r"].withColumn("big", F.lit("9" * 38).cast("decimal(38,0)")))
+    text = f"SELECT ONLINE sum(r.big) AS z {JOIN}"
+    assert "units fold" in explain_groups(spark, streams, text)
+    with pytest.raises(Exception, match=r"ARITHMETIC_OVERFLOW.*more than 38 digits"):
+        th.sql(spark, text, streams).collect()
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        assert "unless ANSI mode is on" in explain_groups(spark, streams, text)
+        assert th.sql(spark, text, streams).collect() == [(None,)]
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
 
 
 # th.aggregate

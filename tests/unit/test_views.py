@@ -19,9 +19,10 @@ from thetastream.aggregate.deviation import Moments
 from thetastream.aggregate.distinct import Sketch
 from thetastream.aggregate.extremes import Greatest, Least
 from thetastream.aggregate.operands import LESS, Calculation, SideColumn
-from thetastream.aggregate.sums import Total
+from thetastream.aggregate.sums import Total, WideTotal
 from thetastream.core.sides import Side
 from thetastream.engine.matching import Matches
+from thetastream.errors import ThetastreamError
 
 ints = st.one_of(st.none(), st.integers(-(2**62), 2**62))
 floats = st.one_of(st.none(), st.sampled_from([0.0, -0.0, math.nan, math.inf, -1.5, 3.25]))
@@ -92,6 +93,23 @@ def test_a_view_stays_small_and_sums_beyond_int64():
     (rows,) = view.rows()
     assert rows.num_rows == 40_000
     assert set(rows.column(1).to_pylist()) == {Decimal(4 * (2**63 - 1))}
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.none(), st.integers(-(10**38) + 1, 10**38 - 1)), max_size=5), max_size=5)
+)
+def test_sums_of_wide_decimals_are_exact_or_an_error(pieces):
+    view = LocalView(Fold((), (Measure(WideTotal(), SideColumn(Side.RIGHT, "x")),)))
+    for piece in pieces:
+        right = pa.RecordBatch.from_pydict({"x": pa.array(piece, pa.decimal128(38, 0))})
+        view.add(Matches(pa.RecordBatch.from_pydict({"k": pa.array(piece, pa.decimal128(38, 0))}), right))
+    values = [value for piece in pieces for value in piece if value is not None]
+    if abs(sum(values)) >= 10**38:
+        with pytest.raises(ThetastreamError, match="ARITHMETIC_OVERFLOW"):
+            view.rows()
+    else:
+        found = [row for batch in view.rows() for row in batch.to_pylist()]
+        assert found == ([{"m0": Decimal(sum(values)) if values else None}] if any(pieces) else [])
 
 
 def moments_of(pieces, groups=1):

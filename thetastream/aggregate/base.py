@@ -153,6 +153,10 @@ class AggregateCall(Protocol):
         """Spark type of ``value``."""
 
     @property
+    def is_ansi(self) -> bool:
+        """Whether an overflow is an error in Spark. If not, a sum is then NULL."""
+
+    @property
     def options(self) -> Sequence[str]:
         """The texts of the other arguments."""
 

@@ -1,7 +1,9 @@
 """``sum`` and ``avg``: units add values up exactly in decimals of 38 digits, or in double.
 
 Integers are added up as decimals, because int64 would wrap around where Spark's own sum of the merged views
-raises an error or returns NULL. The average is the sum of the sums divided by the sum of the counts.
+raises an error or returns NULL. Decimals of more than 28 digits are added up with 76 digits. In ANSI mode, a
+sum of more than 38 digits is an error, in Spark and in units. In other modes, Spark's sum is then NULL, and
+units do not add up such decimals. The average is the sum of the sums divided by the sum of the counts.
 """
 
 from collections.abc import Sequence
@@ -12,11 +14,13 @@ from thetastream.aggregate.base import (
     Accumulator,
     Aggregate,
     AggregateCall,
+    Column,
     MeasureFunction,
     NotFoldable,
 )
 from thetastream.aggregate.count import ValueCount
 from thetastream.core.spark_types import is_floating, is_integral, parse_decimal
+from thetastream.errors import ThetastreamError
 
 _WIDEST_DECIMAL = 28
 """The largest precision for which the sums of an epoch always fit into 38 digits."""
@@ -24,6 +28,7 @@ _WIDEST_MEAN = 14
 """The largest precision at which the quotient of sum and count has ten digits more than the s + 4 of ``avg``.
 The quotient is rounded twice. The result is still rounded correctly for counts below 5e9."""
 _INTEGER_SUM = pa.decimal128(38, 0)
+_MOST_DIGITS = 38
 
 
 class _Adder(Accumulator):
@@ -48,6 +53,31 @@ class Total(MeasureFunction):
         return _Adder(name, "sum", "sum")
 
 
+class _WideAdder(Accumulator):
+    def read(self, column: pa.Array) -> pa.Array:
+        return column.cast(pa.decimal256(76, column.type.scale))
+
+    def show(self, column: pa.ChunkedArray) -> Column:
+        try:
+            return column.cast(pa.decimal128(_MOST_DIGITS, column.type.scale))
+        except pa.ArrowInvalid as error:
+            what = f"a sum has more than {_MOST_DIGITS} digits, {column.type.scale} of them behind the point"
+            raise ThetastreamError("ARITHMETIC_OVERFLOW", f"{what}; round the values") from error
+
+
+class WideTotal(MeasureFunction):
+    """The sum of decimals of any precision. NULLs are ignored."""
+
+    name = "sum"
+
+    def types(self, type_: str) -> Sequence[str | None]:
+        _, scale = parse_decimal(type_) or (_MOST_DIGITS, 0)
+        return (f"decimal({_MOST_DIGITS},{scale})",)
+
+    def build_accumulator(self, name: str) -> Accumulator:
+        return _WideAdder(name, "sum", "sum")
+
+
 def refuse_other_than_numbers(call: AggregateCall) -> None:
     """Raise ``NotFoldable`` unless the argument is a number."""
     if not (is_integral(call.type) or is_floating(call.type) or parse_decimal(call.type)):
@@ -57,9 +87,10 @@ def refuse_other_than_numbers(call: AggregateCall) -> None:
 def _write_total(call: AggregateCall) -> str:
     refuse_other_than_numbers(call)
     decimal = parse_decimal(call.type)
-    if decimal and decimal[0] > _WIDEST_DECIMAL:
-        raise NotFoldable(f"units do not add up values of type {call.type}")
-    (total,) = call.measure(Total(), call.value)
+    is_wide = decimal is not None and decimal[0] > _WIDEST_DECIMAL
+    if is_wide and not call.is_ansi:
+        raise NotFoldable(f"units do not add up values of type {call.type} unless ANSI mode is on")
+    (total,) = call.measure(WideTotal() if is_wide else Total(), call.value)
     return f"sum({total})"
 
 

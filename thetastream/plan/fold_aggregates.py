@@ -67,6 +67,11 @@ class Aggregates:
         texts = [option.text for option in options]
         return FoldedCall(name, is_star and where is None, value, type_, texts, aliases, self)
 
+    @property
+    def is_ansi(self) -> bool:
+        """Whether an overflow is an error in Spark."""
+        return self._expressions.resolver.is_ansi
+
     def plan_checks(self, checks: Sequence[str]) -> Computed | Calculated | None:
         """Plan the condition that all checks are true. It is None without checks.
 
@@ -121,6 +126,10 @@ class FoldedCall:
     aliases: Sequence[str]
     """The streams that it reads: one of them or both."""
     aggregates: Aggregates
+
+    @property
+    def is_ansi(self) -> bool:
+        return self.aggregates.is_ansi
 
     @property
     def presence(self) -> str:
