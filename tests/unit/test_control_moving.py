@@ -19,6 +19,7 @@ from tests.support.controlled import (
 )
 from thetastream.control.request import Request
 from thetastream.core.sides import Role, Side
+from thetastream.engine import moved_tuples
 from thetastream.engine.counters import SendingCounters
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.routing import Router
@@ -104,6 +105,30 @@ def test_a_unit_receives_from_all_senders_what_one_may_send() -> None:
     assert moved.total() == 2 * N_BEFORE, "each tuple moves once"
 
 
+def test_a_unit_that_receives_few_tuples_sends_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch with few tuples is short. An epoch without tuples has time for more."""
+    monkeypatch.setattr(moved_tuples, "LEAST_MOVED", 1)
+    run = start(Split(1))
+    run.put(Request(sizes={"cores": 2}))
+    list(run.epoch([]))
+    first = N_BEFORE
+    for n_new, most in ((1, 1), (6, 3), (100, MOST_MOVED), (0, MOST_MOVED)):
+        assert len(read_ids(run.epoch(make_batches(first, n_new)))) == (first + n_new) ** 2 - first**2
+        first += n_new
+        assert isinstance(run.counters[0], SendingCounters)
+        # The unit has two streams.
+        assert 0 < run.counters[0].forwarded <= 2 * most
+    assert run.counters[0].forwarded > 2 * 3
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("seed", range(6))
+def test_schedules_with_bounds_that_differ_between_epochs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moved_tuples, "LEAST_MOVED", 1)
+    found, expected, _ = run_schedule(seed, kind=FULL_HISTORY)
+    assert found == expected
+
+
 def test_only_units_that_leave_move_tuples() -> None:
     """A biclique without subgroups keeps the units that it can, and moves nothing when it grows."""
     run = start(Biclique((1, 1)))
@@ -160,8 +185,8 @@ def _receive_copies(unit: MovingUnit, messages: Any, is_leaving: bool) -> None:
     RECEIVE(unit, messages, False)
 
 
-def _send_to_older(unit: MovingUnit, side: Side, peers: Any) -> None:
-    SEND(unit, side, peers._replace(generations=peers.generations[::-1]))
+def _send_to_older(unit: MovingUnit, side: Side, peers: Any, most_tuples: int) -> None:
+    SEND(unit, side, peers._replace(generations=peers.generations[::-1]), most_tuples)
 
 
 def _forget_places(router: Router, stream: int, payload: pa.RecordBatch, numbers: Any) -> Iterator[Route]:

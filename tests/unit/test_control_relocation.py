@@ -77,8 +77,8 @@ def test_all_longer_schedules_of_a_small_world(model: Ring) -> None:
     assert list(explore(model, n_changes=4)) == []
 
 
-def send_twice(stored: StoredTuples, peers: Any) -> Iterator[Any]:
-    for n_sent, messages in SEND(stored, peers):
+def send_twice(stored: StoredTuples, *arguments: Any) -> Iterator[Any]:
+    for n_sent, messages in SEND(stored, *arguments):
         yield n_sent, messages * 2
 
 

@@ -28,10 +28,25 @@ MOVED_BYTES = 1 << 23
 """The largest number of tuples of each stream, and of their bytes in memory, that a unit sends in an epoch.
 If more units send than receive, a unit sends a part of them, so a unit also receives about as many at most.
 These limits bound the time that a change adds to an epoch."""
+MOVED_SHARE = 4
+LEAST_MOVED = 1 << 13
+"""A unit that receives n tuples in an epoch sends n / ``MOVED_SHARE`` tuples of each stream at most, or
+``LEAST_MOVED`` if it is more. So a change adds little to the time of an epoch with few tuples, too."""
 MOVED = "moved"
 """The first value in the header of messages with moved tuples."""
 _GOLDEN = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio."""
+
+
+def bound_tuples(most_tuples: int, n_received: int) -> int:
+    """Return how many tuples of a stream a unit may send in an epoch in which it receives ``n_received``.
+
+    An epoch without tuples has time for the largest number.
+
+    >>> [bound_tuples(65536, n) for n in (0, 1, 50_000, 1_000_000)]
+    [65536, 8192, 12500, 65536]
+    """
+    return min(most_tuples, max(LEAST_MOVED, n_received // MOVED_SHARE)) if n_received else most_tuples
 
 
 def send_tuples(

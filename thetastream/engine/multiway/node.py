@@ -135,7 +135,7 @@ class MultiwayNode:
         # 4. Send the new partial results, and stored tuples if the node has left.
         self._send(self._take_found(), peers, clock)
         if self._has_left:
-            for n_sent, messages in self._stored.send(peers):
+            for n_sent, messages in self._stored.send(peers, inbox.received):
                 self.counters.forwarded += n_sent
                 self.messages += messages
         # 5. Write the new segments.

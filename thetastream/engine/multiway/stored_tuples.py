@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from thetastream.core.sides import Side
 from thetastream.engine.inbox import Message
-from thetastream.engine.moved_tuples import read_tuples, send_tuples
+from thetastream.engine.moved_tuples import bound_tuples, read_tuples, send_tuples
 from thetastream.engine.multiway.query import MultiwayQuery
 from thetastream.engine.peers import Peers
 from thetastream.engine.routing import Router
@@ -87,11 +87,12 @@ class StoredTuples:
         for stream, batch in read_tuples(messages):
             self.insert(stream, batch)
 
-    def send(self, peers: Peers) -> Iterator[tuple[int, list[Message]]]:
-        """Take tuples out of the store. Yield their number and the messages that move them to the newest
-        nodes."""
+    def send(self, peers: Peers, n_received: int) -> Iterator[tuple[int, list[Message]]]:
+        """Take tuples out of the store, in an epoch in which the node receives ``n_received``. Yield their
+        number and the messages that move them to the newest nodes."""
         if not self._moving:
             return
         router = Router(peers.generations[0][0])
+        most_tuples = bound_tuples(self._query.most_moved, n_received)
         for stream in self._moving:
-            yield send_tuples(self.indexes[stream], stream, self._query.most_moved, router, peers)
+            yield send_tuples(self.indexes[stream], stream, most_tuples, router, peers)
