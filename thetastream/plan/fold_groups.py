@@ -65,7 +65,7 @@ class Groups:
             raise NotFoldable(f"units do not group by {phrase.text} of type {type_}")
         name = f"{PREFIX}g{len(self._folding.groups)}"
         self._folding.groups.append(Computed(alias, phrase.text, name))
-        self._replaced.append((self._expressions.list_words(phrase), _is_operand(phrase), name))
+        self._replaced.append((self._expressions.list_words(phrase), is_operand(phrase), name))
         return name, name
 
     def _is_of_result_time(self, phrase: Phrase) -> bool:
@@ -94,7 +94,7 @@ class Groups:
         return f"window({VIEW_TIME}, {', '.join(argument.text for argument in arguments[1:])})", _WINDOW
 
 
-def _is_operand(phrase: Phrase) -> bool:
+def is_operand(phrase: Phrase) -> bool:
     """Whether the phrase is a column or a call, so that no operator beside it takes only a part of it."""
     tokens = phrase.tokens
     if all(token.text == "." or token.kind in ("VAR", "IDENTIFIER", "FIELD") for token in tokens):

@@ -7,8 +7,10 @@ other functions may raise an error. Sums, products and roundings that overflow t
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from thetastream.predicate import Phrase
+from thetastream.predicate.tokens import Token
 
 _TEXT_CALLS = {
     *("COALESCE", "IF", "NULLIF", "IFNULL", "NVL", "ISNULL", "ISNOTNULL", "GREATEST", "LEAST"),
@@ -54,8 +56,7 @@ def never_fails(phrase: Phrase, types: Mapping[tuple[str, str], str], is_ansi: b
     calls = _TEXT_CALLS if holds_text else _CALLS
     refused = {*_CASTS, *(_NUMERIC if holds_text else ())} if is_ansi else set()
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
-        is_word = token.kind == "IDENTIFIER" or token.text[0].isalpha() or token.text[0] == "_"
-        if is_word and token.kind != "FIELD" and after is not None and after.text == "(":
+        if _is_word(token) and after is not None and after.text == "(":
             if token.kind == "IDENTIFIER" or token.keyword not in calls:
                 return False
         elif token.kind in refused:
@@ -66,3 +67,22 @@ def never_fails(phrase: Phrase, types: Mapping[tuple[str, str], str], is_ansi: b
                 return False
     # If a text is combined with another type, Spark casts it to that type.
     return not (is_ansi and holds_text and len(read) > 1)
+
+
+def has_plain_calls(phrase: Phrase) -> bool:
+    """Whether a phrase calls only functions that give one value for each tuple, and the same one each time.
+
+    >>> from thetastream.predicate import parse
+    >>> [has_plain_calls(parse(text)) for text in ("year(r.day) + 1", "explode(r.a)", "rand()", "sum(r.x)")]
+    [True, False, False, False]
+    """
+    return all(
+        token.keyword in _CALLS and token.kind != "IDENTIFIER"
+        for token, after in pairwise(phrase.tokens)
+        if after.text == "(" and _is_word(token)
+    )
+
+
+def _is_word(token: Token) -> bool:
+    is_word = token.kind == "IDENTIFIER" or token.text[0].isalpha() or token.text[0] == "_"
+    return is_word and token.kind != "FIELD"

@@ -1,22 +1,27 @@
 """Evaluates a SELECT: the SELECTs inside it, and then its join, or Spark's own SELECT over one input."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from thetastream.aggregate import NotFoldable
 from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.models.base import Model
 from thetastream.plan.domains import quote
+from thetastream.plan.fold_planner import is_surely_grouped
+from thetastream.planners import Plan
 from thetastream.planners.nested import NestedJoin
 from thetastream.predicate import make_error_at
 from thetastream.spark.catalyst import escape_braces
 from thetastream.spark.refusals import unlogged
-from thetastream.sql.answer import answer, plan_question
+from thetastream.sql.answer import Answer, answer, plan_question
 from thetastream.sql.endless import find_endless
 from thetastream.sql.errors import find_list_problems, locate, sort_problems
+from thetastream.sql.grouped import fold_groups
+from thetastream.sql.inlined import inline
 from thetastream.sql.question import Question
 from thetastream.sql.select import find_select_problems
 from thetastream.sql.statement import Select, Source
@@ -37,6 +42,8 @@ class Evaluation:
     settings: Mapping[str, Any]
     explanations: list[Callable[[], str]] = field(default_factory=list)
     """Descriptions of the SELECTs, the inner ones first."""
+    _projections: dict[int, tuple[Question, Plan]] = field(default_factory=dict)
+    """The joins of SELECTs without groups, by the identity of the SELECT."""
 
     def evaluate(self, select: Select, scope: Mapping[str, DataFrame], title: str = "") -> DataFrame:
         """Evaluate a SELECT; ``scope`` has the parts of WITH that it may name, by name in lower case.
@@ -67,6 +74,10 @@ class Evaluation:
         # 2. Rows.
         if len(select.sources) == 1:
             rows, explain = self._select_one(select, frames), _explain_one
+            folded = self._fold_subquery(select, rows)
+            if folded is not None:
+                self.explanations.pop()  # The join is explained as it is folded.
+                rows, explain = folded.rows, folded.explain
         else:
             merged = merge_columns(select, frames, problems)
             raise_problems(problems)
@@ -118,7 +129,24 @@ class Evaluation:
             raise_problems(sort_problems([*located, *find_select_problems(self.spark, question)]))
             raise
         found = answer(self.spark, question, join)
+        if not found.how:
+            self._projections[id(select)] = question, join
         return found.rows, found.explain
+
+    def _fold_subquery(self, select: Select, rows: DataFrame) -> Answer | None:
+        """Fold the results of a join in a subquery; None if units cannot.
+
+        ``rows`` are the groups of the SELECT, as Spark makes them from the rows of the subquery.
+        """
+        known = self._projections.get(id(select.sources[0].select))
+        if known is None or not is_surely_grouped(select.items, select.group_by):
+            return None
+        question, join = known
+        try:
+            inlined = replace(question, clauses=inline(select, question))
+            return Answer(*fold_groups(self.spark, inlined, join, rows))
+        except NotFoldable:
+            return None
 
     def _select_one(self, select: Select, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Evaluate a SELECT over one input by Spark alone."""
