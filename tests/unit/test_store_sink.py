@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from datetime import time
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import (
@@ -21,7 +19,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
     YearMonthIntervalType,
 )
 
@@ -150,20 +147,6 @@ def test_the_sink_for_other_programs_refuses_to_replace_what_it_has(tmp_path: Pa
     with pytest.raises(QueryError, match=r"SINK_MODE.*complete"):
         ParquetSink(CaseInsensitiveDict({"path": str(tmp_path / "store")})).streamWriter(COLUMNS, True)
     assert not (tmp_path / "store").exists()
-
-
-def test_spark_reads_a_time_of_day(tmp_path: Path, epoch: dict[str, str]) -> None:
-    """Spark hands over nanoseconds, and does not read them from Parquet."""
-    columns = StructType([StructField("at", TimeType(6)), StructField("all", ArrayType(TimeType(6)))])
-    writer = ParquetSink(CaseInsensitiveDict({"path": str(tmp_path)})).streamWriter(columns, False)
-    at = pa.array([time(23, 59, 59, 999_999), None]).cast(pa.time64("ns"))
-    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), at)
-    batch = pa.RecordBatch.from_arrays([at, lists], names=["at", "all"])
-    writer.commit([writer.write(iter([batch]))], 0)
-    (name,) = ParquetStore(str(tmp_path)).files()
-    found = pq.read_table(name)
-    assert found.to_pylist() == batch.to_pylist()
-    assert found.schema.types == [pa.time64("us"), pa.list_(pa.field("element", pa.time64("us")))]
 
 
 def test_the_time_of_results_is_found() -> None:

@@ -35,7 +35,7 @@ def describe(columns: StructType, time: str | None, keys: tuple[str, ...]) -> De
         what = f"columns of a store must have different names, and {', '.join(doubled)} comes twice"
         raise QueryError("STORE_COLUMN", f"{what}; rename it, as in .selectExpr('a.id AS a_id')")
     try:
-        schema = choose_types(to_arrow_schema(columns, timezone="UTC"))
+        schema = make_all_nullable(to_arrow_schema(columns, timezone="UTC"))
     except PySparkTypeError as error:
         raise QueryError("STORE_COLUMN", f"a column has a type that no store keeps: {error}") from error
     for field in schema:
@@ -60,23 +60,19 @@ def describe(columns: StructType, time: str | None, keys: tuple[str, ...]) -> De
     return Description(schema, time, keys)
 
 
-def choose_types(schema: pa.Schema) -> pa.Schema:
-    """Choose the types of a store for what Spark hands over.
-
-    Every column and field is nullable, because Spark may decide anew in each run which are. A TIME has
-    microseconds, as in Spark itself, because Spark does not read nanoseconds from Parquet.
-    """
-    return pa.schema([pa.field(field.name, _choose_type(field.type)) for field in schema])
+def make_all_nullable(schema: pa.Schema) -> pa.Schema:
+    """Declare every column and field nullable, because Spark may decide anew in each run which are."""
+    return pa.schema([pa.field(field.name, _make_nullable(field.type)) for field in schema])
 
 
-def _choose_type(kind: pa.DataType) -> pa.DataType:
+def _make_nullable(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _choose_type(field.type)) for field in kind])
+        return pa.struct([pa.field(field.name, _make_nullable(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_choose_type(kind.key_type), _choose_type(kind.item_type))
+        return pa.map_(_make_nullable(kind.key_type), _make_nullable(kind.item_type))
     if pa.types.is_list(kind):
-        return pa.list_(_choose_type(kind.value_type))
-    return pa.time64("us") if pa.types.is_time64(kind) else kind
+        return pa.list_(_make_nullable(kind.value_type))
+    return kind
 
 
 def _holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
