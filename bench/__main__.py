@@ -39,7 +39,7 @@ USUAL: dict[str, Any] = {"warmup_seconds": 60.0, "epochs": 8, "repeat": 3}
 OPTIONS = (
     ("--window", int, None, "tuples of each stream in the window"),
     ("--epoch", int, None, "tuples of each stream in an epoch"),
-    ("--epochs", int, None, "measured epochs after the warm-up (default 8)"),
+    ("--epochs", int, None, "measured epochs after the warm-up (default 8, or 300 of floor)"),
     ("--warmup", int, None, "least number of epochs before the measured ones (default: the window and two)"),
     ("--warmup-seconds", float, None, "least seconds before the measured epochs (default 60)"),
     ("--repeat", int, None, "runs of each engine, in turn (default 3, or 1 with --rate)"),
@@ -69,6 +69,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     asked = parser.parse_args(arguments)
     usual = QUICK if asked.quick else {**USUAL, "repeat": 1} if asked.rate else USUAL
+    if asked.workload in MEASUREMENTS:
+        usual = {**usual, "epochs": None}  # They have numbers of epochs of their own.
     for name, value in usual.items():
         setattr(asked, name, value if getattr(asked, name) is None else getattr(asked, name))
     suite = SUITES.get(asked.workload, Suite(()))

@@ -30,8 +30,8 @@ from thetastream.models import Biclique
 
 SIZES = (1_000, 12_288)
 """Tuples of each stream in an epoch."""
-EPOCHS, QUICK_EPOCHS, WARMUP = 100, 10, 10
-"""Measured epochs, those of ``--quick``, and the epochs before them."""
+EPOCHS, QUICK_EPOCHS, WARMUP = 300, 10, 10
+"""Measured epochs without ``--epochs``, those of ``--quick``, and the epochs before them."""
 FLOOR, JOIN = "floor", "thetastream"
 VALUES, REACH, WINDOW_EPOCHS, UNITS = 1 << 20, 32, 4, 2
 SHOWN = (
@@ -109,7 +109,7 @@ def measure(clock: Clock, query: Query, epochs: int, name: str, announce: Callab
 
 def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
     """Measure, print and write; return 1 if a count is wrong."""
-    epochs = WARMUP + (QUICK_EPOCHS if asked.quick else EPOCHS)
+    epochs = WARMUP + (asked.epochs or (QUICK_EPOCHS if asked.quick else EPOCHS))
     sizes = (asked.epoch,) if asked.epoch else SIZES
     rows = []
     with contextlib.closing(Clock()) as clock:
