@@ -96,7 +96,8 @@ def test_what_a_store_cannot_hold_is_refused_before_the_query_starts(
     store, asked = th.ParquetStore(str(tmp_path / "store")), {"checkpoint": str(tmp_path / "c")}
     rows = source.open()
     for refused, frame, key in (
-        ("STORE_COLUMN.*id comes twice", rows.select("id", "id"), ()),
+        ("STORE_COLUMN.*one name: id, id;", rows.select("id", "id"), ()),
+        ("STORE_COLUMN.*one name: ID, id;", rows.selectExpr("id AS ID", "id"), ()),
         ("STORE_COLUMN.*INTERVAL|STORE_COLUMN.*duration", rows.selectExpr("ts - ts AS span"), ()),
         (r"STORE_COLUMN.*key \('x'\)", rows, "x"),
         ("NOT_STREAMING", spark.range(3), ()),

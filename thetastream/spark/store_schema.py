@@ -30,9 +30,12 @@ def describe(columns: StructType, time: str | None, keys: tuple[str, ...]) -> De
         STORE_COLUMN.
     """
     names = columns.names
-    doubled = sorted({name for name in names if names.count(name) > 1})
+    # DuckDB, and Spark by default, find a column by its name in any case.
+    folded = [name.casefold() for name in names]
+    doubled = [name for name in names if folded.count(name.casefold()) > 1]
     if doubled:
-        what = f"columns of a store must have different names, and {', '.join(doubled)} comes twice"
+        what = "columns of a store must have different names (upper and lower case do not count)"
+        what += f", and these are one name: {', '.join(sorted(doubled))}"
         raise QueryError("STORE_COLUMN", f"{what}; rename it, as in .selectExpr('a.id AS a_id')")
     try:
         schema = make_all_nullable(to_arrow_schema(columns, timezone="UTC"))
