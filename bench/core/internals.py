@@ -35,7 +35,10 @@ from thetastream.engine.handshake.letters import Letter
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.inbox import Inbox, Message
+from thetastream.engine.moved_tuples import is_moved
+from thetastream.engine.multiway.equal_decisions import is_decision
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
+from thetastream.engine.multiway.partial_results import PartialResults
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import REGISTRY as SHAPES

@@ -3,6 +3,7 @@ written."""
 
 import itertools
 import json
+from itertools import count
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,10 @@ import pytest
 
 from bench.__main__ import main
 from bench.core.replay import total
+from bench.papers.psp.growing_ring import GrowingRing
 from bench.papers.psp.images import SECOND, START_US, Streams, Workload, alike, difference, pixels
-from bench.papers.psp.replay import models, replay
+from bench.papers.psp.replay import EPOCH_US, SLICE, Replay, models, replay, run_join
+from thetastream.models import Ring
 
 SMALL = Workload(streams=4, tuples=20, per_window=8, selectivity=0.3, pixels=50, seed=3)
 
@@ -67,6 +70,23 @@ def test_runs_find_all_results_when_they_should(name):
     assert stored == 80 if name == "Ring" else stored > 80
 
 
+@pytest.mark.parametrize("moves_tuples", [False, True])
+def test_a_ring_that_grows_finds_all_results(moves_tuples: bool):
+    streams = Streams(Workload(tuples=90, per_window=48, selectivity=0.3, pixels=50))
+    ring = GrowingRing(streams, Ring(2, SLICE, moves_tuples=moves_tuples))
+    epochs, stored_at = [], []
+    for epoch in run_join(streams, ring, count(START_US + EPOCH_US, EPOCH_US)):
+        epochs.append(epoch)
+        stored_at.append({slot for slot, node in enumerate(epoch.units) if node.held})
+        if len(epochs) == 4:
+            ring.ask(5)
+    run = Replay(epochs, streams.expected)
+    assert len(run.found) == run.expected > 100
+    assert stored_at[4] == {0, 1}
+    # The old nodes still hold the tuples of a window, unless these have moved.
+    assert stored_at[6] == ({2, 3, 4, 5, 6} if moves_tuples else set(range(7)))
+
+
 @pytest.mark.slow
 def test_a_figure_is_a_picture_a_table_and_numbers(tmp_path):
     assert main(["psp", "--quick", "--figures", "ring-by-nodes", "--folder", str(tmp_path)]) == 0
@@ -84,5 +104,6 @@ def test_the_ring_that_follows_the_rate_takes_more_nodes(tmp_path):
     name = "response-when-arrivals-double"
     assert main([name, "--quick", "--folder", str(tmp_path)]) == 0
     rows = json.loads((tmp_path / "psp" / f"{name}.json").read_text())["rows"]
-    nodes = {row["share"]: row["nodes_storing"] for row in rows if row["model"] == "Ring, adaptation on"}
-    assert nodes[0.35] < nodes[0.75]
+    for model, most in (("Ring, adaptation on", 4), ("Ring, 2 to 14, tuples move", 14)):
+        nodes = {row["share"]: row["nodes_storing"] for row in rows if row["model"] == model}
+        assert nodes[0.35] < nodes[0.75] <= most

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from bench.core.internals import CountWindow, LocalMultiway, build_multiway_spec
 from bench.core.replay import Step, bytes_held
+from bench.papers.psp.growing_ring import GrowingRing
 from bench.papers.psp.images import SECOND, START_US, Streams, Workload, streams_of
 from thetastream.models import ATR, CTR, Multiway, Ring
 
@@ -38,6 +39,11 @@ class Epoch(Step):
     def busiest_ms(self) -> float:
         """The duration of the epoch if each node has a core."""
         return 1e3 * max(self.cpu_s)
+
+    @property
+    def most_comparisons(self) -> int:
+        """The number of comparisons of the node that makes the most."""
+        return max(node.candidates for node in self.units)
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,13 @@ class Replay:
 
 def run_epochs(streams: Streams, model: Multiway, cuts_us: Iterator[int]) -> Iterator[Epoch]:
     """Run epochs that bring the tuples up to each of ``cuts_us``, and then epochs without input."""
-    m, tuples = streams.work.streams, streams.work.tuples
     join = LocalMultiway(build_multiway_spec(streams.graph, streams.orders, model))
+    return run_join(streams, join, cuts_us)
+
+
+def run_join(streams: Streams, join: LocalMultiway | GrowingRing, cuts_us: Iterator[int]) -> Iterator[Epoch]:
+    """Run a join as ``run_epochs`` does."""
+    m, tuples = streams.work.streams, streams.work.tuples
     tables = [streams.table(n, f"s{n}") for n in range(m)]
     begun = np.zeros(m, dtype=np.int64)
     watermark = None
