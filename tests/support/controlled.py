@@ -52,8 +52,8 @@ COUNTED_CONDITION = replace(CONDITION, window=None)
 COUNTED_UNIT = replace(UNIT, condition=COUNTED_CONDITION, archive_period_us=None, counts=COUNTS)
 MAX_UNITS = 16
 LAST_EPOCHS = 1000
-"""How many epochs without tuples a schedule may need until no message is in flight. If many units leave, each of
-them sends one tuple of each stream in an epoch."""
+"""How many epochs without tuples a schedule may need until no message is in flight. If many units leave, each
+of them sends one tuple of each stream in an epoch."""
 MOST_MOVED = 7
 """How many tuples of each stream a unit that leaves sends in an epoch at most."""
 TIME_WINDOW, COUNT_WINDOW, HANDSHAKE = "time", "count", "handshake"
