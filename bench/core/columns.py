@@ -22,6 +22,8 @@ TITLES = {
     "fullest": "fullest unit / capacity",
     "rate": "input (tuples/s)",
     "volume": "volume (tuples)",
+    "gb": "GB of the paper",
+    "now_per_s": "at present (tuples/s)",
     "mb_of_largest": "MB, largest unit",
     "mb_over_jb": "/ JB",
     "growth_once_full": "largest / when full",

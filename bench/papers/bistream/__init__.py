@@ -31,6 +31,7 @@ FIGURES = (
     "bandwidth_by_rate",
     "copies_by_units",
     "throughput_by_setting",
+    "throughput_when_full",
     "latency_distribution",
     "skew_load",
     "skew_throughput",

@@ -1,4 +1,4 @@
-"""Throughput by setting and volume (BiStream, figures 7 and 8).
+"""Throughput by setting and volume (BiStream, figures 7 and 8, in Spark, while memory is not full).
 
 The biclique sustains more throughput than the matrix, most of all with ContRand routing where the query has
 an equality.
