@@ -45,6 +45,7 @@ from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.index import IndexSpec
+from thetastream.index.base import CANDIDATE_S, INSERT_S
 from thetastream.kernels import walk as walk_kernel
 from thetastream.local import LocalRun
 from thetastream.local.controlled import ControlledRun

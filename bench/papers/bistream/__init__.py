@@ -35,6 +35,7 @@ FIGURES = (
     "latency_distribution",
     "skew_load",
     "skew_throughput",
+    "skew_bound",
     "capacity_by_units",
     "longest_window",
     "scaling",

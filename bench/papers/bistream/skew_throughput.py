@@ -34,8 +34,8 @@ def measure(run: Run) -> Verdict:
         "the best ContRand reaches it times": ratio,
     }
     remark = (
-        f"{2 * SIDE} units share two tasks here, which evens out the load of single units, while every copy"
-        " still costs its CPU"
+        f"{2 * SIDE} units share two tasks here, so the busiest unit does not bound the throughput; the CPU"
+        " time of all units does, and each copy adds to it. skew-bound shows units with a core each"
     )
     return Verdict(ratio > 1.25, ratio, facts, remark, partly=ratio > 1.0)
 
