@@ -39,6 +39,7 @@ from thetastream.engine.moved_tuples import is_moved
 from thetastream.engine.multiway.equal_decisions import is_decision
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.engine.multiway.partial_results import PartialResults
+from thetastream.engine.order import Order, sort_results
 from thetastream.engine.store.run import Run as SortedRun
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec

@@ -70,6 +70,19 @@ def replay(query: Query, model: Model, epochs: int) -> Iterator[Step]:
         yield step
 
 
+def find_latest(found: list[list[pa.Array]], query: Query) -> list[int]:
+    """For each result of a query, find the event time of its later tuple, in microseconds."""
+    latest: list[int] = []
+    for columns in found:
+        mine = query.tables[0].schema.get_field_index("ts")
+        # The columns of right tuples end the row, with their place if the results are ordered.
+        names = len(query.tables[1].schema.names)
+        is_ordered = len(columns) > len(query.tables[0].schema.names) + names
+        other = len(columns) - names - is_ordered + query.tables[1].schema.get_field_index("ts")
+        latest += np.maximum(*(columns[at].cast(pa.int64()).to_numpy() for at in (mine, other))).tolist()
+    return latest
+
+
 def until(steps: Iterable[Step], is_over: Callable[[list[Step]], bool]) -> list[Step]:
     """Return the steps up to the first one that ends a run."""
     found: list[Step] = []

@@ -16,7 +16,7 @@ import pyarrow as pa
 from bench.core import internals as inside
 from bench.core.internals import BlockCost, HandshakeWorker, Message
 from bench.core.query import Query
-from bench.core.replay import Step
+from bench.core.replay import Step, find_latest
 from thetastream.models import Chain
 
 Epoch = tuple[pa.RecordBatch | None, pa.RecordBatch | None, int | None]
@@ -37,6 +37,8 @@ class ChainStep(Step):
     """The largest number of tuples of a block, for each worker."""
     costs: list[BlockCost | None] = field(default_factory=list)
     """The costs that each worker has measured for the choice of a block."""
+    latest_us: list[int] = field(default_factory=list)
+    """For each result, the event time of its later tuple."""
 
     def note(self, worker: HandshakeWorker) -> None:
         """Add the counters of a worker."""
@@ -117,7 +119,7 @@ def replay(query: Query, model: Chain, epochs: Iterable[Epoch]) -> Iterator[Chai
             watermark = watermark if is_draining else now
             volume += sum(batch.num_rows for batch in batches if batch is not None)
             step = ChainStep(volume, is_draining=is_draining)
-            step.run(run, batches, watermark)
+            step.latest_us = find_latest(step.run(run, batches, watermark), query)
             for worker in run.workers:
                 step.note(worker)
             post.clear(run.number)

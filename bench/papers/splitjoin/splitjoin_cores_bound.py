@@ -1,4 +1,4 @@
-"""SplitJoin: what cores of their own would allow (SplitJoin, figures 12 to 16).
+"""SplitJoin: what cores of their own would allow (SplitJoin, figure 12, also with an index).
 
 Throughput grows almost in proportion to the join cores and falls as the window grows.
 """

@@ -1,4 +1,4 @@
-"""SplitJoin: latency against cores and window (SplitJoin, figure 18).
+"""SplitJoin: latency against cores and window (SplitJoin, figure 18, in Spark, by event time).
 
 Latency grows with the window and falls with the join cores.
 """

@@ -1,4 +1,4 @@
-"""SplitJoin: throughput of whole queries against cores and window (SplitJoin, figures 12 to 16).
+"""SplitJoin: throughput of whole queries against cores and window (SplitJoin, figure 12, in Spark).
 
 Throughput grows almost in proportion to the join cores and falls as the window grows.
 """
