@@ -18,9 +18,16 @@ from bench.papers.splitjoin.staged_replay import (
 from tests.support.figures import write_small
 from thetastream.models import Chain, Split
 
-STAGED = ("splitjoin-stages",)
+STAGED = (
+    "splitjoin-baseline",
+    "splitjoin-visiting",
+    "splitjoin-stages",
+    "splitjoin-count-throughput",
+    "splitjoin-count-latency",
+)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", STAGED)
 def test_figures_of_stages(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = (import_module(f"bench.papers.splitjoin.{one.replace('-', '_')}") for one in STAGED)

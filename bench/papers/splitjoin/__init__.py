@@ -11,10 +11,10 @@ is an index, which is less work by orders of magnitude, of which the cores share
 results. The join is the two-dimensional band of the paper's evaluation; the number of results of every
 measurement is compared with DuckDB's.
 
-Figure 15 replays the paper's own settings in one process, scaled by the rule of
-`bench/papers/splitjoin/staged_replay.py`: 4, 12 and 28 cores, windows of 5, 10 and 15 minutes, each
-a 256th of the paper's, the nested loop, and outer order. It measures the CPU time of each stage. Spark's
-exchange is not in it.
+Figures 12 (with the handshake join beside it), 13, 15, 16 and 18 replay the paper's own settings in one
+process, scaled by the rule of `bench/papers/splitjoin/staged_replay.py`: 4, 12 and 28 cores, windows of 5, 10
+and 15 minutes, each a 256th of the paper's, the nested loop, and outer order. They measure the CPU time of
+each stage. Spark's exchange is not in it.
 
 What cores of their own would allow is measured in one process: tuples divided by the CPU seconds of the
 busiest core. Throughput and latency are those of whole queries in Spark, from files to the noop sink,
@@ -25,7 +25,11 @@ higher, rates are too low and noisy, and CPU time per tuple is the steadier figu
 
 FIGURES = (
     "splitjoin_cores_bound",
+    "splitjoin_baseline",
+    "splitjoin_visiting",
     "splitjoin_stages",
+    "splitjoin_count_throughput",
+    "splitjoin_count_latency",
     "splitjoin_throughput",
     "splitjoin_selectivity",
     "splitjoin_ordering",
