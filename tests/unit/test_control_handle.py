@@ -47,7 +47,7 @@ def test_status_names_the_units_that_move_tuples(tmp_path: Path, monkeypatch: py
     run.run(40)
     run.spark.control.put_request(Request(sizes={"cores": 1}).write())
     seen = []
-    for _ in range(8):
+    for _ in range(20):
         run.run(n=0)
         text = "\n".join(["v1", "{}", json.dumps(run.spark.offsets[-1])])
         (tmp_path / "offsets" / "0").write_text(text)
