@@ -37,3 +37,16 @@ def test_an_interrupted_campaign_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     assert [case.is_exact for case in cases] == [True, True, True, False]
     assert "| driver killed | killed | 4 |" in write_table(cases)
     assert [path.name for path in tmp_path.glob("case*")] == ["case3"], "files of a wrong case stay"
+
+
+def test_processes_share_a_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(seed: int, folder: Path) -> Case:
+        if seed == 0:  # Another process runs the campaign while this one is in its first case.
+            others.extend(case.seed for case in run_campaign(tmp_path, 3))
+        return Case(seed, "inner", [("driver killed", "killed")], is_exact=True)
+
+    others: list[int] = []
+    monkeypatch.setattr(campaign, "run_case", run)
+    cases = run_campaign(tmp_path, 4)
+    assert others == [1, 2, 3]
+    assert [case.seed for case in cases] == [1, 2, 3, 0]

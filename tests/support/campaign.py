@@ -4,10 +4,14 @@
 
 A case is made by its seed: a join, its streams, and the faults. It ends when the join has read its
 streams, and then its results are compared with a nested loop. ``points.jsonl`` in the folder has a line for
-each case. A campaign that was interrupted continues with the first seed that has no line.
+each case. A campaign that was interrupted continues with the first seed that has no line. Several processes
+may run a campaign in one folder: each takes the first seed that has no line and that no other one has taken.
 """
 
 import argparse
+import contextlib
+import fcntl
+import itertools
 import json
 import random
 import re
@@ -15,15 +19,15 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tests.support.faults import Job, epochs, kill_group, oracle, read_committed, write_streams
 from tests.support.live_faults import FAULTS, Target
 
-FILES, ROWS = 40, 150
+FILES, ROWS = 120, 150
 STARTS = 12
 """Starts of a join that are struck. Later starts run to the end, so that each case ends."""
 WENT_ON = "the query went on"
@@ -145,24 +149,57 @@ def describe_end(target: Target) -> str:
 
 
 def run_campaign(folder: Path, points: int) -> list[Case]:
-    """Run cases until ``points`` faults have struck."""
+    """Run cases until ``points`` faults have struck, in all processes that run this campaign."""
     folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "points.jsonl"
-    cases = [Case(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
-    while (so_far := sum(len(case.points) for case in cases)) < points:
-        seed = len(cases)
-        place = folder / f"case{seed}"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        case = run_case(seed, place)
-        cases.append(case)
-        with log.open("a") as file:
-            file.write(json.dumps(vars(case)) + "\n")
+    while count_points(read_cases(folder)) < points:
+        with take_seed(folder) as seed:
+            place = folder / f"case{seed}"
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            case = run_case(seed, place)
+            with log_of(folder).open("a") as file:
+                file.write(json.dumps(vars(case)) + "\n")
         verdict = "exact" if case.is_exact else "WRONG"
-        print(f"case {seed}, {case.job}: {verdict}, {so_far + len(case.points)} points", flush=True)
+        so_far = count_points(read_cases(folder))
+        print(f"case {seed}, {case.job}: {verdict}, {so_far} points", flush=True)
         if case.is_exact:
             shutil.rmtree(place)
-    return cases
+    return read_cases(folder)
+
+
+def log_of(folder: Path) -> Path:
+    """Return the file that has a line for each case."""
+    return folder / "points.jsonl"
+
+
+def read_cases(folder: Path) -> list[Case]:
+    """Read the cases that have ended."""
+    log = log_of(folder)
+    return [Case(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def count_points(cases: Iterable[Case]) -> int:
+    """Count the faults that have struck."""
+    return sum(len(case.points) for case in cases)
+
+
+@contextlib.contextmanager
+def take_seed(folder: Path) -> Iterator[int]:
+    """Take the first seed whose case has not ended and that no other process has taken."""
+    for seed in itertools.count():
+        with (folder / f"lock{seed}").open("a") as lock:
+            # A case that ended before this process took the lock has a line now.
+            if take_lock(lock) and all(case.seed != seed for case in read_cases(folder)):
+                yield seed
+                return
+
+
+def take_lock(file: TextIO) -> bool:
+    """Lock a file until it is closed, unless another process has locked it."""
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def write_table(cases: Iterable[Case]) -> str:
@@ -182,7 +219,7 @@ def main(arguments: list[str]) -> int:
     cases = run_campaign(options.folder, options.points)
     wrong = [case.seed for case in cases if not case.is_exact]
     print(write_table(cases))
-    print(f"{len(cases)} cases, {sum(len(case.points) for case in cases)} points, wrong seeds: {wrong}")
+    print(f"{len(cases)} cases, {count_points(cases)} points, wrong seeds: {wrong}")
     return 1 if wrong else 0
 
 
