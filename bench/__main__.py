@@ -1,9 +1,9 @@
 """``python -m bench NAME`` measures a workload or figures of papers. The exit code is 1 if a count is wrong.
 
 NAME is a workload (handshake, equi, stock, inequality), on which Thetastream is compared with Spark and
-DuckDB; aggregate; outer; outer-equi; backfill; executors; floor; questions; index-shapes; predicate-cost;
-soak; overload; a paper (bistream, splitjoin, psp, esj); figures, for those of all papers; or the name of
-a figure.
+DuckDB; aggregate; outer; outer-equi; backfill; calibrate; executors; floor; questions; index-shapes;
+predicate-cost; soak; overload; a paper (bistream, splitjoin, psp, esj); figures, for those of all papers; or
+the name of a figure.
 Figures, soak, overload and predicate-cost have options of their own: python -m bench figures --help.
 """
 
@@ -25,6 +25,7 @@ PROGRAMS = {
 }
 """Benchmarks with options of their own, by name."""
 MEASUREMENTS = {
+    "calibrate": "bench.core.calibrate",
     "executors": "bench.core.executors",
     "floor": "bench.core.floor",
     "questions": "bench.core.questions",

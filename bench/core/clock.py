@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.core import data, spark
+from bench.core.cpu_times import CpuTimes
 from bench.core.internals import Model, Side, stderr_into
 from bench.core.query import Query
 from bench.core.rows import Check, Row, find_medians, measure_in_turn
@@ -61,7 +62,7 @@ class Ran:
     """Progress and costs of a query that has ended."""
 
     epochs: list[spark.Epoch]
-    cpu_seconds: float
+    cpu: CpuTimes
     """CPU seconds of the measured epochs."""
     since: int
     """The number of the first measured epoch."""
@@ -121,28 +122,34 @@ class Clock:
         join: Callable[[dict[str, DataFrame], str], DataFrame],
         observed: list[Column] | None = None,
         measured: tuple[int, int] | None = None,
+        warmup: int | None = None,
+        warmup_seconds: float = 0,
+        files_per_epoch: int = 1,
     ) -> Ran:
         """Run one query over the files of a folder. ``join`` gets the streams and a folder for mailboxes.
 
         ``measured`` is the number of epochs, and the number of measured ones: the query is stopped after the
-        last. Without it, the query runs until no message is in flight.
+        last. Without it, the query runs until no message is in flight. With ``warmup``, the measured epochs
+        begin when so many epochs are over and ``warmup_seconds`` have passed, at the latest with the last.
         """
         import thetastream as th
 
         where = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
-        frame = join(spark.streams(self.session(), folder, aliases), str(where / "mailboxes"))
+        streams = spark.streams(self.session(), folder, aliases, files_per_epoch)
+        frame = join(streams, str(where / "mailboxes"))
         load = os.getloadavg()[0]
         running = spark.start(frame, where / "checkpoint", observed or [F.count(F.lit(1)).alias("rows")])
-        cpu_seconds, since, counters = 0.0, 0, []
+        spent, since, counters = CpuTimes(0, 0, 0, 0), 0, []
         if measured is None:
             running.awaitTermination()
         else:
             n, last = measured
-            cpu_seconds, since = spark.await_steady(running, n, last, n - last)
+            first = n - last if warmup is None else warmup
+            spent, since = spark.await_steady(running, n, last, first, warmup_seconds)
             counters = [epoch for epoch in th.metrics(running) if epoch["units"]]
         found = spark.epochs(running)
         shutil.rmtree(where, ignore_errors=True)
-        return Ran(found, cpu_seconds, since, counters, load)
+        return Ran(found, spent, since, counters, load)
 
     def compare(
         self, settings: list[Setting], repeat: int, announce: Callable[[str], None]
@@ -183,7 +190,7 @@ class Clock:
         admitted = sum(epoch["left"] + epoch["right"] for epoch in ran.counters)
         return {
             **{name: figures[name] for name in MEDIANS if name in figures},
-            "cpu_us_per_tuple": 1e6 * ran.cpu_seconds / tuples,
+            "cpu_us_per_tuple": 1e6 * ran.cpu.living_s / tuples,
             "results": sum(epoch.results for epoch in found),
             "ms_by_epoch": [epoch.ms for epoch in found[ran.since :]],
             "received_per_tuple": sum(epoch["received"] for epoch in ran.counters) / admitted,

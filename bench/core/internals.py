@@ -51,14 +51,18 @@ from thetastream.kernels import walk as walk_kernel
 from thetastream.local import LocalRun
 from thetastream.local.controlled import ControlledRun
 from thetastream.models.base import AUTO, Model
+from thetastream.plan.cost import SEND_BYTE_S
 from thetastream.plan.efficiency import brute_force, by_hash, by_range, matches
 from thetastream.plan.index_choice import choose_index
 from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
 from thetastream.predicate import Predicate
 from thetastream.predicate.sphere import RADIUS_M
-from thetastream.simulator.limits import Cluster, compute_uses
+from thetastream.simulator import core_time
+from thetastream.simulator.core_time import Cluster, compute_core_parts, compute_driver_s
 from thetastream.simulator.load_curve import BISTREAM as BISTREAM_CURVE
 from thetastream.simulator.setting import Setting
+from thetastream.spark.choice import FittedSpec
+from thetastream.spark.exchange import route_rows
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import list_pages
 from thetastream.spark.standard_error import stderr_into

@@ -65,16 +65,6 @@ def process_tree(pid: int | None = None) -> list[psutil.Process]:
     return [root, *root.children(recursive=True)]
 
 
-def cpu_seconds_of_tree() -> float:
-    """Add the CPU times so far of this process and its living descendants."""
-    total = 0.0
-    for member in process_tree():
-        with contextlib.suppress(psutil.Error):
-            times = member.cpu_times()
-            total += times.user + times.system
-    return total
-
-
 def watch(process: Popen[bytes], timeout_seconds: float) -> dict[str, float]:
     """Measure the peak memory and the CPU time of a process tree until its root ends.
 

@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from bench.core.machine import cpu_seconds_of_tree
+from bench.core.cpu_times import CpuTimes, measure_cpu
 
 OBSERVED = "bench"
 REFUSAL = "is not supported"
@@ -141,9 +141,7 @@ def measure(task: Any, query: Query) -> dict[str, Any]:
             shutil.copytree(task.full_window, checkpoint, dirs_exist_ok=True)
         inputs = streams(query.spark, shape.folder, shape.spec.aliases)
         running = query.start(inputs, checkpoint)
-        cpu_seconds, since = await_steady(
-            running, shape.epochs, task.epochs, task.warmup, task.warmup_seconds
-        )
+        spent, since = await_steady(running, shape.epochs, task.epochs, task.warmup, task.warmup_seconds)
         found = with_input(epochs(running, query))
         first = found[0].number
         found = found[: since - first + task.epochs]
@@ -158,7 +156,7 @@ def measure(task: Any, query: Query) -> dict[str, Any]:
     if len(found) < since - first + task.epochs:
         expected = since - first + task.epochs
         raise RuntimeError(f"expected {expected} epochs with input, Spark reports {len(found)}")
-    cpu_us = 1e6 * cpu_seconds / (2 * shape.epoch * task.epochs)
+    cpu_us = 1e6 * spent.living_s / (2 * shape.epoch * task.epochs)
     figures = steady(found, since - first, 2 * shape.epoch)
     return {
         **figures,
@@ -171,22 +169,22 @@ def measure(task: Any, query: Query) -> dict[str, Any]:
 
 def await_steady(
     query: StreamingQuery, total: int, measured: int, warmup: int, warmup_seconds: float = 0
-) -> tuple[float, int]:
+) -> tuple[CpuTimes, int]:
     """Wait for the warm-up and the measured epochs of ``total``, then stop the query.
 
     Return the CPU time of this process tree in the measured epochs, and the number of the first one. CPU time
     per tuple is the cost of a join even if other work uses the machine.
     """
     started = time.monotonic()
-    mark: tuple[float, int] | None = None
+    mark: tuple[CpuTimes, int] | None = None
     while True:
         is_over = query.awaitTermination(POLL_SECONDS)  # type: ignore[arg-type]
         done = count_done(query)
         is_warm = done >= warmup and time.monotonic() - started >= warmup_seconds
         if mark is None and (is_warm or done >= total - measured):
-            mark = cpu_seconds_of_tree(), min(done, total - measured)
+            mark = measure_cpu(), min(done, total - measured)
         if mark is not None and (is_over or done >= mark[1] + measured):
-            spent = cpu_seconds_of_tree() - mark[0]
+            spent = measure_cpu().since(mark[0])
             query.stop()
             return spent, mark[1]
         if is_over:

@@ -10,12 +10,22 @@ from thetastream.errors import QueryError
 from thetastream.index import Sorted
 from thetastream.models import Biclique
 from thetastream.plan.cost import estimate, estimate_unit_work
-from thetastream.simulator.limits import CORES, DRIVER, MEMORY, RESOURCES, Cluster, compute_uses, find_limit
+from thetastream.simulator.core_time import (
+    EXCHANGE,
+    FIXED,
+    INPUT,
+    RESULTS,
+    UNITS,
+    Cluster,
+    compute_core_parts,
+    compute_driver_s,
+)
+from thetastream.simulator.limits import CORES, DRIVER, MEMORY, RESOURCES, compute_uses, find_limit
 from thetastream.simulator.load_curve import BISTREAM, LoadCurve, read_curve
 from thetastream.simulator.scaling import replay
 from thetastream.simulator.setting import Setting
 
-SETTING = Setting()
+SETTING, CLUSTER = Setting(), Cluster()
 
 
 def simulate(policy, curve=BISTREAM, units=(4, 4), **settings):
@@ -79,31 +89,63 @@ def test_a_capacity_in_time_scales_by_work():
 
 def test_the_resource_that_binds_first_is_fully_used_and_no_other_is():
     for n_units in (2, 8, 64):
-        limit = find_limit("biclique", n_units, SETTING, Cluster())
-        uses = compute_uses(limit.model, SETTING, Cluster(), limit.rate)
+        limit = find_limit("biclique", n_units, SETTING, CLUSTER)
+        uses = compute_uses(limit.model, SETTING, CLUSTER, limit.rate)
         assert uses[limit.resource] == pytest.approx(1, abs=2e-3)
         assert max(uses.values()) == uses[limit.resource]
         assert set(uses) == set(RESOURCES)
 
 
 def test_memory_binds_few_units_cores_bind_random_routing_and_the_driver_binds_a_thousand():
-    binding = {n: find_limit("biclique", n, SETTING, Cluster()).resource for n in (2, 64, 1000)}
+    binding = {n: find_limit("biclique", n, SETTING, CLUSTER).resource for n in (2, 64, 1000)}
     assert binding == {2: MEMORY, 64: CORES, 1000: DRIVER}
 
 
 def test_routing_by_content_scales_on():
     random, by_content = (
-        find_limit("biclique", 256, Setting(index=index), Cluster()).rate
-        for index in ("sorted", "hash_sorted")
+        find_limit("biclique", 256, Setting(index=index), CLUSTER).rate for index in ("sorted", "hash_sorted")
     )
     assert by_content > 10 * random
 
 
 @pytest.mark.parametrize("name", ["biclique", "matrix", "split"])
 def test_more_memory_or_longer_epochs_never_lower_a_limit(name):
-    plain = find_limit(name, 16, SETTING, Cluster()).rate
+    plain = find_limit(name, 16, SETTING, CLUSTER).rate
     assert find_limit(name, 16, SETTING, Cluster(memory_per_core=2**40)).rate >= plain
     assert find_limit(name, 16, SETTING, Cluster(epoch_s=60)).rate >= 0.999 * plain
+
+
+def test_each_part_of_a_core_grows_with_its_own_cause():
+    def find_parts(rate=50_000, cluster=CLUSTER, **settings):
+        return compute_core_parts(Biclique(2), Setting(**settings), cluster, rate)
+
+    plain = find_parts()
+    assert sum(plain.values()) == compute_uses(Biclique(2), SETTING, CLUSTER, 50_000)[CORES]
+    for grown, parts in (
+        (find_parts(results=2.0), {RESULTS}),
+        (find_parts(candidates=100.0), {UNITS}),
+        (find_parts(sent_bytes=120.0), {EXCHANGE, UNITS, RESULTS}),
+        (find_parts(cluster=Cluster(epoch_s=5.0)), {FIXED}),
+        (find_parts(cluster=Cluster(router_tasks=40)), {FIXED}),
+        (find_parts(rate=100_000), {INPUT, EXCHANGE, UNITS, RESULTS}),
+    ):
+        assert {part for part in plain if grown[part] > plain[part]} == parts
+        assert {part for part in plain if grown[part] < plain[part]} == set()
+
+
+def test_the_driver_starts_a_task_for_each_router_and_partition():
+    few, many = (compute_driver_s(n, CLUSTER) for n in (10, 20))
+    assert many - few == pytest.approx(few - compute_driver_s(0, CLUSTER))
+    one_file = Cluster(router_tasks=1)
+    assert (compute_driver_s(20, one_file) - compute_driver_s(10, one_file)) * 3 == pytest.approx(many - few)
+
+
+def test_a_limit_names_the_largest_part_of_cores_and_what_to_change():
+    many = find_limit("biclique", 64, Setting(results=1_000.0), CLUSTER)
+    assert (many.resource, many.part, many.binding) == (CORES, RESULTS, "cores: results")
+    assert many.advice == RESULTS.advice
+    few = find_limit("biclique", 2, SETTING, Cluster(memory_per_core=2**20))
+    assert (few.resource, few.part, few.binding, few.advice) == (MEMORY, None, "memory", MEMORY.advice)
 
 
 def test_the_work_of_units_is_what_a_cost_charges():
@@ -159,6 +201,10 @@ def test_the_command_shows_limits(capsys):
     limits = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [limit["units"] for limit in limits] == [2, 4, 8, 16, 32, 64, 128, 256, 512, 1000]
     assert limits[-1]["binds_first"] == "driver"
+    assert limits[-1]["advice"] == DRIVER.advice
+    assert sum(limits[0]["core_parts"].values()) == pytest.approx(limits[0]["uses"]["cores"], abs=1e-3)
+    assert main(["simulate", "--limits", "--results", "1000"]) == 0
+    assert f"cores: results first: {RESULTS.advice}" in capsys.readouterr().out
     assert main(["simulate", "--limits", "--model", "split"]) == 0
     assert "driver first: make epochs longer" in capsys.readouterr().out
 

@@ -12,8 +12,9 @@ from thetastream.control.policies import Policy
 from thetastream.errors import QueryError
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.models import REGISTRY as MODELS
+from thetastream.simulator.core_time import Cluster
 from thetastream.simulator.drawing import draw_limits, draw_replay, plot_replay
-from thetastream.simulator.limits import Cluster, find_limit
+from thetastream.simulator.limits import find_limit
 from thetastream.simulator.load_curve import BISTREAM, LoadCurve, read_curve
 from thetastream.simulator.scaling import replay
 from thetastream.simulator.setting import Setting
@@ -76,6 +77,7 @@ def add_commands(add: AddCommand) -> None:
         ("stored-bytes", "bytes of a stored tuple with its share of the index"),
         ("sent-bytes", "bytes of a tuple in the exchange"),
         ("candidates", "stored tuples that the index offers to a probe"),
+        ("results", "results of a tuple"),
     ):
         value = getattr(default, name.replace("-", "_"))
         parser.add_argument(
@@ -105,6 +107,7 @@ def simulate(arguments: argparse.Namespace) -> int:
         arguments.sent_bytes,
         arguments.index,
         arguments.candidates,
+        arguments.results,
     )
     return _show_limits(arguments, setting) if arguments.limits else _show_replay(arguments, setting)
 
@@ -117,7 +120,9 @@ def _show_limits(arguments: argparse.Namespace, setting: Setting) -> int:
         for limit in limits:
             uses = {resource.name: round(use, 4) for resource, use in limit.uses.items()}
             one = {"units": limit.n_units, "model": repr(limit.model), "tuples_per_s": round(limit.rate)}
-            print(json.dumps({**one, "binds_first": limit.resource.name, "uses": uses}))
+            parts = {part.name: round(use, 4) for part, use in limit.parts.items()}
+            change = {"binds_first": limit.resource.name, "advice": limit.advice}
+            print(json.dumps({**one, **change, "uses": uses, "core_parts": parts}))
         return 0
     print(*draw_limits(limits), sep="\n")
     return 0

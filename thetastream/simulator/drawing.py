@@ -35,12 +35,12 @@ def draw_limits(limits: Sequence[Limit]) -> Iterator[str]:
     """Yield a table of the limits, one line for each number of units, and what to change where."""
     resources = list(limits[0].uses)
     heads = "  ".join(f"{resource.name:>10}" for resource in resources)
-    yield f"{'units':>5}  {'tuples/s':>14}  {'binds first':12}  {heads}  model"
+    yield f"{'units':>5}  {'tuples/s':>14}  {'binds first':16}  {heads}  model"
     for limit in limits:
         uses = "  ".join(f"{limit.uses[resource]:10.0%}" for resource in resources)
-        yield f"{limit.n_units:5}  {limit.rate:14,.0f}  {limit.resource.name:12}  {uses}  {limit.model!r}"
-    for resource in dict.fromkeys(limit.resource for limit in limits):
-        yield f"{resource.name} first: {resource.advice}"
+        yield f"{limit.n_units:5}  {limit.rate:14,.0f}  {limit.binding:16}  {uses}  {limit.model!r}"
+    for binding, advice in dict.fromkeys((limit.binding, limit.advice) for limit in limits):
+        yield f"{binding} first: {advice}"
 
 
 def plot_replay(steps: Sequence[Step], path: Path) -> None:

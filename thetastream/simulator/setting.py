@@ -27,6 +27,8 @@ class Setting:
         The index shape.
     candidates : float
         Stored tuples that the index offers to a probe.
+    results : float
+        Results of a tuple.
     delay_s : float
         Delay of the watermark in seconds.
     """
@@ -36,6 +38,7 @@ class Setting:
     sent_bytes: float = 60.0
     index: str = "sorted"
     candidates: float = 10.0
+    results: float = 1.0
     delay_s: float = 0.0
 
     @property

@@ -1,0 +1,187 @@
+"""Measures the constants of the simulator's CPU time: ``python -m bench calibrate``.
+
+    driver       EPOCH_S + TASK_S * tasks
+    executors    ROUTER_TASK_S * router tasks + PARTITION_S * partitions
+                 + INPUT_S * tuples + RESULT_BYTE_S * bytes of results + the work of units
+
+in CPU seconds of an epoch. All queries run on one executor of one core, because the driver is a process of
+its own there. Nearly empty epochs give the constants of epochs, tasks and partitions. A query that only
+routes gives that of the input. Equality joins without results and with ten results a tuple give that of
+results. None of these is a run with which the simulator is compared: ``python -m bench executors`` runs a
+band join.
+"""
+
+import argparse
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from bench.core import spark
+from bench.core.cpu_times import CpuTimes
+from bench.core.internals import (
+    CANDIDATE_S,
+    HASH_COLUMN,
+    SEND_BYTE_S,
+    Domain,
+    Equality,
+    FittedSpec,
+    Side,
+    TwoStreamSpec,
+    core_time,
+    route_rows,
+)
+from bench.core.publishing import publish_table
+from bench.core.query import Query, keys, stamp
+from bench.core.warm_clock import WarmClock
+from thetastream.models import Biclique
+
+EMPTY, SMALL, MIDDLE, LARGE = 16, 5_000, 50_000, 100_000
+"""Tuples of a stream in an epoch: of epochs that are nearly empty, and of those whose tuples count."""
+WINDOW_EPOCHS, PARTNERS = 4, 10
+"""The window, and the partners of a tuple in a join with results."""
+TUPLE_BYTES = 16
+"""Bytes of a tuple: its key and its event time."""
+NO_PARTNER = 1 << 60
+"""A number of keys of which no two tuples have the same."""
+EPOCHS, SETTLE = 10, 4
+"""Measured epochs, and the epochs before them."""
+SHOWN = "constant; measured; in_use|in use; unit; is_correct|counts are correct"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A query, and the shape of its epochs."""
+
+    name: str
+    size: int
+    units: int = 2
+    """The units, which are as many as partitions."""
+    n_keys: int = NO_PARTNER
+    files: int = 1
+    """Files of a stream in an epoch. Each is read by a router task of its own."""
+    routes_only: bool = False
+    """Whether blocks go to the sink, and no unit gets them."""
+    warmup: int = SETTLE
+
+    @property
+    def n_epochs(self) -> int:
+        return self.warmup + EPOCHS
+
+    @property
+    def model(self) -> Biclique:
+        return Biclique((self.units // 2, self.units // 2))
+
+
+CELLS = (
+    Cell("first, not used", MIDDLE, n_keys=WINDOW_EPOCHS * MIDDLE // PARTNERS, warmup=20),
+    Cell("two partitions", EMPTY),
+    Cell("eight partitions", EMPTY, units=8),
+    Cell("eight files", EMPTY, files=8),
+    Cell("few routed", SMALL, units=4, routes_only=True),
+    Cell("many routed", LARGE, units=4, routes_only=True),
+    Cell("no results", MIDDLE),
+    Cell("results", MIDDLE, n_keys=WINDOW_EPOCHS * MIDDLE // PARTNERS),
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an epoch of a cell takes and has."""
+
+    cpu: CpuTimes
+    results: float
+    is_correct: bool
+
+
+@lru_cache
+def make_query(cell: Cell, seed: int) -> Query:
+    """Make the join of two streams of (k, ts) by the equality of k."""
+
+    def draw(side: Side) -> pa.Table:
+        random = np.random.default_rng([seed, side])
+        return stamp(pa.table({"k": random.integers(0, cell.n_keys, cell.size * cell.n_epochs)}))
+
+    tables = draw(Side.LEFT), draw(Side.RIGHT)
+    equality = (Equality(0, 0),)
+    query = Query("equality", ("l", "r"), tables, "l.k = r.k", keys("k", domain=Domain.INT), equality)
+    return query.within(WINDOW_EPOCHS / cell.n_epochs)
+
+
+def route_only(query: Query, model: Biclique, streams: dict[str, DataFrame], mailboxes: str) -> DataFrame:
+    """Route the tuples of both streams, and leave the blocks as rows."""
+    fitted = FittedSpec(TwoStreamSpec(query.unit_spec(), model))
+    left, right = (
+        route_rows(fitted, number, stream.select("*", F.xxhash64("*").alias(HASH_COLUMN)), alias)
+        for number, (alias, stream) in enumerate(streams.items())
+    )
+    return left.unionByName(right)
+
+
+def measure(clock: WarmClock, cell: Cell, asked: argparse.Namespace) -> Found:
+    """Measure an epoch of a cell."""
+    query, n = make_query(cell, asked.seed), cell.n_epochs
+    clock.session().conf.set("spark.sql.shuffle.partitions", cell.units)
+    join: Callable[[dict[str, DataFrame], str], DataFrame]
+    join = partial(route_only, query, cell.model) if cell.routes_only else partial(_join, query, cell.model)
+    folder = clock.files_of(query, n * cell.files)
+    ran = clock.run(folder, query.aliases, join, measured=(n, EPOCHS), files_per_epoch=cell.files)
+    found = spark.with_input(ran.epochs)[:n]
+    measured = found[ran.since :]
+    is_correct = cell.routes_only or sum(epoch.results for epoch in found) == query.expected
+    results = sum(epoch.results for epoch in measured) / len(measured)
+    return Found(ran.cpu.divide(len(measured)), results, is_correct)
+
+
+def _join(query: Query, model: Biclique, streams: dict[str, DataFrame], mailboxes: str) -> DataFrame:
+    return query.join(streams, model)  # type: ignore[no-any-return]
+
+
+def compute_constants(found: Mapping[str, Found]) -> dict[str, float]:
+    """Compute the constants. What the planner has a constant for is taken off."""
+    _, base, partitions, files, few, many, without, results = (found[cell.name] for cell in CELLS)
+    # 1. In an epoch of the base, two routers and two units run. The others have six units or fourteen routers
+    # more.
+    task_s = (partitions.cpu.driver_s + files.cpu.driver_s - 2 * base.cpu.driver_s) / (6 + 14)
+    # 2. A routed tuple goes to the unit that stores it, and to two that probe.
+    routed_s = (many.cpu.warm_s - few.cpu.warm_s) / (2 * (LARGE - SMALL))
+    result_s = (results.cpu.warm_s - without.cpu.warm_s) / (results.results - without.results)
+    return {
+        "EPOCH_S": base.cpu.driver_s - 4 * task_s,
+        "TASK_S": task_s,
+        "ROUTER_TASK_S": (files.cpu.executors_s - base.cpu.executors_s) / 14,
+        "PARTITION_S": (partitions.cpu.executors_s - base.cpu.executors_s) / 6,
+        "INPUT_S": routed_s - 3 * TUPLE_BYTES * SEND_BYTE_S,
+        "RESULT_BYTE_S": (result_s - CANDIDATE_S) / (2 * TUPLE_BYTES),
+    }
+
+
+def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
+    """Measure, print and write; return 1 if a count is wrong."""
+    found = {}
+    with contextlib.closing(WarmClock(1, 2)) as clock:
+        for cell in CELLS:
+            found[cell.name] = measure(clock, cell, asked)
+            cpu = found[cell.name].cpu
+            announce(
+                f"{cell.name}: {cpu.driver_s:.3f} CPU s of the driver, {cpu.executors_s:.3f} of executors,"
+                f" {cpu.compiling_s:.3f} of compilers"
+            )
+    is_correct = all(one.is_correct for one in found.values())
+    rows = [
+        {
+            "constant": name,
+            "measured": f"{seconds:.3g}",
+            "in_use": f"{getattr(core_time, name):.3g}",
+            "unit": "s",
+            "is_correct": is_correct,
+        }
+        for name, seconds in compute_constants(found).items()
+    ]
+    head = f"The constants of the simulator: CPU time of {EPOCHS} epochs, seed {asked.seed}."
+    return publish_table(head, SHOWN, rows, asked)
