@@ -1,11 +1,11 @@
 """Measures the constants of the simulator's CPU time: ``python -m bench calibrate``.
 
     driver       EPOCH_S + TASK_S * tasks
-    executors    ROUTER_TASK_S * router tasks + PARTITION_S * partitions
+    executors    EXECUTOR_S * (executors - 1) + ROUTER_TASK_S * router tasks + PARTITION_S * partitions
                  + INPUT_S * tuples + RESULT_BYTE_S * bytes of results + the work of units
 
-in CPU seconds of an epoch. All queries run on one executor of one core, because the driver is a process of
-its own there. Nearly empty epochs give the constants of epochs, tasks and partitions. A query that only
+in CPU seconds of an epoch. Queries run on executors of one core, because the driver is a process of its own
+there. Nearly empty epochs give the constants of epochs, tasks, partitions and executors. A query that only
 routes gives that of the input. Equality joins without results and with ten results a tuple give that of
 results. None of these is a run with which the simulator is compared: ``python -m bench executors`` runs a
 band join.
@@ -16,6 +16,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -41,12 +42,10 @@ from bench.core.query import Query, keys, stamp
 from bench.core.warm_clock import WarmClock
 from thetastream.models import Biclique
 
-EMPTY, SMALL, MIDDLE, LARGE = 16, 5_000, 50_000, 100_000
+EMPTY, SMALL, MIDDLE, LARGE = 16, 5_000, 50_000, 300_000
 """Tuples of a stream in an epoch: of epochs that are nearly empty, and of those whose tuples count."""
 WINDOW_EPOCHS, PARTNERS = 4, 10
 """The window, and the partners of a tuple in a join with results."""
-TUPLE_BYTES = 16
-"""Bytes of a tuple: its key and its event time."""
 NO_PARTNER = 1 << 60
 """A number of keys of which no two tuples have the same."""
 EPOCHS, SETTLE = 10, 4
@@ -65,6 +64,7 @@ class Cell:
     n_keys: int = NO_PARTNER
     files: int = 1
     """Files of a stream in an epoch. Each is read by a router task of its own."""
+    executors: int = 1
     routes_only: bool = False
     """Whether blocks go to the sink, and no unit gets them."""
     warmup: int = SETTLE
@@ -82,12 +82,15 @@ CELLS = (
     Cell("first, not used", MIDDLE, n_keys=WINDOW_EPOCHS * MIDDLE // PARTNERS, warmup=20),
     Cell("two partitions", EMPTY),
     Cell("eight partitions", EMPTY, units=8),
-    Cell("eight files", EMPTY, files=8),
+    Cell("forty files", EMPTY, files=40),
     Cell("few routed", SMALL, units=4, routes_only=True),
     Cell("many routed", LARGE, units=4, routes_only=True),
     Cell("no results", MIDDLE),
     Cell("results", MIDDLE, n_keys=WINDOW_EPOCHS * MIDDLE // PARTNERS),
+    Cell("first of four, not used", MIDDLE, units=4, executors=4, warmup=20),
+    Cell("four executors", EMPTY, units=4, executors=4),
 )
+"""The first queries of a session compile its code."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ class Found:
 
     cpu: CpuTimes
     results: float
+    sent_bytes: float
+    """Bytes of a tuple in a block. It is 0 if units receive none."""
     is_correct: bool
 
 
@@ -135,7 +140,9 @@ def measure(clock: WarmClock, cell: Cell, asked: argparse.Namespace) -> Found:
     measured = found[ran.since :]
     is_correct = cell.routes_only or sum(epoch.results for epoch in found) == query.expected
     results = sum(epoch.results for epoch in measured) / len(measured)
-    return Found(ran.cpu.divide(len(measured)), results, is_correct)
+    last = ran.counters[-1] if ran.counters else {"received": 0}
+    sent_bytes = last["received_bytes"] / last["received"] if last["received"] else 0.0
+    return Found(ran.cpu.divide(len(measured)), results, sent_bytes, is_correct)
 
 
 def _join(query: Query, model: Biclique, streams: dict[str, DataFrame], mailboxes: str) -> DataFrame:
@@ -144,34 +151,38 @@ def _join(query: Query, model: Biclique, streams: dict[str, DataFrame], mailboxe
 
 def compute_constants(found: Mapping[str, Found]) -> dict[str, float]:
     """Compute the constants. What the planner has a constant for is taken off."""
-    _, base, partitions, files, few, many, without, results = (found[cell.name] for cell in CELLS)
-    # 1. In an epoch of the base, two routers and two units run. The others have six units or fourteen routers
-    # more.
-    task_s = (partitions.cpu.driver_s + files.cpu.driver_s - 2 * base.cpu.driver_s) / (6 + 14)
+    _, base, partitions, files, few, many, without, results, _, four = (found[cell.name] for cell in CELLS)
+    # 1. In an epoch of the base, two routers and two units run. The others have six units or 78 routers more.
+    task_s = (files.cpu.driver_s - base.cpu.driver_s) / 78
     # 2. A routed tuple goes to the unit that stores it, and to two that probe.
-    routed_s = (many.cpu.warm_s - few.cpu.warm_s) / (2 * (LARGE - SMALL))
-    result_s = (results.cpu.warm_s - without.cpu.warm_s) / (results.results - without.results)
+    routed_s = (many.cpu.executors_s - few.cpu.executors_s) / (2 * (LARGE - SMALL))
+    result_s = (results.cpu.executors_s - without.cpu.executors_s) / (results.results - without.results)
+    partition_s = (partitions.cpu.executors_s - base.cpu.executors_s) / 6
+    # 3. The base has two partitions on one executor.
+    executors_s = four.cpu.executors_s - base.cpu.executors_s - 2 * partition_s
     return {
         "EPOCH_S": base.cpu.driver_s - 4 * task_s,
         "TASK_S": task_s,
-        "ROUTER_TASK_S": (files.cpu.executors_s - base.cpu.executors_s) / 14,
-        "PARTITION_S": (partitions.cpu.executors_s - base.cpu.executors_s) / 6,
-        "INPUT_S": routed_s - 3 * TUPLE_BYTES * SEND_BYTE_S,
-        "RESULT_BYTE_S": (result_s - CANDIDATE_S) / (2 * TUPLE_BYTES),
+        "ROUTER_TASK_S": (files.cpu.executors_s - base.cpu.executors_s) / 78,
+        "PARTITION_S": partition_s,
+        "EXECUTOR_S": executors_s / 3,
+        "INPUT_S": routed_s - 3 * without.sent_bytes * SEND_BYTE_S,
+        "RESULT_BYTE_S": (result_s - CANDIDATE_S) / (2 * results.sent_bytes),
     }
 
 
 def main(asked: argparse.Namespace, announce: Callable[[str], None]) -> int:
     """Measure, print and write; return 1 if a count is wrong."""
     found = {}
-    with contextlib.closing(WarmClock(1, 2)) as clock:
-        for cell in CELLS:
-            found[cell.name] = measure(clock, cell, asked)
-            cpu = found[cell.name].cpu
-            announce(
-                f"{cell.name}: {cpu.driver_s:.3f} CPU s of the driver, {cpu.executors_s:.3f} of executors,"
-                f" {cpu.compiling_s:.3f} of compilers"
-            )
+    for executors, cells in groupby(CELLS, lambda cell: cell.executors):
+        with contextlib.closing(WarmClock(executors, 2)) as clock:
+            for cell in cells:
+                found[cell.name] = measure(clock, cell, asked)
+                cpu = found[cell.name].cpu
+                announce(
+                    f"{cell.name}: CPU s of the driver {cpu.driver_s:.3f},"
+                    f" of executors {cpu.executors_s:.3f}, of compilers {cpu.compiling_s:.3f}"
+                )
     is_correct = all(one.is_correct for one in found.values())
     rows = [
         {

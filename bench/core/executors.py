@@ -58,7 +58,7 @@ def predict(shown: Row, executors: int, units: int, size: int) -> Row:
     )
     # An epoch brings the tuples of one second. Its length is found here, and need not be one second. The
     # file of each stream is read by one task.
-    cluster = Cluster(epoch_s=1.0, cores_per_machine=units, router_tasks=1)
+    cluster = Cluster(epoch_s=1.0, cores_per_machine=units // executors, router_tasks=1)
     parts = compute_core_parts(make_model(units), setting, cluster, 2.0 * size)
     core_s, driver_s = units * sum(parts.values()), compute_driver_s(units, cluster)
     return {

@@ -71,6 +71,7 @@ def test_the_calibration_finds_the_constants_that_costs_are_made_of() -> None:
         "TASK_S": 0.01,
         "ROUTER_TASK_S": 0.04,
         "PARTITION_S": 0.3,
+        "EXECUTOR_S": 0.1,
         "INPUT_S": 2e-6,
         "RESULT_BYTE_S": 3e-8,
     }
@@ -79,10 +80,11 @@ def test_the_calibration_finds_the_constants_that_costs_are_made_of() -> None:
         routers, partitions = 2 * cell.files, 0 if cell.routes_only else cell.units
         driver_s = known["EPOCH_S"] + known["TASK_S"] * (routers + partitions)
         executors_s = known["ROUTER_TASK_S"] * routers + known["PARTITION_S"] * partitions
+        executors_s += known["EXECUTOR_S"] * (cell.executors - 1)
         # A tuple of 16 bytes is packed for one unit that stores it, and for half of the units.
         tuple_s = known["INPUT_S"] + (1 + cell.units / 2) * 16 * SEND_BYTE_S
         executors_s += 2 * cell.size * tuple_s + results * (32 * known["RESULT_BYTE_S"] + CANDIDATE_S)
-        return Found(CpuTimes(driver_s, executors_s, 99.0, 0.0), results, True)
+        return Found(CpuTimes(driver_s, executors_s, 99.0, 0.0), results, 16.0, True)
 
     # Both cells of the same size do the same besides results.
     found = {cell.name: make(cell, 1e6 if cell.n_keys < NO_PARTNER else 0) for cell in CELLS}
@@ -103,6 +105,13 @@ def test_a_prediction_is_the_sum_of_its_parts() -> None:
     assert four["predicted_results_s"] == pytest.approx(two["predicted_results_s"])
     assert four["predicted_exchange_s"] == pytest.approx(1.5 * two["predicted_exchange_s"])
     assert four["predicted_units_s"] > two["predicted_units_s"]
+
+
+def test_each_executor_after_the_first_costs_the_same() -> None:
+    shown: dict[str, Any] = {"stored_bytes": 60.0, "sent_bytes": 24.0}
+    one, two, four = (executors.predict(shown, n, 4, 20_000)["predicted_fixed_s"] for n in (1, 2, 4))
+    assert two - one == pytest.approx(core_time.EXECUTOR_S)
+    assert four - one == pytest.approx(3 * core_time.EXECUTOR_S)
 
 
 def test_an_error_is_within_the_target_or_not() -> None:

@@ -3,10 +3,9 @@
     core of a unit   INPUT + EXCHANGE + UNITS + RESULTS + FIXED        seconds per second
     driver           EPOCH_S + tasks * TASK_S                          seconds per epoch
 
-Most constants of this file are figures of an AMD EPYC with 2 cores that were measured for other purposes;
-docs/internals/cost-model.md has the source of each. ``python -m bench calibrate`` measures them all. No run
-with which the simulator is compared (``python -m bench executors``) was used for them. UNITS and EXCHANGE
-have the constants of the planner (``thetastream.plan.cost``).
+``python -m bench calibrate`` measured the constants of this file on an AMD EPYC with 2 cores
+(docs/internals/cost-model.md). No run with which the simulator is compared (``python -m bench executors``)
+was used for them. UNITS and EXCHANGE have the constants of the planner (``thetastream.plan.cost``).
 """
 
 from dataclasses import dataclass
@@ -16,17 +15,19 @@ from thetastream.models.base import Model
 from thetastream.plan.cost import SEND_BYTE_S, estimate, estimate_unit_work
 from thetastream.simulator.setting import Setting
 
-EPOCH_S = 0.57
+EPOCH_S = 0.31
 """Seconds of the driver for each epoch: it lists files, plans the query, and writes offsets and commits."""
-TASK_S = 0.005
-"""Seconds of the driver for each Spark task. It is an assumption."""
-ROUTER_TASK_S = 0.1
+TASK_S = 0.006
+"""Seconds of the driver for each Spark task."""
+ROUTER_TASK_S = 0.03
 """Seconds of an executor for each task of a router, besides its tuples: open a file, call Python."""
-PARTITION_S = 0.2
+PARTITION_S = 0.12
 """Seconds of an executor for each shuffle partition: call Python, load state and commit it."""
-INPUT_S = 1.2e-6
+EXECUTOR_S = 0.075
+"""Seconds of each executor after the first one, whatever it does. A machine has one executor."""
+INPUT_S = 0.2e-6
 """Seconds to read a tuple from Parquet, compute its keys in Catalyst, and hand it to the router."""
-RESULT_BYTE_S = 13e-9
+RESULT_BYTE_S = 5.8e-9
 """Seconds for each byte of a result: gather it in a unit, hand it to Spark, and bring it to a sink that drops
 it. A result has the columns of both streams."""
 
@@ -67,6 +68,10 @@ class Cluster:
     router_tasks: int | None = None
     """Tasks that route the tuples of a stream in an epoch. Without a number, it is one for each unit."""
 
+    def count_machines(self, n_units: int) -> float:
+        """Count the machines of the units."""
+        return max(1.0, n_units / self.cores_per_machine)
+
     def count_router_tasks(self, n_units: int) -> int:
         """Count the tasks that route the tuples of both streams in an epoch."""
         return 2 * (n_units if self.router_tasks is None else self.router_tasks)
@@ -80,7 +85,8 @@ def compute_core_parts(model: Model, setting: Setting, cluster: Cluster, rate: f
     work, n_units = setting.build_workload(rate), model.n_units
     sent_bytes = estimate(model, work, n_units).sent_bytes_per_s
     routers = cluster.count_router_tasks(n_units)
-    fixed_s = PARTITION_S + routers * (ROUTER_TASK_S / n_units + cluster.block_s)
+    router_s, executors_s = routers * ROUTER_TASK_S, (cluster.count_machines(n_units) - 1) * EXECUTOR_S
+    fixed_s = PARTITION_S + (router_s + executors_s) / n_units + routers * cluster.block_s
     return {
         INPUT: rate * INPUT_S / n_units,
         EXCHANGE: sent_bytes * SEND_BYTE_S / n_units,

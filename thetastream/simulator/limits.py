@@ -46,7 +46,7 @@ RESOURCES = (CORES, NETWORK, MEMORY, CHECKPOINT, DRIVER)
 def compute_uses(model: Model, setting: Setting, cluster: Cluster, rate: float) -> dict[Resource, float]:
     """Compute the share of each resource that a join uses at a rate of tuples per second of both streams."""
     found, n_units = estimate(model, setting.build_workload(rate), model.n_units), model.n_units
-    machines = max(1.0, n_units / cluster.cores_per_machine)
+    machines = cluster.count_machines(n_units)
     # Blocks that stay on their machine do not cross the network.
     received = found.sent_bytes_per_s / machines * (1 - 1 / machines)
     written = found.memory_bytes / setting.span_s / machines
