@@ -76,8 +76,9 @@ def main(arguments: list[str], announce: Callable[[str], None]) -> int:
             announce(f"figure {name}")
             paper = papers.paper_of(name)
             scale = asked.scale or (papers.package(paper).QUICK_SCALE if asked.quick else 1.0)
-            run = Run(scale, asked.seed, asked.repeat, announce, clock)
-            found = write(name, run, papers.figure(name).measure(run), asked.folder / paper)
+            run, started = Run(scale, asked.seed, asked.repeat, announce, clock), time.monotonic()
+            verdict = papers.figure(name).measure(run)
+            found = write(name, run, verdict, time.monotonic() - started, asked.folder / paper)
             announce(page.sentence(found))
             is_correct &= all(check["is_equal"] for check in found["checks"])
     finally:
@@ -89,7 +90,7 @@ def main(arguments: list[str], announce: Callable[[str], None]) -> int:
     return 0 if is_correct else 1
 
 
-def write(name: str, run: Run, verdict: Verdict, folder: Path) -> dict[str, Any]:
+def write(name: str, run: Run, verdict: Verdict, seconds: float, folder: Path) -> dict[str, Any]:
     """Write the three files of a figure: numbers, picture and table."""
     figure = papers.figure(name)
     found = {
@@ -99,6 +100,7 @@ def write(name: str, run: Run, verdict: Verdict, folder: Path) -> dict[str, Any]
         "scale": run.scale,
         "seed": run.seed,
         "repeat": run.repeat if figure.needs_spark else 1,
+        "seconds": round(seconds),
         "parameters": run.parameters,
         "checks": [{**vars(check), "is_equal": check.is_equal} for check in run.checks],
         "machine": describe(),

@@ -1,6 +1,7 @@
 """Writes tables, sentences and the page of a paper from the JSON, so that numbers and text agree."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from bench.core.columns import columns, write_table, write_value
@@ -87,7 +88,17 @@ def index(figures: list[tuple[str, Figure, dict[str, Any]]]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     counts = Counter(found["verdict"]["agrees"] for _, _, found in figures)
     summary = ", ".join(f"{words} {n}" for words, n in counts.most_common())
-    return "\n".join((INDEX, f"{len(figures)} figures, of which ours: {summary}.", "", *lines)) + "\n"
+    said = f"{len(figures)} figures, of which ours: {summary}. {describe_time([one for *_, one in figures])}"
+    return "\n".join((INDEX, said, "", *lines)) + "\n"
+
+
+def describe_time(found: Sequence[dict[str, Any]]) -> str:
+    """Say of how many commits figures are, and how long their measurement took if all of them know it."""
+    n_commits = len({one["machine"]["commit"] for one in found})
+    of = f"They are of {n_commits} commit{'s' * (n_commits != 1)}"
+    if any("seconds" not in one for one in found):
+        return f"{of}."
+    return f"{of}, and their measurement took {sum(one['seconds'] for one in found) / 60:.0f} minutes."
 
 
 def describe_machine(machine: dict[str, Any]) -> str:

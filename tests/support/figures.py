@@ -12,7 +12,7 @@ from bench.core.page import sentence
 def write_small(name: str, scale: float, folder: Path) -> dict[str, Any]:
     """Measure a figure without Spark at a small scale, check its files, and return its numbers."""
     run, figure = Run(scale, 1, 1, lambda text: None, clock=None), papers.figure(name)  # type: ignore[arg-type]
-    found: dict[str, Any] = drawing.write(name, run, figure.measure(run), folder)
+    found: dict[str, Any] = drawing.write(name, run, figure.measure(run), 1.0, folder)
     assert found["checks"]
     assert all(check["is_equal"] for check in found["checks"])
     assert any(check["expected"] for check in found["checks"])

@@ -120,7 +120,7 @@ def test_cost_by_block_is_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cost_by_block, "REPLAYS", 1)
     monkeypatch.setattr(cost_by_block, "letter_cost", lambda: letter_cost(repeat=1))
     run = Run(0.05, 1, 1, lambda text: None, None)
-    found = drawing.write("cost-by-block", run, cost_by_block.measure(run), tmp_path)
+    found = drawing.write("cost-by-block", run, cost_by_block.measure(run), 1.0, tmp_path)
     assert len(found["checks"]) == 4
     assert all(check["is_equal"] for check in found["checks"])
     assert {row["setting"] for row in found["rows"]} == {"measured", "auto", "predicted", "found"}
@@ -160,6 +160,6 @@ def test_latency_is_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(latency_by_model, "run_once", stand_in)
     run = Run(0.01, 1, 1, lambda text: None, None)
-    found = drawing.write("latency-by-model", run, latency_by_model.measure(run), tmp_path)
+    found = drawing.write("latency-by-model", run, latency_by_model.measure(run), 1.0, tmp_path)
     assert found["verdict"]["agrees"] == "agrees"
     assert "10.00" in sentence(found)

@@ -11,7 +11,7 @@ from bench.__main__ import main
 from bench.core import drawing, machine
 from bench.core.clock import Setting, Timed
 from bench.core.figure import Run
-from bench.core.page import sentence
+from bench.core.page import describe_time, sentence
 from bench.core.query import Query
 from bench.core.rows import Check
 
@@ -89,7 +89,8 @@ class StandIn:
 @pytest.mark.parametrize("name", TIMED)
 def test_figures_of_whole_queries(name: str, tmp_path: Path) -> None:
     run, figure = Run(0.01, 1, 1, lambda text: None, StandIn()), papers.figure(name)
-    found = drawing.write(name, run, figure.measure(run), tmp_path)
+    found = drawing.write(name, run, figure.measure(run), 61.4, tmp_path)
+    assert found["seconds"] == 61
     assert found["checks"]
     assert f"{found['verdict']['ratio']:.2f}" in found["verdict"]["text"]
     text = (tmp_path / f"{name}.md").read_text()
@@ -118,6 +119,13 @@ def test_the_page_of_all_figures_is_made_of_the_committed_numbers(tmp_path: Path
     assert (tmp_path / "README.md").read_text() == committed
     for name, paper in ALL.items():
         assert f"({paper}/{name}.md)" in committed
+
+
+def test_the_page_of_all_figures_says_how_long_they_took() -> None:
+    found = [{"seconds": 90, "machine": {"commit": name}} for name in "aab"]
+    assert describe_time(found[:1]) == "They are of 1 commit, and their measurement took 2 minutes."
+    assert describe_time(found) == "They are of 2 commits, and their measurement took 4 minutes."
+    assert describe_time([*found, {"machine": {"commit": "c"}}]) == "They are of 3 commits."
 
 
 @pytest.mark.slow
