@@ -31,6 +31,7 @@ from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.engine.two_stream.watermark_bound import BoundingSpec, BoundSource
 from thetastream.index import Hash, IndexSpec
 from thetastream.local import ControlledRun, LocalRun
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
@@ -120,6 +121,9 @@ FAMILIES: dict[str, Family] = {
             Fold(FOLD.groups, FOLD.measures, lazy=Lazy(1_000_000, (0, 0))),
         ),
         counted,
+    ),
+    "bounding": Family(
+        BoundingSpec(TwoStreamSpec(UNIT, Biclique(2)), (BoundSource("t"), BoundSource("t", 7))), PAIRS
     ),
     "punctuated": Family(
         PunctuatedSpec(TwoStreamSpec(ORDERED, Split(2)), Order(10, is_punctuated=True), ORDERED_COLUMNS),

@@ -297,14 +297,3 @@ def test_windows_of_the_result_time_leave_once(spark, tables, tmp_path):
     complete = [tuple(row) for row in wanted if tuple(row[:2]) in found]
     assert sorted(map(repr, found.values())) == sorted(map(repr, complete))
     assert len(complete) > len(wanted) // 2
-
-
-def test_lazy_updates_need_two_streams(tables, tmp_path):
-    streams = {
-        name: replay(frame.select("id", "ts"), [range(5)], tmp_path).withWatermark("ts", "10 seconds")
-        for name, frame in tables.items()
-    }
-    query = {"on": "r.id = s.id AND s.id = t.id", "within": "1 minute", "aggs": {"n": "count(*)"}}
-    with pytest.raises(th.QueryError, match="watermarks of all streams") as refused:
-        th.aggregate(streams, **query, every="1 minute")
-    assert refused.value.condition == "EVERY"

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
-from thetastream.aggregate import Lazy
 from thetastream.errors import QueryError
 from thetastream.plan.query import Stream, find_window_problems
 from thetastream.spark.catalyst import Catalyst
@@ -18,8 +17,9 @@ def read_every(
     frames: Mapping[str, DataFrame],
     has_window: bool,
     catalyst: Catalyst,
-) -> Lazy | None:
-    """Read ``every`` as the time that views wait. It is None for batch DataFrames, which are one epoch.
+) -> int | None:
+    """Read ``every`` as the time that views wait, in milliseconds. It is None for batch DataFrames, which are
+    one epoch.
 
     Raises
     ------
@@ -43,5 +43,4 @@ def read_every(
             hint = "the last update would wait while one of them stands still"
             way = "set withWatermark once, behind the union, or leave every out"
             raise QueryError("EVERY", f"{what}, from a union or a join: {hint}; {way}")
-    delays = [(stream.watermark_delay_us or 0) // 1000 for stream in streams]
-    return Lazy(every_us // 1000, (delays[0], delays[1]))
+    return every_us // 1000

@@ -48,6 +48,8 @@ class JoinRequest:
     columns: Mapping[str, Collection[str] | None] = field(default_factory=dict)
     """For each alias, the columns that results need, in lower case. Without an entry, all columns are
     needed."""
+    bounds_watermark: bool = False
+    """Whether the units of the last of several joins must know how far the watermark rises."""
 
     @property
     def spark(self) -> SparkSession:

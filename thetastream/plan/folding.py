@@ -98,11 +98,14 @@ class Folding:
     having: str | None = None
     lazy: Lazy | None = None
     """How long views wait for later epochs."""
+    bounds: tuple[Computed | None, Computed | None] = (None, None)
+    """For each input, the column that says how far the streams behind it move the watermark. It is None if
+    views do not wait or if the input is a stream."""
 
     @property
     def computed(self) -> list[Computed]:
         """All columns to compute, without duplicates."""
-        columns = [self.where, *(measure.column for measure in self.measures)]
+        columns = [self.where, *(measure.column for measure in self.measures), *self.bounds]
         read = [column.list_computed() for column in columns if column is not None]
         return list(dict.fromkeys([*self.groups, *chain.from_iterable(read)]))
 

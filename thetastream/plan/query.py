@@ -16,6 +16,9 @@ from thetastream.predicate import Phrase, Predicate
 
 RESULT_TIME = "result_time"
 """The column of results with the latest event time of each row."""
+WATERMARK_BOUND = "watermark bound"
+"""The column of an intermediate result with a lower bound of the watermark after the epoch, in microseconds.
+The name is not an identifier, so no alias can have it."""
 ORIGIN_LATE = "late results"
 """The origin of the event time of a stream that has none, because its rows come behind the watermark."""
 

@@ -12,6 +12,7 @@ from thetastream.control.change import Rules
 from thetastream.core.result_columns import ColumnSource
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.content_routing import find_routable_band
+from thetastream.engine.two_stream.watermark_bound import BoundSource, BoundSources
 from thetastream.errors import raise_problems
 from thetastream.models.base import Model
 from thetastream.plan.explain import explain
@@ -31,7 +32,7 @@ from thetastream.predicate import Predicate
 from thetastream.spark.build import JoinSpec, build
 from thetastream.spark.carriers import carry
 from thetastream.spark.control.access import Control
-from thetastream.spark.joins import ENGINES, build_folded_join, let_tuples_move
+from thetastream.spark.joins import ENGINES, build_bounding_join, build_folded_join, let_tuples_move
 from thetastream.spark.staging import Staging, Target
 
 
@@ -182,8 +183,22 @@ class JoinPlan(QueryPlan):
     def _join(self) -> JoinSpec:
         if self.folding is not None:
             return build_folded_join(self.physical, self.model, self.streams, self.folding, self._choose)
+        if self.settings.bounds_watermark:
+            sources = self._find_bound_sources()
+            return build_bounding_join(self.physical, self.model, self.streams, sources, self._choose)
         join = ENGINES[self.model.engine]
         return join(self.physical, self.model, self.streams, self.settings.order, self._choose)
+
+    def _find_bound_sources(self) -> BoundSources:
+        """Find where units read how far each input moves the watermark."""
+        sources = []
+        for given, stream, side in zip(
+            self.planned_inputs, self.query.streams, self.physical.sides, strict=True
+        ):
+            field = given.watermark_bound or stream.event_time
+            column = next(carried.block_column for carried in side.carried if carried.field == field)
+            sources.append(BoundSource(column, (stream.watermark_delay_us or 0) // 1000))
+        return sources[0], sources[1]
 
     @property
     def _choose(self) -> Callable[[int], Model] | None:

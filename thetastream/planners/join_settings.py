@@ -37,3 +37,5 @@ class JoinSettings:
     """The folder of mailboxes, if the model, the load shedder or ``max_units`` needs one; otherwise empty."""
     max_units: int | None = None
     """The largest number of units at once; None if the units do not change while the join runs."""
+    bounds_watermark: bool = False
+    """Whether results have a column that says how far the watermark rises after the epoch."""

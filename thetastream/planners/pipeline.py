@@ -70,6 +70,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         cache_folder=checked.settings["cache_folder"],
         late=checked.late,
         idle=list_idle_reports(checked.streams),
+        bounds_watermark=checked.request.bounds_watermark and _has_watermarks(checked.streams),
     )
     order = choose_join_order(estimate_sizes(query, checked.statistics), list_ties(query))
     work = _Pipeline(checked, query, settings, order[0])
@@ -126,8 +127,11 @@ class _Pipeline:
         query = Query(tuple(inputs), tuple(texts), tuple(phrases), tuple(predicates), within_us)
         # 3. Plan the step.
         known = self._settings.statistics
+        is_last = len(self.joined_aliases) + 1 == len(self._streams)
         settings = replace(
-            self._settings, statistics=None if known is None else known.of((self._alias, alias))
+            self._settings,
+            statistics=None if known is None else known.of((self._alias, alias)),
+            bounds_watermark=self._settings.bounds_watermark and not is_last,
         )
         resolver = Catalyst(self._checked.request.spark, schemas)
         step = plan_query(
@@ -201,6 +205,10 @@ class _Pipeline:
         together = tuple(flat for _, names in moved for _, flat in names)
         function = Regrouped(predicate.name, predicate, self._alias, tuple(moved))
         return Predicate(function, ((self._alias, together), *kept), predicate.form)
+
+
+def _has_watermarks(streams: Iterable[Stream]) -> bool:
+    return all(stream.is_streaming and stream.event_time is not None for stream in streams)
 
 
 def _name_flat_columns(streams: Iterable[Stream]) -> dict[tuple[str, str], str]:

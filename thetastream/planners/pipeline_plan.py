@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType, TimestampType
+from pyspark.sql.types import DataType, LongType, StructField, StructType, TimestampType
 
 from thetastream.models.base import Model
 from thetastream.plan.domains import quote
 from thetastream.plan.folding import FinalJoin, Folding
-from thetastream.plan.query import RESULT_TIME, Query, Stream
+from thetastream.plan.query import RESULT_TIME, WATERMARK_BOUND, Query, Stream
 from thetastream.planners.join_plan import JoinPlan
 from thetastream.planners.planned_input import PlannedInput
 from thetastream.planners.query_plan import QueryPlan
@@ -121,6 +121,8 @@ class JoinedSoFar:
             else:
                 name = f"{quote(left)}.{quote(column.name if self.left is None else column.flat)}"
             flat.append(F.col(name).alias(column.flat))
+        if self.watermark_bound is not None:
+            flat.append(F.col(quote(self.watermark_bound)))
         frame = pairs.select(*flat)
         if not self.event_times:
             return frame
@@ -162,6 +164,10 @@ class JoinedSoFar:
         return (f"{time} <= least({', '.join(ends)})",)
 
     @property
+    def watermark_bound(self) -> str | None:
+        return WATERMARK_BOUND if self.step.settings.bounds_watermark else None
+
+    @property
     def time_type(self) -> DataType:
         """The type of the result time: that of the event times, or the wider one if there are two."""
         flat = set(self.event_times.values())
@@ -172,6 +178,8 @@ class JoinedSoFar:
     def schema(self) -> StructType:
         """The schema of ``dataframe``. It is known without building the DataFrame."""
         fields = [StructField(column.flat, column.type) for column in self.columns]
+        if self.watermark_bound is not None:
+            fields.append(StructField(self.watermark_bound, LongType()))
         if self.event_times:
             fields.append(StructField(RESULT_TIME, self.time_type, metadata={MARK: 0}))
         return StructType(fields)

@@ -14,6 +14,11 @@ class PlannedInput(Protocol):
     def schema(self) -> StructType:
         """The schema of the input."""
 
+    @property
+    def watermark_bound(self) -> str | None:
+        """The column that says how far the streams behind the input move the watermark. It is None if the
+        event times of the input say so themselves."""
+
     def dataframe(self) -> DataFrame:
         """Build the input. It is called when the join is built."""
 
@@ -23,6 +28,10 @@ class GivenStream:
     """A DataFrame of the user as an input."""
 
     frame: DataFrame
+
+    @property
+    def watermark_bound(self) -> None:
+        """The event times of the stream say how far it moves the watermark."""
 
     @property
     def schema(self) -> StructType:

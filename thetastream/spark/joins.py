@@ -23,6 +23,7 @@ from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.engine.two_stream.watermark_bound import BoundingSpec, BoundSources
 from thetastream.models.base import HANDSHAKE, UNITS, Model
 from thetastream.models.chain import Chain
 from thetastream.plan.folding import Folding
@@ -41,6 +42,7 @@ from thetastream.spark.choice import Choice, Fitted
 from thetastream.spark.deciding import Deciding
 from thetastream.spark.output import (
     describe_answers,
+    describe_bounded_pairs,
     describe_candidates,
     describe_ordered_pairs,
     describe_pairs,
@@ -155,6 +157,27 @@ def build_folded_join(
 
 def _build_folded_spec(unit: UnitSpec, fold: Fold, model: Model) -> EngineSpec:
     return FoldedSpec(TwoStreamSpec(unit, model), fold)
+
+
+def build_bounding_join(
+    plan: PhysicalPlan,
+    model: Model,
+    streams: Sequence[DataFrame],
+    sources: BoundSources,
+    choose: Choose | None = None,
+) -> JoinSpec:
+    """Join two streams, with units that add a bound of the watermark to each result."""
+    make = partial(_build_bounding_spec, _describe_unit(plan, plan.condition), sources)
+    reading = _read_session(streams, choose)
+    output = describe_bounded_pairs(streams[0].sparkSession, plan)
+    choice = _open_choice(reading, choose, make)
+    return JoinSpec(
+        make(model), plan.sides, output, identify_two_streams(plan, model, reading), choice=choice
+    )
+
+
+def _build_bounding_spec(unit: UnitSpec, sources: BoundSources, model: Model) -> EngineSpec:
+    return BoundingSpec(TwoStreamSpec(unit, model), sources)
 
 
 def build_handshake_join(

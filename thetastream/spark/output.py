@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DataType, IntegerType, NullType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, LongType, NullType, StructField, StructType
 
 from thetastream.aggregate import Fold, Measure
 from thetastream.aggregate.operands import Calculation, Operand, SideColumn
@@ -20,6 +20,7 @@ from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
 from thetastream.plan.domains import quote
 from thetastream.plan.folding import VIEW_TIME, Calculated, Computed, Folding
 from thetastream.plan.physical import PhysicalPlan, SidePlan
+from thetastream.plan.query import WATERMARK_BOUND
 from thetastream.plan.tasks import TASK, TasksPlan
 from thetastream.spark.carriers import find_carrier
 from thetastream.spark.ordered import ARRIVAL, build_arrival
@@ -60,6 +61,13 @@ def describe_pairs(spark: SparkSession, sides: Sequence[SidePlan], residual: Seq
     fields = [f"{c.block_column} {c.block_type}" for side in sides for c in side.carried]
     structs = [restore_struct(side).alias(side.alias) for side in sides]
     return Output(parse_schema(spark, fields), structs, tuple(F.expr(text) for text in residual))
+
+
+def describe_bounded_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
+    """Describe the output of a join of a pipeline: pairs, and how far the watermark rises."""
+    pairs = describe_pairs(spark, plan.sides, plan.residual)
+    columns = StructType([*pairs.columns, StructField(WATERMARK_BOUND, LongType())])
+    return Output(columns, [*pairs.restored, F.col(quote(WATERMARK_BOUND))], pairs.residual)
 
 
 def describe_answers(spark: SparkSession, sides: Sequence[SidePlan], how: How) -> Output:
@@ -164,7 +172,11 @@ def describe_views(
         type_ = streams[0].schema[time.field].dataType
         fields.append((VIEW_TIME, time.block_type, type_))
     where = None if folding.where is None else operand(folding.where)[0]
-    fold = Fold(tuple(groups), tuple(measures), times, folding.pane, folding.lazy, where)
+    lazy = folding.lazy
+    if lazy is not None:
+        left, right = (None if column is None else at(column)[0].name for column in folding.bounds)
+        lazy = replace(lazy, bounds=(left, right))
+    fold = Fold(tuple(groups), tuple(measures), times, folding.pane, lazy, where)
     sides = tuple(
         replace(spec, columns=fold.columns(side))
         for side, spec in zip(Side, plan.condition.sides, strict=True)

@@ -72,8 +72,8 @@ def aggregate(
         A SQL condition over groups and aggregates.
     every : str or timedelta, optional
         Updates of streams are then lazy: views wait in their units until the watermark has moved by this much
-        ("30 seconds"), or until the streams pause. This works only for aggregates over two streams that units
-        fold, and not for windows of ``result_time``.
+        ("30 seconds"), or until the streams pause. This works only for aggregates that units fold, and not
+        for windows of ``result_time``.
 
     Returns
     -------

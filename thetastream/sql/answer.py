@@ -1,6 +1,7 @@
 """Answers a question: plans the join of its streams, and evaluates the select list over the results."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -44,17 +45,16 @@ def plan_question(question: Question) -> Plan:
             plan_join,
         )
     else:
-        join = plan_join(
-            complete_request(
-                question.frames,
-                question.on,
-                question.within,
-                question.model,
-                settings,
-                columns,
-                question.how,
-            )
+        request = complete_request(
+            question.frames,
+            question.on,
+            question.within,
+            question.model,
+            settings,
+            columns,
+            question.how,
         )
+        join = plan_join(replace(request, bounds_watermark=question.every is not None))
     if join.is_streaming and not join.is_prompt:
         what = f"{question.model!r} may find results of {len(join.inputs)} streams behind the watermark"
         raise QueryError(

@@ -12,7 +12,7 @@ from thetastream.frontend.every import read_every
 from thetastream.frontend.streams import select_fields
 from thetastream.plan.domains import quote
 from thetastream.plan.fold_planner import plan_folding
-from thetastream.plan.folding import PREFIX, VIEW_TIME, FinalJoin, Folding
+from thetastream.plan.folding import PREFIX, VIEW_TIME, Computed, FinalJoin, Folding
 from thetastream.plan.query import RESULT_TIME, Stream
 from thetastream.planners import Plan
 from thetastream.planners.planned_input import PlannedInput
@@ -79,7 +79,7 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
     if folding.pane is not None and len(times) > 1:
         raise NotFoldable("event times have two types")
     if question.every is not None:
-        folding.lazy = _read_lazy(question, join, folding, catalyst)
+        _plan_waiting(question, join, folding, catalyst)
     if folding.lazy is not None and spark.conf.get(NO_DATA_BATCHES, "true") != "true":
         raise SessionError("NO_DATA_BATCHES", f"{NO_DATA_BATCHES} must be true, or views would wait forever")
     # 2. Plan the join whose units fold it, over inputs with the computed columns.
@@ -126,13 +126,31 @@ def _select_merged(spark: SparkSession, folding: Folding, views: DataFrame) -> D
     return rows.where(F.col(_HAVING)).drop(_PLAIN, _HAVING)
 
 
-def _read_lazy(question: Question, join: Plan, folding: Folding, catalyst: Catalyst) -> Lazy | None:
-    """Read how long views wait. It is None for batch DataFrames."""
+def _plan_waiting(question: Question, join: Plan, folding: Folding, catalyst: Catalyst) -> None:
+    """Plan how long views wait, and how units see that another epoch follows. Views of batch DataFrames do
+    not wait."""
     assert question.every is not None
-    if join.is_streaming and len(join.inputs) > 2:
-        raise NotFoldable("units of the last join do not see whether the watermarks of all streams move")
     has_pane = folding.pane is not None
-    return read_every(question.every, join.inputs, question.frames, has_pane, catalyst)
+    every_ms = read_every(question.every, join.inputs, question.frames, has_pane, catalyst)
+    if every_ms is None:
+        return
+    streams = join.final_join.streams
+    delays = [(stream.watermark_delay_us or 0) // 1000 for stream in streams]
+    folding.lazy = Lazy(every_ms, (delays[0], delays[1]))
+    left, right = (
+        _compute_bound(stream, given, join) for stream, given in zip(streams, join.final_inputs, strict=True)
+    )
+    folding.bounds = (left, right)
+
+
+def _compute_bound(stream: Stream, given: PlannedInput, join: Plan) -> Computed | None:
+    """Compute how far the streams behind an input of the last join move the watermark. It is None if the
+    input is one of the streams of the join."""
+    if given.watermark_bound is None:
+        assert any(stream.alias == known.alias for known in join.inputs)  # its event times say so
+        return None
+    text = f"{quote(stream.alias)}.{quote(given.watermark_bound)}"
+    return Computed(stream.alias, text, f"{PREFIX}bound_{stream.alias}")
 
 
 def _compute(given: PlannedInput, stream: Stream, join: FinalJoin, folding: Folding) -> DataFrame:
