@@ -185,8 +185,8 @@ def _receive_copies(unit: MovingUnit, messages: Any, is_leaving: bool) -> None:
     RECEIVE(unit, messages, False)
 
 
-def _send_to_older(unit: MovingUnit, side: Side, peers: Any, most_tuples: int) -> None:
-    SEND(unit, side, peers._replace(generations=peers.generations[::-1]), most_tuples)
+def _send_to_older(unit: MovingUnit, side: Side, peers: Any, n_received: int) -> None:
+    SEND(unit, side, peers._replace(generations=peers.generations[::-1]), n_received)
 
 
 def _forget_places(router: Router, stream: int, payload: pa.RecordBatch, numbers: Any) -> Iterator[Route]:

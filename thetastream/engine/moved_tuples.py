@@ -38,26 +38,17 @@ _GOLDEN = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio."""
 
 
-def bound_tuples(most_tuples: int, n_received: int) -> int:
-    """Return how many tuples of a stream a unit may send in an epoch in which it receives ``n_received``.
-
-    An epoch without tuples has time for the largest number.
-
-    >>> [bound_tuples(65536, n) for n in (0, 1, 50_000, 1_000_000)]
-    [65536, 8192, 12500, 65536]
-    """
-    return min(most_tuples, max(LEAST_MOVED, n_received // MOVED_SHARE)) if n_received else most_tuples
-
-
 def send_tuples(
-    index: ChainedIndex, stream: int, most_tuples: int, router: Router, peers: Peers
+    index: ChainedIndex, stream: int, most_tuples: int, n_received: int, router: Router, peers: Peers
 ) -> tuple[int, list[Message]]:
     """Take tuples of one stream out of a store; return their number and the messages that move them.
 
+    They are ``most_tuples`` at most, and fewer if the unit receives ``n_received`` tuples in this epoch.
     ``router`` is that of the newest generation.
     """
     slots, share = peers.generations[0][1], peers.share_of_sender
-    payload = index.remove_part(round(most_tuples * share), round(MOVED_BYTES * share))
+    n_tuples = _bound_tuples(most_tuples, n_received)
+    payload = index.remove_part(round(n_tuples * share), round(MOVED_BYTES * share))
     if payload is None:
         return 0, []
     routes = router.find_store_routes(stream, payload, _scatter(payload.num_rows))
@@ -78,6 +69,17 @@ def is_moved(message: Message) -> bool:
     """Whether a message has moved tuples."""
     kind: str = json.loads(message.header)[0]
     return kind == MOVED
+
+
+def _bound_tuples(most_tuples: int, n_received: int) -> int:
+    """Return how many tuples of a stream a unit may send in an epoch in which it receives ``n_received``.
+
+    An epoch without tuples has time for the largest number.
+
+    >>> [_bound_tuples(65536, n) for n in (0, 1, 50_000, 1_000_000)]
+    [65536, 8192, 12500, 65536]
+    """
+    return min(most_tuples, max(LEAST_MOVED, n_received // MOVED_SHARE)) if n_received else most_tuples
 
 
 def _scatter(n: int) -> Int64s:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from thetastream.core.sides import Side
 from thetastream.engine.inbox import Message
-from thetastream.engine.moved_tuples import bound_tuples, read_tuples, send_tuples
+from thetastream.engine.moved_tuples import read_tuples, send_tuples
 from thetastream.engine.multiway.query import MultiwayQuery
 from thetastream.engine.peers import Peers
 from thetastream.engine.routing import Router
@@ -93,6 +93,6 @@ class StoredTuples:
         if not self._moving:
             return
         router = Router(peers.generations[0][0])
-        most_tuples = bound_tuples(self._query.most_moved, n_received)
+        most = self._query.most_moved
         for stream in self._moving:
-            yield send_tuples(self.indexes[stream], stream, most_tuples, router, peers)
+            yield send_tuples(self.indexes[stream], stream, most, n_received, router, peers)

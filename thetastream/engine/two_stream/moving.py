@@ -23,7 +23,7 @@ from thetastream.engine.clock import Clock
 from thetastream.engine.counters import SendingCounters
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.matching import Matches
-from thetastream.engine.moved_tuples import MOVED_TUPLES, bound_tuples, read_tuples, send_tuples
+from thetastream.engine.moved_tuples import MOVED_TUPLES, read_tuples, send_tuples
 from thetastream.engine.peers import Peers
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
@@ -79,9 +79,8 @@ class MovingUnit(Unit):
         self.expire(clock)
         moving = self._list_moving(inbox.peers)
         if inbox.peers.has_left(clock.epoch):
-            most_tuples = bound_tuples(self._moving.most_tuples, inbox.received)
             for side in moving:
-                self._send(side, inbox.peers, most_tuples)
+                self._send(side, inbox.peers, inbox.received)
         elif inbox.peers.last_epoch == clock.epoch:
             self._drop_copies()
         self.is_waiting = any(self._indexes[side].segments for side in moving)
@@ -105,10 +104,12 @@ class MovingUnit(Unit):
         for side, index in self._indexes.items():
             index.retain(partial(self._moving.router.find_first_copies, self._slot, side))
 
-    def _send(self, side: Side, peers: Peers, most_tuples: int) -> None:
+    def _send(self, side: Side, peers: Peers, n_received: int) -> None:
         """Take tuples of one side out of the store, and send them to units of the newest generation."""
         router = self._moving.with_model(peers.generations[0][0]).router
-        n_sent, messages = send_tuples(self._indexes[side], side, most_tuples, router, peers)
+        n_sent, messages = send_tuples(
+            self._indexes[side], side, self._moving.most_tuples, n_received, router, peers
+        )
         self._sent += messages
         assert isinstance(self.counters, SendingCounters)
         self.counters.forwarded += n_sent
