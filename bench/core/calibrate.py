@@ -91,6 +91,7 @@ CELLS = (
     Cell("four executors", EMPTY, units=4, executors=4),
 )
 """The first queries of a session compile its code."""
+CELL = {cell.name: cell for cell in CELLS}
 
 
 @dataclass(frozen=True)
@@ -151,19 +152,27 @@ def _join(query: Query, model: Biclique, streams: dict[str, DataFrame], mailboxe
 
 def compute_constants(found: Mapping[str, Found]) -> dict[str, float]:
     """Compute the constants. What the planner has a constant for is taken off."""
-    _, base, partitions, files, few, many, without, results, _, four = (found[cell.name] for cell in CELLS)
-    # 1. In an epoch of the base, two routers and two units run. The others have six units or 78 routers more.
-    task_s = (files.cpu.driver_s - base.cpu.driver_s) / 78
-    # 2. A routed tuple goes to the unit that stores it, and to two that probe.
+    base, partitions, files, four = (
+        found[name] for name in ("two partitions", "eight partitions", "forty files", "four executors")
+    )
+    few, many, without, results = (
+        found[name] for name in ("few routed", "many routed", "no results", "results")
+    )
+    # 1. Nearly empty epochs differ from the base in one number.
+    more_routers = 2 * (CELL["forty files"].files - CELL["two partitions"].files)
+    more_partitions = CELL["eight partitions"].units - CELL["two partitions"].units
+    task_s = (files.cpu.driver_s - base.cpu.driver_s) / more_routers
+    router_s = (files.cpu.executors_s - base.cpu.executors_s) / more_routers
+    partition_s = (partitions.cpu.executors_s - base.cpu.executors_s) / more_partitions
+    # 2. Four executors also have two partitions more than the base.
+    executors_s = four.cpu.executors_s - base.cpu.executors_s - 2 * partition_s
+    # 3. A routed tuple goes to the unit that stores it, and to two that probe.
     routed_s = (many.cpu.executors_s - few.cpu.executors_s) / (2 * (LARGE - SMALL))
     result_s = (results.cpu.executors_s - without.cpu.executors_s) / (results.results - without.results)
-    partition_s = (partitions.cpu.executors_s - base.cpu.executors_s) / 6
-    # 3. The base has two partitions on one executor.
-    executors_s = four.cpu.executors_s - base.cpu.executors_s - 2 * partition_s
     return {
         "EPOCH_S": base.cpu.driver_s - 4 * task_s,
         "TASK_S": task_s,
-        "ROUTER_TASK_S": (files.cpu.executors_s - base.cpu.executors_s) / 78,
+        "ROUTER_TASK_S": router_s,
         "PARTITION_S": partition_s,
         "EXECUTOR_S": executors_s / 3,
         "INPUT_S": routed_s - 3 * without.sent_bytes * SEND_BYTE_S,

@@ -77,7 +77,7 @@ def add_commands(add: AddCommand) -> None:
         ("stored-bytes", "bytes of a stored tuple with its share of the index"),
         ("sent-bytes", "bytes of a tuple in the exchange"),
         ("candidates", "stored tuples that the index offers to a probe"),
-        ("results", "results of a tuple"),
+        ("results", "results that a tuple finds when it arrives"),
     ):
         value = getattr(default, name.replace("-", "_"))
         parser.add_argument(

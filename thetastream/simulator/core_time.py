@@ -32,7 +32,7 @@ RESULT_BYTE_S = 5.8e-9
 it. A result has the columns of both streams."""
 
 
-class Part(NamedTuple):
+class CorePart(NamedTuple):
     """A part of the CPU time of a core."""
 
     name: str
@@ -40,14 +40,14 @@ class Part(NamedTuple):
     """What to change if this part is the largest one of cores that are fully used."""
 
 
-INPUT = Part("input", "send fewer tuples and columns into the join; filter streams by their own columns")
-EXCHANGE = Part("exchange", "route by content (an equality and subgroups), or send fewer columns")
-UNITS = Part(
+INPUT = CorePart("input", "send fewer tuples and columns into the join; filter streams by their own columns")
+EXCHANGE = CorePart("exchange", "route by content (an equality and subgroups), or send fewer columns")
+UNITS = CorePart(
     "units",
-    "route by content (an equality and subgroups), offer fewer candidates, or add units that are so routed",
+    "route by content (an equality and subgroups), and then add units; or offer fewer candidates",
 )
-RESULTS = Part("results", "let units fold results into groups (th.aggregate), or select fewer results")
-FIXED = Part("fixed", "make epochs longer, or let fewer units do more")
+RESULTS = CorePart("results", "let units fold results into groups (th.aggregate), or select fewer results")
+FIXED = CorePart("fixed", "make epochs longer, or let fewer units do more")
 PARTS = (INPUT, EXCHANGE, UNITS, RESULTS, FIXED)
 
 
@@ -77,7 +77,9 @@ class Cluster:
         return 2 * (n_units if self.router_tasks is None else self.router_tasks)
 
 
-def compute_core_parts(model: Model, setting: Setting, cluster: Cluster, rate: float) -> dict[Part, float]:
+def compute_core_parts(
+    model: Model, setting: Setting, cluster: Cluster, rate: float
+) -> dict[CorePart, float]:
     """Compute the share of its time that the core of the busiest unit spends on each part.
 
     ``rate`` is the number of tuples per second of both streams. Each core packs its share of the blocks.

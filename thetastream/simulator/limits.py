@@ -18,7 +18,7 @@ from typing import NamedTuple
 from thetastream.models.base import Model
 from thetastream.plan.choose import list_variants
 from thetastream.plan.cost import estimate
-from thetastream.simulator.core_time import Cluster, Part, compute_core_parts, compute_driver_s
+from thetastream.simulator.core_time import Cluster, CorePart, compute_core_parts, compute_driver_s
 from thetastream.simulator.setting import Setting
 
 NOMINAL_RATE = 100_000.0
@@ -31,11 +31,12 @@ class Resource(NamedTuple):
     """A resource of a cluster."""
 
     name: str
-    advice: str
-    """What to change if this resource is the first that is fully used."""
+    advice: str = ""
+    """What to change if this resource is the first that is fully used. Cores have none of their own: their
+    largest part has it."""
 
 
-CORES = Resource("cores", "add cores")
+CORES = Resource("cores")
 NETWORK = Resource("network", "route by content (an equality and subgroups), or send fewer columns")
 MEMORY = Resource("memory", "add units, or make the window shorter")
 CHECKPOINT = Resource("checkpoint", "use a faster store for the checkpoint, or send fewer columns")
@@ -71,11 +72,11 @@ class Limit(NamedTuple):
     """This resource."""
     uses: dict[Resource, float]
     """The share of each resource that is used at this rate."""
-    parts: dict[Part, float]
+    parts: dict[CorePart, float]
     """The share of its time that the core of the busiest unit spends on each part at this rate."""
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> CorePart | None:
         """The part that takes most of the time of the cores, if they are the first resource."""
         return max(self.parts, key=self.parts.__getitem__) if self.resource is CORES else None
 

@@ -28,7 +28,7 @@ class Setting:
     candidates : float
         Stored tuples that the index offers to a probe.
     results : float
-        Results of a tuple.
+        Results that a tuple finds when it arrives.
     delay_s : float
         Delay of the watermark in seconds.
     """
