@@ -87,8 +87,9 @@ def run_case(seed: int, folder: Path, files: int = FILES, gap_s: float = 1.5) ->
                 points += strike(target, weights, gap_s)
             if target.process.wait(600) == 0:
                 break
+            target.repair()
             Path(job.folder, "log").rename(Path(job.folder, f"log{start}"))
-            target.restart()
+            target.process = job.start()
     finally:
         kill_group(target.process)
     found = read_committed(job.sink)
@@ -158,7 +159,7 @@ def run_campaign(folder: Path, points: int) -> list[Case]:
             place.mkdir()
             case = run_case(seed, place)
             with log_of(folder).open("a") as file:
-                file.write(json.dumps(vars(case)) + "\n")
+                file.write(f"\n{json.dumps(vars(case))}\n")
         verdict = "exact" if case.is_exact else "WRONG"
         so_far = count_points(read_cases(folder))
         print(f"case {seed}, {case.job}: {verdict}, {so_far} points", flush=True)
@@ -174,8 +175,12 @@ def log_of(folder: Path) -> Path:
 
 def read_cases(folder: Path) -> list[Case]:
     """Read the cases that have ended."""
-    log = log_of(folder)
-    return [Case(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+    log, cases = log_of(folder), []
+    for line in log.read_text().splitlines() if log.exists() else ():
+        # A process that is killed while it writes a line leaves a part of it.
+        with contextlib.suppress(ValueError):
+            cases.append(Case(**json.loads(line)))
+    return cases
 
 
 def count_points(cases: Iterable[Case]) -> int:

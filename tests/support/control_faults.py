@@ -64,7 +64,6 @@ def repeat(run: Run, folder: Path) -> str:
     batches, refused = run.draw(8), ""
     logged = len(run.spark.offsets)
     for attempt in range(2):
-        state = run.spark.state
         try:
             if len(run.spark.offsets) == logged:
                 run.spark.log_offset()
@@ -74,7 +73,6 @@ def repeat(run: Run, folder: Path) -> str:
             if attempt:
                 raise
             refused = error.condition
-            run.spark.state = state
             shutil.rmtree(folder / "box")
             (folder / "saved").rename(folder / "box")
             run.spark.start()

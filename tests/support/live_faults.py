@@ -8,6 +8,7 @@ instruction.
 
 import contextlib
 import random
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -42,8 +43,11 @@ class Target:
     """Messages and control files before and after a fault. They come back before the next start, as from a
     backup, unless the join has written them again."""
 
-    def restart(self) -> None:
-        """Put the files back, and start the join again."""
+    def repair(self) -> None:
+        """Put the files back, and remove the offsets that an error names, as its hint says."""
+        if offset := re.search(r"remove offsets/(\d+) from the checkpoint", self.job.output):
+            for name in (offset[1], f".{offset[1]}.crc"):
+                Path(self.job.checkpoint, "offsets", name).unlink(missing_ok=True)
         for path, (data, damaged) in self.taken.items():
             if read_if_there(path) != damaged:
                 continue
@@ -53,7 +57,6 @@ class Target:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         self.taken.clear()
-        self.process = self.job.start()
 
 
 Fault = Callable[[Target], bool]

@@ -22,6 +22,7 @@ from thetastream.core.blocks import unpack
 from thetastream.core.identity import Identity, Part, digest
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
+from thetastream.errors import StateError
 from thetastream.local.runner import add_hash
 from thetastream.models.base import Model
 from thetastream.spark.choice import FittedSpec
@@ -180,6 +181,8 @@ class SparkEpochs:
     ) -> list[pa.RecordBatch]:
         """Run the epoch whose offset is the last one of the log; return its results.
 
+        After an error, the state is that of the last commit.
+
         It raises Crash before its step ``crash``: 0 is the control source, then come the units.
         """
         epoch = len(self.offsets) - 1
@@ -187,7 +190,7 @@ class SparkEpochs:
         before = deepcopy(self.state)
         try:
             found = list(self._run(epoch, batches, watermark_us, crash))
-        except Crash:
+        except (Crash, StateError):
             self.state = before
             raise
         self.reader.commit(self.offsets[-1])

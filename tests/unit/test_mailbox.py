@@ -15,8 +15,10 @@ from thetastream.engine.inbox import Inbox, Message
 from thetastream.errors import StateError
 from thetastream.spark.exchange_reader import COLUMNS, Told, list_rows, take_in
 from thetastream.spark.mailbox import outbox, source
+from thetastream.spark.mailbox.delivery import Delivery, check_delivery, find_mailbox_name
 from thetastream.spark.mailbox.files import FORMAT, Mailbox
 from thetastream.spark.mailbox.source import MailboxReader, Row
+from thetastream.spark.state.manifest import NOTHING, Heard, Manifest
 
 QUERY = {"the model": Part("Ring(nodes=2)", "Ring(nodes=2)"), "the condition": Part("a.k = b.k", "a.k=b.k")}
 OTHER = {**QUERY, "the model": Part("Ring(nodes=3)", "Ring(nodes=3)")}
@@ -39,7 +41,7 @@ def read(reader: MailboxReader, start: dict, end: dict) -> list[str]:
     ]
     # The first rows tell each unit the name of the mailbox; then each unit gets each message.
     assert [(row["unit"], row["kind"]) for row in rows[:n]] == [(key, ANNOUNCEMENT) for key in KEYS]
-    assert {row["block"].decode() for row in rows[:n]} == {end["mailbox"]}
+    assert {Delivery.read(row["header"])[:2] for row in rows[:n]} == {(end["mailbox"], end["epoch"])}
     found = rows[n:]
     assert [row["unit"] for row in found] == KEYS * (len(found) // n)
     assert all(row["kind"] == MESSAGE for row in found)
@@ -136,6 +138,47 @@ def test_refused_by_name(tmp_path: Path) -> None:
         refused("MAILBOX_FOREIGN")
     label.unlink()
     refused("MAILBOX_MISSING")
+
+
+def test_a_file_that_comes_back_after_its_offset_was_written_is_read(tmp_path: Path) -> None:
+    """The driver lists the files before it writes the offset, and the file was gone at that moment."""
+    reader, start, box = begin(tmp_path)
+    box.post(0, 0, write_pages("x"))
+    box.post(0, 1, write_pages("y"))
+    file = tmp_path / box.name / "0" / "1"
+    whole = file.read_bytes()
+    file.unlink()
+    end = reader.latestOffset(start, ALL)
+    assert end["units"] == [0]
+    assert read(reader, start, end) == ["x"]
+    file.write_bytes(whole)
+    assert read(reader, start, end) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("told", "hint"),
+    [
+        (Delivery("box", 7, [0, 2]), "it is gone; put it back$"),
+        (Delivery("box", 6, [0, 1, 2]), "remove offsets/8 from the checkpoint"),
+        (None, "remove offsets/8 from the checkpoint"),
+    ],
+)
+def test_a_unit_misses_what_it_sent(told: Delivery | None, hint: str) -> None:
+    sent = Manifest(Heard(7, None), "box", None, has_sent=True)
+    with pytest.raises(StateError, match=f"MAILBOX_DAMAGED.* s3://mail/box/7/1 must hold messages.*{hint}"):
+        check_delivery(sent, 1, told, "s3://key:secret@mail")
+    check_delivery(sent, 1, Delivery("box", 7, [1]), "mail")
+    check_delivery(sent._replace(has_sent=False), 1, told, "mail")
+    check_delivery(Manifest(NOTHING, None, None), 1, told, "mail")
+
+
+def test_the_name_of_a_mailbox_is_that_of_the_state() -> None:
+    told = Delivery("box", 7, [])
+    assert find_mailbox_name(None, told) == find_mailbox_name("box", None) == "box"
+    with pytest.raises(StateError, match=r"MAILBOX_FOREIGN.* from mailbox other.* from box"):
+        find_mailbox_name("other", told)
+    with pytest.raises(StateError, match="MAILBOX_MISSING"):
+        find_mailbox_name(None, None)
 
 
 def test_a_foreign_mailbox_says_what_changed(tmp_path: Path) -> None:

@@ -27,8 +27,9 @@ from thetastream.spark.emit import Emitter, count_emitted, time_work
 from thetastream.spark.exchange_reader import list_rows, take_in
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateFiles
+from thetastream.spark.mailbox.delivery import check_delivery, find_mailbox_name
 from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.mailbox.outbox import find_mailbox_name, post
+from thetastream.spark.mailbox.outbox import post
 from thetastream.spark.shed_loads import ShedLoads
 from thetastream.spark.state.cache_folder import choose_cache_root, sweep
 from thetastream.spark.state.durable_store import DurableStore, PartMap
@@ -108,6 +109,7 @@ class UnitEpoch:
             raise StateError("EPOCH_REPEATED", f"epoch {clock.epoch} brings rows to unit {key} a second time")
         inbox = Inbox()
         told = take_in(inbox, list_rows(rows or iter(())))
+        check_delivery(before, slot, told.delivery, self.mailboxes)
         event = None if told.notice is None else told.notice.event
         # 2. Run the engine.
         member, state = self._follow(told.notice, before, clock)
@@ -122,9 +124,10 @@ class UnitEpoch:
         yield from self.emitter.gather_results(count_emitted(pieces, engine.counters))
         self._report(slot, engine.counters, inbox, clock, timers)
         # 3. Send messages. A unit that joins keeps the name of the mailbox, and sends nothing yet.
-        mailbox = told.mailbox or before.mailbox
+        mailbox = before.mailbox if told.delivery is None else told.delivery.mailbox
+        sent = 0
         if spec.has_messages and event != JOINS:
-            mailbox = find_mailbox_name(before.mailbox, told.mailbox)
+            mailbox = find_mailbox_name(before.mailbox, told.delivery)
             has_news = engine.is_waiting or event == LEAVES
             box = Mailbox(self.mailboxes, mailbox)
             sent = post(box, query, clock.epoch, slot, engine.messages, has_news, keys)
@@ -137,7 +140,7 @@ class UnitEpoch:
         else:
             heard = Heard(clock.epoch, clock.watermark_us)
             member = member.remember(clock.epoch, engine.counters)
-            value.update((Manifest(heard, mailbox, engine.state, member).encode(query),))
+            value.update((Manifest(heard, mailbox, engine.state, member, has_sent=sent > 0).encode(query),))
             if spec.has_event_time:
                 _renew_timer(handle, before.heard, clock, has_fired=rows is None)
         drained = member.find_drained(clock.epoch, clock.watermark_us, engine.counters.is_empty)

@@ -134,14 +134,15 @@ class Mailbox(Folder):
         """Find the last epoch with messages and the units that sent them; (-1, []) if there is none."""
         epochs = [int(name) for name in self.list_files("") if name.isdigit()]
         for epoch in sorted(epochs, reverse=True):
-            units = sorted(int(name) for name in self.list_files(str(epoch)) if name.isdigit())
+            units = sorted(self.list_sizes(epoch))
             if units:
                 return epoch, units
         return -1, []
 
-    def size(self, epoch: int, unit: int) -> int:
-        """Size of a unit's messages in bytes; 0 if the file is gone (``fetch`` then raises an error)."""
-        return int(self._fs.get_file_info(f"{self._folder}/{epoch}/{unit}").size or 0)
+    def list_sizes(self, epoch: int) -> dict[int, int]:
+        """List the units that sent messages in an epoch, with the size of each file in bytes."""
+        files = self.list_files(str(epoch)).items()
+        return {int(name): size for name, (_, size) in files if name.isdigit()}
 
     def fetch(self, epoch: int, unit: int) -> Iterator[pa.RecordBatch]:
         """Read the messages that a unit sent in an epoch.

@@ -8,7 +8,6 @@ from thetastream.core.blocks import pack
 from thetastream.core.columns import ANNOUNCEMENT, MESSAGE
 from thetastream.core.identity import Identity
 from thetastream.engine.inbox import Message
-from thetastream.errors import StateError
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.source import Row, rows
 
@@ -67,29 +66,3 @@ def list_pages(messages: Sequence[Message], slot: int, keys: Sequence[int]) -> I
         nbytes += len(block)
     if page:
         yield rows(page)
-
-
-def find_mailbox_name(known: str | None, told: str | None) -> str:
-    """Find the name of a query's mailbox.
-
-    Parameters
-    ----------
-    known : str or None
-        The name in the unit's state; None in the first epoch.
-    told : str or None
-        The name that the source sent in this epoch, if it did.
-
-    Raises
-    ------
-    StateError
-        MAILBOX_FOREIGN if the two names differ, MAILBOX_MISSING if both are None.
-    """
-    if known is not None and told is not None and known != told:
-        raise StateError(
-            "MAILBOX_FOREIGN",
-            f"messages must come from mailbox {known}, which the state belongs to; they come from {told}",
-        )
-    name = known or told
-    if name is None:
-        raise StateError("MAILBOX_MISSING", "the first epoch of a query must bring the name of its mailbox")
-    return name

@@ -6,6 +6,11 @@ again reads the same files. Files are removed when Spark reports that their epoc
 Spark's own log makes sure that each message is read exactly once. The first offset already contains the name
 of the mailbox, so every run of a checkpoint finds the mailbox, no matter which DataFrame the run starts from.
 
+A file that is lost before the source lists it is in no offset. Therefore the source announces to all units
+which files it has found, and a unit that sent messages refuses to go on if its own file is not among them
+(``thetastream.spark.mailbox.outbox``). If a user puts the file back, an epoch that runs again finds it,
+because the tasks of an epoch list the files themselves.
+
 Spark runs the source in separate Python processes and starts a new one for the driver's part. The modules are
 pickled by value, so that these processes do not load this package, which would take seconds.
 """
@@ -158,25 +163,32 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             box.create(self._query)
         box.check(self._query)
         self._has_begun = True
-        tasks: list[list[int]] = [[]]
-        nbytes = 0
         # If only the place of the mailbox or the text of the query differs between the offsets, the messages
         # were read before, and are not read again. The offset of a run without a mailbox has no epoch.
-        for unit in end["units"] if end["epoch"] > start.get("epoch", -1) else []:
-            size = box.size(end["epoch"], unit)
+        is_new = end["epoch"] > start.get("epoch", -1) and end["units"]
+        sizes = box.list_sizes(end["epoch"]) if is_new else {}
+        senders = sorted({*sizes, *end["units"]}) if is_new else []
+        tasks: list[list[int]] = [[]]
+        nbytes = 0
+        for unit in senders:
+            # A file of an offset that is gone has no size. The task that reads it raises an error.
+            size = sizes.get(unit, 0)
             if tasks[-1] and nbytes + size > BYTES_PER_TASK:
                 tasks.append([])
                 nbytes = 0
             tasks[-1].append(unit)
             nbytes += size
-        return [InputPartition({**end, "units": units, "is_first": n == 0}) for n, units in enumerate(tasks)]
+        found = [{**end, "units": units, "senders": None} for units in tasks]
+        found[0]["senders"] = senders
+        return [InputPartition(each) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         offset = partition.value
         box = self._open(offset)
-        if offset["is_first"]:
+        if offset["senders"] is not None:
             everyone = [(key, ANNOUNCEMENT) for key in self._keys]
-            yield from address(rows([Row(0, 0, None, box.name.encode(), everyone)]))
+            found = json.dumps([box.name, offset["epoch"], offset["senders"]])
+            yield from address(rows([Row(0, 0, found, b"", everyone)]))
         for unit in offset["units"]:
             for batch in box.fetch(offset["epoch"], unit):
                 yield from address(batch)

@@ -40,12 +40,16 @@ class Manifest(NamedTuple):
     """The state of the engine."""
     member: Member = NEVER_TOLD
     """What the control plan has told the unit."""
+    has_sent: bool = False
+    """Whether the unit sent messages in the epoch ``heard``."""
 
     def encode(self, query: Identity) -> str:
         """Write the manifest as JSON."""
         parts = {"heard": self.heard, "mailbox": self.mailbox, "state": self.state.as_json()}
         if self.member != NEVER_TOLD:
             parts["member"] = self.member
+        if self.has_sent:
+            parts["has_sent"] = True
         return json.dumps({"format": FORMAT, "query": encode_identity(query), **parts})
 
 
@@ -76,7 +80,11 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
             # The state of another query may be of another type.
             state = state_type() if find_changes(before, query) else state_type.from_json(stored["state"])
             manifest = Manifest(
-                Heard(*stored["heard"]), stored["mailbox"], state, Member(*stored.get("member", ()))
+                Heard(*stored["heard"]),
+                stored["mailbox"],
+                state,
+                Member(*stored.get("member", ())),
+                stored.get("has_sent", False),
             )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
