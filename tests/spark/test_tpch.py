@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import thetastream as th
+from thetastream.planners import pipeline
 
 BAND = (
     "ABS(l1.l_orderkey - l2.l_orderkey) <= 1 AND l1.l_shipmode = 'TRUCK'"
@@ -102,6 +103,15 @@ STATEMENTS = {
 """Q5 and Q7 are whole but for ORDER BY, because groups of streams still change."""
 FOLDED = ("Q5", "Q7")
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("four streams", *FOLDED)]
+
+
+@pytest.mark.slow
+def test_a_bushy_tree_equals_duckdb_to_the_cent(
+    spark: SparkSession, tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = (("r", "n"), ("l", "s"))
+    monkeypatch.setattr(pipeline, "_choose_tree", lambda *_: (tree, "a test asks for it"))
+    test_sql_streamed_equals_duckdb_to_the_cent(spark, tables, "four streams")
 
 
 @pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")

@@ -1,9 +1,12 @@
 """The order of joins in a pipeline."""
 
+import itertools
+
 import pytest
 
 from thetastream.plan.join_order import choose_join_order, estimate_sizes
-from thetastream.plan.measured_statistics import find_inner_streams, measure_statistics
+from thetastream.plan.join_tree import Flow, choose_join_tree, estimate_results, solve_ties
+from thetastream.plan.measured_statistics import find_inner_streams, measure_rates, measure_statistics
 from thetastream.plan.query import Query, Stream
 from thetastream.plan.statistics import Statistics
 
@@ -67,3 +70,60 @@ def test_the_rates_of_a_join_hop_by_hop_are_measured():
 )
 def test_results_of_steps_are_no_streams_of_the_user(joins, inner):
     assert find_inner_streams(joins) == inner
+
+
+def chain(*shares):
+    return [(frozenset(pair), share) for pair, share in zip(["ab", "bc", "cd", "de"], shares, strict=False)]
+
+
+@pytest.mark.parametrize(
+    ("ties", "n", "tree"),
+    [
+        (chain(1e-4, 0.1, 1e-4), 4, (("a", "b"), ("c", "d"))),
+        (chain(1e-4, 1e-4, 1e-4), 4, None),  # few results anywhere
+        (chain(0.1, 1e-4, 1e-4), 4, None),  # (b c) d stays small
+        (chain(1e-4, 0.9, 1e-4, 1e-4), 5, ((("c", "d"), "e"), ("a", "b"))),
+        (chain(1e-4, 0.1), 3, None),
+    ],
+)
+def test_a_bushy_tree_is_clearly_cheaper(ties, n, tree):
+    aliases = "abcde"[:n]
+    assert choose_join_tree(aliases, dict.fromkeys(aliases, Flow(100, 10)), ties) == tree
+
+
+def test_rates_of_results_follow_windows():
+    """The results of integer times in windows are counted."""
+    flows, times = [Flow(1, 3), Flow(1, 5), Flow(1, 2)], range(40)
+    found = sum(
+        max(together) == 20 and all(20 - t < flow.window_s for t, flow in zip(together, flows, strict=True))
+        for together in itertools.product(times, repeat=3)
+    )
+    # Times that are equal are counted for one of them only, so whole numbers have fewer results.
+    assert found <= estimate_results(flows) == 3 * 5 + 3 * 2 + 5 * 2
+
+
+def test_selectivities_follow_from_rates_of_results():
+    flows = dict.fromkeys("abcd", Flow(10, 1))
+    ties = [(frozenset("a"), 0.5), *chain(1, 1, 1)]
+    rates = {"ab": 20.0, "cd": 2.0, "abcd": 4.0}
+    solved = dict(solve_ties(ties, flows, {frozenset(name): rate for name, rate in rates.items()}))
+    assert solved[frozenset("ab")] == pytest.approx(0.2)
+    assert solved[frozenset("cd")] == pytest.approx(0.01)
+    assert solved[frozenset("bc")] == pytest.approx(4 / (4e4 * 0.5 * 0.2 * 0.01))
+    assert solve_ties(ties, flows, {frozenset("ab"): 20.0, frozenset("abcd"): 4.0}) is None
+
+
+def test_the_rates_of_the_results_of_a_pipeline_are_measured():
+    def report(matched, **timely):
+        return {"matched": matched, "streams": {alias: {"timely": n} for alias, n in timely.items()}}
+
+    epochs = [report(7, a=20, b=5), report(9, c=10, d=5), report(3, a_b=6, c_d=8)]
+    found = measure_rates(epochs, PROGRESS)
+    assert found.tuples_per_second == {"a": 4, "b": 1, "c": 2, "d": 1}
+    assert found.results_per_second == {"a_b": 1.2, "c_d": 1.6, "a_b_c_d": 0.6}
+    assert found.results_of("abcd") == {frozenset("ab"): 1.2, frozenset("cd"): 1.6, frozenset("abcd"): 0.6}
+
+
+def test_names_that_are_read_in_two_ways_are_left_out():
+    known = Statistics(results_per_second={"a_b": 1, "a_b_c": 2, "A_C__": 3})
+    assert known.results_of(["a", "b", "c", "a_b"]) == {frozenset("ab"): 1, frozenset("ac"): 3}

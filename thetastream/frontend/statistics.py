@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from thetastream.errors import QueryError, ThetastreamError
@@ -75,6 +76,15 @@ def read_statistics(
             QueryError("UNKNOWN_ALIAS", f"statistics name {alias!r}, which is not one of {', '.join(known)}")
             for alias in sorted(named)
             if alias.casefold() not in map(str.casefold, known)
+        ]
+        problems += [
+            QueryError(
+                "UNKNOWN_ALIAS",
+                f"statistics name the results {name!r}, which must be aliases of {', '.join(known)} with '_' "
+                "between them, to be read in one way",
+            )
+            for name in sorted(given.results_per_second or {})
+            if not replace(given, results_per_second={name: 0}).results_of(known)
         ]
         return given
     problems.append(

@@ -72,15 +72,26 @@ def measure_rates(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mappin
     inner = find_inner_streams([epoch["streams"] for epoch in epochs])
     for epoch in epochs:
         for alias, stream in epoch["streams"].items():
-            if alias not in inner:
-                counted[alias] += stream["timely"]
+            counted[alias] += stream["timely"]
+        if inner and not _name_results(epoch["streams"]) & {alias.rstrip("_") for alias in inner}:
+            # No join counts the results of the last join. Its units do, before Spark filters them.
+            last = "_".join(epoch["streams"])
+            inner.add(last)
+            counted[last] += epoch["matched"]
     clock = _measure_time(progress)
+    rates = {alias: n / clock.span_s for alias, n in counted.items()}
     return Statistics(
-        tuples_per_second={alias: n / clock.span_s for alias, n in counted.items()},
+        tuples_per_second={alias: rate for alias, rate in rates.items() if alias not in inner},
         watermark_delay_s=clock.delay_s,
         epoch_s=clock.epoch_s,
+        results_per_second={alias: rates[alias] for alias in sorted(inner)} or None,
         origin="measured",
     )
+
+
+def _name_results(join: Iterable[str]) -> set[str]:
+    """Return the names that the result of a join may have, without underscores at the end."""
+    return {"_".join(order).rstrip("_") for order in permutations(join)}
 
 
 def find_inner_streams(joins: Iterable[Iterable[str]]) -> set[str]:

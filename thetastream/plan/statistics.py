@@ -4,7 +4,7 @@ When a join is planned, its tuples are not counted yet. So every figure has a de
 defines.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -48,6 +48,10 @@ class Statistics:
     seconds_per_candidate : float, optional
         The seconds to compare one candidate, Python predicates included. If it is left out, it is 20 ns, and
         a microsecond more with a Python predicate. Only joins hop by hop use it.
+    results_per_second : mapping of str to float, optional
+        For four streams or more, the results per second of event time of joins of some of them. A name has
+        the aliases with ``_`` between them, as in ``{"a_b": 50}``. A pipeline joins results with
+        results only if these rates determine how selective the condition is.
     origin : str
         ``measured`` or ``assumed``.
 
@@ -70,6 +74,7 @@ class Statistics:
     candidates_per_tuple: float | None = None
     heaviest_key: float | None = None
     seconds_per_candidate: float | None = None
+    results_per_second: Mapping[str, float] | None = None
     origin: str = "assumed"
 
     def __post_init__(self) -> None:
@@ -82,6 +87,10 @@ class Statistics:
             is_pair = isinstance(values, tuple) and (len(values) == 2 or isinstance(given, Mapping))
             if values is not None and not all(map(_is_figure, values if is_pair else (values,))):
                 raise _make_error(name, given, "a number, a pair of them, or one by alias")
+        results = self.results_per_second
+        is_mapping = isinstance(results, Mapping) and all(map(_is_figure, results.values()))
+        if results is not None and not is_mapping:
+            raise _make_error("results_per_second", results, "a number by aliases")
         for name in _FIGURES:
             value = getattr(self, name)
             if value is not None and not _is_figure(value):
@@ -124,10 +133,44 @@ class Statistics:
             bytes_per_tuple=select(self.bytes_per_tuple),
         )
 
+    def results_of(self, aliases: Sequence[str]) -> dict[frozenset[str], float]:
+        """Return the rates of results of these streams by the set of their aliases.
+
+        A name that can be read in several ways, or that is not made of these aliases, is left out.
+
+        >>> known = Statistics(results_per_second={"A_b": 50, "b_c_": 7, "b_d": 1})
+        >>> sorted((sorted(streams), rate) for streams, rate in known.results_of("abc").items())
+        [(['a', 'b'], 50), (['b', 'c'], 7)]
+        """
+        found = {
+            name: list(set(_read_aliases(name.casefold(), frozenset(aliases))))
+            for name in self.results_per_second or {}
+        }
+        rates = dict(self.results_per_second or {})
+        return {streams[0]: rates[name] for name, streams in found.items() if len(streams) == 1}
+
     @property
     def skew(self) -> float:
         """The share of tuples that have the most frequent key."""
         return HEAVIEST_KEY if self.heaviest_key is None else self.heaviest_key
+
+
+def _read_aliases(name: str, aliases: frozenset[str]) -> Iterator[frozenset[str]]:
+    """Yield each set of two aliases or more that, with ``_`` between them, make up a name.
+
+    Underscores at the end have no meaning, because a result gets them if a stream has its name.
+    """
+    for alias in aliases:
+        rest = name.removeprefix(alias.casefold())
+        if rest != name and rest.startswith("_"):
+            yield from (streams | {alias} for streams in _read_rest(rest[1:], aliases - {alias}))
+
+
+def _read_rest(name: str, aliases: frozenset[str]) -> Iterator[frozenset[str]]:
+    for alias in aliases:
+        if name.startswith(alias.casefold()) and not name[len(alias) :].strip("_"):
+            yield frozenset({alias})
+    yield from _read_aliases(name, aliases)
 
 
 def _get_figure(given: PerStream | None, side: Side, alias: str) -> float | None:

@@ -1,17 +1,18 @@
-"""Plans joins of three or more streams as a left-deep pipeline of joins of two streams.
+"""Plans joins of three or more streams as a pipeline of joins of two streams.
 
-((a JOIN b) JOIN c) JOIN d: each step joins the result of the steps before it with one more stream. The
-columns of such a result are flat and are called ``alias__column``. The result time T of its rows is their
-latest event time. T keeps the watermark mark. It is later than the watermark at which the row was found, so
-the row is never late at the next step. With windows W_i, a result must have T - t_i <= W_i for every stream
-i. A step keeps the rows of its left input for min(W_i), and a filter behind the step applies the window of
-each stream.
+((a JOIN b) JOIN c) JOIN d, or (a JOIN b) JOIN (c JOIN d): each step joins two inputs, which are streams or
+results of other steps. The columns of a result are flat and are called ``alias__column``. The result time T
+of its rows is their latest event time. T keeps the watermark mark. It is later than the watermark at which
+the row was found, so the row is never late at the next step. With windows W_i, a result must have
+T - t_i <= W_i for every stream i. A step keeps the rows of an input for the min(W_i) of its streams, and a
+filter behind the step applies the window of each stream.
 
 Planning reads only schemas, because the output columns of a step follow from its input columns.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Set
 from dataclasses import replace
+from typing import NamedTuple
 
 from pyspark.sql.types import StructType
 
@@ -22,6 +23,14 @@ from thetastream.frontend.max_units import refuse_max_units
 from thetastream.frontend.window import is_counted
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.join_order import choose_join_order, estimate_sizes, find_aliases, list_ties
+from thetastream.plan.join_tree import (
+    MARGIN,
+    Flow,
+    JoinTree,
+    build_left_deep,
+    choose_join_tree,
+    solve_ties,
+)
 from thetastream.plan.query import RESULT_TIME, Query, Stream
 from thetastream.planners.join_plan import JoinPlan
 from thetastream.planners.join_settings import JoinSettings
@@ -60,7 +69,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
             )
             checked.problems.append(QueryError("LATE_RESULTS", f"{what}; use th.Ring, or another model"))
     query = checked.query()
-    # 2. One step for each stream but the first.
+    # 2. Choose the tree, and plan its steps.
     settings = JoinSettings(
         model,
         index=checked.settings["index"],
@@ -72,139 +81,178 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         idle=list_idle_reports(checked.streams),
         bounds_watermark=checked.request.bounds_watermark and _has_watermarks(checked.streams),
     )
-    order = choose_join_order(estimate_sizes(query, checked.statistics), list_ties(query))
-    work = _Pipeline(checked, query, settings, order[0])
-    every: list[Phrase | Predicate] = [*query.conjuncts, *query.predicates]
-    parts = [(part, find_aliases(part, order)) for part in every]
-    steps = []
-    for alias in order[1:]:
-        arrived = {*work.joined_aliases, alias}
-        steps.append(work.join(alias, [part for part, read in parts if read <= arrived]))
-        parts = [(part, read) for part, read in parts if not read <= arrived]
-    rates = "" if checked.statistics is None else f"{checked.statistics.origin} rates, "
+    tree, reason = _choose_tree(query, checked)
+    work = _Pipeline(checked, query, settings)
+    joined = work.join(tree)
+    assert joined is not None  # there are at least two streams
+    return PipelinePlan(query, tuple(work.steps), reason, joined)
+
+
+def _choose_tree(query: Query, checked: CheckedRequest) -> tuple[JoinTree, str]:
+    """Choose the tree of joins, and say why."""
+    known, ties = checked.statistics, list_ties(query)
+    order = choose_join_order(estimate_sizes(query, known), ties)
+    rates = "" if known is None else f"{known.origin} rates, "
     reason = f"the smallest results first, as estimated from {rates}windows and kinds of conjuncts"
-    assert work.joined is not None  # there are at least two streams
-    return PipelinePlan(query, tuple(steps), reason, work.joined)
+    if known is None or known.results_per_second is None or query.within_us is None:
+        return build_left_deep(order), reason
+    flows = {
+        alias: Flow(known.rate_of(alias), span / 1e6)
+        for alias, span in zip(query.aliases, query.within_us, strict=True)
+    }
+    solved = solve_ties(ties, flows, known.results_of(query.aliases))
+    bushy = None if solved is None else choose_join_tree(order, flows, solved)
+    if bushy is None:
+        return build_left_deep(order), reason
+    what = f"{known.origin} rates of results"
+    return bushy, f"costs less than 1/{MARGIN:g} of the cheapest left-deep tree, as estimated from {what}"
+
+
+class _Input(NamedTuple):
+    """An input of a step: a stream, or the result of another step."""
+
+    stream: Stream
+    """A description without how its columns are sent, if it is a result."""
+    schema: StructType
+    source: PlannedInput
+    joined: JoinedSoFar | None
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The streams in it, in join order."""
+        return (self.stream.alias,) if self.joined is None else self.joined.aliases
 
 
 class _Pipeline:
-    """The streams that are joined so far, and how to join one more stream with them."""
+    """Plans the steps of a tree, each after the steps whose results it joins."""
 
-    def __init__(self, checked: CheckedRequest, query: Query, settings: JoinSettings, first: str) -> None:
+    def __init__(self, checked: CheckedRequest, query: Query, settings: JoinSettings) -> None:
+        self.steps: list[JoinPlan] = []
         self._checked = checked
         self._streams = {stream.alias: stream for stream in query.streams}
         self._settings = settings
         self._flat_names = _name_flat_columns(query.streams)
         spans = query.within_us
         self._windows = None if spans is None else dict(zip(query.aliases, spans, strict=True))
-        self.joined_aliases = [first]
-        """The aliases joined so far, in join order."""
-        self._alias = first
-        """The alias of the next step's left source."""
-        self.joined: JoinedSoFar | None = None
+        every: list[Phrase | Predicate] = [*query.conjuncts, *query.predicates]
+        self._parts = [(part, find_aliases(part, query.aliases)) for part in every]
+        """The conjuncts and predicates that no step has yet, and the aliases that they read."""
 
-    def join(self, alias: str, parts: Sequence[Phrase | Predicate]) -> JoinPlan:
-        """Plan the step that joins one more stream.
+    def join(self, tree: JoinTree) -> JoinedSoFar | None:
+        """Plan the steps of a tree. A tree of one stream has none, so its result is None."""
+        if isinstance(tree, str):
+            return None
+        left, right = tree
+        inputs: list[_Input] = []
+        for part in (left, right):
+            inputs.append(self._describe(part, self.join(part), {given.stream.alias for given in inputs}))
+        return self._join((inputs[0], inputs[1]))
 
-        ``parts`` are the conjuncts and predicates that it completes.
-        """
-        left, right = self._describe_left(), self._streams[alias]
-        # 1. Read both inputs. Their columns are numbered anew.
-        schemas = {self._alias: self._find_schema(self._alias), alias: self._find_schema(alias)}
-        inputs: list[Stream] = []
-        for stream, schema in zip((left, right), schemas.values(), strict=True):
-            carried, _ = carry(stream.alias, schema, sum(len(known.carried) for known in inputs))
-            inputs.append(replace(stream, carried=carried))
-        # 2. Write the condition over their columns.
-        texts = [self._relocate(part) for part in parts if isinstance(part, Phrase)]
-        predicates = [self._regroup(part) for part in parts if isinstance(part, Predicate)]
-        if not parts:
-            texts = ["true"]
-        phrases = [phrase for text in texts for phrase in split_conjuncts(parse(text))]
-        within_us = None
-        if self._windows is not None:
-            within_us = (min(self._windows[known] for known in self.joined_aliases), self._windows[alias])
-        query = Query(tuple(inputs), tuple(texts), tuple(phrases), tuple(predicates), within_us)
-        # 3. Plan the step.
-        known = self._settings.statistics
-        is_last = len(self.joined_aliases) + 1 == len(self._streams)
-        settings = replace(
-            self._settings,
-            statistics=None if known is None else known.of((self._alias, alias)),
-            bounds_watermark=self._settings.bounds_watermark and not is_last,
-        )
-        resolver = Catalyst(self._checked.request.spark, schemas)
-        step = plan_query(
-            query, resolver, (self._find_source(self._alias), self._find_source(alias)), settings
-        )
-        self._take(step, alias)
-        return step
-
-    def _take(self, step: JoinPlan, alias: str) -> None:
-        self.joined_aliases.append(alias)
-        columns = tuple(
-            FlatColumn(
-                known, name, self._flat_names[known, name], self._checked.schemas[known][name].dataType
-            )
-            for known in self.joined_aliases
-            for name, _ in self._streams[known].types
-        )
-        times = {known: self._streams[known].event_time for known in self.joined_aliases}
-        flat_times = {
-            known: self._flat_names[known, time] for known, time in times.items() if time is not None
-        }
-        if len(flat_times) < len(times):
-            flat_times = {}
-        self.joined = JoinedSoFar(step, self.joined, columns, flat_times, self._windows)
-        taken = {name.casefold() for name in self._streams}
-        self._alias = "_".join(self.joined_aliases)
-        while self._alias.casefold() in taken:
-            self._alias += "_"
-
-    def _describe_left(self) -> Stream:
-        """Describe the result so far as a stream, without how its columns are sent."""
-        joined = self.joined
+    def _describe(self, tree: JoinTree, joined: JoinedSoFar | None, taken: Set[str]) -> _Input:
+        """Describe an input. ``taken`` are the aliases of the other input."""
         if joined is None:
-            return self._streams[self._alias]
-        return Stream(
-            self._alias,
+            stream = self._streams[str(tree)]
+            whole = self._checked.schemas[stream.alias]
+            schema = StructType([whole[name] for name, _ in stream.types])
+            return _Input(stream, schema, GivenStream(self._checked.request.streams[stream.alias]), None)
+        names = {name.casefold() for name in (*self._streams, *taken)}
+        alias = "_".join(joined.aliases)
+        while alias.casefold() in names:
+            alias += "_"
+        stream = Stream(
+            alias,
             tuple((field.name, field.dataType.simpleString()) for field in joined.schema),
             event_time=RESULT_TIME if joined.event_times else None,
             is_streaming=self._checked.is_streaming,
             event_time_origin="latest of what is joined",
             watermark_delay_us=0 if joined.event_times else None,
         )
+        return _Input(stream, joined.schema, joined, joined)
 
-    def _find_schema(self, alias: str) -> StructType:
-        if self.joined is not None and alias == self._alias:
-            return self.joined.schema
-        whole = self._checked.schemas[alias]
-        return StructType([whole[name] for name, _ in self._streams[alias].types])
+    def _join(self, inputs: tuple[_Input, _Input]) -> JoinedSoFar:
+        """Plan the step that joins two inputs, with the conjuncts and predicates that it completes."""
+        left, right = inputs
+        arrived = {*left.aliases, *right.aliases}
+        parts = [part for part, read in self._parts if read <= arrived]
+        self._parts = [(part, read) for part, read in self._parts if not read <= arrived]
+        # 1. Read both inputs. Their columns are numbered anew.
+        streams: list[Stream] = []
+        for given in inputs:
+            carried, _ = carry(given.stream.alias, given.schema, sum(len(known.carried) for known in streams))
+            streams.append(replace(given.stream, carried=carried))
+        # 2. Write the condition over their columns.
+        texts = [_relocate(part, inputs) for part in parts if isinstance(part, Phrase)]
+        predicates = [_regroup(part, inputs) for part in parts if isinstance(part, Predicate)]
+        if not parts:
+            texts = ["true"]
+        phrases = [phrase for text in texts for phrase in split_conjuncts(parse(text))]
+        windows = self._windows
+        within_us = None
+        if windows is not None:
+            within_us = tuple(min(windows[known] for known in given.aliases) for given in inputs)
+        query = Query(tuple(streams), tuple(texts), tuple(phrases), tuple(predicates), within_us)
+        # 3. Plan the step.
+        known = self._settings.statistics
+        is_last = len(arrived) == len(self._streams)
+        settings = replace(
+            self._settings,
+            statistics=None if known is None else known.of(query.aliases),
+            bounds_watermark=self._settings.bounds_watermark and not is_last,
+        )
+        resolver = Catalyst(
+            self._checked.request.spark, {given.stream.alias: given.schema for given in inputs}
+        )
+        step = plan_query(query, resolver, (left.source, right.source), settings)
+        self.steps.append(step)
+        return self._describe_result(step, inputs)
 
-    def _find_source(self, alias: str) -> PlannedInput:
-        if self.joined is not None and alias == self._alias:
-            return self.joined
-        return GivenStream(self._checked.request.streams[alias])
+    def _describe_result(self, step: JoinPlan, inputs: tuple[_Input, _Input]) -> JoinedSoFar:
+        aliases = [alias for given in inputs for alias in given.aliases]
+        columns = tuple(
+            FlatColumn(
+                known, name, self._flat_names[known, name], self._checked.schemas[known][name].dataType
+            )
+            for known in aliases
+            for name, _ in self._streams[known].types
+        )
+        times = {known: self._streams[known].event_time for known in aliases}
+        flat_times = {
+            known: self._flat_names[known, time] for known, time in times.items() if time is not None
+        }
+        if len(flat_times) < len(times):
+            flat_times = {}
+        windows = None if self._windows is None else {known: self._windows[known] for known in aliases}
+        left, right = inputs
+        return JoinedSoFar(step, left.joined, right.joined, columns, flat_times, windows)
 
-    def _relocate(self, phrase: Phrase) -> str:
-        """Write the conjunct with the present names of its columns."""
-        return phrase.text if self.joined is None else self.joined.relocate(phrase, self._alias)
 
-    def _regroup(self, predicate: Predicate) -> Predicate:
-        """Turn the predicate into one over the result so far and the next stream."""
-        if self.joined is None:
-            return predicate
-        inside = {alias.casefold(): alias for alias in self.joined_aliases}
+def _relocate(phrase: Phrase, inputs: Iterable[_Input]) -> str:
+    """Write a conjunct with the present names of its columns."""
+    text = phrase.text
+    for given in inputs:
+        if given.joined is not None:
+            text = given.joined.relocate(parse(text), given.stream.alias)
+    return text
+
+
+def _regroup(predicate: Predicate, inputs: Iterable[_Input]) -> Predicate:
+    """Turn a predicate into one over the two inputs of a step."""
+    for given in inputs:
+        joined, together = given.joined, given.stream.alias
+        if joined is None:
+            continue
+        inside = {alias.casefold(): alias for alias in joined.aliases}
         moved, kept = [], []
         for alias, names in predicate.columns:
             stream = inside.get(alias.casefold())
             if stream is None:
                 kept.append((alias, names))
             else:
-                moved.append((alias, tuple((name, self.joined.find_flat(stream, name)) for name in names)))
-        together = tuple(flat for _, names in moved for _, flat in names)
-        function = Regrouped(predicate.name, predicate, self._alias, tuple(moved))
-        return Predicate(function, ((self._alias, together), *kept), predicate.form)
+                moved.append((alias, tuple((name, joined.find_flat(stream, name)) for name in names)))
+        flat_names = tuple(flat for _, names in moved for _, flat in names)
+        function = Regrouped(predicate.name, predicate, together, tuple(moved))
+        predicate = Predicate(function, ((together, flat_names), *kept), predicate.form)
+    return predicate
 
 
 def _has_watermarks(streams: Iterable[Stream]) -> bool:

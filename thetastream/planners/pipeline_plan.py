@@ -1,6 +1,6 @@
-"""The plan of a left-deep pipeline of joins, in which the result of each step is an input of the next step.
+"""The plan of a pipeline of joins, in which the result of each step is an input of a later step.
 
-The columns of such a result are flat. A step keeps the rows of its left input for the shortest window of the
+The columns of such a result are flat. A step keeps the rows of such an input for the shortest window of the
 streams in it, and a filter behind the step applies the window of each stream. If the units of the last step
 fold its matches, they apply these windows themselves.
 """
@@ -34,7 +34,7 @@ class PipelinePlan(QueryPlan):
 
     query: Query
     steps: tuple[JoinPlan, ...]
-    """The steps in the order in which they run. A step's left source is the result of the step before it."""
+    """The steps in the order in which they run. A step comes after the steps whose results it joins."""
     order_reason: str
     """Why the streams are joined in this order."""
     joined: "JoinedSoFar"
@@ -46,11 +46,8 @@ class PipelinePlan(QueryPlan):
 
     def explain_join(self) -> str:
         """Return the tree of joins and every step, as ``JoinPlan.explain_join`` describes it."""
-        tree = self.steps[0].query.aliases[0]
-        for step in self.steps:
-            tree = f"({tree} JOIN {step.query.aliases[1]})"
         steps = (f"== Step {n} ==\n{step.explain_join()}" for n, step in enumerate(self.steps, 1))
-        return "\n\n".join([f"== Pipeline ==\n{tree}\norder: {self.order_reason}", *steps])
+        return "\n\n".join([f"== Pipeline ==\n{self.joined.tree}\norder: {self.order_reason}", *steps])
 
     @property
     def folding_obstacle(self) -> str | None:
@@ -58,11 +55,19 @@ class PipelinePlan(QueryPlan):
 
     @property
     def final_join(self) -> FinalJoin:
-        step, left = self.steps[-1].final_join, self.joined.left
-        assert left is not None  # a pipeline has two steps at least
-        alias = step.streams[0].alias
-        checks = (*step.checks, *left.write_window_checks(alias, step.streams[1]))
-        return replace(step, checks=checks, relocate=lambda phrase: parse(left.relocate(phrase, alias)))
+        step = self.steps[-1].final_join
+        left, right = step.streams
+        sides = ((self.joined.left, left, right), (self.joined.right, right, left))
+        checks = [
+            check
+            for joined, mine, other in sides
+            if joined is not None
+            for check in joined.write_window_checks(mine.alias, other)
+        ]
+        return replace(step, checks=(*step.checks, *checks), relocate=self._relocate_final)
+
+    def _relocate_final(self, phrase: Phrase) -> Phrase:
+        return parse(self.joined.relocate_inputs(phrase))
 
     @property
     def final_inputs(self) -> tuple[PlannedInput, PlannedInput]:
@@ -105,6 +110,8 @@ class JoinedSoFar:
     step: JoinPlan
     left: "JoinedSoFar | None"
     """The result that is the left source of the step. It is None if the left source is a stream."""
+    right: "JoinedSoFar | None"
+    """The result that is the right source of the step. It is None if the right source is a stream."""
     columns: tuple[FlatColumn, ...]
     event_times: Mapping[str, str]
     """The flat event-time column of each alias. It is empty unless every stream has an event time."""
@@ -112,15 +119,12 @@ class JoinedSoFar:
 
     def dataframe(self) -> DataFrame:
         """Build the flat columns of the step's pairs that are inside all windows."""
-        left, right = self.step.query.aliases
         pairs = self.step.results()
         flat = []
         for column in self.columns:
-            if column.alias == right:
-                name = f"{quote(right)}.{quote(column.name)}"
-            else:
-                name = f"{quote(left)}.{quote(column.name if self.left is None else column.flat)}"
-            flat.append(F.col(name).alias(column.flat))
+            alias, source = self._find_side(column.alias)
+            name = column.name if source is None else column.flat
+            flat.append(F.col(f"{quote(alias)}.{quote(name)}").alias(column.flat))
         if self.watermark_bound is not None:
             flat.append(F.col(quote(self.watermark_bound)))
         frame = pairs.select(*flat)
@@ -132,6 +136,37 @@ class JoinedSoFar:
             for alias, time in times.items():
                 frame = frame.where(_is_within(newest, time, self.windows_us[alias], self.time_type))
         return frame.withColumn(RESULT_TIME, build_result_time(list(times.values()), {MARK: 0}))
+
+    @property
+    def sides(self) -> "tuple[tuple[str, JoinedSoFar | None], ...]":
+        """The alias and the source of each input of the step. The source of a stream is None."""
+        return tuple(zip(self.step.query.aliases, (self.left, self.right), strict=True))
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The joined streams in the order of the columns."""
+        return tuple(dict.fromkeys(column.alias for column in self.columns))
+
+    @property
+    def tree(self) -> str:
+        """The tree of joins as text."""
+        left, right = (alias if source is None else source.tree for alias, source in self.sides)
+        return f"({left} JOIN {right})"
+
+    def _find_side(self, alias: str) -> "tuple[str, JoinedSoFar | None]":
+        """Find the input of the step that has a stream."""
+        return next(
+            (name, source)
+            for name, source in self.sides
+            if (name == alias if source is None else alias in source.aliases)
+        )
+
+    def relocate_inputs(self, phrase: Phrase) -> str:
+        """Write a phrase over the joined streams as SQL over the inputs of the step."""
+        text = phrase.text
+        for alias, source in self.sides:
+            text = text if source is None else source.relocate(parse(text), alias)
+        return text
 
     def relocate(self, phrase: Phrase, alias: str) -> str:
         """Write a phrase over the joined streams as SQL over this result, which has the alias ``alias``."""
@@ -145,12 +180,13 @@ class JoinedSoFar:
         return exact or next(column.flat for column in mine if column.name.casefold() == name.casefold())
 
     def write_window_checks(self, alias: str, other: Stream) -> tuple[str, ...]:
-        """Write the condition that a tuple of the next stream is in the windows of all joined streams.
+        """Write the condition that the other input of the next step is in the windows of all joined streams.
 
             t <= min(t_i + W_i)  for each joined stream i
 
-        The next step itself checks that its two inputs are no further apart than ``min(W_i)`` and the window
-        of the next stream. The joined streams are in each other's windows already.
+        The time t of the other input is its event time or its result time. The joined streams are in each
+        other's windows already. If the other input is a stream, the next step itself checks that the joined
+        streams are in its window.
         """
         if self.windows_us is None or not self.event_times:
             return ()
