@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import thetastream as th
+from tests.support.groups import read_latest
 from tests.support.streams import outcome, replay
 from thetastream.planners import pipeline
 
@@ -164,6 +165,28 @@ def test_units_of_the_last_join_fold(spark, use_tree, seed):
     assert {tuple(row) for row in found.collect()} == {(key, *values) for key, values in groups.items()}
 
 
+def test_units_that_fold_count_matches_before_they_compare_windows(spark, tmp_path, use_tree):
+    """They count as many as without folding, where Spark filters their pairs by the windows."""
+    use_tree(TREES["abcd"][0])
+    streams = {
+        alias: replay(spark.createDataFrame(draw(alias, 20), SCHEMA), [range(20)], tmp_path)
+        for alias in "abcd"
+    }
+    streams = {alias: frame.withWatermark("ts", "1 second") for alias, frame in streams.items()}
+    within = spans({"a": 2, "b": 5, "c": 3, "d": 6})
+    pairs = outcome(th.join(streams, CHAIN, within), ["a.id", "b.id", "c.id", "d.id"], tmp_path)
+    folded = th.aggregate(streams, CHAIN, within, aggs={"n": "count(*)"})
+    groups, query = read_latest(folded, "update", tmp_path / "state", 0)
+    by_pairs, by_views = (
+        [epoch for epoch in epochs if "a_b" in epoch["streams"]]
+        for epochs in (pairs.metrics, th.metrics(query))
+    )
+    n = sum(pairs.rows.values())
+    assert groups == {(): (n,)}
+    assert sum(e["matched"] for e in by_views) == sum(e["matched"] for e in by_pairs) > n > 0
+    assert sum(e["emitted_bytes"] for e in by_views) < sum(e["emitted_bytes"] for e in by_pairs)
+
+
 def test_names_of_results_differ_from_each_other(spark, use_tree):
     frame = spark.createDataFrame([(1,)], "id int")
     use_tree(((("a", "b_c"), "x"), ("a_b", "c")))
@@ -219,6 +242,17 @@ def test_a_query_that_starts_again_needs_its_tree(spark, tmp_path):
     # Spark refuses it before any unit runs, because the sources of another tree have another order.
     with pytest.raises(StreamingQueryException, match="No usable value for logOffset"):
         begin(spark, tmp_path, None, slice(0, 1))
+
+
+def test_rates_of_results_give_the_left_deep_order_if_no_bushy_tree_is_far_cheaper(spark):
+    """By the kinds of its conjuncts, a JOIN b is as small as c JOIN d. The known rates say that it is not."""
+    frames = dict.fromkeys("abcd", spark.createDataFrame([(1, 1, START)], SCHEMA))
+    rates = {"a_b": 2000, "c_d": 5, "a_b_c_d": 10_000}
+    known = th.Statistics(tuples_per_second=10, results_per_second=rates)
+    before, text = (th.plan(frames, CHAIN, "5 seconds", statistics=s).explain() for s in (None, known))
+    assert "(((a JOIN b) JOIN c) JOIN d)" in before
+    assert "(((c JOIN d) JOIN b) JOIN a)" in text
+    assert "order: the cheapest left-deep tree, as estimated from assumed rates of results" in text
 
 
 def test_statistics_name_results_of_streams(spark):

@@ -1,5 +1,6 @@
 """The join order of a pipeline follows the rates that a run of it has measured."""
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import thetastream as th
+from bench.core import join_trees
+from bench.core.clock import Clock
 from tests.support.streams import replay
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
@@ -46,3 +49,17 @@ def test_measured_rates_give_the_join_order(
     else:
         assert "a -> b" in before
         assert "a -> c" in text
+
+
+def test_measured_rates_of_results_give_a_bushy_tree(spark: SparkSession) -> None:
+    """A run with a left-deep tree measures that another tree joins fewer rows, and it does."""
+    tables = join_trees.draw(120, 3, seed=1)
+    expected = join_trees.count_results(tables)
+    with closing(Clock()) as clock:
+        files = join_trees.write(clock, tables)
+        first, known = join_trees.measure(spark, files, None, expected)
+        second, _ = join_trees.measure(spark, files, known, expected)
+    assert first["is_correct"]
+    assert second["is_correct"]
+    assert expected > 100
+    assert first["joined"] > 2 * second["joined"]

@@ -4,8 +4,16 @@ import itertools
 
 import pytest
 
+from thetastream.frontend.statistics import read_statistics
 from thetastream.plan.join_order import choose_join_order, estimate_sizes
-from thetastream.plan.join_tree import Flow, choose_join_tree, estimate_results, solve_ties
+from thetastream.plan.join_tree import (
+    MOST_STREAMS,
+    Flow,
+    build_left_deep,
+    choose_join_tree,
+    estimate_results,
+    solve_ties,
+)
 from thetastream.plan.measured_statistics import find_inner_streams, measure_rates, measure_statistics
 from thetastream.plan.query import Query, Stream
 from thetastream.plan.statistics import Statistics
@@ -80,15 +88,28 @@ def chain(*shares):
     ("ties", "n", "tree"),
     [
         (chain(1e-4, 0.1, 1e-4), 4, (("a", "b"), ("c", "d"))),
-        (chain(1e-4, 1e-4, 1e-4), 4, None),  # few results anywhere
-        (chain(0.1, 1e-4, 1e-4), 4, None),  # (b c) d stays small
+        (chain(1e-4, 1e-4, 1e-4), 4, build_left_deep("abcd")),  # few results anywhere
+        (chain(0.1, 1e-4, 1e-4), 4, build_left_deep("bcda")),  # (b c) d stays small
         (chain(1e-4, 0.9, 1e-4, 1e-4), 5, ((("c", "d"), "e"), ("a", "b"))),
-        (chain(1e-4, 0.1), 3, None),
+        (chain(1e-4, 0.1), 3, build_left_deep("abc")),
+        (chain(0.1, 1e-4), 3, build_left_deep("bca")),
     ],
 )
-def test_a_bushy_tree_is_clearly_cheaper(ties, n, tree):
+def test_a_bushy_tree_is_clearly_cheaper_than_the_cheapest_left_deep_tree(ties, n, tree):
     aliases = "abcde"[:n]
     assert choose_join_tree(aliases, dict.fromkeys(aliases, Flow(100, 10)), ties) == tree
+
+
+def test_equal_trees_keep_the_given_order():
+    for order in itertools.permutations("abcd"):
+        tree = choose_join_tree(order, dict.fromkeys("abcd", Flow(1, 1)), [])
+        assert tree == build_left_deep(order)
+
+
+def test_trees_of_many_streams_are_not_compared():
+    aliases = "abcdefghijk"
+    assert len(aliases) == MOST_STREAMS + 1
+    assert choose_join_tree(aliases, dict.fromkeys(aliases, Flow(1, 1)), []) is None
 
 
 def test_rates_of_results_follow_windows():
@@ -117,13 +138,31 @@ def test_the_rates_of_the_results_of_a_pipeline_are_measured():
     def report(matched, **timely):
         return {"matched": matched, "streams": {alias: {"timely": n} for alias, n in timely.items()}}
 
-    epochs = [report(7, a=20, b=5), report(9, c=10, d=5), report(3, a_b=6, c_d=8)]
+    epochs = [report(7, a=20, b=5), report(9, c=10, d=5), report(3, a_b=6, c_d=8)] * 2
     found = measure_rates(epochs, PROGRESS)
-    assert found.tuples_per_second == {"a": 4, "b": 1, "c": 2, "d": 1}
-    assert found.results_per_second == {"a_b": 1.2, "c_d": 1.6, "a_b_c_d": 0.6}
-    assert found.results_of("abcd") == {frozenset("ab"): 1.2, frozenset("cd"): 1.6, frozenset("abcd"): 0.6}
+    assert found.tuples_per_second == {"a": 8, "b": 2, "c": 4, "d": 2}
+    assert found.results_per_second == {"a_b": 2.4, "c_d": 3.2, "a_b_c_d": 1.2}
+    assert found.results_of("abcd") == {frozenset("ab"): 2.4, frozenset("cd"): 3.2, frozenset("abcd"): 1.2}
 
 
 def test_names_that_are_read_in_two_ways_are_left_out():
     known = Statistics(results_per_second={"a_b": 1, "a_b_c": 2, "A_C__": 3})
     assert known.results_of(["a", "b", "c", "a_b"]) == {frozenset("ab"): 1, frozenset("ac"): 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "aliases"),
+    [
+        ("a_b__a_b", ["a", "b", "a_b"]),  # it cannot be read
+        ("x_y_z", ["x", "y", "z", "x_y"]),  # it can be read in two ways
+    ],
+)
+def test_only_assumed_names_of_results_must_be_readable(name, aliases):
+    """The user does not choose measured names, so they are never refused."""
+    refused = {}
+    for origin in ("measured", "assumed"):
+        problems = []
+        given = Statistics(results_per_second={name: 5}, origin=origin)
+        assert read_statistics(given, aliases, problems) is given
+        refused[origin] = [problem.condition for problem in problems]
+    assert refused == {"measured": [], "assumed": ["UNKNOWN_ALIAS"]}

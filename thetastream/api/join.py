@@ -47,9 +47,9 @@ def join(
     streams : mapping of alias to DataFrame
         Two or more streams, or two or more batch DataFrames. A table of pandas or Arrow is a batch DataFrame.
         An alias is an identifier of any language. One DataFrame may appear under two aliases. Of two
-        streams, the first is the left one. Three or more streams are joined one after the other, or hop by
-        hop with ``th.Ring``, ``th.ATR`` or ``th.CTR``. Batch DataFrames beside streams are tables, which
-        Spark's own join adds to the joined streams.
+        streams, the first is the left one. Three or more streams are joined by a pipeline of joins of two
+        inputs, or hop by hop with ``th.Ring``, ``th.ATR`` or ``th.CTR``. Batch DataFrames beside streams are
+        tables, which Spark's own join adds to the joined streams.
     on : str, Column, Predicate, or a list of them
         A Spark SQL condition over the aliases as text or as a Column, a ``@th.predicate`` function, or a list
         of those, which is their conjunction. A column name that only one stream has needs no alias.

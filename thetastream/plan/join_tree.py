@@ -1,4 +1,4 @@
-"""Chooses the tree of joins of a pipeline: left-deep, unless a bushy tree is clearly cheaper.
+"""Chooses the tree of joins of a pipeline: the cheapest left-deep tree, or a bushy one that costs far less.
 
     R(S) = product of the selectivities in S * sum over j in S of r_j * product over i != j of r_i W_i
     cost of a tree = sum over the inputs S of all its joins of R(S) * (1 + W(S))
@@ -8,9 +8,9 @@ and the tuples of the other streams i are in their windows W_i. A join stores it
 shortest window of the streams in S, and the rows of a second cross its exchange. A stream is an input of one
 join in each tree, so trees differ only in their intermediate results.
 
-The number of partners of a tuple decides which shape is cheaper. Defaults do not know this number, so a tree
-is chosen only from known rates of results. It must cost less than half of the cheapest left-deep tree,
-because conditions are assumed to be independent.
+The number of partners of a tuple decides which tree is cheaper. Defaults do not know this number, so trees
+are compared only by known rates of results. A bushy tree must cost less than half of the cheapest left-deep
+tree, because conditions are assumed to be independent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,12 +86,14 @@ def solve_ties(
 def choose_join_tree(
     order: Sequence[str], flows: Mapping[str, Flow], ties: Sequence[Tie]
 ) -> "JoinTree | None":
-    """Choose a bushy tree if it costs clearly less than every left-deep tree. Otherwise, return None.
+    """Choose the cheapest left-deep tree, or a bushy tree if it costs clearly less than every left-deep tree.
+
+    Return None for so many streams that trees are not compared.
 
     Parameters
     ----------
     order : sequence of str
-        The aliases. Of equal trees, the one whose streams come first in this order is taken.
+        The aliases. Of left-deep trees that cost the same, the one in this order is taken.
     flows : mapping of alias to Flow
         Rates and windows.
     ties : sequence of (aliases, selectivity)
@@ -104,13 +106,14 @@ def choose_join_tree(
     >>> choose_join_tree("abcd", flows, chain)
     (('a', 'b'), ('c', 'd'))
     >>> choose_join_tree("abcd", flows, [(tie, 1e-4) for tie, _ in chain])
+    ((('a', 'b'), 'c'), 'd')
     """
-    if not 4 <= len(order) <= MOST_STREAMS:
+    if len(order) > MOST_STREAMS:
         return None
     costs = _Costs(order, flows, ties)
     cost, tree = costs.find_cheapest(is_left_deep=False)
-    least, _ = costs.find_cheapest(is_left_deep=True)
-    return tree if cost * MARGIN < least else None
+    least, left_deep = costs.find_cheapest(is_left_deep=True)
+    return tree if cost * MARGIN < least else left_deep
 
 
 def build_left_deep(order: Sequence[str]) -> JoinTree:
@@ -123,6 +126,18 @@ def build_left_deep(order: Sequence[str]) -> JoinTree:
     for alias in order[1:]:
         tree = (tree, alias)
     return tree
+
+
+def is_bushy(tree: JoinTree) -> bool:
+    """Whether a join of the tree joins two results.
+
+    >>> is_bushy((("a", "b"), ("c", "d"))), is_bushy(build_left_deep("abcd"))
+    (True, False)
+    """
+    if isinstance(tree, str):
+        return False
+    left, right = tree
+    return not (isinstance(left, str) or isinstance(right, str)) or is_bushy(left) or is_bushy(right)
 
 
 class _Costs:

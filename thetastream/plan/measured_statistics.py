@@ -69,22 +69,25 @@ def measure_rates(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mappin
     The arguments are those of ``measure_statistics``; ``epochs`` has the epochs of all joins.
     """
     counted: dict[str, int] = defaultdict(int)
+    results: set[str] = set()
     inner = find_inner_streams([epoch["streams"] for epoch in epochs])
+    joined = {alias.rstrip("_") for alias in inner}
     for epoch in epochs:
         for alias, stream in epoch["streams"].items():
             counted[alias] += stream["timely"]
-        if inner and not _name_results(epoch["streams"]) & {alias.rstrip("_") for alias in inner}:
-            # No join counts the results of the last join. Its units do, before Spark filters them.
+        if inner and not _name_results(epoch["streams"]) & joined:
+            # No join receives the results of the last join. Its units count them, before Spark filters them.
             last = "_".join(epoch["streams"])
-            inner.add(last)
+            results.add(last)
             counted[last] += epoch["matched"]
+    results |= inner
     clock = _measure_time(progress)
     rates = {alias: n / clock.span_s for alias, n in counted.items()}
     return Statistics(
-        tuples_per_second={alias: rate for alias, rate in rates.items() if alias not in inner},
+        tuples_per_second={alias: rate for alias, rate in rates.items() if alias not in results},
         watermark_delay_s=clock.delay_s,
         epoch_s=clock.epoch_s,
-        results_per_second={alias: rates[alias] for alias in sorted(inner)} or None,
+        results_per_second={alias: rates[alias] for alias in sorted(results)} or None,
         origin="measured",
     )
 

@@ -17,8 +17,9 @@ from thetastream.predicate import Phrase, Predicate
 RESULT_TIME = "result_time"
 """The column of results with the latest event time of each row."""
 WATERMARK_BOUND = "watermark bound"
-"""The column of an intermediate result with a lower bound of the watermark after the epoch, in microseconds.
-The name is not an identifier, so no alias can have it."""
+"""The column with a lower bound of the watermark after the epoch, in microseconds. With ``every=``, the
+result of each join of a pipeline before the last one has it. No alias has a space, and each flat column of a
+result has ``__``, so nothing else has this name."""
 ORIGIN_LATE = "late results"
 """The origin of the event time of a stream that has none, because its rows come behind the watermark."""
 

@@ -49,9 +49,9 @@ class Statistics:
         The seconds to compare one candidate, Python predicates included. If it is left out, it is 20 ns, and
         a microsecond more with a Python predicate. Only joins hop by hop use it.
     results_per_second : mapping of str to float, optional
-        For four streams or more, the results per second of event time of joins of some of them. A name has
-        the aliases with ``_`` between them, as in ``{"a_b": 50}``. A pipeline joins results with
-        results only if these rates determine how selective the condition is.
+        For three streams or more, the results per second of event time of joins of some of them. A name has
+        the aliases with ``_`` between them, as in ``{"a_b": 50}``. The tree of joins of a pipeline follows
+        from these rates if they determine how selective the condition is.
     origin : str
         ``measured`` or ``assumed``.
 
@@ -167,6 +167,7 @@ def _read_aliases(name: str, aliases: frozenset[str]) -> Iterator[frozenset[str]
 
 
 def _read_rest(name: str, aliases: frozenset[str]) -> Iterator[frozenset[str]]:
+    """Yield each set of one alias or more that makes up the rest of a name, after the first ``_``."""
     for alias in aliases:
         if name.startswith(alias.casefold()) and not name[len(alias) :].strip("_"):
             yield frozenset({alias})

@@ -29,12 +29,13 @@ from thetastream.plan.join_tree import (
     JoinTree,
     build_left_deep,
     choose_join_tree,
+    is_bushy,
     solve_ties,
 )
 from thetastream.plan.query import RESULT_TIME, Query, Stream
 from thetastream.planners.join_plan import JoinPlan
 from thetastream.planners.join_settings import JoinSettings
-from thetastream.planners.pipeline_plan import FlatColumn, JoinedSoFar, PipelinePlan
+from thetastream.planners.pipeline_plan import FlatColumn, JoinResult, PipelinePlan
 from thetastream.planners.planned_input import GivenStream, PlannedInput
 from thetastream.planners.two_streams import plan_query
 from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
@@ -45,15 +46,15 @@ from thetastream.spark.session import check_session
 
 
 def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
-    """Plan a join of three or more streams that are joined one after the other."""
+    """Plan a join of three or more streams as joins of two inputs."""
     # 1. Refuse what a pipeline does not support, and check the session.
     refuse_result_order(checked)
     if is_counted(checked.request.within):
-        what = f"{checked.model!r} joins three streams or more one after the other"
+        what = f"{checked.model!r} joins three streams or more by joins of two inputs"
         hint = "results of a join have no order of arrival; use th.Ring(nodes), or leave model out"
         checked.problems.append(QueryError("COUNT_WINDOW", f"{what}, and {hint}"))
     if checked.shed is not None:
-        what = "a join of three streams or more, one after the other, does not shed"
+        what = "a pipeline, which joins three streams or more by joins of two inputs, does not shed"
         hint = "leave shed out, use th.Ring, or shed in a join of two streams"
         checked.problems.append(QueryError("SHED", f"{what}; {hint}"))
     refuse_max_units(checked.settings["max_units"], "a join of more than two streams", checked.problems)
@@ -101,21 +102,23 @@ def _choose_tree(query: Query, checked: CheckedRequest) -> tuple[JoinTree, str]:
         for alias, span in zip(query.aliases, query.within_us, strict=True)
     }
     solved = solve_ties(ties, flows, known.results_of(query.aliases))
-    bushy = None if solved is None else choose_join_tree(order, flows, solved)
-    if bushy is None:
+    tree = None if solved is None else choose_join_tree(order, flows, solved)
+    if tree is None:
         return build_left_deep(order), reason
-    what = f"{known.origin} rates of results"
-    return bushy, f"costs less than 1/{MARGIN:g} of the cheapest left-deep tree, as estimated from {what}"
+    reason = "the cheapest left-deep tree"
+    if is_bushy(tree):
+        reason = f"costs less than 1/{MARGIN:g} of {reason}"
+    return tree, f"{reason}, as estimated from {known.origin} rates of results"
 
 
 class _Input(NamedTuple):
     """An input of a step: a stream, or the result of another step."""
 
     stream: Stream
-    """A description without how its columns are sent, if it is a result."""
+    """The description of the input. If it is a result, the description does not say how columns are sent."""
     schema: StructType
     source: PlannedInput
-    joined: JoinedSoFar | None
+    joined: JoinResult | None
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -138,7 +141,7 @@ class _Pipeline:
         self._parts = [(part, find_aliases(part, query.aliases)) for part in every]
         """The conjuncts and predicates that no step has yet, and the aliases that they read."""
 
-    def join(self, tree: JoinTree) -> JoinedSoFar | None:
+    def join(self, tree: JoinTree) -> JoinResult | None:
         """Plan the steps of a tree. A tree of one stream has none, so its result is None."""
         if isinstance(tree, str):
             return None
@@ -148,7 +151,7 @@ class _Pipeline:
             inputs.append(self._describe(part, self.join(part), {given.stream.alias for given in inputs}))
         return self._join((inputs[0], inputs[1]))
 
-    def _describe(self, tree: JoinTree, joined: JoinedSoFar | None, taken: Set[str]) -> _Input:
+    def _describe(self, tree: JoinTree, joined: JoinResult | None, taken: Set[str]) -> _Input:
         """Describe an input. ``taken`` are the aliases of the other input."""
         if joined is None:
             stream = self._streams[str(tree)]
@@ -169,7 +172,7 @@ class _Pipeline:
         )
         return _Input(stream, joined.schema, joined, joined)
 
-    def _join(self, inputs: tuple[_Input, _Input]) -> JoinedSoFar:
+    def _join(self, inputs: tuple[_Input, _Input]) -> JoinResult:
         """Plan the step that joins two inputs, with the conjuncts and predicates that it completes."""
         left, right = inputs
         arrived = {*left.aliases, *right.aliases}
@@ -206,7 +209,7 @@ class _Pipeline:
         self.steps.append(step)
         return self._describe_result(step, inputs)
 
-    def _describe_result(self, step: JoinPlan, inputs: tuple[_Input, _Input]) -> JoinedSoFar:
+    def _describe_result(self, step: JoinPlan, inputs: tuple[_Input, _Input]) -> JoinResult:
         aliases = [alias for given in inputs for alias in given.aliases]
         columns = tuple(
             FlatColumn(
@@ -223,7 +226,7 @@ class _Pipeline:
             flat_times = {}
         windows = None if self._windows is None else {known: self._windows[known] for known in aliases}
         left, right = inputs
-        return JoinedSoFar(step, left.joined, right.joined, columns, flat_times, windows)
+        return JoinResult(step, left.joined, right.joined, columns, flat_times, windows)
 
 
 def _relocate(phrase: Phrase, inputs: Iterable[_Input]) -> str:

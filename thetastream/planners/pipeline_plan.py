@@ -36,8 +36,8 @@ class PipelinePlan(QueryPlan):
     steps: tuple[JoinPlan, ...]
     """The steps in the order in which they run. A step comes after the steps whose results it joins."""
     order_reason: str
-    """Why the streams are joined in this order."""
-    joined: "JoinedSoFar"
+    """Why the streams are joined in this tree."""
+    joined: "JoinResult"
     """The result of the last step."""
 
     @property
@@ -104,13 +104,13 @@ class FlatColumn:
 
 
 @dataclass(frozen=True)
-class JoinedSoFar:
-    """The result of a step as the source of the next step: flat columns and the result time."""
+class JoinResult:
+    """The result of a step as a source of a later step: flat columns and the result time."""
 
     step: JoinPlan
-    left: "JoinedSoFar | None"
+    left: "JoinResult | None"
     """The result that is the left source of the step. It is None if the left source is a stream."""
-    right: "JoinedSoFar | None"
+    right: "JoinResult | None"
     """The result that is the right source of the step. It is None if the right source is a stream."""
     columns: tuple[FlatColumn, ...]
     event_times: Mapping[str, str]
@@ -138,7 +138,7 @@ class JoinedSoFar:
         return frame.withColumn(RESULT_TIME, build_result_time(list(times.values()), {MARK: 0}))
 
     @property
-    def sides(self) -> "tuple[tuple[str, JoinedSoFar | None], ...]":
+    def sides(self) -> "tuple[tuple[str, JoinResult | None], ...]":
         """The alias and the source of each input of the step. The source of a stream is None."""
         return tuple(zip(self.step.query.aliases, (self.left, self.right), strict=True))
 
@@ -153,7 +153,7 @@ class JoinedSoFar:
         left, right = (alias if source is None else source.tree for alias, source in self.sides)
         return f"({left} JOIN {right})"
 
-    def _find_side(self, alias: str) -> "tuple[str, JoinedSoFar | None]":
+    def _find_side(self, alias: str) -> "tuple[str, JoinResult | None]":
         """Find the input of the step that has a stream."""
         return next(
             (name, source)

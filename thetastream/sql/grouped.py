@@ -145,9 +145,10 @@ def _plan_waiting(question: Question, join: Plan, folding: Folding, catalyst: Ca
 
 def _compute_bound(stream: Stream, given: PlannedInput, join: Plan) -> Computed | None:
     """Compute how far the streams behind an input of the last join move the watermark. It is None if the
-    input is one of the streams of the join."""
+    input is a stream of the user."""
     if given.watermark_bound is None:
-        assert any(stream.alias == known.alias for known in join.inputs)  # its event times say so
+        # Each result of a join before the last one has a bound. The event times of a stream need none.
+        assert any(stream.alias == known.alias for known in join.inputs)
         return None
     text = f"{quote(stream.alias)}.{quote(given.watermark_bound)}"
     return Computed(stream.alias, text, f"{PREFIX}bound_{stream.alias}")
