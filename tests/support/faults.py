@@ -80,6 +80,14 @@ def write_streams(folder: Path, files: int, rows: int, seed: int = 1) -> None:
             os.utime(path, (1_700_000_000 + number,) * 2)  # Spark's file source reads the oldest first
 
 
+def add_empty_files(folder: Path) -> None:
+    """Write a file without tuples for each stream, which brings one more epoch."""
+    for alias in "ab":
+        last = max((folder / alias).glob("*.parquet"))
+        table = pq.read_table(last).slice(0, 0)
+        pq.write_table(table, last.with_name(f"{int(last.stem) + 1:06d}.parquet"))
+
+
 Row = tuple[int, int | None]
 """The ids of a and b. None stands for the partner of a tuple without one."""
 
