@@ -66,11 +66,11 @@ def test_messages_lie_in_the_store(store: ObjectStore) -> None:
     for (epoch, unit), batch in sent.items():
         box.post(epoch, unit, [rows([Row(0, 0, "a first attempt", b"x", [(1, 1)])])])
         box.post(epoch, unit, [batch])
-    assert box.find_newest() == (1, [0, 1])
+    assert box.find_next(0) == (1, [0, 1])
     assert all(list(box.fetch(epoch, unit)) == [batch] for (epoch, unit), batch in sent.items())
     box.clear(0)
     box.post(1, 1, [])
-    assert (box.find_newest(), [*box.list_sizes(1)]) == ((1, [0]), [0])
+    assert (box.find_next(0), [*box.list_sizes(1)]) == ((1, [0]), [0])
     with pytest.raises(StateError, match="MAILBOX_DAMAGED"):
         list(box.fetch(0, 0))
     with pytest.raises(StateError, match="MAILBOX_MISSING"):

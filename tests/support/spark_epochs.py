@@ -217,9 +217,15 @@ class SparkEpochs:
             by_key[row["unit"]].append(row)
         # 2. The units with rows, and then those whose timers have fired.
         watermark_ms = (watermark_us or 0) // 1000
+        errors = []
         for key in sorted(by_key):
             step()
-            yield from self._call(key, pd.DataFrame(by_key[key])[list(COLUMNS)], watermark_ms)
+            try:
+                yield from self._call(key, pd.DataFrame(by_key[key])[list(COLUMNS)], watermark_ms)
+            except StateError as error:
+                errors.append(error)  # The units of other Spark tasks run on.
+        if errors:
+            raise errors[0]
         for key in sorted(self.state["timers"]):
             fired = {time for time in self.state["timers"][key] if time <= watermark_ms}
             for _ in fired:

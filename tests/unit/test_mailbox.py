@@ -15,7 +15,7 @@ from thetastream.engine.inbox import Inbox, Message
 from thetastream.errors import StateError
 from thetastream.spark.exchange_reader import COLUMNS, Told, list_rows, take_in
 from thetastream.spark.mailbox import outbox, source
-from thetastream.spark.mailbox.delivery import Delivery, check_delivery, find_mailbox_name
+from thetastream.spark.mailbox.delivery import Announcement, check_delivery, find_mailbox_name
 from thetastream.spark.mailbox.files import FORMAT, Mailbox
 from thetastream.spark.mailbox.source import MailboxReader, Row
 from thetastream.spark.state.manifest import NOTHING, Heard, Manifest
@@ -41,7 +41,7 @@ def read(reader: MailboxReader, start: dict, end: dict) -> list[str]:
     ]
     # The first rows tell each unit the name of the mailbox; then each unit gets each message.
     assert [(row["unit"], row["kind"]) for row in rows[:n]] == [(key, ANNOUNCEMENT) for key in KEYS]
-    assert {Delivery.read(row["header"])[:2] for row in rows[:n]} == {(end["mailbox"], end["epoch"])}
+    assert {Announcement.read(row["header"])[:2] for row in rows[:n]} == {(end["mailbox"], end["epoch"])}
     found = rows[n:]
     assert [row["unit"] for row in found] == KEYS * (len(found) // n)
     assert all(row["kind"] == MESSAGE for row in found)
@@ -155,28 +155,41 @@ def test_a_file_that_comes_back_after_its_offset_was_written_is_read(tmp_path: P
     assert read(reader, start, end) == ["x", "y"]
 
 
+def test_messages_of_a_refused_epoch_are_not_read_before_those_of_the_epoch_before(tmp_path: Path) -> None:
+    """A unit may write in an epoch that another unit refuses because its messages are lost."""
+    _, start, box = begin(tmp_path)
+    box.post(1, 1, write_pages("too early"))
+    box.post(0, 0, write_pages("came back"))
+    reader = MailboxReader(str(tmp_path), QUERY, KEYS)
+    end = reader.latestOffset(start, ALL)
+    assert read(reader, start, end) == ["came back"]
+    box.post(1, 1, write_pages("in time"))
+    reader.commit(end)
+    assert read(reader, end, reader.latestOffset(end, ALL)) == ["in time"]
+
+
 @pytest.mark.parametrize(
-    ("told", "hint"),
+    ("announced", "hint"),
     [
-        (Delivery("box", 7, [0, 2]), "it is gone; put it back$"),
-        (Delivery("box", 6, [0, 1, 2]), "remove offsets/8 from the checkpoint"),
-        (None, "remove offsets/8 from the checkpoint"),
+        (Announcement("box", 7, [0, 2]), "it is gone; put it back$"),
+        (Announcement("box", 6, [0, 1, 2]), "put it back, remove the newest file N of offsets/ and"),
+        (None, "put it back, remove the newest file N of offsets/ and"),
     ],
 )
-def test_a_unit_misses_what_it_sent(told: Delivery | None, hint: str) -> None:
+def test_a_unit_misses_what_it_sent(announced: Announcement | None, hint: str) -> None:
     sent = Manifest(Heard(7, None), "box", None, has_sent=True)
     with pytest.raises(StateError, match=f"MAILBOX_DAMAGED.* s3://mail/box/7/1 must hold messages.*{hint}"):
-        check_delivery(sent, 1, told, "s3://key:secret@mail")
-    check_delivery(sent, 1, Delivery("box", 7, [1]), "mail")
-    check_delivery(sent._replace(has_sent=False), 1, told, "mail")
-    check_delivery(Manifest(NOTHING, None, None), 1, told, "mail")
+        check_delivery(sent, 1, announced, "s3://key:secret@mail")
+    check_delivery(sent, 1, Announcement("box", 7, [1]), "mail")
+    check_delivery(sent._replace(has_sent=False), 1, announced, "mail")
+    check_delivery(Manifest(NOTHING, None, None), 1, announced, "mail")
 
 
 def test_the_name_of_a_mailbox_is_that_of_the_state() -> None:
-    told = Delivery("box", 7, [])
-    assert find_mailbox_name(None, told) == find_mailbox_name("box", None) == "box"
+    announced = Announcement("box", 7, [])
+    assert find_mailbox_name(None, announced) == find_mailbox_name("box", None) == "box"
     with pytest.raises(StateError, match=r"MAILBOX_FOREIGN.* from mailbox other.* from box"):
-        find_mailbox_name("other", told)
+        find_mailbox_name("other", announced)
     with pytest.raises(StateError, match="MAILBOX_MISSING"):
         find_mailbox_name(None, None)
 
@@ -200,7 +213,7 @@ def test_a_uri_is_a_folder(tmp_path: Path) -> None:
     box = Mailbox(f"file://{tmp_path}", "one")
     box.create(QUERY)
     box.post(3, 0, write_pages("x"))
-    assert Mailbox(str(tmp_path), "one").find_newest() == (3, [0])
+    assert Mailbox(str(tmp_path), "one").find_next(2) == (3, [0])
 
 
 def test_messages_come_in_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ class UnitEpoch:
             raise StateError("EPOCH_REPEATED", f"epoch {clock.epoch} brings rows to unit {key} a second time")
         inbox = Inbox()
         told = take_in(inbox, list_rows(rows or iter(())))
-        check_delivery(before, slot, told.delivery, self.mailboxes)
+        check_delivery(before, slot, told.announced, self.mailboxes)
         event = None if told.notice is None else told.notice.event
         # 2. Run the engine.
         member, state = self._follow(told.notice, before, clock)
@@ -124,10 +124,10 @@ class UnitEpoch:
         yield from self.emitter.gather_results(count_emitted(pieces, engine.counters))
         self._report(slot, engine.counters, inbox, clock, timers)
         # 3. Send messages. A unit that joins keeps the name of the mailbox, and sends nothing yet.
-        mailbox = before.mailbox if told.delivery is None else told.delivery.mailbox
-        sent = 0
-        if spec.has_messages and event != JOINS:
-            mailbox = find_mailbox_name(before.mailbox, told.delivery)
+        mailbox, sent = before.mailbox, 0
+        if spec.has_messages:
+            mailbox = find_mailbox_name(before.mailbox, told.announced)
+        if mailbox is not None and event != JOINS:
             has_news = engine.is_waiting or event == LEAVES
             box = Mailbox(self.mailboxes, mailbox)
             sent = post(box, query, clock.epoch, slot, engine.messages, has_news, keys)

@@ -1,7 +1,7 @@
 """Reads the rows of the exchange: tuples and messages go into the inbox of a unit, other rows tell it news.
 
 rows of a unit -> tuples, messages, reports of the shedder    -> inbox
-               -> delivery of the mailbox, notice of a change -> Told
+               -> announcement of the mailbox, notice of a change -> Told
 """
 
 import json
@@ -26,7 +26,7 @@ from thetastream.core.columns import (
     UNIT,
 )
 from thetastream.engine.inbox import Inbox, Message, ShedReport
-from thetastream.spark.mailbox.delivery import Delivery
+from thetastream.spark.mailbox.delivery import Announcement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,8 +38,8 @@ COLUMNS = (KIND, STREAM, ORIGIN, HEADER, BLOCK)
 class Told(NamedTuple):
     """What rows that are not for the engine tell a unit."""
 
-    delivery: Delivery | None = None
-    """What the mailbox delivers, if it announces an epoch."""
+    announced: Announcement | None = None
+    """What the mailbox announces."""
     notice: Notice | None = None
     """The change of the control plan that is about this unit."""
 
@@ -54,7 +54,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> Told:
         All rows of the unit, because only together can they be sorted. A row has the values of the columns
         ``COLUMNS``. Its block is bytes or an Arrow buffer.
     """
-    delivery: Delivery | None = None
+    announced: Announcement | None = None
     notice: Notice | None = None
     messages: list[tuple[int, str, pa.RecordBatch | None, int]] = []
     for kind, stream, origin, header, block in found:
@@ -62,8 +62,8 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> Told:
         if kind == EMPTY:
             continue
         if kind == ANNOUNCEMENT:
-            # Routers and senders also announce the epoch, and tell nothing.
-            delivery = Delivery.read(header) if header else delivery
+            if header:  # Routers and senders also announce the epoch, and tell nothing.
+                announced = Announcement.read(header)
         elif kind == SHED:
             inbox.shed.append(ShedReport(*json.loads(header)))
         elif kind == NOTICE:
@@ -75,7 +75,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> Told:
     # The upper half of the origin is the number of the sender, the lower half numbers its messages.
     for origin, header, carried, size in sorted(messages, key=lambda message: message[0]):
         inbox.deliver(Message(header, carried, sender=origin >> 32), size)
-    return Told(delivery, notice)
+    return Told(announced, notice)
 
 
 def list_rows(frames: "Iterable[pd.DataFrame]") -> Iterator[Sequence[Any]]:

@@ -42,7 +42,7 @@ def make_routing_step(
     control: ControlAccess | None,
 ) -> Callable[[Batches], Batches]:
     """Make the function that turns batches into blocks."""
-    is_announced = is_streaming and fitted.planned.has_event_time
+    is_announced = is_streaming and (fitted.planned.has_event_time or fitted.planned.has_messages)
     has_hash = fitted.planned.router.model.needs_hash or shed is not None or control is not None
 
     def to_rows(batches: Batches) -> Batches:
@@ -58,8 +58,8 @@ def make_routing_step(
         task = read_task_partition()
         origin, sent = task << 32, 0
         if is_announced and not origin:
-            # An announcement calls every unit in every epoch, so each unit knows the watermark of the
-            # previous one.
+            # An announcement calls every unit in every epoch. So each unit knows the watermark of the
+            # previous one, and misses messages that it sent and that were lost.
             yield _make_rows(called, ANNOUNCEMENT, stream, origin, _repeat_nothing(len(called)))
         batches = map(drop_fillers, batches)
         if fitted.spec.router.model.needs_hash and not has_hash:

@@ -130,14 +130,18 @@ class Mailbox(Folder):
         self.write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, checksum, _MAGIC))
         return int(data.size)
 
-    def find_newest(self) -> tuple[int, list[int]]:
-        """Find the last epoch with messages and the units that sent them; (-1, []) if there is none."""
+    def find_next(self, after: int) -> tuple[int, list[int]]:
+        """Find the first epoch after ``after`` with messages, and the units that sent them.
+
+        It is (``after``, []) if there is none. There is a later epoch with messages only if a unit has sent
+        them in an epoch that was then refused. This epoch will run again.
+        """
         epochs = [int(name) for name in self.list_files("") if name.isdigit()]
-        for epoch in sorted(epochs, reverse=True):
-            units = sorted(self.list_sizes(epoch))
+        for epoch in sorted(epochs):
+            units = sorted(self.list_sizes(epoch)) if epoch > after else []
             if units:
                 return epoch, units
-        return -1, []
+        return after, []
 
     def list_sizes(self, epoch: int) -> dict[int, int]:
         """List the units that sent messages in an epoch, with the size of each file in bytes."""

@@ -8,7 +8,7 @@ of the mailbox, so every run of a checkpoint finds the mailbox, no matter which 
 
 A file that is lost before the source lists it is in no offset. Therefore the source announces to all units
 which files it has found, and a unit that sent messages refuses to go on if its own file is not among them
-(``thetastream.spark.mailbox.outbox``). If a user puts the file back, an epoch that runs again finds it,
+(``thetastream.spark.mailbox.delivery``). If a user puts the file back, an epoch that runs again finds it,
 because the tasks of an epoch list the files themselves.
 
 Spark runs the source in separate Python processes and starts a new one for the driver's part. The modules are
@@ -152,8 +152,8 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         box = self._open(start)
         box.check(self._query)
-        epoch, units = box.find_newest()
-        return {**start, "epoch": epoch, "units": units} if epoch > start["epoch"] else start
+        epoch, units = box.find_next(start["epoch"])
+        return {**start, "epoch": epoch, "units": units} if units else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         refuse_scaled(end)
@@ -165,9 +165,11 @@ class MailboxReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_begun = True
         # If only the place of the mailbox or the text of the query differs between the offsets, the messages
         # were read before, and are not read again. The offset of a run without a mailbox has no epoch.
-        is_new = end["epoch"] > start.get("epoch", -1) and end["units"]
-        sizes = box.list_sizes(end["epoch"]) if is_new else {}
-        senders = sorted({*sizes, *end["units"]}) if is_new else []
+        sizes: dict[int, int] = {}
+        senders: list[int] = []
+        if end["units"] and end["epoch"] > start.get("epoch", -1):
+            sizes = box.list_sizes(end["epoch"])
+            senders = sorted({*sizes, *end["units"]})
         tasks: list[list[int]] = [[]]
         nbytes = 0
         for unit in senders:
