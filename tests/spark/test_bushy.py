@@ -14,7 +14,6 @@ from pyspark.errors import StreamingQueryException
 import thetastream as th
 from tests.support.groups import read_latest
 from tests.support.streams import outcome, replay
-from thetastream.planners import pipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
 
@@ -78,12 +77,6 @@ def nested_loop(inputs, on, seconds):
         if inside and all(None not in read and holds(*read) for read, holds in values):
             found[tuple(one[0] for one in together)] += 1
     return found
-
-
-@pytest.fixture
-def use_tree(monkeypatch):
-    """Let every pipeline have a tree."""
-    return lambda tree: monkeypatch.setattr(pipeline, "_choose_tree", lambda *_: (tree, "a test asks for it"))
 
 
 def spans(seconds):

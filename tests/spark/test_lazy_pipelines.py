@@ -96,8 +96,13 @@ class Replay:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
-@pytest.mark.parametrize("seed", range(8))
-def test_the_last_groups_are_those_of_a_nested_loop(spark, tmp_path, seed):
+@pytest.mark.parametrize(
+    ("seed", "tree"),
+    [*((seed, None) for seed in range(8)), (11, (("a", "b"), ("c", "d"))), (15, (("c", "a"), ("d", "b")))],
+)
+def test_the_last_groups_are_those_of_a_nested_loop(spark, tmp_path, use_tree, seed, tree):
+    if tree is not None:
+        use_tree(tree)
     chance = random.Random(seed)
     on = list(CONDITIONS)[seed % len(CONDITIONS)]
     aliases = "abcd" if "d.x" in on else "abc"
@@ -127,9 +132,19 @@ def make_steady(n_parts, size, lag=0):
     return [rows[low : low + size] for low in range(0, len(rows), size)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("aliases", ["abc", "abcd"])
-def test_views_wait_for_the_slowest_stream(spark, tmp_path, aliases):
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param((("a", "b"), "c"), marks=pytest.mark.slow),
+        pytest.param(((("a", "b"), "c"), "d"), marks=pytest.mark.slow),
+        pytest.param((("a", "b"), ("c", "d")), marks=pytest.mark.slow),
+        (("d", "c"), ("b", "a")),  # the right input of the last join does not bound the watermark
+    ],
+    ids=str,
+)
+def test_views_wait_for_the_slowest_stream(spark, tmp_path, use_tree, tree):
+    use_tree(tree)
+    aliases = "abcd" if "d" in str(tree) else "abc"
     epochs = {alias: make_steady(PARTS, 5) for alias in aliases}
     # In the last three epochs the stream "a" is silent. Before, it was far ahead of the others.
     ahead = [(id_ + 100, x, ts + 1000 * SECOND) for id_, x, ts in epochs["a"][3]]

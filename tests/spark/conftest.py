@@ -1,0 +1,14 @@
+"""Fixtures of tests that run joins in Spark."""
+
+from collections.abc import Callable
+
+import pytest
+
+from thetastream.plan.join_tree import JoinTree
+from thetastream.planners import pipeline
+
+
+@pytest.fixture
+def use_tree(monkeypatch: pytest.MonkeyPatch) -> Callable[[JoinTree], None]:
+    """Return a function that makes every pipeline use a tree of joins."""
+    return lambda tree: monkeypatch.setattr(pipeline, "_choose_tree", lambda *_: (tree, "a test asks for it"))
