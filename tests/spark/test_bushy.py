@@ -246,6 +246,8 @@ def test_rates_of_results_give_the_left_deep_order_if_no_bushy_tree_is_far_cheap
     assert "(((a JOIN b) JOIN c) JOIN d)" in before
     assert "(((c JOIN d) JOIN b) JOIN a)" in text
     assert "order: the cheapest left-deep tree, as estimated from assumed rates of results" in text
+    history = th.plan(frames, CHAIN, statistics=known).explain()
+    assert "(((a JOIN b) JOIN c) JOIN d)" in history  # there are no windows to compare trees by
 
 
 def test_statistics_name_results_of_streams(spark):

@@ -74,6 +74,8 @@ def test_the_rates_of_a_join_hop_by_hop_are_measured():
         ([("b", "c"), ("b_c", "a"), ("d", "b_c_a")], {"b_c", "b_c_a"}),
         ([("a", "b"), ("c", "d")], set()),
         ([("a", "b"), ("a_b_", "a_b")], {"a_b_"}),  # the user has a stream with the name a_b
+        ([("a", "b_"), ("a_b_", "c")], {"a_b_"}),
+        ([("a", "b", "c"), ("a_b_c", "d")], set()),  # the result of a join hop by hop is a stream
     ],
 )
 def test_results_of_steps_are_no_streams_of_the_user(joins, inner):
@@ -148,6 +150,16 @@ def test_the_rates_of_the_results_of_a_pipeline_are_measured():
 def test_names_that_are_read_in_two_ways_are_left_out():
     known = Statistics(results_per_second={"a_b": 1, "a_b_c": 2, "A_C__": 3})
     assert known.results_of(["a", "b", "c", "a_b"]) == {frozenset("ab"): 1, frozenset("ac"): 3}
+
+
+def test_aliases_in_names_of_results_ignore_case():
+    """One letter of an alias may be two in the other case."""
+    for name in ("a_maß", "MASS_A", "a_mass_"):
+        assert Statistics(results_per_second={name: 1}).results_of(["a", "Maß"]) == {
+            frozenset({"a", "Maß"}): 1
+        }
+    last = Statistics(results_per_second={"a_b": 1, "b_a": 2})
+    assert last.results_of(["a", "b"]) == {frozenset("ab"): 2}
 
 
 @pytest.mark.parametrize(

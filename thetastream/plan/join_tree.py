@@ -5,8 +5,9 @@
 
 R(S) is the results per second of a set S of streams. The latest tuple of a result comes from one stream j,
 and the tuples of the other streams i are in their windows W_i. A join stores its input S for W(S), the
-shortest window of the streams in S, and the rows of a second cross its exchange. A stream is an input of one
-join in each tree, so trees differ only in their intermediate results.
+shortest window of the streams in S. So the cost of S is the number of its stored rows, R(S) W(S), and of its
+rows that cross the exchange in a second, R(S). In each tree, a stream is an input of one join, so trees
+differ only in their intermediate results.
 
 The number of partners of a tuple decides which tree is cheaper. Defaults do not know this number, so trees
 are compared only by known rates of results. A bushy tree must cost less than half of the cheapest left-deep
@@ -37,7 +38,7 @@ class Flow:
 
 
 def estimate_results(flows: Sequence[Flow], share: float = 1.0) -> float:
-    """Estimate the results per second of these streams, of which conditions let a share pass.
+    """Estimate the results per second of these streams. ``share`` is the selectivity of all their conditions.
 
     >>> estimate_results([Flow(10, 4), Flow(2, 3)], 0.5)
     70.0
@@ -88,7 +89,7 @@ def choose_join_tree(
 ) -> "JoinTree | None":
     """Choose the cheapest left-deep tree, or a bushy tree if it costs clearly less than every left-deep tree.
 
-    Return None for so many streams that trees are not compared.
+    Return None for more than ``MOST_STREAMS`` streams, because their trees are not compared.
 
     Parameters
     ----------
@@ -172,7 +173,10 @@ class _Costs:
 
 
 def _split(streams: int) -> list[tuple[int, int]]:
-    """List the pairs of inputs that make up the streams: the larger one first, then the one that begins."""
+    """List the pairs of inputs that make up the streams.
+
+    The first input of a pair has more streams. Of two inputs that have equally many, it has the first stream.
+    """
     pairs = []
     part = streams & (streams - 1)
     while part:

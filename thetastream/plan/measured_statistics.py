@@ -100,16 +100,16 @@ def _name_results(join: Iterable[str]) -> set[str]:
 def find_inner_streams(joins: Iterable[Iterable[str]]) -> set[str]:
     """Find the streams of joins that are the results of other joins, given the aliases of each join.
 
-    The result of a step of a pipeline has the alias of both its streams, and more underscores if a stream of
-    the user has this alias.
+    The result of a step of a pipeline has the aliases of both its streams in its name, and more underscores
+    if a stream of the user has this name. A join of three streams or more is no step of a pipeline.
 
     >>> find_inner_streams([["b", "c"], ["b_c", "a"]])
     {'b_c'}
     """
-    pairs = [tuple(join) for join in joins]
+    pairs = {join for join in map(tuple, joins) if len(join) == 2}
     aliases = {alias for pair in pairs for alias in pair}
     inner = set()
-    for result in {"_".join(order) for pair in pairs for order in permutations(pair)}:
+    for result in {name for pair in pairs for name in _name_results(pair)}:
         named = [alias for alias in aliases if alias.rstrip("_") == result]
         inner |= {max(named, key=len)} if named else set()
     return inner

@@ -136,7 +136,8 @@ class Statistics:
     def results_of(self, aliases: Sequence[str]) -> dict[frozenset[str], float]:
         """Return the rates of results of these streams by the set of their aliases.
 
-        A name that can be read in several ways, or that is not made of these aliases, is left out.
+        A name that can be read in several ways, or that is not made of these aliases, is left out. Of several
+        names of one set, the last one counts.
 
         >>> known = Statistics(results_per_second={"A_b": 50, "b_c_": 7, "b_d": 1})
         >>> sorted((sorted(streams), rate) for streams, rate in known.results_of("abc").items())
@@ -169,7 +170,8 @@ def _read_aliases(name: str, aliases: frozenset[str]) -> Iterator[frozenset[str]
 def _read_rest(name: str, aliases: frozenset[str]) -> Iterator[frozenset[str]]:
     """Yield each set of one alias or more that makes up the rest of a name, after the first ``_``."""
     for alias in aliases:
-        if name.startswith(alias.casefold()) and not name[len(alias) :].strip("_"):
+        rest = name.removeprefix(alias.casefold())
+        if rest != name and not rest.strip("_"):
             yield frozenset({alias})
     yield from _read_aliases(name, aliases)
 

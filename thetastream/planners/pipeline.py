@@ -10,7 +10,7 @@ filter behind the step applies the window of each stream.
 Planning reads only schemas, because the output columns of a step follow from its input columns.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -83,9 +83,9 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         bounds_watermark=checked.request.bounds_watermark and _has_watermarks(checked.streams),
     )
     tree, reason = _choose_tree(query, checked)
+    assert not isinstance(tree, str)  # there are at least three streams
     work = _Pipeline(checked, query, settings)
     joined = work.join(tree)
-    assert joined is not None  # there are at least two streams
     return PipelinePlan(query, tuple(work.steps), reason, joined)
 
 
@@ -137,27 +137,24 @@ class _Pipeline:
         self._flat_names = _name_flat_columns(query.streams)
         spans = query.within_us
         self._windows = None if spans is None else dict(zip(query.aliases, spans, strict=True))
-        every: list[Phrase | Predicate] = [*query.conjuncts, *query.predicates]
-        self._parts = [(part, find_aliases(part, query.aliases)) for part in every]
+        parts: list[Phrase | Predicate] = [*query.conjuncts, *query.predicates]
+        self._parts = [(part, find_aliases(part, query.aliases)) for part in parts]
         """The conjuncts and predicates that no step has yet, and the aliases that they read."""
 
-    def join(self, tree: JoinTree) -> JoinResult | None:
-        """Plan the steps of a tree. A tree of one stream has none, so its result is None."""
-        if isinstance(tree, str):
-            return None
-        left, right = tree
-        inputs: list[_Input] = []
-        for part in (left, right):
-            inputs.append(self._describe(part, self.join(part), {given.stream.alias for given in inputs}))
-        return self._join((inputs[0], inputs[1]))
+    def join(self, tree: tuple[JoinTree, JoinTree]) -> JoinResult:
+        """Plan the steps of a tree, and return the result of the last one."""
+        left = self._plan_input(tree[0])
+        right = self._plan_input(tree[1], left.stream.alias)
+        return self._join((left, right))
 
-    def _describe(self, tree: JoinTree, joined: JoinResult | None, taken: Set[str]) -> _Input:
-        """Describe an input. ``taken`` are the aliases of the other input."""
-        if joined is None:
-            stream = self._streams[str(tree)]
-            whole = self._checked.schemas[stream.alias]
+    def _plan_input(self, tree: JoinTree, *taken: str) -> _Input:
+        """Plan the steps of an input, and describe it. Its alias must not be one of those that are taken."""
+        if isinstance(tree, str):
+            stream = self._streams[tree]
+            whole = self._checked.schemas[tree]
             schema = StructType([whole[name] for name, _ in stream.types])
-            return _Input(stream, schema, GivenStream(self._checked.request.streams[stream.alias]), None)
+            return _Input(stream, schema, GivenStream(self._checked.request.streams[tree]), None)
+        joined = self.join(tree)
         names = {name.casefold() for name in (*self._streams, *taken)}
         alias = "_".join(joined.aliases)
         while alias.casefold() in names:
@@ -192,7 +189,7 @@ class _Pipeline:
         windows = self._windows
         within_us = None
         if windows is not None:
-            within_us = tuple(min(windows[known] for known in given.aliases) for given in inputs)
+            within_us = tuple(min(windows[alias] for alias in given.aliases) for given in inputs)
         query = Query(tuple(streams), tuple(texts), tuple(phrases), tuple(predicates), within_us)
         # 3. Plan the step.
         known = self._settings.statistics
@@ -213,18 +210,18 @@ class _Pipeline:
         aliases = [alias for given in inputs for alias in given.aliases]
         columns = tuple(
             FlatColumn(
-                known, name, self._flat_names[known, name], self._checked.schemas[known][name].dataType
+                alias, name, self._flat_names[alias, name], self._checked.schemas[alias][name].dataType
             )
-            for known in aliases
-            for name, _ in self._streams[known].types
+            for alias in aliases
+            for name, _ in self._streams[alias].types
         )
-        times = {known: self._streams[known].event_time for known in aliases}
+        times = {alias: self._streams[alias].event_time for alias in aliases}
         flat_times = {
-            known: self._flat_names[known, time] for known, time in times.items() if time is not None
+            alias: self._flat_names[alias, time] for alias, time in times.items() if time is not None
         }
         if len(flat_times) < len(times):
             flat_times = {}
-        windows = None if self._windows is None else {known: self._windows[known] for known in aliases}
+        windows = None if self._windows is None else {alias: self._windows[alias] for alias in aliases}
         left, right = inputs
         return JoinResult(step, left.joined, right.joined, columns, flat_times, windows)
 
