@@ -32,7 +32,7 @@ def test_a_query_that_lost_messages_is_exact_when_they_are_back(tmp_path: Path, 
     for path, data in lost.items():
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
-    if "remove the newest file N of offsets" in job.output:
+    if "remove the newest offset" in job.output:
         for name in (f"{EPOCH + 1}", f".{EPOCH + 1}.crc"):
             (job.checkpoint / "offsets" / name).unlink()
     job.finish()

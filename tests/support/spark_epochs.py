@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.control.change import Rules
 from thetastream.control.plan import ControlPlan
@@ -48,8 +49,10 @@ class Crash(Exception):
 class _Context:
     """What a Spark task knows of its epoch."""
 
-    def __init__(self, epoch: int) -> None:
-        self._properties = {"sql.streaming.queryId": "query", "streaming.sql.batchId": str(epoch)}
+    def __init__(self, epoch: int | None) -> None:
+        self._properties = {"sql.streaming.queryId": "query"}
+        if epoch is not None:
+            self._properties["streaming.sql.batchId"] = str(epoch)
 
     def partitionId(self) -> int:
         return 0
@@ -141,6 +144,9 @@ class SparkEpochs:
             self.shed = ShedLoads(shedding, str(folder / "box"), digest(QUERY))
         self.began_ms = -1
         """When the next epoch begins, in milliseconds since 1970."""
+        self.is_timed = False
+        """Whether tasks know only the time of their epoch, as inside ``foreachBatch`` on Spark Connect. Then
+        there is no control."""
         patch.setattr(source, "LOOK_S", -1.0)
         self.offsets: list[dict[str, Any]] = []
         """The log of offsets of the control source."""
@@ -152,13 +158,14 @@ class SparkEpochs:
         root = str(self.folder / "box")
         settings = {"root": root, "join": digest(QUERY), "rules": self.rules.as_json()}
         plan = ControlPlan.begin(self.model).as_json()
-        self.access = ControlAccess(root, digest(QUERY))
-        self.fitted = FittedSpec(self.spec, None, self.rules.max_units)
+        self.access: ControlAccess | None = ControlAccess(root, digest(QUERY))
+        self.fitted = FittedSpec(self.spec, None, 0 if self.is_timed else self.rules.max_units)
         self.reader: Any = ControlReader(QUERY, settings, plan, None)
         if self.spec.has_messages:
             box = MailboxReader(root, QUERY, self.fitted.keys)
             self.reader = ControlledMailboxReader(box, self.reader, self.fitted.keys)
-        self.committed = len(self.offsets) - 1
+            if self.is_timed:
+                self.access, self.reader = None, box
 
     @property
     def control(self) -> ControlFolder:
@@ -174,7 +181,7 @@ class SparkEpochs:
     def log_offset(self) -> None:
         """Ask the source for the offset of the next epoch, and write it to the log."""
         start = self.offsets[-1] if self.offsets else self.reader.initialOffset()
-        self.offsets.append(self.reader.latestOffset(deepcopy(start), self.reader.getDefaultReadLimit()))
+        self.offsets.append(self.reader.latestOffset(deepcopy(start), ReadAllAvailable()))
 
     def run(
         self, batches: Sequence[pa.RecordBatch], watermark_us: int | None, crash: int | None = None
@@ -186,7 +193,7 @@ class SparkEpochs:
         It raises Crash before its step ``crash``: 0 is the control source, then come the units.
         """
         epoch = len(self.offsets) - 1
-        self._patch.setattr(TaskContext, "get", lambda: _Context(epoch))
+        self._patch.setattr(TaskContext, "get", lambda: _Context(None if self.is_timed else epoch))
         before = deepcopy(self.state)
         try:
             found = list(self._run(epoch, batches, watermark_us, crash))

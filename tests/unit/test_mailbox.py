@@ -15,7 +15,7 @@ from thetastream.engine.inbox import Inbox, Message
 from thetastream.errors import StateError
 from thetastream.spark.exchange_reader import COLUMNS, Told, list_rows, take_in
 from thetastream.spark.mailbox import outbox, source
-from thetastream.spark.mailbox.delivery import Announcement, check_delivery, find_mailbox_name
+from thetastream.spark.mailbox.announcement import Announcement, check_messages, find_mailbox_name
 from thetastream.spark.mailbox.files import FORMAT, Mailbox
 from thetastream.spark.mailbox.source import MailboxReader, Row
 from thetastream.spark.state.manifest import NOTHING, Heard, Manifest
@@ -172,17 +172,17 @@ def test_messages_of_a_refused_epoch_are_not_read_before_those_of_the_epoch_befo
     ("announced", "hint"),
     [
         (Announcement("box", 7, [0, 2]), "it is gone; put it back$"),
-        (Announcement("box", 6, [0, 1, 2]), "put it back, remove the newest file N of offsets/ and"),
-        (None, "put it back, remove the newest file N of offsets/ and"),
+        (Announcement("box", 6, [0, 1, 2]), "put it back, remove the newest offset"),
+        (None, "put it back, remove the newest offset"),
     ],
 )
 def test_a_unit_misses_what_it_sent(announced: Announcement | None, hint: str) -> None:
     sent = Manifest(Heard(7, None), "box", None, has_sent=True)
     with pytest.raises(StateError, match=f"MAILBOX_DAMAGED.* s3://mail/box/7/1 must hold messages.*{hint}"):
-        check_delivery(sent, 1, announced, "s3://key:secret@mail")
-    check_delivery(sent, 1, Announcement("box", 7, [1]), "mail")
-    check_delivery(sent._replace(has_sent=False), 1, announced, "mail")
-    check_delivery(Manifest(NOTHING, None, None), 1, announced, "mail")
+        check_messages(sent, 8, 1, announced, "s3://key:secret@mail")
+    check_messages(sent, 8, 1, Announcement("box", 7, [1]), "mail")
+    check_messages(sent._replace(has_sent=False), 8, 1, announced, "mail")
+    check_messages(Manifest(NOTHING, None, None), 8, 1, announced, "mail")
 
 
 def test_the_name_of_a_mailbox_is_that_of_the_state() -> None:

@@ -78,7 +78,8 @@ def run(rows: int | None = None, out: Path = Path("out/demo"), port: int | None 
         if port is None:
             if take_screenshot(out / "pairs", metrics, out / "page.png"):
                 _say(f"page     {out / 'page.png'}")
-            _say("         thetastream demo --serve shows the running join and its results in a browser")
+            command = "thetastream" if shutil.which("thetastream") else sys.argv[0]
+            _say(f"         {command} demo --serve shows the running join and its results in a browser")
         else:
             _say(f"page     http://{HOST}:{port} (Ctrl-C stops it)")
             with suppress(KeyboardInterrupt):

@@ -27,7 +27,7 @@ from thetastream.spark.emit import Emitter, count_emitted, time_work
 from thetastream.spark.exchange_reader import list_rows, take_in
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateFiles
-from thetastream.spark.mailbox.delivery import check_delivery, find_mailbox_name
+from thetastream.spark.mailbox.announcement import check_messages, find_mailbox_name
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.mailbox.outbox import post
 from thetastream.spark.shed_loads import ShedLoads
@@ -109,7 +109,7 @@ class UnitEpoch:
             raise StateError("EPOCH_REPEATED", f"epoch {clock.epoch} brings rows to unit {key} a second time")
         inbox = Inbox()
         told = take_in(inbox, list_rows(rows or iter(())))
-        check_delivery(before, slot, told.announced, self.mailboxes)
+        check_messages(before, clock.epoch, slot, told.announced, self.mailboxes)
         event = None if told.notice is None else told.notice.event
         # 2. Run the engine.
         member, state = self._follow(told.notice, before, clock)
@@ -130,6 +130,8 @@ class UnitEpoch:
         if mailbox is not None and event != JOINS:
             has_news = engine.is_waiting or event == LEAVES
             box = Mailbox(self.mailboxes, mailbox)
+            if before.heard != NOTHING:
+                box.withdraw(slot, range(before.heard.epoch + 1, clock.epoch))
             sent = post(box, query, clock.epoch, slot, engine.messages, has_news, keys)
             engine.counters.count_sent(sent)
         # 4. Keep the state. The timer makes Spark call the unit when the watermark moves, even without rows.

@@ -26,7 +26,7 @@ from thetastream.core.columns import (
     UNIT,
 )
 from thetastream.engine.inbox import Inbox, Message, ShedReport
-from thetastream.spark.mailbox.delivery import Announcement
+from thetastream.spark.mailbox.announcement import Announcement
 
 if TYPE_CHECKING:
     import pandas as pd

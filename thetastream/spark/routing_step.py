@@ -59,7 +59,7 @@ def make_routing_step(
         origin, sent = task << 32, 0
         if is_announced and not origin:
             # An announcement calls every unit in every epoch. So each unit knows the watermark of the
-            # previous one, and misses messages that it sent and that were lost.
+            # previous one, and notices if messages that it sent were lost.
             yield _make_rows(called, ANNOUNCEMENT, stream, origin, _repeat_nothing(len(called)))
         batches = map(drop_fillers, batches)
         if fitted.spec.router.model.needs_hash and not has_hash:

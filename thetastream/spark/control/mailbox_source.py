@@ -8,8 +8,8 @@ This is the plan of the offset before, because the plan of an offset holds from 
 
 A change of the plan announces the mailbox to all units of the new plan, because a unit that joins does not
 know it. An offset of a query that had no mailbox before gets one. A run that begins while units leave calls
-all units by an announcement, because it forgets the marks of earlier runs, and tuples may not call all of
-them. ``calls`` in the offset counts these runs.
+all units by an announcement, because it forgets the marks of earlier runs, and there may be no tuples that
+call them. ``calls`` in the offset counts these runs.
 """
 
 import json

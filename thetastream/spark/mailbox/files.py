@@ -130,11 +130,23 @@ class Mailbox(Folder):
         self.write(f"{epoch}/{unit}", data, struct.pack(_TRAILER, data.size, checksum, _MAGIC))
         return int(data.size)
 
-    def find_next(self, after: int) -> tuple[int, list[int]]:
-        """Find the first epoch after ``after`` with messages, and the units that sent them.
+    def withdraw(self, unit: int, epochs: range) -> None:
+        """Remove what a unit sent in attempts at these epochs that were never committed.
 
-        It is (``after``, []) if there is none. There is a later epoch with messages only if a unit has sent
-        them in an epoch that was then refused. This epoch will run again.
+        An epoch that runs again has the same number, and its messages replace earlier ones. Only where a time
+        is the number, an epoch may begin again with another number (``thetastream.spark.task_properties``).
+        """
+        if not epochs:
+            return
+        for name in self.list_files(""):
+            if name.isdigit() and int(name) in epochs:
+                self.post(int(name), unit, [])
+
+    def find_next(self, after: int) -> tuple[int, list[int]]:
+        """Find the first epoch after the epoch ``after`` that has messages, and the units that sent them.
+
+        It is (``after``, []) if there is none. The first one counts, because units may also have sent
+        messages in the epoch that comes next, before another unit refused it. It runs again.
         """
         epochs = [int(name) for name in self.list_files("") if name.isdigit()]
         for epoch in sorted(epochs):

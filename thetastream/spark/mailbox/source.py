@@ -8,7 +8,7 @@ of the mailbox, so every run of a checkpoint finds the mailbox, no matter which 
 
 A file that is lost before the source lists it is in no offset. Therefore the source announces to all units
 which files it has found, and a unit that sent messages refuses to go on if its own file is not among them
-(``thetastream.spark.mailbox.delivery``). If a user puts the file back, an epoch that runs again finds it,
+(``thetastream.spark.mailbox.announcement``). If a user puts the file back, an epoch that runs again finds it,
 because the tasks of an epoch list the files themselves.
 
 Spark runs the source in separate Python processes and starts a new one for the driver's part. The modules are

@@ -30,13 +30,24 @@ class Announcement(NamedTuple):
         return cls(*json.loads(header))
 
 
-def check_delivery(before: Manifest, slot: int, announced: Announcement | None, root: str) -> None:
-    """Check that the messages which a unit sent in its last epoch are delivered in this one.
+_REPEAT = (
+    "remove the newest offset from the checkpoint (offsets/N with the largest N, and its .N.crc), and start "
+    "again"
+)
+"""What makes Spark ask the source again which messages an epoch reads. On Spark Connect, N may be unknown."""
+
+
+def check_messages(
+    before: Manifest, epoch: int, slot: int, announced: Announcement | None, root: str
+) -> None:
+    """Check that an epoch delivers the messages which a unit sent in its last epoch, and none of the future.
 
     Parameters
     ----------
     before : Manifest
         The manifest of the last epoch of the unit.
+    epoch : int
+        The number of this epoch.
     slot : int
         The slot of the unit.
     announced : Announcement or None
@@ -49,17 +60,18 @@ def check_delivery(before: Manifest, slot: int, announced: Announcement | None, 
     StateError
         MAILBOX_DAMAGED.
     """
-    epoch = before.heard.epoch
-    is_found = announced is not None and announced.epoch == epoch
-    if not before.has_sent or (announced is not None and is_found and slot in announced.senders):
-        return
-    file = f"{hide_secrets(root)}/{before.mailbox}/{epoch}/{slot}"
-    hint = "put it back"
-    if not is_found:
-        # The offset of this epoch has no messages at all, and Spark would use it again. On Spark Connect, its
-        # number may be unknown here.
-        hint += ", remove the newest file N of offsets/ and its .N.crc from the checkpoint, and start again"
-    raise StateError("MAILBOX_DAMAGED", f"{file} must hold messages of the checkpoint; it is gone; {hint}")
+    where = f"{hide_secrets(root)}/{before.mailbox}"
+    sent_in = before.heard.epoch
+    senders = announced.senders if announced is not None and announced.epoch == sent_in else []
+    if before.has_sent and slot not in senders:
+        # If there are no senders, the offset of this epoch has no messages, and Spark would use it again.
+        hint = "put it back" if senders else f"put it back, {_REPEAT}"
+        what = f"{where}/{sent_in}/{slot} must hold messages of the checkpoint; it is gone; {hint}"
+        raise StateError("MAILBOX_DAMAGED", what)
+    if announced is not None and announced.senders and announced.epoch >= epoch:
+        what = f"epoch {epoch} must read messages of an epoch before; it reads {where}/{announced.epoch}"
+        hint = f"put the messages of the checkpoint back into the mailbox, {_REPEAT}"
+        raise StateError("MAILBOX_DAMAGED", f"{what}; {hint}")
 
 
 def find_mailbox_name(known: str | None, announced: Announcement | None) -> str:
