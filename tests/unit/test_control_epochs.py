@@ -14,6 +14,7 @@ from tests.support.controlled import SCHEMA
 from thetastream.control.request import Request
 from thetastream.core.windows import Rows
 from thetastream.engine.two_stream.moving import MovingSpec
+from thetastream.errors import StateError
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
 
 
@@ -237,4 +238,32 @@ def test_a_run_calls_the_units_whose_marks_it_has_forgotten(
         run.run(5)
     run.run(5)
     assert [one.model for one in run.spark.plan.membership] == [Biclique((1, 1))]
+    run.check()
+
+
+@pytest.mark.parametrize("name", ["ring", "chain"])
+def test_units_of_a_checkpoint_with_times_for_numbers_cannot_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It comes from foreachBatch on Spark Connect. It is refused with max_units, and goes on without it."""
+    kind, model, _ = SENDING[name]
+    run = kind(tmp_path, monkeypatch, model)
+    spark = run.spark
+    spark.is_timed, spark.began_ms = True, 1_790_000_000_000
+    spark.start()
+    for _ in range(4):
+        run.run()
+        spark.began_ms += 1000
+    spark.is_timed = False
+    spark.start()
+    batches = run.draw(8)
+    spark.log_offset()
+    with pytest.raises(StateError, match=r"EPOCH_UNKNOWN.*leave max_units out"):
+        spark.run(batches, run.watermark)
+    spark.is_timed = True
+    spark.start()
+    run.end_epoch(spark.run(batches, run.watermark))
+    for number in range(10):
+        spark.began_ms += 1000
+        run.run(n=8 if number < 4 else 0)
     run.check()

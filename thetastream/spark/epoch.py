@@ -34,7 +34,7 @@ from thetastream.spark.shed_loads import ShedLoads
 from thetastream.spark.state.cache_folder import choose_cache_root, sweep
 from thetastream.spark.state.durable_store import DurableStore, PartMap
 from thetastream.spark.state.manifest import NOTHING, Heard, Manifest, decode
-from thetastream.spark.task_properties import read_epoch, read_query
+from thetastream.spark.task_properties import read_epoch, read_query, read_told_epoch
 from thetastream.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -161,6 +161,14 @@ class UnitEpoch:
             has_rows=has_rows,
             has_messages=self.fitted.spec.has_messages,
         )
+        if self.control is not None and self.fitted.spec.has_messages and number != read_told_epoch():
+            # Units that join would number their epochs otherwise.
+            raise StateError(
+                "EPOCH_UNKNOWN",
+                "this checkpoint numbers epochs by times, because the query has written inside foreachBatch "
+                "on Spark Connect, and a join with max_units needs Spark's numbers; leave max_units out, or "
+                "begin with a new checkpointLocation",
+            )
         return Clock(number, before.watermark_us, watermark_us)
 
     def _follow(self, notice: Notice | None, before: Manifest, clock: Clock) -> tuple[Member, Any]:
