@@ -10,6 +10,7 @@ from bench import papers
 from bench.__main__ import main
 from bench.core import drawing, machine
 from bench.core.clock import Setting, Timed
+from bench.core.columns import write_value
 from bench.core.figure import Run
 from bench.core.page import describe_time, sentence
 from bench.core.query import Query
@@ -42,7 +43,7 @@ def test_a_figure_is_a_picture_a_table_and_numbers(folder: Path, name: str) -> N
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     text = (folder / f"{name}.md").read_text()
     assert f": {found['verdict']['ratio']:.2f}): {found['verdict']['text']}" in text
-    assert f"{found['verdict']['ratio']:.2f}" in found["verdict"]["text"]
+    assert write_value(found["verdict"]["ratio"]) in found["verdict"]["text"]
     assert text in (folder / "README.md").read_text()
 
 
@@ -92,7 +93,7 @@ def test_figures_of_whole_queries(name: str, tmp_path: Path) -> None:
     found = drawing.write(name, run, figure.measure(run), 61.4, tmp_path)
     assert found["seconds"] == 61
     assert found["checks"]
-    assert f"{found['verdict']['ratio']:.2f}" in found["verdict"]["text"]
+    assert write_value(found["verdict"]["ratio"]) in found["verdict"]["text"]
     text = (tmp_path / f"{name}.md").read_text()
     assert sentence(found) in text
     shown = [row for row in found["rows"] if figure.is_in_table(row)]
@@ -106,7 +107,7 @@ def test_the_page_says_what_the_committed_numbers_say(name: str) -> None:
     found = json.loads((folder / f"{name}.json").read_text())
     assert sentence(found) in (folder / "README.md").read_text()
     assert (folder / f"{name}.md").read_text().strip() in (folder / "README.md").read_text()
-    assert f"{found['verdict']['ratio']:.2f}" in found["verdict"]["text"]
+    assert write_value(found["verdict"]["ratio"]) in found["verdict"]["text"]
     assert found["checks"]
     assert all(check["is_equal"] for check in found["checks"])
     assert (folder / f"{name}.png").stat().st_size < 60_000
