@@ -109,10 +109,15 @@ FAMILIES: dict[str, Family] = {
     "Chain(3)": Family(HandshakeSpec(CONDITION, INDEXES, 2, Chain(3, block=2)), PAIRS),
     "moving": Family(MovingSpec(TwoStreamSpec(UNIT, Matrix(2, 2))), PAIRS),
     "shared tasks": Family(
-        SharedTasksSpec((TaskSpec("one", UNIT),), Biclique(2)), ids_at(1, 1 + len(COLUMNS))
+        SharedTasksSpec((TaskSpec("one", TwoStreamSpec(UNIT, Biclique(2))),)), ids_at(1, 1 + len(COLUMNS))
     ),
     "shared tasks on a chain": Family(
-        SharedTasksSpec((TaskSpec("one", UNIT),), Chain(3, fast_forward=True)), ids_at(1, 1 + len(COLUMNS))
+        SharedTasksSpec((TaskSpec("one", TwoStreamSpec(UNIT, Chain(3, fast_forward=True))),)),
+        ids_at(1, 1 + len(COLUMNS)),
+    ),
+    "shared tasks on a chain that hands on": Family(
+        SharedTasksSpec((TaskSpec("one", HandshakeSpec(CONDITION, INDEXES, 2, Chain(3, block=2))),)),
+        ids_at(1, 1 + len(COLUMNS)),
     ),
     "folded": Family(FoldedSpec(TwoStreamSpec(UNIT, Biclique(2)), FOLD), counted),
     "folded, lazily": Family(
@@ -244,7 +249,7 @@ def test_an_engine_scales_or_says_why_it_cannot(name: str) -> None:
         return
     model = family.spec.router.model
     first, last = Request(model=Matrix(1, 2)), Request(model=Biclique((1, 2)))
-    only_sizes = isinstance(family.spec, MultiwaySpec | HandshakeSpec)
+    only_sizes = isinstance(family.spec, MultiwaySpec) or model.has_mailbox(2)
     if only_sizes:
         first, last = (Request(sizes=dict.fromkeys(model.sizes, n)) for n in (3, 1))
     is_ordered = isinstance(family.spec, PunctuatedSpec)

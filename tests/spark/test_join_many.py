@@ -163,14 +163,21 @@ class Crash(Exception):
 
 
 @pytest.mark.slow
-def test_tasks_together_over_a_crash_and_a_refusal(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", [None, th.Chain(3, block=4)], ids=repr)
+def test_tasks_together_over_a_crash_and_a_refusal(
+    model: th.Chain | None, spark: SparkSession, tmp_path: Path
+) -> None:
     """A checkpoint refuses other tasks, but accepts another order of the same tasks."""
+
+    def join_many(tasks: dict[str, Any]) -> th.JoinTasks:
+        return th.join_many(streams, tasks, model, mailbox=str(tmp_path / "mail"))
+
     frames = [events(spark, seed) for seed in (0, 1)]
     streams = streams_of(frames, tmp_path)
     wanted, n_late = answers(frames)
     assert all(sum(pairs.values()) > 100 for pairs in wanted.values())
 
-    joined = th.join_many(streams, TASKS)
+    joined = join_many(TASKS)
     collected: dict[int, dict[str, list[Any]]] = {}
     crashes = {1}
 
@@ -195,9 +202,9 @@ def test_tasks_together_over_a_crash_and_a_refusal(spark: SparkSession, tmp_path
         run(joined)
     fewer = {name: task for name, task in TASKS.items() if name != "less"}
     with pytest.raises(Exception, match="STATE_OF_ANOTHER_QUERY") as refused:
-        run(th.join_many(streams, fewer))
+        run(join_many(fewer))
     assert "the set of tasks was less, near, python, same, it is near, python, same" in str(refused.value)
-    again = run(th.join_many(streams, dict(reversed(TASKS.items()))))
+    again = run(join_many(dict(reversed(TASKS.items()))))
     found = {
         name: Counter(tuple(row) for parts in collected.values() for row in parts[name]) for name in TASKS
     }
@@ -209,6 +216,8 @@ def test_tasks_together_over_a_crash_and_a_refusal(spark: SparkSession, tmp_path
         if epoch["received"]:
             assert set(epoch["tasks"]) == set(TASKS)
             assert epoch["matched"] == sum(task["matched"] for task in epoch["tasks"].values())
+            if model is not None:
+                assert epoch["forwarded"] == sum(task["forwarded"] for task in epoch["tasks"].values())
             assert epoch["tasks"]["near"]["matched"] == len(collected[epoch["epoch"]]["near"])
 
 

@@ -87,8 +87,8 @@ class LocalMultiway(LocalRun):
 class LocalTasks(LocalRun):
     """Several join tasks that run in this process."""
 
-    def __init__(self, specs: Sequence[TaskSpec], model: Model) -> None:
-        super().__init__(SharedTasksSpec(tuple(specs), model))
+    def __init__(self, specs: Sequence[TaskSpec]) -> None:
+        super().__init__(SharedTasksSpec(tuple(specs)))
         self._tasks = specs
 
     def epoch(  # type: ignore[override]
@@ -96,7 +96,14 @@ class LocalTasks(LocalRun):
     ) -> Iterator[tuple[str, Matches]]:
         for number, *columns in super().epoch([left, right], watermark_us):
             task = self._tasks[number[0].as_py()]
-            yield task.name, as_matches(columns, names_of(task.unit))
+            left, right = task.join.condition.sides
+            yield task.name, as_matches(columns, (left.columns, right.columns))
+
+    def drain(  # type: ignore[override]
+        self, watermark_us: int | None = None
+    ) -> Iterator[tuple[str, Matches]]:
+        while self.in_flight or self._is_waiting:
+            yield from self.epoch(None, None, watermark_us)
 
 
 __all__ = ["LocalChain", "LocalJoin", "LocalMultiway", "LocalTasks"]

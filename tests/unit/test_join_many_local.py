@@ -2,7 +2,7 @@
 loop."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +18,12 @@ from tests.support.strategies import Case, cases, conditions, index_specs
 from thetastream.core.condition import Condition, PythonPredicate
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
+from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.shared_tasks import SHARED_COUNTERS, TaskSpec, TasksState
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
+from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.errors import StateError
-from thetastream.models import Biclique, Matrix, Split
+from thetastream.models import Biclique, Chain, Matrix, Split
 from thetastream.models.base import Model
 from thetastream.spark.state.manifest import NOTHING, Heard, Manifest, decode
 
@@ -29,6 +31,7 @@ UNITS = st.integers(1, 3)
 MODELS = st.one_of(
     st.builds(Biclique, st.tuples(UNITS, UNITS)), st.builds(Matrix, UNITS, UNITS), st.builds(Split, UNITS)
 )
+CHAINS = st.builds(Chain, st.integers(1, 4), st.integers(1, 5), st.integers(0, 5))
 GUARDS = st.sampled_from([None, None, "p2", "p3"])
 """Boolean columns: ``p2`` is true for ids that 2 divides, and ``p3`` for ids that 3 divides."""
 
@@ -51,12 +54,32 @@ def sent(case: Case, side: Side, rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return batch
 
 
+@dataclass(frozen=True)
+class DrawnTask:
+    """One task without a model."""
+
+    name: str
+    unit: UnitSpec
+    passes: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def condition(self) -> Condition:
+        return self.unit.condition
+
+    def under(self, model: Model) -> TaskSpec:
+        if isinstance(model, Chain):
+            unit = self.unit
+            join = HandshakeSpec(unit.condition, unit.indexes, unit.archive_period_us, model)
+            return TaskSpec(self.name, join, self.passes)
+        return TaskSpec(self.name, TwoStreamSpec(self.unit, model), self.passes)
+
+
 @st.composite
-def task_sets(draw: st.DrawFn) -> tuple[Case, list[TaskSpec]]:
+def task_sets(draw: st.DrawFn) -> tuple[Case, list[DrawnTask]]:
     """Draw two to four tasks over the streams of one case, each with its own condition, indexes and
     filters."""
     case = draw(cases())
-    specs = [TaskSpec("t0", UnitSpec(case.condition, case.indexes, case.archive_period_us))]
+    specs = [DrawnTask("t0", UnitSpec(case.condition, case.indexes, case.archive_period_us))]
     for number in range(1, draw(st.integers(2, 4))):
         condition: Condition = draw(conditions(case.condition.sides[0].keys))
         indexes = draw(index_specs(condition)), draw(index_specs(condition))
@@ -64,29 +87,30 @@ def task_sets(draw: st.DrawFn) -> tuple[Case, list[TaskSpec]]:
         if draw(st.booleans()):
             condition = replace(condition, predicates=(PREDICATE,))
         unit = UnitSpec(condition, indexes, period)
-        specs.append(TaskSpec(f"t{number}", unit, (draw(GUARDS), draw(GUARDS))))
+        specs.append(DrawnTask(f"t{number}", unit, (draw(GUARDS), draw(GUARDS))))
     return case, specs
 
 
-def wanted(case: Case, spec: TaskSpec) -> Counter[tuple[int, int]]:
+def wanted(case: Case, spec: DrawnTask) -> Counter[tuple[int, int]]:
     """Compute the answer of a task by a nested loop over the timely tuples that pass its filters."""
     kept: tuple[list[Any], list[Any]] = ([], [])
     for *streams, late_us in oracle.pair_with_late_watermark(case.epochs):
         for side in Side:
             timely = oracle.timely(streams[side], late_us, "t")
             kept[side].extend(row for row in timely if passes(spec.passes[side], row))
-    pairs = oracle.join(spec.unit.condition, *kept)
-    if spec.unit.condition.predicates:
+    pairs = oracle.join(spec.condition, *kept)
+    if spec.condition.predicates:
         return Counter({pair: n for pair, n in pairs.items() if pair[0] < pair[1]})
     return pairs
 
 
 @draw_cases(20)
 @given(task_sets(), MODELS)
-def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Model) -> None:
-    case, specs = drawn
-    together = LocalTasks(specs, model)
-    alone = {spec.name: LocalJoin(spec.unit, model) for spec in specs}
+def test_each_task_is_its_own_join(drawn: tuple[Case, list[DrawnTask]], model: Model) -> None:
+    case, tasks = drawn
+    specs = [task.under(model) for task in tasks]
+    together = LocalTasks(specs)
+    alone = {task.name: LocalJoin(task.unit, model) for task in tasks}
     found: dict[str, Counter[tuple[int, int]]] = {spec.name: Counter() for spec in specs}
     late_us = None
     for *streams, watermark in case.epochs:
@@ -102,10 +126,38 @@ def test_each_task_is_its_own_join(drawn: tuple[Case, list[TaskSpec]], model: Mo
         late_us = watermark
         assert sum(unit.late for unit in together.counters) == late
         for unit in together.counters:
-            for counter in unit.tasks["t0"]:
-                assert getattr(unit, counter) == sum(task[counter] for task in unit.tasks.values())
-            assert not set(SHARED_COUNTERS) & set(unit.tasks["t0"])
-    assert found == {spec.name: wanted(case, spec) for spec in specs}
+            check_sums(unit)
+    assert found == {task.name: wanted(case, task) for task in tasks}
+
+
+@draw_cases(20)
+@given(task_sets(), CHAINS)
+def test_each_task_of_a_chain_hands_on_its_own_tuples(
+    drawn: tuple[Case, list[DrawnTask]], chain: Chain
+) -> None:
+    case, tasks = drawn
+    together = LocalTasks([task.under(chain) for task in tasks])
+    found: dict[str, Counter[tuple[int, int]]] = {task.name: Counter() for task in tasks}
+    late_us, watermark = None, None
+    for *streams, watermark in case.epochs:
+        batches = [sent(case, side, streams[side]) for side in Side]
+        for name, (a, b) in together.epoch(*batches, watermark):
+            found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
+        late = sum(len(rows) - len(oracle.timely(rows, late_us, "t")) for rows in streams)
+        late_us = watermark
+        assert sum(unit.late for unit in together.counters) == late
+        for unit in together.counters:
+            check_sums(unit)
+    for name, (a, b) in together.drain(watermark):
+        found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
+    assert found == {task.name: wanted(case, task) for task in tasks}
+
+
+def check_sums(unit: Any) -> None:
+    """Check that the counters of a unit are sums over its tasks, where they are not shared."""
+    for counter in unit.tasks["t0"]:
+        assert getattr(unit, counter) == sum(task[counter] for task in unit.tasks.values())
+    assert not set(SHARED_COUNTERS) & set(unit.tasks["t0"])
 
 
 def test_state_of_tasks_and_of_one_join_do_not_mix() -> None:

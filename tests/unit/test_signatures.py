@@ -7,7 +7,16 @@ import pytest
 import thetastream as th
 from thetastream.frontend.request import SETTINGS
 
-SHARED = {"index", "archive_period", "event_time", "result_time", "cache_folder", "late", "statistics"}
+SHARED = {
+    "index",
+    "archive_period",
+    "event_time",
+    "result_time",
+    "mailbox",
+    "cache_folder",
+    "late",
+    "statistics",
+}
 
 
 @pytest.mark.parametrize("function", [th.join, th.plan, th.sql, th.aggregate])

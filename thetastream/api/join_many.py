@@ -22,6 +22,7 @@ def join_many(
     archive_period: Duration | None = None,
     event_time: str | Mapping[str, str] | None = None,
     result_time: bool | None = None,
+    mailbox: str | None = None,
     cache_folder: str | None = None,
     late: str | Path | None = None,
     statistics: Statistics | None = None,
@@ -40,9 +41,11 @@ def join_many(
         What each task joins: ``on``, and optionally ``within``, ``index`` and ``archive_period``, as in
         ``join``. Windows must be time windows.
     model : Model, optional
-        The model of all tasks. It must route by tuples alone, as ``th.Biclique(units)``, ``th.Matrix`` and
-        ``th.Split`` do. If it is left out, the biclique with equal sides that fills the partitions runs.
-    index, archive_period, event_time, result_time, cache_folder, late, statistics
+        The model of all tasks. It must route by tuples alone, as ``th.Biclique(units)``, ``th.Matrix``,
+        ``th.Split`` and ``th.Chain`` do. On a chain that hands on tuples, each worker has an instance of the
+        handshake join for each task (ESJ, architecture). If the model is left out, the biclique with equal
+        sides that fills the partitions runs.
+    index, archive_period, event_time, result_time, mailbox, cache_folder, late, statistics
         As in ``join``. They apply to all tasks, and a task's own ``index`` or ``archive_period`` comes first.
 
     Returns
@@ -78,6 +81,7 @@ def join_many(
         "archive_period": archive_period,
         "event_time": event_time,
         "result_time": result_time,
+        "mailbox": mailbox,
         "cache_folder": cache_folder,
         "late": late,
         "statistics": statistics,

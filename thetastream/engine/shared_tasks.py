@@ -1,12 +1,14 @@
 """The engine of several join tasks: a unit receives each tuple once and keeps a separate state for each task.
 
-For each task: { tuples of the inbox that are not late and pass its filters } -> its own ``Unit``.
+For each task: { tuples of the inbox that are not late and pass its filters } -> its own engine.
 
-Late tuples are dropped before any task sees them, so they are counted once. The ``Unit`` of a task stores the
+Late tuples are dropped before any task sees them, so they are counted once. The engine of a task stores the
 tuples that pass the filters of the task. It has its own index and archive period, because tasks have
-different windows.
+different windows. On a handshake chain, a worker has an instance of the protocol for each task (ESJ,
+architecture). The messages of an instance carry the name of its task.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
@@ -16,21 +18,26 @@ import pyarrow as pa
 
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
-from thetastream.engine.counters import Counters
+from thetastream.engine.counters import Counters, SendingCounters
+from thetastream.engine.handshake.spec import HandshakeSpec
+from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late
-from thetastream.engine.protocol import OpenStore
+from thetastream.engine.protocol import Engine, OpenStore
 from thetastream.engine.routing import Router
-from thetastream.engine.two_stream.query import UnitSpec, UnitState
-from thetastream.engine.two_stream.unit import Unit
-from thetastream.models.base import Model
+from thetastream.engine.two_stream.query import UnitState
+from thetastream.engine.two_stream.spec import TwoStreamSpec
 
-SHARED_COUNTERS = ("left", "right", "late", "received", "received_bytes", "emitted_bytes")
-"""The counters that a unit fills once for all tasks. The other counters are sums over tasks."""
-TASK_COUNTERS = tuple(
-    each.name for each in fields(Counters) if each.type is int and each.name not in SHARED_COUNTERS
+SHARED_COUNTERS = (
+    "left",
+    "right",
+    "late",
+    "received",
+    "received_bytes",
+    "emitted_bytes",
+    "forwarded_bytes",
 )
-"""The counters that each task has for itself."""
+"""The counters that a unit fills once for all tasks. The other counters are sums over tasks."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +45,15 @@ class TaskSpec:
     """The fixed properties of one task. Picklable."""
 
     name: str
-    unit: UnitSpec
+    join: TwoStreamSpec | HandshakeSpec
+    """The task as a join of its own. All tasks have the same model."""
     passes: tuple[str | None, str | None] = (None, None)
     """Boolean columns of left and of right blocks that are true for the tuples that pass the filters of this
     task. None means that all tuples pass."""
 
     def select_passing(self, side: Side, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Select the tuples that pass the filters of this task, with the columns that it needs."""
-        spec, passes = self.unit.condition.sides[side], self.passes[side]
+        spec, passes = self.join.condition.sides[side], self.passes[side]
         mine = batch.select([*spec.columns, *spec.computed])
         if passes is None:
             return mine
@@ -57,7 +65,10 @@ class TaskSpec:
 class TasksState:
     """The state that a unit of several tasks keeps from epoch to epoch."""
 
-    tasks: dict[str, UnitState] = field(default_factory=dict)
+    tasks: dict[str, Any] = field(default_factory=dict)
+    """The state of each task, by the name of the task."""
+    task_type: ClassVar[type[Any]] = UnitState
+    """The type of the state of a task."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the state to plain values for the manifest."""
@@ -66,7 +77,14 @@ class TasksState:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TasksState":
         """Build a state from the values that ``as_json`` returned."""
-        return cls({name: UnitState.from_json(state) for name, state in values["tasks"].items()})
+        return cls({name: cls.task_type.from_json(state) for name, state in values["tasks"].items()})
+
+
+@dataclass
+class ChainTasksState(TasksState):
+    """The state that a worker of a handshake chain keeps for several tasks."""
+
+    task_type: ClassVar[type[Any]] = HandshakeState
 
 
 @dataclass
@@ -76,6 +94,19 @@ class TasksCounters(Counters):
     tasks: dict[str, dict[str, int]] = field(default_factory=dict)
     """The counters of each task, by the name of the task."""
 
+    def add_task(self, name: str, done: Counters) -> None:
+        """Add the counters that one task has for itself."""
+        names = [each.name for each in fields(done) if each.type is int and each.name not in SHARED_COUNTERS]
+        self.tasks[name] = {counter: getattr(done, counter) for counter in names}
+        for counter, n in self.tasks[name].items():
+            setattr(self, counter, getattr(self, counter) + n)
+        self.expects_tuples = self.expects_tuples or done.expects_tuples
+
+
+@dataclass
+class SendingTasksCounters(TasksCounters, SendingCounters):
+    """The work of a unit that sends messages for several tasks."""
+
 
 class TasksUnit:
     """One unit of a model that runs several tasks.
@@ -83,9 +114,8 @@ class TasksUnit:
     Parameters
     ----------
     specs : sequence of TaskSpec
-        The tasks, which join the same streams.
-    model : Model
-        The model. It must not route by values that only one task compares.
+        The tasks, which join the same streams under the same model. The model must not route by values that
+        only one task compares.
     slot : int
         The number of this unit.
     state : TasksState
@@ -94,33 +124,39 @@ class TasksUnit:
         Opens a store for the segments of a task.
     """
 
-    messages: Sequence[Message] = ()
-    is_waiting = False
-
     def __init__(
-        self,
-        specs: Sequence[TaskSpec],
-        model: Model,
-        slot: int,
-        state: TasksState,
-        open_store: OpenStore,
+        self, specs: Sequence[TaskSpec], slot: int, state: TasksState, open_store: OpenStore
     ) -> None:
         self._specs = specs
-        self._homes = [model.is_home(slot, side) for side in Side]
-        self._units = {
-            spec.name: Unit(
-                spec.unit, model, slot, state.tasks.get(spec.name) or UnitState(), open_store(spec.unit.plans)
-            )
+        self._state_type = type(state)
+        first = specs[0].join
+        self._homes = [first.model.is_home(slot, side) for side in Side]
+        self._engines: dict[str, Engine] = {
+            spec.name: spec.join.open(slot, state.tasks.get(spec.name) or state.task_type(), open_store)
             for spec in specs
         }
-        self.counters = TasksCounters()
-        sides = specs[0].unit.condition.sides
+        self.counters = SendingTasksCounters() if first.has_messages else TasksCounters()
+        sides = first.condition.sides
         self.counters.list_streams(sides[side].alias for side in Side if self._homes[side])
 
     @property
     def state(self) -> TasksState:
         """The current state."""
-        return TasksState({name: unit.state for name, unit in self._units.items()})
+        return self._state_type({name: engine.state for name, engine in self._engines.items()})
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of all tasks. Each carries the name of its task."""
+        return [
+            message._replace(header=json.dumps([name, message.header]))
+            for name, engine in self._engines.items()
+            for message in engine.messages
+        ]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a task needs another epoch even if no new tuples arrive."""
+        return any(engine.is_waiting for engine in self._engines.values())
 
     def epoch(self, inbox: Inbox, clock: Clock) -> Iterator[list[pa.Array]]:
         """Run one epoch, task by task.
@@ -130,30 +166,40 @@ class TasksUnit:
         """
         # 1. Drop late tuples.
         blocks = {(side, role): self._drop_late(inbox, side, role, clock) for side in Side for role in Role}
+        letters = _sort_by_task(inbox.messages)
         # 2. Join.
         for number, spec in enumerate(self._specs):
-            mine = Inbox()
+            mine = Inbox(peers=inbox.peers, messages=letters.get(spec.name, []))
             for (side, role), batch in blocks.items():
                 if batch is not None:
                     mine.add(side, role, 0, spec.select_passing(side, batch), 0)
-            for matches in self._units[spec.name].matches(mine, clock):
-                yield [pa.array(np.full(matches.left.num_rows, number, np.int32)), *matches.columns]
+            for columns in self._engines[spec.name].epoch(mine, clock):
+                yield [pa.array(np.full(len(columns[0]), number, np.int32)), *columns]
         # 3. Count.
         self.counters.received, self.counters.received_bytes = inbox.received, inbox.received_bytes
-        for name, unit in self._units.items():
-            done = {counter: getattr(unit.counters, counter) for counter in TASK_COUNTERS}
-            self.counters.tasks[name] = done
-            for counter, n in done.items():
-                setattr(self.counters, counter, getattr(self.counters, counter) + n)
+        for name, engine in self._engines.items():
+            self.counters.add_task(name, engine.counters)
 
     def _drop_late(self, inbox: Inbox, side: Side, role: Role, clock: Clock) -> pa.RecordBatch | None:
+        """Return the timely tuples of one side and role; None if no block came.
+
+        A block without tuples is kept, because it says that the stream goes on.
+        """
         batch = inbox.batch(side, role)
         if batch is None:
             return None
         is_counted = role.is_counted and self._homes[side]
-        spec = self._specs[0].unit.condition.sides[side]
-        batch = drop_late(batch, side, spec, clock.late_us, self.counters if is_counted else None)
-        return batch if batch.num_rows else None
+        spec = self._specs[0].join.condition.sides[side]
+        return drop_late(batch, side, spec, clock.late_us, self.counters if is_counted else None)
+
+
+def _sort_by_task(messages: Sequence[Message]) -> dict[str, list[Message]]:
+    """Return the messages of each task, in the order in which they came."""
+    found: dict[str, list[Message]] = {}
+    for message in messages:
+        name, header = json.loads(message.header)
+        found.setdefault(name, []).append(message._replace(header=header))
+    return found
 
 
 @dataclass(frozen=True)
@@ -161,32 +207,43 @@ class SharedTasksSpec:
     """Several joins of the same two streams that share one exchange."""
 
     tasks: tuple[TaskSpec, ...]
-    model: Model
 
-    state_type: ClassVar[type[TasksState]] = TasksState
-    has_messages: ClassVar[bool] = False
     partner_streams: ClassVar[tuple[int, ...]] = ()
     scaling_obstacle: ClassVar[str | None] = None
 
     @property
+    def state_type(self) -> type[TasksState]:
+        """The type of the state."""
+        return ChainTasksState if isinstance(self._first, HandshakeSpec) else TasksState
+
+    @property
     def n_units(self) -> int:
         """The number of units of the model."""
-        return self.model.n_units
+        return self._first.n_units
 
     @property
     def has_event_time(self) -> bool:
         """Whether a stream has an event time."""
-        return self.tasks[0].unit.has_event_time
+        return self._first.has_event_time
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether units send messages."""
+        return self._first.has_messages
 
     @property
     def router(self) -> Router:
         """The router of the model that all tasks share."""
-        return Router(self.model)
+        return self._first.router
 
-    def with_model(self, model: Model) -> "SharedTasksSpec":
+    def with_model(self, model: Any) -> "SharedTasksSpec":
         """Return the same tasks under another model."""
-        return replace(self, model=model)
+        return SharedTasksSpec(tuple(replace(task, join=task.join.with_model(model)) for task in self.tasks))
 
     def open(self, slot: int, state: TasksState, open_store: OpenStore) -> TasksUnit:
         """Open the unit ``slot``."""
-        return TasksUnit(self.tasks, self.model, slot, state, open_store)
+        return TasksUnit(self.tasks, slot, state, open_store)
+
+    @property
+    def _first(self) -> TwoStreamSpec | HandshakeSpec:
+        return self.tasks[0].join

@@ -119,10 +119,6 @@ class Chain(Model):
         return self.forwards_tuples
 
     @property
-    def sharing_obstacle(self) -> str | None:
-        return "runs one join, by messages between neighbours" if self.forwards_tuples else None
-
-    @property
     def sees_all(self) -> bool:
         return self.fast_forward
 

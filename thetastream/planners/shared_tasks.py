@@ -95,7 +95,14 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
         first = self._first
         join = build_shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
         given = first.settings
-        return build(join, first.streams, cache_folder=given.cache_folder, late=given.late, idle=given.idle)
+        return build(
+            join,
+            first.streams,
+            mailboxes=given.mailbox,
+            cache_folder=given.cache_folder,
+            late=given.late,
+            idle=given.idle,
+        )
 
     def split(self, batch: DataFrame) -> dict[str, DataFrame]:
         """Split a batch of ``together``, as ``foreachBatch`` passes it, into one DataFrame per task.
@@ -172,8 +179,8 @@ def find_model_problem(model: Model, is_streaming: bool) -> QueryError | None:
     return QueryError(
         "TASKS_MODEL",
         f"tasks need a model that routes by tuples alone, and {model!r} {obstacle}; "
-        "use th.Biclique(units), th.Matrix(rows, columns), th.Split(cores) or th.Chain(workers, "
-        "fast_forward=True), or leave model out",
+        "use th.Biclique(units), th.Matrix(rows, columns), th.Split(cores) or th.Chain(workers), "
+        "or leave model out",
     )
 
 

@@ -194,7 +194,7 @@ def build_handshake_join(
     """
     assert order is None
     assert choose is None
-    spec = HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, model)
+    spec = _describe_chain(plan, model)
     output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
     return JoinSpec(spec, plan.sides, output, identify_two_streams(plan, model, _read_session(streams)))
 
@@ -221,15 +221,21 @@ def build_shared_tasks_join(
     plan: TasksPlan, model: Model, streams: Sequence[DataFrame], choose: Choose | None = None
 ) -> JoinSpec:
     """Run several joins of the same two streams behind one exchange."""
-    tasks = tuple(
-        TaskSpec(task.name, _describe_unit(task.plan, task.plan.condition), task.passes)
-        for task in plan.tasks
+    spec = SharedTasksSpec(
+        tuple(TaskSpec(task.name, _describe_task(task.plan, model), task.passes) for task in plan.tasks)
     )
     output = describe_tagged_pairs(streams[0].sparkSession, plan)
     reading = _read_session(streams, choose)
     identity = identify_tasks(plan, model, reading)
-    choice = _open_choice(reading, choose, partial(SharedTasksSpec, tasks))
-    return JoinSpec(SharedTasksSpec(tasks, model), plan.sides, output, identity, choice=choice)
+    choice = _open_choice(reading, choose, spec.with_model)
+    return JoinSpec(spec, plan.sides, output, identity, choice=choice)
+
+
+def _describe_task(plan: PhysicalPlan, model: Model) -> TwoStreamSpec | HandshakeSpec:
+    if model.engine == HANDSHAKE:
+        assert isinstance(model, Chain)
+        return _describe_chain(plan, model)
+    return TwoStreamSpec(_describe_unit(plan, plan.condition), model)
 
 
 def let_tuples_move(join: JoinSpec) -> JoinSpec:
@@ -252,6 +258,10 @@ def _fit_moving(fit: Callable[[int], Fitted], partitions: int) -> Fitted:
 
 def _describe_unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = False) -> UnitSpec:
     return UnitSpec(condition, plan.indexes, plan.archive_period_us, plan.counts, is_ordered)
+
+
+def _describe_chain(plan: PhysicalPlan, model: Chain) -> HandshakeSpec:
+    return HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, model)
 
 
 # A model that the planner has chosen

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self
 
+from thetastream.core.condition import Condition
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
 from thetastream.engine.two_stream.content_routing import choose_placing
@@ -23,6 +24,11 @@ class TwoStreamSpec:
     has_messages: ClassVar[bool] = False
     partner_streams: ClassVar[tuple[int, ...]] = ()
     scaling_obstacle: ClassVar[str | None] = None
+
+    @property
+    def condition(self) -> Condition:
+        """The condition of the join."""
+        return self.unit.condition
 
     @property
     def n_units(self) -> int:
