@@ -162,7 +162,7 @@ def check_sums(unit: Any) -> None:
 
 def test_state_of_tasks_and_of_one_join_do_not_mix() -> None:
     query = {"the set of tasks": Part("far, near", "far, near")}
-    state = TasksState({"near": UnitState(arrived=(1, 2)), "far": UnitState()})
+    state = TasksState({"near": {"arrived": [1, 2]}, "far": {}})
     heard = Heard(7, 1_000)
     manifest = Manifest(heard, None, state)
     assert decode(manifest.encode(query), query, TasksState) == manifest

@@ -11,22 +11,20 @@ architecture). The messages of an instance carry the name of its task.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from thetastream.core.condition import Condition
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters, SendingCounters
-from thetastream.engine.handshake.spec import HandshakeSpec
-from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late
-from thetastream.engine.protocol import Engine, OpenStore
+from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
 from thetastream.engine.routing import Router
-from thetastream.engine.two_stream.query import UnitState
-from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.models.base import Model
 
 SHARED_COUNTERS = (
     "left",
@@ -40,12 +38,27 @@ SHARED_COUNTERS = (
 """The counters that a unit fills once for all tasks. The other counters are sums over tasks."""
 
 
+class TaskJoin(EngineSpec, Protocol):
+    """A join of two streams that may be a task, because its results are pairs."""
+
+    @property
+    def condition(self) -> Condition:
+        """The condition of the join."""
+
+    @property
+    def model(self) -> Model:
+        """The model of the join."""
+
+    def with_model(self, model: Any) -> "TaskJoin":
+        """Return the same join under another model."""
+
+
 @dataclass(frozen=True)
 class TaskSpec:
     """The fixed properties of one task. Picklable."""
 
     name: str
-    join: TwoStreamSpec | HandshakeSpec
+    join: TaskJoin
     """The task as a join of its own. All tasks have the same model."""
     passes: tuple[str | None, str | None] = (None, None)
     """Boolean columns of left and of right blocks that are true for the tuples that pass the filters of this
@@ -65,26 +78,17 @@ class TaskSpec:
 class TasksState:
     """The state that a unit of several tasks keeps from epoch to epoch."""
 
-    tasks: dict[str, Any] = field(default_factory=dict)
-    """The state of each task, by the name of the task."""
-    task_type: ClassVar[type[Any]] = UnitState
-    """The type of the state of a task."""
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The state of each task in plain values, by the name of the task."""
 
     def as_json(self) -> dict[str, Any]:
         """Convert the state to plain values for the manifest."""
-        return {"tasks": {name: state.as_json() for name, state in self.tasks.items()}}
+        return {"tasks": self.tasks}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TasksState":
         """Build a state from the values that ``as_json`` returned."""
-        return cls({name: cls.task_type.from_json(state) for name, state in values["tasks"].items()})
-
-
-@dataclass
-class ChainTasksState(TasksState):
-    """The state that a worker of a handshake chain keeps for several tasks."""
-
-    task_type: ClassVar[type[Any]] = HandshakeState
+        return cls(dict(values["tasks"]))
 
 
 @dataclass
@@ -128,12 +132,10 @@ class TasksUnit:
         self, specs: Sequence[TaskSpec], slot: int, state: TasksState, open_store: OpenStore
     ) -> None:
         self._specs = specs
-        self._state_type = type(state)
         first = specs[0].join
         self._homes = [first.model.is_home(slot, side) for side in Side]
         self._engines: dict[str, Engine] = {
-            spec.name: spec.join.open(slot, state.tasks.get(spec.name) or state.task_type(), open_store)
-            for spec in specs
+            spec.name: spec.join.open(slot, _read_state(spec, state), open_store) for spec in specs
         }
         self.counters = SendingTasksCounters() if first.has_messages else TasksCounters()
         sides = first.condition.sides
@@ -142,7 +144,7 @@ class TasksUnit:
     @property
     def state(self) -> TasksState:
         """The current state."""
-        return self._state_type({name: engine.state for name, engine in self._engines.items()})
+        return TasksState({name: engine.state.as_json() for name, engine in self._engines.items()})
 
     @property
     def messages(self) -> list[Message]:
@@ -193,6 +195,11 @@ class TasksUnit:
         return drop_late(batch, side, spec, clock.late_us, self.counters if is_counted else None)
 
 
+def _read_state(spec: TaskSpec, state: TasksState) -> Any:
+    values = state.tasks.get(spec.name)
+    return spec.join.state_type() if values is None else spec.join.state_type.from_json(values)
+
+
 def _sort_by_task(messages: Sequence[Message]) -> dict[str, list[Message]]:
     """Return the messages of each task, in the order in which they came."""
     found: dict[str, list[Message]] = {}
@@ -208,13 +215,9 @@ class SharedTasksSpec:
 
     tasks: tuple[TaskSpec, ...]
 
+    state_type: ClassVar[type[TasksState]] = TasksState
     partner_streams: ClassVar[tuple[int, ...]] = ()
     scaling_obstacle: ClassVar[str | None] = None
-
-    @property
-    def state_type(self) -> type[TasksState]:
-        """The type of the state."""
-        return ChainTasksState if isinstance(self._first, HandshakeSpec) else TasksState
 
     @property
     def n_units(self) -> int:
@@ -245,5 +248,5 @@ class SharedTasksSpec:
         return TasksUnit(self.tasks, slot, state, open_store)
 
     @property
-    def _first(self) -> TwoStreamSpec | HandshakeSpec:
+    def _first(self) -> TaskJoin:
         return self.tasks[0].join

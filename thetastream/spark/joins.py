@@ -19,7 +19,7 @@ from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.order import Order
 from thetastream.engine.order.engine import PunctuatedSpec
 from thetastream.engine.protocol import EngineSpec
-from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
+from thetastream.engine.shared_tasks import SharedTasksSpec, TaskJoin, TaskSpec
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -231,7 +231,7 @@ def build_shared_tasks_join(
     return JoinSpec(spec, plan.sides, output, identity, choice=choice)
 
 
-def _describe_task(plan: PhysicalPlan, model: Model) -> TwoStreamSpec | HandshakeSpec:
+def _describe_task(plan: PhysicalPlan, model: Model) -> TaskJoin:
     if model.engine == HANDSHAKE:
         assert isinstance(model, Chain)
         return _describe_chain(plan, model)
