@@ -229,6 +229,8 @@ def test_results_that_come_later_are_not_marked(frame: DataFrame, tmp_path: Path
     for model in (th.ATR(2, segment="1 minute"), th.CTR(2), th.Chain(2)):
         chain = th.join(pair, on="a.k = b.k", within="1 minute", model=model, mailbox=mailbox)
         assert find_mark(chain) is None
+    tasks = {"one": {"on": "a.k = b.k", "within": "1 minute"}}
+    assert find_mark(th.join_many(pair, tasks, model=th.Chain(2), mailbox=mailbox).together) is None
     with pytest.raises(th.QueryError, match=r"NO_WATERMARK.*'r'.*may come behind the watermark"):
         th.join({"r": chain, "s": s}, on="r.a.k = s.k", within="1 minute")
     counts = chain.groupBy(F.window("result_time", "1 minute")).count()

@@ -78,6 +78,10 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
         return self._first.has_result_time
 
     @property
+    def is_prompt(self) -> bool:
+        return self._first.is_prompt
+
+    @property
     def folding_obstacle(self) -> str:
         return "several tasks have no common select list"
 
