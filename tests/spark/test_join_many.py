@@ -300,14 +300,19 @@ def test_streams_are_two_and_not_called_task(spark: SparkSession) -> None:
         th.join_many({"a": frame, "Task": frame}, {"near": {"on": "a.x < Task.x"}})
 
 
-def test_an_order_by_default_of_the_session_is_refused(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    ("setting", "value", "condition"), [("order", "outer", "ORDER"), ("max_units", "6", "CANNOT_SCALE")]
+)
+def test_a_default_of_the_session_that_tasks_cannot_keep_is_refused(
+    setting: str, value: str, condition: str, spark: SparkSession
+) -> None:
     frame = spark.sql("SELECT 1 AS x, timestamp_seconds(1) AS ts")
-    spark.conf.set("spark.thetastream.order", "outer")
+    spark.conf.set(f"spark.thetastream.{setting}", value)
     try:
-        with pytest.raises(th.QueryError, match="ORDER"):
+        with pytest.raises(th.QueryError, match=condition):
             th.join_many({"a": frame, "b": frame}, {"near": A_TASK})
     finally:
-        spark.conf.unset("spark.thetastream.order")
+        spark.conf.unset(f"spark.thetastream.{setting}")
 
 
 def test_what_is_wrong_in_all_tasks_is_said_once(spark: SparkSession) -> None:

@@ -13,16 +13,27 @@ from hypothesis import strategies as st
 
 from tests.support import oracle
 from tests.support.draws import draw_cases
-from tests.support.local import LocalJoin, LocalTasks
+from tests.support.local import LocalChain, LocalJoin, LocalTasks
 from tests.support.strategies import Case, cases, conditions, index_specs
-from thetastream.core.condition import Condition, PythonPredicate
+from thetastream.core.condition import (
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Key,
+    PythonPredicate,
+    SideSpec,
+)
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
 from thetastream.engine.handshake.spec import HandshakeSpec
+from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.shared_tasks import SHARED_COUNTERS, TaskSpec, TasksState
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.errors import StateError
+from thetastream.index import IndexSpec, Scan
 from thetastream.models import Biclique, Chain, Matrix, Split
 from thetastream.models.base import Model
 from thetastream.spark.state.manifest import NOTHING, Heard, Manifest, decode
@@ -151,6 +162,25 @@ def test_each_task_of_a_chain_hands_on_its_own_tuples(
     for name, (a, b) in together.drain(watermark):
         found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
     assert found == {task.name: wanted(case, task) for task in tasks}
+
+
+def test_a_task_on_a_chain_works_as_a_chain_of_its_own() -> None:
+    """Its blocks follow what its workers measure, so it finds the same pairs in the same epochs."""
+    sides = tuple(SideSpec(alias, ("id", "t"), time=Key("t", Domain.INT)) for alias in "ab")
+    window = Dimension(Side.LEFT, TIME, Bound(TIME, -5), Bound(TIME, 5))
+    spec = HandshakeSpec(
+        Condition((sides[0], sides[1]), window=window), (IndexSpec(Scan()),) * 2, 2, Chain(3)
+    )
+    alone, together = LocalChain(spec), LocalTasks([TaskSpec("one", spec)])
+    for now in range(30):
+        rows = [pa.RecordBatch.from_pydict({"id": list(range(100)), "t": [now] * 100}) for _ in Side]
+        found = [sum(len(a) for a, _ in alone.epoch(*rows, now - 1))]
+        found += [sum(len(a) for _, (a, _) in together.epoch(*rows, now - 1))]
+        assert found[0] == found[1]
+    states = [HandshakeState.from_json(state.tasks["one"]) for state in together.states]
+    for task, worker in zip(states, alone.states, strict=True):
+        assert task.neighbourhood == worker.neighbourhood
+        assert task.neighbourhood.measured
 
 
 def check_sums(unit: Any) -> None:

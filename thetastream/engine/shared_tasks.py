@@ -168,10 +168,12 @@ class TasksUnit:
         """
         # 1. Drop late tuples.
         blocks = {(side, role): self._drop_late(inbox, side, role, clock) for side in Side for role in Role}
-        letters = _sort_by_task(inbox.messages)
+        messages = _sort_by_task(inbox.messages)
         # 2. Join.
         for number, spec in enumerate(self._specs):
-            mine = Inbox(peers=inbox.peers, messages=letters.get(spec.name, []))
+            mine = Inbox(peers=inbox.peers)
+            for message in messages.get(spec.name, []):
+                mine.deliver(message, 0)
             for (side, role), batch in blocks.items():
                 if batch is not None:
                     mine.add(side, role, 0, spec.select_passing(side, batch), 0)

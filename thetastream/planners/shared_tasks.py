@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.frontend.checked import check
+from thetastream.frontend.max_units import refuse_max_units
 from thetastream.frontend.model import read_named_model
 from thetastream.frontend.request import JoinRequest, read_settings
 from thetastream.frontend.streams import check_streams, refuse_tables
@@ -147,6 +148,7 @@ def plan_tasks(
             "STREAM_COUNT", f"tasks share two streams, not {len(streams)} ({', '.join(streams)}); use th.join"
         )
     problems += _find_problems(streams, tasks, complete)
+    refuse_max_units(complete["max_units"], "a join of several tasks", problems)
     named = read_named_model(model, problems)
     raise_problems(problems)
     reason, choose = "as asked for, for all tasks", None
