@@ -2,6 +2,7 @@
 loop."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,20 +16,13 @@ from tests.support import oracle
 from tests.support.draws import draw_cases
 from tests.support.local import LocalChain, LocalJoin, LocalTasks
 from tests.support.strategies import Case, cases, conditions, index_specs
-from thetastream.core.condition import (
-    TIME,
-    Bound,
-    Condition,
-    Dimension,
-    Domain,
-    Key,
-    PythonPredicate,
-    SideSpec,
-)
+from tests.unit.test_chain import EVERYTHING
+from thetastream.core.condition import TIME, Bound, Condition, Dimension, PythonPredicate
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.handshake.state import HandshakeState
+from thetastream.engine.matching import Matches
 from thetastream.engine.shared_tasks import SHARED_COUNTERS, TaskSpec, TasksState
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec
@@ -115,6 +109,38 @@ def wanted(case: Case, spec: DrawnTask) -> Counter[tuple[int, int]]:
     return pairs
 
 
+def run(
+    case: Case, together: LocalTasks, found: dict[str, Counter[tuple[int, int]]]
+) -> Iterator[tuple[list[pa.RecordBatch], int | None]]:
+    """Run a case to its end, add the pairs of each task to ``found``, and check the counters.
+
+    Yield the tuples and the watermark of each epoch after it has run.
+    """
+
+    def add(pieces: Iterable[tuple[str, Matches]]) -> None:
+        for name, (a, b) in pieces:
+            found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
+
+    late_us, watermark = None, None
+    for *streams, watermark in case.epochs:
+        batches = [sent(case, side, streams[side]) for side in Side]
+        add(together.epoch(*batches, watermark))
+        late = sum(len(rows) - len(oracle.timely(rows, late_us, "t")) for rows in streams)
+        late_us = watermark
+        assert sum(unit.late for unit in together.counters) == late
+        for unit in together.counters:
+            check_sums(unit)
+        yield batches, watermark
+    add(together.drain(watermark))
+
+
+def check_sums(unit: Any) -> None:
+    """Check that the counters of a unit are sums over its tasks, where they are not shared."""
+    for counter in unit.tasks["t0"]:
+        assert getattr(unit, counter) == sum(task[counter] for task in unit.tasks.values())
+    assert not set(SHARED_COUNTERS) & set(unit.tasks["t0"])
+
+
 @draw_cases(20)
 @given(task_sets(), MODELS)
 def test_each_task_is_its_own_join(drawn: tuple[Case, list[DrawnTask]], model: Model) -> None:
@@ -122,22 +148,13 @@ def test_each_task_is_its_own_join(drawn: tuple[Case, list[DrawnTask]], model: M
     specs = [task.under(model) for task in tasks]
     together = LocalTasks(specs)
     alone = {task.name: LocalJoin(task.unit, model) for task in tasks}
-    found: dict[str, Counter[tuple[int, int]]] = {spec.name: Counter() for spec in specs}
-    late_us = None
-    for *streams, watermark in case.epochs:
-        batches = [sent(case, side, streams[side]) for side in Side]
-        for name, (a, b) in together.epoch(*batches, watermark):
-            found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
+    found: dict[str, Counter[tuple[int, int]]] = {task.name: Counter() for task in tasks}
+    for batches, watermark in run(case, together, found):
         # A unit does the same work for a task as for a separate join.
         for spec in specs:
             mine = [spec.select_passing(side, batch) for side, batch in zip(Side, batches, strict=True)]
             matched = sum(len(a) for a, _ in alone[spec.name].epoch(*mine, watermark))
             assert sum(unit.tasks[spec.name]["matched"] for unit in together.counters) == matched
-        late = sum(len(rows) - len(oracle.timely(rows, late_us, "t")) for rows in streams)
-        late_us = watermark
-        assert sum(unit.late for unit in together.counters) == late
-        for unit in together.counters:
-            check_sums(unit)
     assert found == {task.name: wanted(case, task) for task in tasks}
 
 
@@ -147,30 +164,16 @@ def test_each_task_of_a_chain_hands_on_its_own_tuples(
     drawn: tuple[Case, list[DrawnTask]], chain: Chain
 ) -> None:
     case, tasks = drawn
-    together = LocalTasks([task.under(chain) for task in tasks])
     found: dict[str, Counter[tuple[int, int]]] = {task.name: Counter() for task in tasks}
-    late_us, watermark = None, None
-    for *streams, watermark in case.epochs:
-        batches = [sent(case, side, streams[side]) for side in Side]
-        for name, (a, b) in together.epoch(*batches, watermark):
-            found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
-        late = sum(len(rows) - len(oracle.timely(rows, late_us, "t")) for rows in streams)
-        late_us = watermark
-        assert sum(unit.late for unit in together.counters) == late
-        for unit in together.counters:
-            check_sums(unit)
-    for name, (a, b) in together.drain(watermark):
-        found[name].update(zip(a["id"].to_pylist(), b["id"].to_pylist(), strict=True))
+    for _ in run(case, LocalTasks([task.under(chain) for task in tasks]), found):
+        pass
     assert found == {task.name: wanted(case, task) for task in tasks}
 
 
 def test_a_task_on_a_chain_works_as_a_chain_of_its_own() -> None:
     """Its blocks follow what its workers measure, so it finds the same pairs in the same epochs."""
-    sides = tuple(SideSpec(alias, ("id", "t"), time=Key("t", Domain.INT)) for alias in "ab")
     window = Dimension(Side.LEFT, TIME, Bound(TIME, -5), Bound(TIME, 5))
-    spec = HandshakeSpec(
-        Condition((sides[0], sides[1]), window=window), (IndexSpec(Scan()),) * 2, 2, Chain(3)
-    )
+    spec = HandshakeSpec(Condition(EVERYTHING.sides, window=window), (IndexSpec(Scan()),) * 2, 2, Chain(3))
     alone, together = LocalChain(spec), LocalTasks([TaskSpec("one", spec)])
     for now in range(30):
         rows = [pa.RecordBatch.from_pydict({"id": list(range(100)), "t": [now] * 100}) for _ in Side]
@@ -181,13 +184,6 @@ def test_a_task_on_a_chain_works_as_a_chain_of_its_own() -> None:
     for task, worker in zip(states, alone.states, strict=True):
         assert task.neighbourhood == worker.neighbourhood
         assert task.neighbourhood.measured
-
-
-def check_sums(unit: Any) -> None:
-    """Check that the counters of a unit are sums over its tasks, where they are not shared."""
-    for counter in unit.tasks["t0"]:
-        assert getattr(unit, counter) == sum(task[counter] for task in unit.tasks.values())
-    assert not set(SHARED_COUNTERS) & set(unit.tasks["t0"])
 
 
 def test_state_of_tasks_and_of_one_join_do_not_mix() -> None:

@@ -209,33 +209,23 @@ def build_multiway_join(
     """Join two or more streams, hop by hop. ``choose`` is given if the planner has chosen the nodes."""
     output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
     reading = _read_session(streams, choose)
-    choice = _open_choice(reading, choose, partial(_build_multiway_spec, spec))
+    choice = _open_choice(reading, choose, spec.with_model)
     return JoinSpec(spec, plan.sides, output, identify_multiway(plan, spec, reading), choice=choice)
-
-
-def _build_multiway_spec(spec: MultiwaySpec, model: Any) -> EngineSpec:
-    return spec.with_model(model)
 
 
 def build_shared_tasks_join(
     plan: TasksPlan, model: Model, streams: Sequence[DataFrame], choose: Choose | None = None
 ) -> JoinSpec:
     """Run several joins of the same two streams behind one exchange."""
+    describe = TASK_JOINS[model.engine]
     spec = SharedTasksSpec(
-        tuple(TaskSpec(task.name, _describe_task(task.plan, model), task.passes) for task in plan.tasks)
+        tuple(TaskSpec(task.name, describe(task.plan, model), task.passes) for task in plan.tasks)
     )
     output = describe_tagged_pairs(streams[0].sparkSession, plan)
     reading = _read_session(streams, choose)
     identity = identify_tasks(plan, model, reading)
     choice = _open_choice(reading, choose, spec.with_model)
     return JoinSpec(spec, plan.sides, output, identity, choice=choice)
-
-
-def _describe_task(plan: PhysicalPlan, model: Model) -> TaskJoin:
-    if model.engine == HANDSHAKE:
-        assert isinstance(model, Chain)
-        return _describe_chain(plan, model)
-    return TwoStreamSpec(_describe_unit(plan, plan.condition), model)
 
 
 def let_tuples_move(join: JoinSpec) -> JoinSpec:
@@ -260,8 +250,19 @@ def _describe_unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = 
     return UnitSpec(condition, plan.indexes, plan.archive_period_us, plan.counts, is_ordered)
 
 
+def _describe_units(plan: PhysicalPlan, model: Model) -> TwoStreamSpec:
+    return TwoStreamSpec(_describe_unit(plan, plan.condition), model)
+
+
 def _describe_chain(plan: PhysicalPlan, model: Chain) -> HandshakeSpec:
     return HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, model)
+
+
+TASK_JOINS: Mapping[str, Callable[[PhysicalPlan, Any], TaskJoin]] = {
+    UNITS: _describe_units,
+    HANDSHAKE: _describe_chain,
+}
+"""For each name that ``Model.engine`` returns, the function that describes one of several tasks."""
 
 
 # A model that the planner has chosen
