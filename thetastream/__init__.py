@@ -1,5 +1,6 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
+import thetastream.core.search_path  # noqa: F401 (it runs first, so that nothing comes from the current folder)
 from thetastream.api import col, join, join_many, plan, read_results, write
 from thetastream.control.policies import TwoPhaseScaling
 from thetastream.core.how import Nearest

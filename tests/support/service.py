@@ -9,15 +9,16 @@ from typing import Any
 
 import httpx
 import pyarrow as pa
-import uvicorn
 
-from thetastream.service import build_app
+from thetastream.core.listening import open_port
+from thetastream.service import Limits, Server, build_app
 from thetastream.stores import ParquetStore, Store
 from thetastream.stores.description import Description
 from thetastream.stores.staged import Origin
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("result_time", pa.timestamp("us", "UTC"))])
 HELD = Description(SCHEMA, "result_time", ("id",))
+WIDE = Description(pa.schema([("text", pa.string())]), None)
 BIG_ID = 2**53 + 1
 """An integer that a floating-point number cannot be."""
 
@@ -28,6 +29,18 @@ def make_pairs(folder: Path) -> ParquetStore:
     store.describe(HELD)
     add_epoch(store, 0, 1, 2)
     add_epoch(store, 1, BIG_ID)
+    return store
+
+
+def make_wide(folder: Path, n_rows: int) -> ParquetStore:
+    """Make a store of one snapshot, with rows of one text of 1 MB."""
+    store = ParquetStore(str(folder / "wide"))
+    store.describe(WIDE)
+    stage = store.open_stage(Origin("q", 0, "0"), WIDE)
+    stage.add(pa.record_batch([["x" * 1_000_000] * n_rows], schema=WIDE.schema))
+    staged = stage.close()
+    assert staged is not None
+    assert store.commit("q", 0, [staged])
     return store
 
 
@@ -42,20 +55,23 @@ def add_epoch(store: Store, epoch: int, *ids: int) -> None:
 
 
 @contextmanager
-def run_service(stores: dict[str, Store], port: int = 0, **options: Any) -> Iterator[str]:
+def run_service(
+    stores: dict[str, Store], port: int = 0, *, proxy: str | None = None, **options: Any
+) -> Iterator[str]:
     """Run a service of these stores, and yield its address."""
-    app = build_app(stores, **options)
-    config = uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=1, lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
+    server = Server(build_app(stores, **options), options.get("limits") or Limits(), proxy=proxy)
+    server.config.timeout_graceful_shutdown = 1
+    with open_port("127.0.0.1", port) as listening:
+        number = listening.getsockname()[1]
+        thread = threading.Thread(target=server.listen, args=(listening,), daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{number}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @contextmanager

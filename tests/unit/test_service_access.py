@@ -1,21 +1,23 @@
 """Who may ask the service, and over which connection."""
 
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.service import BIG_ID, connect, make_pairs
+from tests.support.service import BIG_ID, connect, make_pairs, run_service
 from thetastream.cli.serving import read_named_store, read_stores, read_token, serve
 from thetastream.core.listening import open_port
 from thetastream.errors import QueryError, StoreError
-from thetastream.service import build_app, guard
+from thetastream.service import Limits, Server, build_app, guard
 from thetastream.stores import ParquetStore
 
 MAKE_CERTIFICATE = (
@@ -33,7 +35,78 @@ def test_without_a_token_only_this_machine_is_answered(store: ParquetStore) -> N
     with connect(store) as client:
         assert client.get("/stores", headers={"Host": "127.0.0.1:8080"}).status_code == 200
         assert client.get("/stores", headers={"Host": "[::1]:8080"}).status_code == 200
-        assert client.get("/stores", headers={"Host": "evil.example"}).status_code == 403
+        for host in ("evil.example", "[::1]evil.com", "127.0.0.1.evil.com", "localhost:80@evil.com", ""):
+            assert client.get("/stores", headers={"Host": host}).status_code in (400, 403)
+
+
+def test_pages_of_other_sites_are_refused_before_their_question_waits(store: ParquetStore) -> None:
+    address = "/stores/pairs/subscribe?sql=SELECT+1"
+    foreign = [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+    ]
+    with connect(store) as client:
+        host = f"{client.base_url.host}:{client.base_url.port}"
+        for headers in foreign:
+            answer = client.get(address, headers=headers)
+            assert (answer.status_code, answer.json()["condition"]) == (403, "FORBIDDEN_ORIGIN"), headers
+        link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+        assert client.get("/", headers=link).status_code == 200
+        own = {"Sec-Fetch-Site": "same-origin", "Origin": f"http://{host}"}
+        assert client.post("/stores/pairs/query", json={}, headers=own).status_code == 200
+    with connect(store, token="a long secret token") as client:
+        right = {"Authorization": "Bearer a long secret token", "Sec-Fetch-Site": "cross-site"}
+        assert client.get("/stores", headers=right).status_code == 403
+
+
+def test_answers_are_not_guessed_kept_or_given_to_other_sites(store: ParquetStore) -> None:
+    with connect(store, token="a long secret token") as client:
+        for path in ("/", "/health", "/stores", "/page/main.js", "/none"):
+            headers = client.get(path).headers
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+            # Browsers ask each time for the files of the page, which have no results.
+            kept = "no-cache" if path in ("/", "/page/main.js") else "no-store"
+            assert headers["Cache-Control"] == kept, path
+
+
+def test_a_body_with_two_lengths_is_refused_and_its_connection_closed(store: ParquetStore) -> None:
+    with run_service({"pairs": store}) as address, socket.create_connection(split(address)) as one:
+        one.sendall(
+            b"POST /stores/pairs/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
+        one.settimeout(10)
+        text = b""
+        while piece := one.recv(1 << 16):
+            text += piece
+    assert text.startswith(b"HTTP/1.1 400")
+    assert text.count(b"HTTP/1.1") == 1
+
+
+def test_a_client_is_who_connects_and_only_a_proxy_says_otherwise(store: ParquetStore) -> None:
+    limits = Limits(subscribers_per_client=1)
+    for proxy, seen in ((None, [200, 429]), ("127.0.0.1", [200, 200])):
+        with (
+            run_service({"pairs": store}, limits=limits, proxy=proxy) as address,
+            httpx.Client(base_url=address, timeout=20) as client,
+            ExitStack() as stack,
+        ):
+            found = []
+            for number in (1, 2):
+                headers = {"X-Forwarded-For": f"192.0.2.{number}"}
+                ask = client.stream("GET", "/stores/pairs/subscribe", headers=headers)
+                found.append(stack.enter_context(ask).status_code)
+            assert found == seen
+
+
+def split(address: str) -> tuple[str, int]:
+    found = httpx.URL(address)
+    return found.host, found.port or 80
 
 
 def test_with_a_token_only_those_who_know_it_are_answered(store: ParquetStore) -> None:
@@ -70,6 +143,7 @@ def test_a_token_that_no_client_can_send_or_everybody_knows_is_refused(
         build_app({"pairs": store}, token=token)
     file = tmp_path / "token"
     file.write_text(token)
+    file.chmod(0o600)
     if len(token.strip()) == len(token) >= 16:
         with pytest.raises(QueryError, match=r"TOKEN.*one line of ASCII.*/token is not"):
             serve(parse("serve", store.path, "--token-file", str(file)))
@@ -120,9 +194,33 @@ def parse(*arguments: str) -> Any:
 def test_another_address_needs_a_token_before_the_service_starts(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="TOKEN"):
         serve(parse("serve", str(tmp_path), "--host", "0.0.0.0"))
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text("short\n")
     with pytest.raises(QueryError, match=r"at least 16 characters, and that of .*/token has 5"):
         read_token(tmp_path / "token")
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o660])
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "token"
+    file.write_text("a long secret token\n")
+    file.chmod(mode)
+    with pytest.raises(QueryError, match=r"TOKEN.*others can read .*/token: .*chmod 600"):
+        read_token(file)
+    file.chmod(0o400)
+    assert read_token(file) == "a long secret token"
+
+
+def test_a_service_that_everybody_can_listen_to_says_so(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("THETASTREAM_TOKEN", "a long secret token")
+    monkeypatch.setattr(Server, "listen", lambda *_: None)
+    options = ("--host", "0.0.0.0", "--port", "0")
+    assert serve(parse("serve", store.path, *options)) == 0
+    assert "everybody between a client and host 0.0.0.0 can read the token" in capsys.readouterr().err
+    assert serve(parse("serve", store.path, *options, "--proxy", "127.0.0.1")) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("memory", ["much", "0", "3 B", "1 MB"])

@@ -18,6 +18,7 @@ import pytest
 from tests.support.service import BIG_ID, HELD, add_epoch, connect, make_pairs, run_service
 from thetastream.errors import QueryError
 from thetastream.service import Limits, events, feed
+from thetastream.service.answers import Encoded
 from thetastream.service.statement_pool import OpenRows, StatementPool
 from thetastream.stores import ParquetStore
 from thetastream.stores.answer_encoding import encode_table
@@ -146,13 +147,15 @@ def test_statements_of_subscribers_wait_as_other_questions_do(
 ) -> None:
     running, most = 0, 0
 
-    def answer_slowly(pool: StatementPool, open_rows: OpenRows, sql: str, media_type: str) -> bytes:
+    def answer_slowly(
+        pool: StatementPool, open_rows: OpenRows, sql: str, media_type: str, *_: Any
+    ) -> Encoded:
         nonlocal running, most
         running += 1
         most = max(most, running)
         time.sleep(0.02)
         running -= 1
-        return encode_table(open_rows(), media_type)
+        return Encoded(encode_table(open_rows(), media_type), lambda: None)
 
     monkeypatch.setattr(StatementPool, "encode", answer_slowly)
     with connect(store, limits=Limits(questions=2)) as client:
@@ -244,7 +247,7 @@ def test_a_snapshot_that_was_forgotten_is_gone_for_new_and_for_connected_subscri
         raise QueryError("UNKNOWN_SNAPSHOT", "it was forgotten after it was listed")
 
     monkeypatch.setattr(ParquetStore, "open_snapshot", read_none)
-    monkeypatch.setattr(StatementPool, "encode", lambda self, open_rows, sql, media_type: open_rows())
+    monkeypatch.setattr(StatementPool, "encode", lambda self, open_rows, *_: open_rows())
     with client.stream("GET", SUBSCRIBE, params={"sql": "SELECT id FROM results"}) as answer:
         kind, _, data = next(read_events(answer.iter_lines()))
     assert (kind, data["condition"]) == ("error", "SNAPSHOT_GONE")

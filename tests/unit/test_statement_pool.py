@@ -115,7 +115,7 @@ def test_the_memory_of_an_answer_in_json_counts(pool: StatementPool) -> None:
     for sql in (repeated.replace("1000)", "1000), range(10)"), "SELECT list_resize([true], 20000000)"):
         with pytest.raises(QueryError, match="TOO_"):
             pool.encode(ROWS, sql, JSON)
-    assert pool.encode(ROWS, "SELECT i FROM results LIMIT 2", JSON) == b'[{"i":0},{"i":1}]'
+    assert pool.encode(ROWS, "SELECT i FROM results LIMIT 2", JSON).content == b'[{"i":0},{"i":1}]'
 
 
 @pytest.mark.parametrize(

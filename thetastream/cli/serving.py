@@ -3,10 +3,11 @@
 import argparse
 import os
 import resource
+import stat
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -16,13 +17,12 @@ from thetastream.errors import QueryError
 from thetastream.stores import DeltaStore, ParquetStore, Store
 from thetastream.stores.base import make_unreachable
 
-if TYPE_CHECKING:
-    import uvicorn
-
 TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (the name of a variable)
 """The environment variable that may hold the token."""
 SHORTEST_TOKEN = 16
 """The least number of characters of a token."""
+OWN_FILES = 256
+"""Files that a service opens besides its connections: stores, pipes of its processes, libraries."""
 DELTA = "delta:"
 """The prefix of a path that names a Delta table."""
 
@@ -58,6 +58,11 @@ def add_commands(add: AddCommand) -> None:
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate, for HTTPS")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="the key of the certificate")
     parser.add_argument(
+        "--proxy",
+        metavar="ADDRESS",
+        help="the address of a proxy in front of the service, which says for whom it asks (X-Forwarded-For)",
+    )
+    parser.add_argument(
         "--max-rows",
         type=read_positive,
         default=100_000,
@@ -76,9 +81,8 @@ def serve(arguments: argparse.Namespace) -> int:
     """Serve stores and the metrics of queries, until the process is stopped."""
     try:
         import duckdb  # noqa: F401 (the processes of statements need it)
-        import uvicorn
 
-        from thetastream.service import Limits, build_app
+        from thetastream.service import Limits, Server, build_app
         from thetastream.service.guard import is_loopback, refuse_token
     except ImportError as error:
         what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
@@ -87,28 +91,27 @@ def serve(arguments: argparse.Namespace) -> int:
     if not arguments.store and not arguments.metrics:
         raise QueryError("BAD_VALUE", "serve needs a store, or --metrics FILE")
     token = read_token(arguments.token_file)
-    if token is None and not is_loopback(arguments.host):
+    is_local = is_loopback(arguments.host)
+    if token is None and not is_local:
         what = f"host {arguments.host} can be reached from other machines, so the service needs a token"
         raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file")
     if token is not None:
         refuse_token(token, TOKEN if arguments.token_file is None else str(arguments.token_file))
-    stores, limits = read_stores(arguments.store), Limits(rows=arguments.max_rows, memory=arguments.memory)
+    connections = min(Limits.connections, _allow_files() - OWN_FILES)
+    stores = read_stores(arguments.store)
+    limits = Limits(rows=arguments.max_rows, memory=arguments.memory, connections=connections)
     refuse_missing_files(arguments.metrics)
     app = build_app(stores, metrics=arguments.metrics, token=token, limits=limits)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=2,
-        ssl_certfile=arguments.tls_cert,
-        ssl_keyfile=arguments.tls_key,
+    server = Server(
+        app, limits, tls_cert=arguments.tls_cert, tls_key=arguments.tls_key, proxy=arguments.proxy
     )
-    load_certificate(config)
-    _allow_connections()
+    if not is_local and arguments.tls_cert is None and arguments.proxy is None:
+        what = f"everybody between a client and host {arguments.host} can read the token and the answers"
+        print(f"thetastream: {what}: pass --tls-cert and --tls-key", file=sys.stderr)
     with open_port(arguments.host, arguments.port) as port, suppress(KeyboardInterrupt):
         scheme = "http" if arguments.tls_cert is None else "https"
         print(f"The page is {write_address(scheme, arguments.host, port.getsockname()[1])}", flush=True)
-        uvicorn.Server(config).run(sockets=[port])
+        server.listen(port)
     return 0
 
 
@@ -119,27 +122,6 @@ def write_address(scheme: str, host: str, port: int) -> str:
     ('http://localhost:8080', 'https://[::1]:8443')
     """
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-
-def load_certificate(config: "uvicorn.Config") -> None:
-    """Load the certificate and its key, if there are any, before the service listens.
-
-    Raises
-    ------
-    QueryError
-        CERTIFICATE if the certificate or its key cannot be used.
-    """
-    if config.ssl_keyfile is not None and config.ssl_certfile is None:
-        raise QueryError(
-            "CERTIFICATE", "--tls-key needs the certificate of the key: pass --tls-cert FILE too"
-        )
-    try:
-        config.load()
-    except OSError as error:
-        what = f"the certificate {config.ssl_certfile} cannot be used: {error}"
-        raise QueryError(
-            "CERTIFICATE", f"{what}; pass both files as PEM, --tls-cert and --tls-key"
-        ) from error
 
 
 def read_stores(texts: Sequence[str]) -> dict[str, Store]:
@@ -166,10 +148,11 @@ def refuse_missing_files(metrics: Sequence[Path]) -> None:
             raise QueryError("NO_METRICS", f"{what}; start the query that writes it first")
 
 
-def _allow_connections() -> None:
-    """Raise the limit of open files to what the system allows, because each connection is an open file."""
+def _allow_files() -> int:
+    """Raise the limit of open files, which connections are too, to what the system allows; return it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most if most != resource.RLIM_INFINITY else 1 << 20
 
 
 def read_named_store(text: str) -> tuple[str, Store]:
@@ -200,7 +183,7 @@ def read_named_store(text: str) -> tuple[str, Store]:
 def read_token(file: Path | None) -> str | None:
     """Read the token from a file, or from the environment; None if there is none."""
     try:
-        token = os.environ.get(TOKEN) if file is None else file.read_text().strip()
+        token = os.environ.get(TOKEN) if file is None else _read_private(file).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError("TOKEN", f"--token-file must name a file that can be read: {error}") from error
     if token is not None and len(token) < SHORTEST_TOKEN:
@@ -208,3 +191,20 @@ def read_token(file: Path | None) -> str | None:
         what = f"a token must have at least {SHORTEST_TOKEN} characters, and that of {where} has {len(token)}"
         raise QueryError("TOKEN", f"{what}: make one by 'openssl rand -hex 16'")
     return token
+
+
+def _read_private(file: Path) -> str:
+    """Read a file that only this user can read.
+
+    Raises
+    ------
+    QueryError
+        TOKEN.
+    """
+    with file.open() as opened:
+        # The file that is read, also if another one takes its place.
+        known = os.fstat(opened.fileno())
+        if known.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or known.st_uid not in (os.geteuid(), 0):
+            what = f"--token-file must name a file that only this user can read, and others can read {file}"
+            raise QueryError("TOKEN", f"{what}: make a new token, and call chmod 600 {file}")
+        return opened.read()

@@ -192,6 +192,26 @@ def hide_secrets(root: str) -> str:
     return re.sub(r"//[^/@]*@", "//", root).partition("?")[0] if "://" in root else root
 
 
+def list_variables(root: str) -> tuple[str, ...]:
+    """List the prefixes of the environment variables with which Arrow opens a folder.
+
+    >>> list_variables("gs://bucket/job"), list_variables("/data/job")
+    (('GOOGLE_', 'CLOUDSDK_', 'SSL_CERT_', 'http_proxy', 'https_proxy', 'no_proxy', 'HTTP'), ())
+    """
+    if not is_uri(root) or root.startswith("file:"):
+        return ()
+    scheme = root.partition(":")[0]
+    return (*_VARIABLES.get(scheme, ()), "SSL_CERT_", "http_proxy", "https_proxy", "no_proxy", "HTTP")
+
+
+_VARIABLES = {
+    **dict.fromkeys(("s3", "s3a"), ("AWS_", "ARROW_")),
+    **dict.fromkeys(("gs", "gcs"), ("GOOGLE_", "CLOUDSDK_")),
+    **dict.fromkeys(("abfs", "abfss"), ("AZURE_",)),
+    **dict.fromkeys(("hdfs", "viewfs"), ("HADOOP_", "JAVA_", "CLASSPATH", "ARROW_", "KRB5", "LIBHDFS_")),
+}
+
+
 def make_private(folder: Path) -> None:
     """Make a folder that only this user may enter, or take one that is there.
 

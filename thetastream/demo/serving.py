@@ -1,6 +1,7 @@
 """Serves the join of the demo and its results, in a separate process."""
 
 import importlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from thetastream.core.listening import open_port
+from thetastream.core.search_path import list_program_folders, write_search_path
 
 HOST = "127.0.0.1"
 PACKAGES = ("fastapi", "uvicorn")
@@ -37,9 +39,10 @@ def serve_results(
 
     Its output goes to ``output``, a file descriptor or ``subprocess.DEVNULL``; by default to the terminal.
     """
-    command = [sys.executable, "-m", "thetastream.cli", "serve", str(store), "--metrics", str(metrics)]
+    command = [sys.executable, "-P", "-m", "thetastream.cli", "serve", str(store), "--metrics", str(metrics)]
     command = [*command, "--host", HOST, "--port", str(port)]
-    service = subprocess.Popen(command, stdout=output, stderr=output)  # noqa: S603 (it starts this program)
+    environment = {**os.environ, "PYTHONPATH": write_search_path(list_program_folders())}
+    service = subprocess.Popen(command, stdout=output, stderr=output, env=environment)  # noqa: S603 (this program)
     try:
         yield service
     finally:

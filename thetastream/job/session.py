@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 import thetastream as th
 from thetastream.errors import SessionError
 from thetastream.spark.standard_error import stderr_into
+from thetastream.spark.worker_python import keep_current_folder_out
 
 
 def start_session(conf: dict[str, Any], log: str | Path = os.devnull) -> SparkSession:
@@ -34,7 +35,8 @@ def _start(conf: dict[str, Any]) -> SparkSession:
         raise SessionError(
             "INVALID_PARTITIONS", f"spark.sql.shuffle.partitions ({partitions!r}) must be an integer"
         )
-    return th.configure(builder, int(partitions) if partitions else None).getOrCreate()
+    with keep_current_folder_out():
+        return th.configure(builder, int(partitions) if partitions else None).getOrCreate()
 
 
 def write_option(value: object) -> str:

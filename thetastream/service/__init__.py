@@ -6,5 +6,6 @@ restarts, its subscribers reconnect and continue after the last snapshot that th
 
 from thetastream.service.app import build_app
 from thetastream.service.limits import Limits
+from thetastream.service.server import Server
 
-__all__ = ["Limits", "build_app"]
+__all__ = ["Limits", "Server", "build_app"]

@@ -31,6 +31,8 @@ from thetastream.service.store_routes import add_store_routes
 from thetastream.stores.answer_encoding import JSON
 from thetastream.stores.base import Store
 
+RETRY_AFTER_S = "2"
+"""The time after which a client that was refused because of others may ask again, in seconds."""
 DESCRIBED = "a request must be one that /openapi.json describes"
 
 
@@ -76,7 +78,9 @@ def build_app(
 
     @app.exception_handler(ThetastreamError)
     def refuse(request: Request, error: ThetastreamError) -> Response:
-        return _write_problem(STATUS.get(error.condition, 400), error.condition, error.message)
+        status = STATUS.get(error.condition, 400)
+        later = {"Retry-After": RETRY_AFTER_S} if status in (429, 503) else None
+        return _write_problem(status, error.condition, error.message, later)
 
     @app.exception_handler(RequestValidationError)
     def refuse_values(request: Request, error: RequestValidationError) -> Response:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from thetastream.core.stopping import Stop
 from thetastream.errors import QueryError
 from thetastream.service.limits import Limits
 from thetastream.stores.frugal_rows import FrugalRows
 from thetastream.stores.question import make_many, make_slow
 
 
-def read_bounded(rows: Any, limits: Limits, first: int | None = None) -> pa.Table:
+def read_bounded(rows: Any, limits: Limits, first: int | None = None, stop: Stop | None = None) -> pa.Table:
     """Read rows that a store has opened, all of them or the first ones.
 
     Raises
@@ -36,10 +37,15 @@ def read_bounded(rows: Any, limits: Limits, first: int | None = None) -> pa.Tabl
         if n > limits.rows:
             raise make_many(limits.rows)
         if nbytes > most_bytes:
-            what = f"an answer may have {most_bytes / 1e6:,.0f} MB, and these rows have more"
-            raise QueryError("TOO_LARGE", f"{what}: ask for fewer rows or columns")
-        if time.monotonic() > until:
+            raise make_large(most_bytes)
+        if time.monotonic() > until or (stop is not None and stop.is_set):
             raise make_slow(limits.seconds)
         if n == first:
             break
     return pa.Table.from_batches(kept, rows.schema)
+
+
+def make_large(most_bytes: int) -> QueryError:
+    """Make the error of an answer that needs too much memory."""
+    what = f"an answer may have {most_bytes / 1e6:,.0f} MB, and these rows have more"
+    return QueryError("TOO_LARGE", f"{what}: ask for fewer rows or columns")

@@ -7,14 +7,15 @@ has sent the last event.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
 from starlette.responses import StreamingResponse
 
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.service.bodies import ALL, describe_snapshot
+from thetastream.service.answers import PIECE_BYTES, Encoded
+from thetastream.service.bodies import describe_snapshot
 from thetastream.service.feed import Feed
 from thetastream.service.questions import Questions
 from thetastream.stores.answer_encoding import encode_json
@@ -66,11 +67,12 @@ class Subscription(StreamingResponse):
         seen: int | None,
         first: list[Snapshot],
         sql: str | None,
+        client: str,
         questions: Questions,
         give_back: Callable[[], None],
     ) -> None:
         self._give_back = give_back
-        events = _produce(store, feed, seen, first, sql, questions)
+        events = _produce(store, feed, seen, first, sql, client, questions)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
 
@@ -83,21 +85,32 @@ class Subscription(StreamingResponse):
 
 
 async def _produce(
-    store: Store, feed: Feed, seen: int | None, first: list[Snapshot], sql: str | None, questions: Questions
+    store: Store,
+    feed: Feed,
+    seen: int | None,
+    first: list[Snapshot],
+    sql: str | None,
+    client: str,
+    questions: Questions,
 ) -> AsyncIterator[bytes]:
     found, last = first, None
     try:
         while True:
             for snapshot in found:
                 refuse_gap(seen, snapshot)
-
-                def encode(snapshot: Snapshot = snapshot) -> bytes:
-                    return _encode_snapshot(store, snapshot, sql, questions)
-
-                if sql is None:
-                    yield await feed.encode(snapshot, encode)
-                else:
-                    yield await questions.run(encode)
+                rows = partial(open_rows, store, snapshot)
+                try:
+                    if sql is None:
+                        answer = await feed.encode(snapshot, partial(questions.encode_event, rows))
+                    else:
+                        answer = await questions.ask(rows, sql, client)
+                    for piece in _write_snapshot(snapshot, answer):
+                        yield piece
+                    del answer
+                except QueryError as error:
+                    if error.condition == "SNAPSHOT_GONE":
+                        raise
+                    yield _write_refusal(snapshot, error)
                 seen, last = snapshot.number, snapshot
             found = await feed.wait(seen, SILENCE_S, last)
             if not found:
@@ -106,17 +119,21 @@ async def _produce(
         yield _write_event("error", encode_json({"condition": error.condition, "message": error.message}))
 
 
-def _encode_snapshot(store: Store, snapshot: Snapshot, sql: str | None, questions: Questions) -> bytes:
+def _write_snapshot(snapshot: Snapshot, rows: Encoded) -> Iterator[bytes]:
+    """Write the event of a snapshot in pieces, so that a connection holds no second copy of it."""
+    known = encode_json(describe_snapshot(snapshot).model_dump())
+    yield f"id: {snapshot.number}\nevent: snapshot\ndata: ".encode() + known[:-1] + b',"results":'
+    whole = memoryview(rows.content)
+    for start in range(0, len(whole), PIECE_BYTES):
+        yield bytes(whole[start : start + PIECE_BYTES])
+    yield b"}\n\n"
+
+
+def _write_refusal(snapshot: Snapshot, error: QueryError) -> bytes:
+    """Write the event of a snapshot without its rows, so that the subscriber can ask for a part of it."""
     known: dict[str, Any] = describe_snapshot(snapshot).model_dump()
-    try:
-        rows = questions.encode(partial(open_rows, store, snapshot), ALL if sql is None else sql)
-    except QueryError as error:
-        if error.condition == "SNAPSHOT_GONE":
-            raise
-        # The event still names the snapshot, so that the subscriber can ask for a part of it.
-        known["error"] = {"condition": error.condition, "message": error.message}
-        return _write_event("snapshot", encode_json(known), snapshot.number)
-    return _write_event("snapshot", encode_json(known)[:-1] + b',"results":' + rows + b"}", snapshot.number)
+    known["error"] = {"condition": error.condition, "message": error.message}
+    return _write_event("snapshot", encode_json(known), snapshot.number)
 
 
 def _write_event(event: str, data: bytes, number: int | None = None) -> bytes:

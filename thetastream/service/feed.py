@@ -1,7 +1,7 @@
 """Reads a store once for all its subscribers.
 
 A feed asks the store for new snapshots while subscribers wait for them. It keeps the last snapshots and the
-last events in memory, so that each snapshot is read once, however many subscribers there are.
+last answers in memory, so that each snapshot is read once, however many subscribers there are.
 """
 
 import asyncio
@@ -9,12 +9,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from thetastream.errors import QueryError
+from thetastream.service.answers import Encoded
 from thetastream.stores.base import Store
 from thetastream.stores.snapshots import Snapshot
 from thetastream.stores.subscription import list_later, refuse_future, refuse_other_snapshot
 
 KEPT_EVENTS = 4
 """The number of events that stay in memory."""
+LARGEST_KEPT = 8 << 20
+"""The bytes of the largest answer that stays in memory."""
 KEPT_SNAPSHOTS = 1000
 """The number of snapshots, without their rows, that stay in memory."""
 POLL_S = 0.2
@@ -29,7 +32,7 @@ class Feed:
         self._snapshots: list[Snapshot] = []
         """The last snapshots, whose numbers have no gap."""
         self._poll: asyncio.Task[None] | None = None
-        self._events: OrderedDict[Snapshot, asyncio.Task[bytes]] = OrderedDict()
+        self._events: OrderedDict[Snapshot, asyncio.Task[Encoded]] = OrderedDict()
 
     async def list_after(self, seen: int | None) -> list[Snapshot]:
         """List the snapshots after number ``seen`` that the store has now, in order.
@@ -106,8 +109,8 @@ class Feed:
         known = [] if new and new[0].number > last + 1 else self._snapshots
         self._snapshots = [*known, *new][-KEPT_SNAPSHOTS:]
 
-    async def encode(self, snapshot: Snapshot, encode: Callable[[], bytes]) -> bytes:
-        """Return the event of a snapshot from memory; compute it if it is not there."""
+    async def encode(self, snapshot: Snapshot, encode: Callable[[], Encoded]) -> Encoded:
+        """Return the rows of a snapshot from memory; compute them if they are not there."""
         event = self._events.get(snapshot)
         if event is None:
             event = asyncio.create_task(asyncio.to_thread(encode))
@@ -115,7 +118,11 @@ class Feed:
             while len(self._events) > KEPT_EVENTS:
                 self._events.popitem(last=False)
         try:
-            return await asyncio.shield(event)
+            answer = await asyncio.shield(event)
+            if len(answer.content) > LARGEST_KEPT:
+                # Subscribers that read it now share it, and it takes no memory later.
+                self._events.pop(snapshot, None)
+            return answer
         except Exception:
             # The next subscriber computes the event again.
             self._events.pop(snapshot, None)

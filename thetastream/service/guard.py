@@ -3,13 +3,18 @@
 If the service has a token, every client must send it. Otherwise only clients on this machine may use the
 service, and their requests must name this machine: a web page whose host name resolves to 127.0.0.1 could
 otherwise read the results through the browser of a user (DNS rebinding).
+
+A page of another site cannot read answers, but its requests would keep the service busy. Browsers name the
+site of a request in the headers ``Sec-Fetch-Site`` and ``Origin``, and only those of the service's own page
+are answered.
 """
 
 import hmac
+import re
 from ipaddress import ip_address
 from typing import Any
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
@@ -19,6 +24,15 @@ PUBLIC, PAGE = ("/health", "/"), "/page/"
 """Paths that need no token, and a prefix of such paths. Their answers contain no results and no queries."""
 LARGEST_BODY = 1 << 20
 """The bytes of the largest body of a request."""
+OWN_SITES = ("same-origin", "none")
+"""The values of ``Sec-Fetch-Site`` for the page of the service, and for an address that a user has typed."""
+ANSWER_HEADERS = {
+    # Browsers believe the media type, keep no answer, and give no other site a part of it.
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Headers of each answer, unless the answer has another value."""
 
 
 class Guard:
@@ -30,11 +44,20 @@ class Guard:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request, or pass it on."""
-        refusal = self._refuse(scope) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, _limit_body(receive), send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        await (self._refuse(scope) or self._app)(scope, _limit_body(receive), _add_headers(send))
 
     def _refuse(self, scope: Any) -> JSONResponse | None:
         headers = Headers(scope=scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy could take the other one for the length, and the rest of the body for the next request.
+            what = "a request must have the length of its body once: Content-Length or Transfer-Encoding"
+            return _make_refusal(400, "BAD_VALUE", what, {"Connection": "close"})
+        if _is_foreign(headers, scope):
+            what = "the service answers requests of its own page only, not those of other sites in a browser"
+            return _make_refusal(403, "FORBIDDEN_ORIGIN", what)
         if self._token is None:
             if is_loopback(_read_host(headers.get("host", ""))):
                 return None
@@ -47,6 +70,29 @@ class Guard:
             return None
         what = "give the token of the service in the header 'Authorization: Bearer TOKEN'"
         return _make_refusal(401, "TOKEN", what, {"WWW-Authenticate": "Bearer"})
+
+
+def _is_foreign(headers: Headers, scope: Any) -> bool:
+    """Whether a page of another site sends a request. It may have a link to the page of the service."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None and site not in OWN_SITES:
+        is_link = scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
+        return not is_link
+    own = headers.get("host", "").lower()
+    return origin is not None and origin.partition("://")[2].lower() != own
+
+
+def _add_headers(send: Any) -> Any:
+    """Send an answer with ``ANSWER_HEADERS``."""
+
+    async def send_part(part: Any) -> None:
+        if part["type"] == "http.response.start":
+            headers = MutableHeaders(scope=part)
+            for name, value in ANSWER_HEADERS.items():
+                headers.setdefault(name, value)
+        await send(part)
+
+    return send_part
 
 
 def _limit_body(receive: Any) -> Any:
@@ -90,10 +136,13 @@ def is_loopback(host: str) -> bool:
 
 
 def _read_host(header: str) -> str:
-    """Read the host from the header ``Host``, without its port."""
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0]
+    """Read the host from the header ``Host``, without its port; an empty text if it is none.
+
+    >>> _read_host("[::1]:8080"), _read_host("localhost"), _read_host("[::1]evil.com")
+    ('::1', 'localhost', '')
+    """
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/]+))(?::\d{1,5})?", header)
+    return (found[1] or found[2]) if found else ""
 
 
 def _make_refusal(

@@ -21,13 +21,25 @@ class Limits:
     seconds : float
         The longest time of one question.
     memory : str or int
-        The memory of all questions together, as ``"2 GB"`` or in bytes. Each one has an equal share.
+        The memory of all statements together, as ``"2 GB"`` or in bytes. Each one has an equal share. The
+        answers that the service sends at the same time may have as much.
     questions : int
-        The largest number of questions that run at the same time. Other questions wait.
+        The largest number of statements that run at the same time, and as many reads without a statement.
+    waiting, waiting_per_client : int
+        The largest number of questions that wait, in all and from one address. Others are refused.
     subscribers : int
         The largest number of subscribers of the service.
     subscribers_per_client : int
         The largest number of subscribers from one address.
+    connections : int
+        The largest number of open connections, before anybody has shown a token. If there are more, the one
+        that has waited longest for its request is closed.
+    connections_per_client : int
+        The largest number of open connections from one address.
+    header_seconds, body_seconds : float
+        The time in which the header and the body of a request must arrive; then the connection is closed.
+    send_seconds : float
+        The time in which a client must take a piece of its answer; then the connection is closed.
 
     Examples
     --------
@@ -39,8 +51,15 @@ class Limits:
     seconds: float = 30.0
     memory: str | int = "2 GB"
     questions: int = 4
+    waiting: int = 100
+    waiting_per_client: int = 40
     subscribers: int = 1000
     subscribers_per_client: int = 100
+    connections: int = 2000
+    connections_per_client: int = 500
+    header_seconds: float = 10.0
+    body_seconds: float = 30.0
+    send_seconds: float = 60.0
 
     @property
     def question_bytes(self) -> int:

@@ -14,7 +14,6 @@ FOLDER = Path(__file__).parent / "static"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     # The browser asks each time whether a file has changed, so that it shows the page of a new version.
     "Cache-Control": "no-cache",

@@ -1,21 +1,28 @@
-"""Answers questions to the stores of a service. A few questions run at the same time, and the others wait."""
+"""Answers questions to the stores of a service.
+
+A few statements run at the same time, and as many reads without a statement. The others wait for their turns.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
 
-from fastapi import Response
+from fastapi import Request, Response
 
+from thetastream.core.stopping import Stop
 from thetastream.errors import QueryError
+from thetastream.service.answers import AnswerMemory, AnswerResponse, Encoded
 from thetastream.service.bodies import ALL
-from thetastream.service.bounded_rows import read_bounded
+from thetastream.service.bounded_rows import make_large, read_bounded
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import OpenRows, StatementPool
+from thetastream.service.turns import Turns
 from thetastream.stores.answer_encoding import ARROW, JSON, encode_table
 from thetastream.stores.base import Store, refuse_damage
 
-Answer = TypeVar("Answer")
+FEW_ROWS = 1000
+"""The number of rows of a read that waits for no large answers. The page asks for so many."""
 
 
 class Questions:
@@ -24,8 +31,17 @@ class Questions:
     def __init__(self, stores: Mapping[str, Store], limits: Limits) -> None:
         self._stores = stores
         self._limits = limits
-        self._statements = StatementPool(limits)
-        self._threads = ThreadPoolExecutor(limits.questions, thread_name_prefix="question")
+        self._statements = StatementPool(
+            limits, {name for store in stores.values() for name in store.variables}
+        )
+        self._threads = ThreadPoolExecutor(limits.questions, thread_name_prefix="statement")
+        self._turns = Turns(limits.questions, limits.waiting, limits.waiting_per_client)
+        # Reads without a statement, as those of the page, never wait behind statements.
+        self._read_threads = ThreadPoolExecutor(limits.questions, thread_name_prefix="read")
+        self._read_turns = Turns(limits.questions, limits.waiting, limits.waiting_per_client)
+        self._memory = AnswerMemory(limits.question_bytes * limits.questions)
+        self._memory_of_few = AnswerMemory(limits.question_bytes)
+        self._memory_of_events = AnswerMemory(limits.question_bytes * limits.questions)
 
     def find_store(self, name: str) -> Store:
         """Find a store by its name.
@@ -40,25 +56,62 @@ class Questions:
             raise QueryError("UNKNOWN_STORE", f"store {name!r} must be a store of this service ({known})")
         return self._stores[name]
 
-    async def check(self, store: Store, sql: str) -> None:
-        """Run one SELECT over no rows.
+    async def check(self, store: Store, sql: str, client: str) -> None:
+        """Run one SELECT over no rows, for a subscriber that has a seat.
 
         Raises
         ------
         QueryError
             If the statement cannot run, or may not.
         """
-        await self.run(lambda: self.encode(store.description.schema.empty_table, sql))
+        await self.ask(store.description.schema.empty_table, sql, client)
 
-    async def answer(self, open_rows: OpenRows, sql: str, accept: str, first: int | None = None) -> Response:
-        """Run one SELECT, and encode the answer, or its first rows, as the header ``Accept`` asks."""
+    async def answer(
+        self, request: Request, open_rows: OpenRows, sql: str, accept: str, first: int | None = None
+    ) -> Response:
+        """Run one SELECT, and encode the answer, or its first rows, as the header ``Accept`` asks.
+
+        If the client leaves, the question is stopped, or waits no more.
+        """
         media_type = ARROW if ARROW in accept else JSON
-        content = await self.run(lambda: self.encode(open_rows, sql, media_type, first))
-        return Response(content, media_type=media_type)
+        client = request.client.host if request.client else ""
+        asked = asyncio.create_task(self._ask_once(open_rows, sql, client, media_type, first))
+        leaving = asyncio.create_task(_wait_until_left(request))
+        try:
+            await asyncio.wait([asked, leaving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not asked.done():
+                asked.cancel()
+        if not asked.done():
+            return Response(status_code=499)  # Nobody reads it.
+        return AnswerResponse(asked.result(), media_type)
+
+    async def _ask_once(
+        self, open_rows: OpenRows, sql: str, client: str, media_type: str, first: int | None
+    ) -> Encoded:
+        turns = self._read_turns if sql == ALL else self._turns
+        await turns.take(client)
+        threads = self._read_threads if sql == ALL else self._threads
+        return await _run(threads, turns, partial(self.encode, open_rows, sql, media_type, first))
+
+    async def ask(self, open_rows: OpenRows, sql: str, client: str) -> Encoded:
+        """Run one SELECT of a subscriber. The number of subscribers bounds how many of them wait."""
+        await self._turns.take(f"subscriptions of {client}", is_patient=True)
+        return await _run(self._threads, self._turns, partial(self.encode, open_rows, sql, JSON, None))
+
+    def encode_event(self, open_rows: OpenRows) -> Encoded:
+        """Encode the rows of a snapshot for all subscribers. Such answers have a memory of their own."""
+        return self._encode_rows(open_rows, JSON, None, self._memory_of_events, Stop())
 
     def encode(
-        self, open_rows: OpenRows, sql: str, media_type: str = JSON, first: int | None = None
-    ) -> bytes:
+        self,
+        open_rows: OpenRows,
+        sql: str = ALL,
+        media_type: str = JSON,
+        first: int | None = None,
+        stop: Stop | None = None,
+    ) -> Encoded:
         """Run one SELECT over the rows that a function opens, and encode its answer, within the limits.
 
         ``first`` is the number of rows to answer with if there is no statement.
@@ -68,16 +121,50 @@ class Questions:
         QueryError
             If the statement cannot run, or may not.
         """
-        if sql == ALL:
-            # It computes nothing, so it needs no process of its own.
-            with refuse_damage("the store"):
-                rows = read_bounded(open_rows(), self._limits, first)
-            return encode_table(rows, media_type)
-        return self._statements.encode(open_rows, sql, media_type)
+        stop = stop or Stop()
+        if sql != ALL:
+            return self._statements.encode(open_rows, sql, media_type, self._memory, stop)
+        # It computes nothing, so it needs no process of its own. A few rows wait for no large answers.
+        memory = self._memory_of_few if first is not None and first <= FEW_ROWS else self._memory
+        return self._encode_rows(open_rows, media_type, first, memory, stop)
 
-    async def run(self, work: Callable[[], Answer]) -> Answer:
-        """Do the work of one question in a thread for questions, as soon as one is free.
+    def _encode_rows(
+        self, open_rows: OpenRows, media_type: str, first: int | None, memory: AnswerMemory, stop: Stop
+    ) -> Encoded:
+        with refuse_damage("the store"):
+            rows = read_bounded(open_rows(), self._limits, first, stop)
+        give_back = memory.take(rows.nbytes, stop)
+        try:
+            content = encode_table(rows, media_type)
+        finally:
+            give_back()
+        if len(content) > self._limits.question_bytes:
+            raise make_large(self._limits.question_bytes)
+        return Encoded(content, memory.take(len(content), stop))
 
-        The thread is taken until the work ends, also if the client leaves before.
-        """
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+async def _run(threads: ThreadPoolExecutor, turns: Turns, work: Callable[..., Encoded]) -> Encoded:
+    """Do the work of one question in a thread. If the task is cancelled, stop the work.
+
+    The place of the question is free when the work has ended, which may be a moment after the task.
+    """
+    stop, loop = Stop(), asyncio.get_running_loop()
+    running = loop.run_in_executor(threads, lambda: work(stop=stop))
+
+    def end(done: "asyncio.Future[Encoded]") -> None:
+        turns.give_back()
+        if not done.cancelled():
+            done.exception()  # The work may have failed after the client left.
+
+    running.add_done_callback(end)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        # Writing to the process of the statement could block.
+        loop.run_in_executor(None, stop.set)
+        raise
+
+
+async def _wait_until_left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        """The body is here already."""

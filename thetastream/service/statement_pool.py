@@ -2,6 +2,10 @@
 
 A process has a share of the memory of all questions, and runs one statement at a time. It is killed if a
 statement does not end in time. Another one starts when it is needed.
+
+A process works in an empty folder of its own, searches no current folder for modules, and gets few variables
+of the environment: those of the system, and those with which stores are opened. The token of the service is
+not among them.
 """
 
 import json
@@ -9,16 +13,20 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from queue import LifoQueue
-from threading import Event, Timer
+from threading import Event, Lock, Timer
 from typing import Any
 
 import pyarrow as pa
 
+from thetastream.core.search_path import list_program_folders, write_search_path
+from thetastream.core.stopping import Stop
 from thetastream.errors import QueryError, StoreError, ThetastreamError
+from thetastream.service.answers import AnswerMemory, Encoded
 from thetastream.service.limits import Limits
 from thetastream.stores.answer_encoding import ARROW
 from thetastream.stores.question import make_slow
@@ -26,8 +34,14 @@ from thetastream.stores.statement_worker import LENGTH
 
 GRACE_S = 2.0
 """How long after its time a statement may still run. DuckDB does not interrupt a function that is at work."""
+AGAIN_S = 0.1
+"""The time after which a statement whose client has left is interrupted again, in seconds."""
 SETTINGS = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 """Other allocators reserve memory that they do not use, and it would count for the limit."""
+VARIABLES = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "LD_LIBRARY_PATH", "DYLD_", "NUMBA_",
+)  # fmt: skip
+"""Prefixes of the variables that every process gets."""
 OpenRows = Callable[[], Any]
 """A function that opens the rows of a statement, a table or data set of Arrow. It must be picklable, because
 the process of the statement calls it."""
@@ -41,10 +55,14 @@ class StatementPool:
     Parameters
     ----------
     limits : Limits
+    variables : iterable of str
+        Prefixes of the variables of the environment that opening rows needs, besides ``VARIABLES``.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, variables: Iterable[str] = ()) -> None:
         self._limits = limits
+        self._variables = tuple(variables)
+        self._folder = tempfile.TemporaryDirectory(prefix="thetastream-statements-")
         limits.question_bytes  # noqa: B018 (it raises BAD_VALUE)
         # The process that was used last is used next, so a service with few clients has few processes.
         self._idle: LifoQueue[Worker | None] = LifoQueue()
@@ -53,9 +71,16 @@ class StatementPool:
 
     def ask(self, open_rows: OpenRows, sql: str) -> pa.Table:
         """Run one SELECT of a client, as ``encode`` does, and return its answer as a table."""
-        return pa.ipc.open_stream(self.encode(open_rows, sql, ARROW)).read_all()
+        return pa.ipc.open_stream(self.encode(open_rows, sql, ARROW).content).read_all()
 
-    def encode(self, open_rows: OpenRows, sql: str, media_type: str) -> bytes:
+    def encode(
+        self,
+        open_rows: OpenRows,
+        sql: str,
+        media_type: str,
+        memory: AnswerMemory | None = None,
+        stop: Stop | None = None,
+    ) -> Encoded:
         """Run one SELECT of a client, and encode its answer.
 
         Parameters
@@ -65,6 +90,10 @@ class StatementPool:
         sql : str
         media_type : str
             As in ``encode_table``.
+        memory : AnswerMemory, optional
+            The memory from which the answer takes its bytes. Until there is enough, it stays in its process.
+        stop : Stop, optional
+            Stops the statement.
 
         Raises
         ------
@@ -77,8 +106,8 @@ class StatementPool:
         worker = self._idle.get()
         try:
             if worker is None or worker.has_ended:
-                worker = Worker(self._limits)
-            return worker.encode(open_rows, sql, media_type)
+                worker = Worker(self._limits, self._folder.name, self._variables)
+            return worker.encode(open_rows, sql, media_type, memory, stop or Stop())
         finally:
             self._idle.put(worker if worker is not None and worker.end.alive else None)
 
@@ -89,21 +118,27 @@ class Worker:
     Parameters
     ----------
     limits : Limits
+    folder : str
+        The folder in which the process works, also for temporary files.
+    variables : iterable of str
+        As in ``StatementPool``.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, folder: str, variables: Iterable[str] = ()) -> None:
         self._seconds = limits.seconds
         arguments = (limits.question_bytes, limits.rows, limits.seconds)
         self._process = subprocess.Popen(  # noqa: S603 (it starts a module of this package)
-            [sys.executable, "-m", "thetastream.stores.statement_worker", *map(str, arguments)],
+            [sys.executable, "-P", "-m", "thetastream.stores.statement_worker", *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C in a terminal is for the service, which ends its processes.
             start_new_session=True,
-            env={**os.environ, **SETTINGS, "PYTHONPATH": os.pathsep.join(sys.path)},
+            cwd=folder,
+            env=_choose_environment(folder, variables),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._writing = Lock()
         self._requests, self._answers = self._process.stdin, self._process.stdout
         self.end = weakref.finalize(self, _end_process, self._process)
         """A function that ends the process and waits for it. ``end.alive`` is true until it is called."""
@@ -117,7 +152,9 @@ class Worker:
         """Whether the process has ended by itself, or somebody has killed it."""
         return self._process.poll() is not None
 
-    def encode(self, open_rows: OpenRows, sql: str, media_type: str) -> bytes:
+    def encode(
+        self, open_rows: OpenRows, sql: str, media_type: str, memory: AnswerMemory | None, stop: Stop
+    ) -> Encoded:
         """Run one SELECT, and encode its answer.
 
         Raises
@@ -125,20 +162,46 @@ class Worker:
         QueryError
             The error of the statement, TOO_SLOW, or STORE_QUERY if the process has ended.
         """
-        is_late = Event()
+        is_late, is_over = Event(), Event()
 
         def kill() -> None:
-            is_late.set()
-            self._process.kill()
+            if not is_over.is_set():
+                is_late.set()
+                self._process.kill()
+
+        def interrupt() -> None:
+            with suppress(OSError, ValueError), self._writing:
+                # The next statement must not be interrupted in place of this one.
+                if is_over.is_set():
+                    return
+                self._requests.write(LENGTH.pack(0))
+                self._requests.flush()
+            # DuckDB forgets an interruption that comes a moment before a statement begins.
+            _start_timer(AGAIN_S, interrupt)
+
+        def give_up() -> None:
+            interrupt()
+            # DuckDB does not interrupt everything.
+            _start_timer(GRACE_S, kill)
 
         request = pickle.dumps((open_rows, sql, media_type))
-        alarm = Timer(self._seconds + GRACE_S, kill)
-        alarm.start()
+        alarm = _start_timer(self._seconds + GRACE_S, kill)
         try:
-            head, answer = self._exchange(request)
+            self._send(request)
+            with stop.attach(give_up):
+                head = json.loads(self._read(self._read_length()))
+            nbytes = self._read_length()
+            give_back = memory.take(nbytes, stop) if memory is not None and nbytes else _keep
+            answer = Encoded(self._read(nbytes), give_back)
         except (OSError, EOFError, ValueError):
             raise make_slow(self._seconds) if is_late.is_set() else self._make_ended() from None
+        except QueryError:
+            # The answer is still in the pipe.
+            self.end()
+            raise
         finally:
+            with self._writing:
+                is_over.set()
             alarm.cancel()
             if is_late.is_set():
                 self.end()
@@ -149,16 +212,15 @@ class Worker:
             raise ERRORS.get(kind, QueryError)(condition, message)
         return answer
 
-    def _exchange(self, request: bytes) -> tuple[dict[str, Any], bytes]:
-        self._requests.write(LENGTH.pack(len(request)))
-        self._requests.write(request)
-        self._requests.flush()
-        head = json.loads(self._read_text())
-        return head, self._read_text()
+    def _send(self, request: bytes) -> None:
+        with self._writing:
+            self._requests.write(LENGTH.pack(len(request)))
+            self._requests.write(request)
+            self._requests.flush()
 
-    def _read_text(self) -> bytes:
+    def _read_length(self) -> int:
         (length,) = LENGTH.unpack(self._read(LENGTH.size))
-        return self._read(length)
+        return int(length)
 
     def _read(self, n: int) -> bytes:
         data = self._answers.read(n)
@@ -173,6 +235,25 @@ class Worker:
         what = f"the process of the statement has ended with code {self._process.returncode}"
         hint = "the machine has too little memory, or the log of the service has an error"
         return QueryError("STORE_QUERY", f"{what}: {hint}")
+
+
+def _start_timer(seconds: float, act: Callable[[], None]) -> Timer:
+    alarm = Timer(seconds, act)
+    alarm.daemon = True
+    alarm.start()
+    return alarm
+
+
+def _keep() -> None:
+    """Give nothing back."""
+
+
+def _choose_environment(folder: str, variables: Iterable[str]) -> dict[str, str]:
+    """Choose the environment of a process: what it needs and no more."""
+    prefixes = (*VARIABLES, *variables)
+    kept = {name: value for name, value in os.environ.items() if name.startswith(prefixes)}
+    search_path = write_search_path(list_program_folders())
+    return {**kept, **SETTINGS, "TMPDIR": folder, "PYTHONPATH": search_path}
 
 
 def _end_process(process: "subprocess.Popen[bytes]") -> None:

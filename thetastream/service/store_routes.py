@@ -49,19 +49,22 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
 
     @app.get("/stores/{name}/snapshots/{number}", response_class=Response, responses={**PROBLEMS, **ROWS})
     async def read_snapshot(
+        request: Request,
         name: str,
         number: Number,
         first: Annotated[int | None, Query(ge=1, le=LARGEST_NUMBER)] = None,
         accept: Annotated[str, Header()] = JSON,
     ) -> Response:
         store = questions.find_store(name)
-        return await questions.answer(partial(store.open_snapshot, number), ALL, accept, first)
+        return await questions.answer(request, partial(store.open_snapshot, number), ALL, accept, first)
 
     @app.post("/stores/{name}/query", response_class=Response, responses={**PROBLEMS, **ROWS})
-    async def query(name: str, body: QueryBody, accept: Annotated[str, Header()] = JSON) -> Response:
+    async def query(
+        request: Request, name: str, body: QueryBody, accept: Annotated[str, Header()] = JSON
+    ) -> Response:
         store = questions.find_store(name)
         open_rows = partial(store.open, body.snapshot, body.since, body.until, body.key)
-        return await questions.answer(open_rows, body.sql, accept)
+        return await questions.answer(request, open_rows, body.sql, accept)
 
     @app.get("/stores/{name}/subscribe", response_class=Response, responses={**PROBLEMS, **EVENTS})
     async def subscribe(
@@ -79,11 +82,16 @@ def add_store_routes(app: FastAPI, stores: Mapping[str, Store], limits: Limits) 
             refuse_gap(seen, first[0])
         else:
             await asyncio.to_thread(refuse_future, store, seen)
-        if sql is not None:
-            # If the statement cannot run, the request is refused before the first event.
-            await questions.check(store, sql)
         client = request.client.host if request.client else ""
-        return Subscription(store, feed, seen, first, sql, questions, seats.take(client))
+        give_back = seats.take(client)
+        try:
+            if sql is not None:
+                # If the statement cannot run, the request is refused before the first event.
+                await questions.check(store, sql, client)
+        except BaseException:
+            give_back()
+            raise
+        return Subscription(store, feed, seen, first, sql, client, questions, give_back)
 
 
 def _read_event_id(text: str) -> int:

@@ -4,10 +4,15 @@ The setting ``spark.python.daemon.module`` names this module; ``th.configure`` s
 then share the memory of the libraries and start in milliseconds. The daemon also removes Spark's zipped copy
 of PySpark from the path if PySpark is installed, because a worker reads the directory of each zip file on its
 path again before every task, which takes 50 ms.
+
+A worker of an interactive session finds modules of the current folder behind all installed ones.
 """
 
 import gc
+import os
 import sys
+
+from thetastream.core.search_path import LAST_FOLDER
 
 
 def prefer_installed_pyspark() -> None:
@@ -19,8 +24,16 @@ def prefer_installed_pyspark() -> None:
         sys.path[:] = rest
 
 
+def search_last_folder() -> None:
+    """Put the folder that the session names behind all others, so that it replaces no installed module."""
+    folder = os.environ.get(LAST_FOLDER)
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+
+
 if __name__ == "__main__":
     prefer_installed_pyspark()
+    search_last_folder()
     import pandas  # noqa: F401
     from pyspark.daemon import manager
 

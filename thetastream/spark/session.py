@@ -23,7 +23,12 @@ from thetastream.spark.failure import show_failures_shortly, shows_tracebacks
 from thetastream.spark.refusals import list_loggers
 from thetastream.spark.spark_home import spark_home_without_zip
 from thetastream.spark.standard_error import without_chatter
-from thetastream.spark.worker_python import check_workers, choose_worker_python
+from thetastream.spark.worker_python import (
+    check_workers,
+    choose_worker_python,
+    keep_current_folder_out,
+    list_search_settings,
+)
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
@@ -134,6 +139,8 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     if "spark.remote" in options:
         return builder
     choose_worker_python(options)
+    for key, value in list_search_settings(options).items():
+        builder.config(key, value)
     # A long conjunction is a deep expression tree, over which Catalyst recurses. The stack size can be set
     # only before the driver's JVM starts, so this is done for a builder and not for a session.
     java = options.get(JAVA_OPTIONS, "")
@@ -195,7 +202,8 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     archive = find_archive(options)
     if archive is not None:
         builder = builder.config(JAVA_OPTIONS, f"{options[JAVA_OPTIONS]} {archive.write_option()}")
-    with without_chatter(), spark_home_without_zip(options, None if archive is None else archive.home):
+    home = spark_home_without_zip(options, None if archive is None else archive.home)
+    with without_chatter(), home, keep_current_folder_out():
         return builder.getOrCreate()
 
 

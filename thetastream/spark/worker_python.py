@@ -1,19 +1,33 @@
-"""The Python of Spark's workers: chooses it for a local session, and checks it for a session that exists."""
+"""The Python of Spark's workers: chooses it for a local session, and checks it for a session that exists.
+
+Spark starts its Python processes by ``python -m`` in the folder in which the session was started. They search
+this folder for modules only if this process does (``thetastream.core.search_path``).
+"""
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from weakref import WeakSet
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from thetastream.core.search_path import (
+    LAST_FOLDER,
+    SAFE_PATH,
+    find_current_folder,
+    list_program_folders,
+    write_search_path,
+)
 from thetastream.errors import SessionError
 
 NEEDED = ("pyarrow", "pandas", "numpy", "numba", "thetastream")
 """Packages that a worker imports."""
 VARIABLE, SETTING = "PYSPARK_PYTHON", "spark.pyspark.python"
+OF_WORKERS = "spark.executorEnv."
+"""The prefix of settings that are environment variables of workers."""
 _CHECKED: "WeakSet[SparkSession]" = WeakSet()
 
 
@@ -28,12 +42,51 @@ def choose_worker_python(options: Mapping[str, object]) -> None:
     options : mapping
         The options of the builder of the session.
     """
+    if _becomes_local(options) and SETTING not in options:
+        os.environ.setdefault(VARIABLE, sys.executable)
+
+
+def list_search_settings(options: Mapping[str, object]) -> dict[str, str]:
+    """List the settings by which workers do not search the folder in which they start.
+
+    On a cluster, the folders of this program may not exist, so only local workers get them.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the builder of the session. Settings that it has are left out.
+    """
+    settings = {OF_WORKERS + SAFE_PATH: "1"}
+    if _becomes_local(options):
+        settings[OF_WORKERS + "PYTHONPATH"] = write_search_path(list_program_folders())
+        current = find_current_folder()
+        if current is not None:
+            settings[OF_WORKERS + LAST_FOLDER] = current
+    return {name: value for name, value in settings.items() if name not in options}
+
+
+@contextmanager
+def keep_current_folder_out() -> Iterator[None]:
+    """Let a JVM that starts inside this block start each Python process without the current folder.
+
+    Spark looks for the data sources of installed packages in a process that gets no variables of workers.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[SAFE_PATH]
+        if before is not None:
+            os.environ[SAFE_PATH] = before
+
+
+def _becomes_local(options: Mapping[str, object]) -> bool:
+    """Whether a builder with these options starts a local session."""
     master = str(options.get("spark.master", ""))
     # Without a master, Spark is local unless spark-submit or a configuration folder says otherwise.
     elsewhere = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER")
-    is_local = master.startswith("local") if master else not any(name in os.environ for name in elsewhere)
-    if is_local and SETTING not in options:
-        os.environ.setdefault(VARIABLE, sys.executable)
+    return master.startswith("local") if master else not any(name in os.environ for name in elsewhere)
 
 
 def check_workers(spark: SparkSession) -> None:

@@ -82,6 +82,14 @@ class Store(ABC):
         """Whether all machines of a cluster can reach the store."""
         return True
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Prefixes of the environment variables with which a reader opens the store, such as its password.
+
+        The processes that run statements of clients get no other secrets.
+        """
+        return ()
+
     # Writing
 
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from thetastream.core.folder import Folder, hide_secrets, is_uri
+from thetastream.core.folder import Folder, hide_secrets, is_uri, list_variables
 from thetastream.stores.description import Description
 from thetastream.stores.history import History
 from thetastream.stores.key_values import KEY_VALUES, Numbers, keep_with_values, list_numbers
@@ -64,6 +64,10 @@ class ParquetStore(LoggedStore):
     @property
     def is_shared(self) -> bool:
         return is_uri(self.path)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return list_variables(self.path)
 
     @property
     def log(self) -> VersionLog:

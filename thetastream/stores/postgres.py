@@ -73,6 +73,10 @@ class PostgresStore(LoggedStore):
     def name(self) -> str:
         return f"table {self.table!r}"
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return ("PG", "SSL_CERT_")
+
     def __repr__(self) -> str:
         """Describe the store without its address, which may hold a password."""
         return f"PostgresStore(..., {self.table!r})"

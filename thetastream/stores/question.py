@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from thetastream.core.stopping import Stop
 from thetastream.errors import QueryError
 from thetastream.stores.base import SnapshotChoice, Store, refuse_other
 
@@ -77,9 +78,15 @@ def query(
 
 
 def ask(
-    rows: Any, sql: str, memory: str = "1GB", *, max_rows: int | None = None, max_s: float | None = None
+    rows: Any,
+    sql: str,
+    memory: str = "1GB",
+    *,
+    max_rows: int | None = None,
+    max_s: float | None = None,
+    stop: Stop | None = None,
 ) -> pa.Table:
-    """Run one SELECT over ``rows``, a table or data set of Arrow.
+    """Run one SELECT over ``rows``, a table or data set of Arrow. ``stop`` may interrupt it.
 
     Raises
     ------
@@ -101,7 +108,7 @@ def ask(
             if max_rows is not None:
                 answer = answer.limit(max_rows + 1)
             try:
-                with _interrupt_after(connection, max_s):
+                with _interrupt_after(connection, max_s), (stop or Stop()).attach(connection.interrupt):
                     found = answer.to_arrow_table()
             finally:
                 _refuse_traces(connection)
@@ -125,7 +132,7 @@ def make_many(max_rows: int) -> QueryError:
 
 def make_slow(max_s: float | None) -> QueryError:
     """Make the error of a question that took too long."""
-    what = f"the question was stopped after {max_s:g} s: ask for less, by since, until or key"
+    what = f"the question was stopped after {max_s or 0:g} s: ask for less, by since, until or key"
     return QueryError("TOO_SLOW", what)
 
 

@@ -8,10 +8,10 @@ The process opens the rows of a statement itself, and keeps recent results in me
 They do not count for the limit of a statement.
 
 When the process is ready, it writes one byte. A request is its length and a pickle of (function that opens
-the rows, statement, media type). An answer is the length and the text of JSON with the error or
-null, and then the length and the text of the encoded rows. The rows are encoded here, because JSON may need
-far more memory than their table: Arrow may have a text once that is in every row. The service unpickles
-nothing that comes from this process.
+the rows, statement, media type). The length 0 stops the statement, because its client has left. An answer is
+the length and the text of JSON with the error or null, and then the length and the text of the encoded rows.
+The rows are encoded here, because JSON may need far more memory than their table: Arrow may have a text once
+that is in every row. The service unpickles nothing that comes from this process.
 """
 
 import json
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 import pyarrow.dataset
 
+from thetastream.core.stopping import Stop
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.stores.answer_encoding import encode_table
 from thetastream.stores.frugal_rows import FrugalRows
@@ -60,7 +61,7 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
     # What libraries print must not come between answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    arrived: SimpleQueue[bytes] = SimpleQueue()
+    arrived: SimpleQueue[tuple[bytes, Stop]] = SimpleQueue()
     Thread(target=_read_requests, args=(sys.stdin.buffer, arrived), daemon=True).start()
     # Load DuckDB before the memory is measured.
     ask(pa.table({"x": [1]}), "SELECT x FROM results", f"{memory}B")
@@ -69,14 +70,15 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
     answers.flush()
     is_last = False
     while not is_last:
-        open_rows, sql, media_type = pickle.loads(arrived.get())  # noqa: S301 (the service has written it)
+        request, stop = arrived.get()
+        open_rows, sql, media_type = pickle.loads(request)  # noqa: S301 (the service has written it)
         answer, error = b"", None
         try:
             rows = open_rows()
             if isinstance(rows, pyarrow.dataset.Dataset):
                 rows = FrugalRows(rows)
             with _limit_memory(_measure_bytes() + memory + SPARE_BYTES):
-                table = ask(rows, sql, f"{memory}B", max_rows=max_rows, max_s=max_s)
+                table = ask(rows, sql, f"{memory}B", max_rows=max_rows, max_s=max_s, stop=stop)
                 answer = encode_table(table, media_type)
             del table
         except ThetastreamError as refusal:
@@ -90,10 +92,16 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
         _write(answers, {"error": error, "is_last": is_last}, answer)
 
 
-def _read_requests(pipe: BinaryIO, arrived: "SimpleQueue[bytes]") -> None:
+def _read_requests(pipe: BinaryIO, arrived: "SimpleQueue[tuple[bytes, Stop]]") -> None:
     """Read requests until the service closes the pipe or ends. Then end this process at once."""
+    stop = Stop()
     while len(head := pipe.read(LENGTH.size)) == LENGTH.size:
-        arrived.put(pipe.read(LENGTH.unpack(head)[0]))
+        (length,) = LENGTH.unpack(head)
+        if length:
+            stop = Stop()
+            arrived.put((pipe.read(length), stop))
+        else:
+            stop.set()
     os._exit(0)
 
 

@@ -3,7 +3,8 @@
 const TIME = /^\d{4}-\d\d-\d\d(T[\d:.]+([+-]\d\d:\d\d|Z)?)?$/;
 
 export function flatten(row, prefix = "") {
-  const flat = {};
+  // An object without a prototype has no other meaning for a column "__proto__".
+  const flat = Object.create(null);
   for (const [name, value] of Object.entries(row)) {
     const isStruct = value !== null && typeof value === "object" && !Array.isArray(value);
     Object.assign(flat, isStruct ? flatten(value, `${prefix}${name}.`) : { [prefix + name]: value });
