@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from thetastream.core.how import Nearest
+from thetastream.core.how import AsOf, Nearest
 from thetastream.core.windows import Rows
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.sql.grammar import parse_script, parse_statement
@@ -136,11 +136,31 @@ def test_kinds_of_joins(words, how):
         ("JOIN s q EXACT NEAREST 3 BY DISTANCE abs(r.x - q.x) ON r.y = q.y", Nearest(3, "abs(r.x - q.x)")),
         ("LEFT JOIN s AS q NEAREST BY DISTANCE q.x", Nearest(1, "q.x", keep_unmatched=True)),
         ("JOIN nearest q APPROX NEAREST 2 BY DISTANCE q.nearest ON true", Nearest(2, "q.nearest")),
-        ("ASOF JOIN s q ON r.y = q.y AND r.t >= q.t AND q.x > 1", Nearest(1, "(r.t) - (q.t)")),
-        ("ASOF JOIN s q ON r.t >= q.t AND r.x + q.x > 1", Nearest(1, "(r.t) - (q.t)")),
+        ("ASOF JOIN s q ON r.y = q.y AND r.t >= q.t AND q.x > 1", AsOf(1, "(r.t) - (q.t)")),
+        ("ASOF JOIN s q ON r.t >= q.t AND r.x + q.x > 1", AsOf(1, "(r.t) - (q.t)")),
+        *(
+            (
+                f"{words} JOIN s q ON r.t < q.t + INTERVAL 1 DAY",
+                AsOf(1, "(q.t + INTERVAL 1 DAY) - (r.t)", True),
+            )
+            for words in ("ASOF LEFT", "LEFT ASOF", "ASOF LEFT OUTER", "LEFT OUTER ASOF")
+        ),
+        ("ASOF JOIN s q MATCH_CONDITION (r.t >= q.t) ON r.y > q.y", AsOf(1, "(r.t) - (q.t)", True)),
+        ("ASOF INNER JOIN s AS q MATCH_CONDITION (q.t <= r.t) USING (y)", AsOf(1, "(r.t) - (q.t)")),
+        ("ASOF JOIN s q USING (y, t)", AsOf(1, "(r.t) - (q.t)")),
+        ("LEFT ASOF JOIN s q USING (t)", AsOf(1, "(r.t) - (q.t)", True)),
+        ("JOIN s FOR SYSTEM_TIME AS OF r.t AS q ON r.y = q.y", AsOf(1, "r.t")),
         (
-            "ASOF LEFT JOIN s q ON r.t < q.t + INTERVAL 1 DAY",
-            Nearest(1, "(q.t + INTERVAL 1 DAY) - (r.t)", True),
+            "LEFT JOIN s AS q FOR SYSTEM_TIME AS OF r.t + INTERVAL 1 DAY ON r.y = q.y",
+            AsOf(1, "r.t + INTERVAL 1 DAY", True),
+        ),
+        (
+            "JOIN LATERAL (SELECT * FROM s WHERE s.t <= r.t ORDER BY s.t DESC LIMIT 2) q ON true",
+            Nearest(2, "`q`.t DESC NULLS LAST"),
+        ),
+        (
+            "LEFT JOIN LATERAL (SELECT q.* FROM s q ORDER BY abs(q.x - r.x) NULLS LAST LIMIT 1) ON true",
+            Nearest(1, "abs(q.x - r.x) NULLS LAST", True),
         ),
     ],
 )
@@ -159,11 +179,47 @@ def test_exists_is_a_join(word, how):
     )
     assert found.how == how
     assert [source.alias for source in found.sources] == ["r", "q"]
-    assert [phrase.text for phrase in found.conditions] == ["q.x = r.x"]
+    assert found.conditions == ()
+    assert [phrase.text for phrase in found.compared] == ["q.x = r.x"]
     assert [phrase.text for phrase in found.where] == ["x > 1", "y < 2"]
     # A function of arrays and a negated conjunct of another kind are no joins.
     plain = parse_select("SELECT x FROM r WHERE exists(r.a, v -> v > 1) AND NOT (x > 1)")
     assert (plain.how, len(plain.sources)) == ("inner", 1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "how", "values", "columns"),
+    [
+        ("x IN (SELECT y FROM s q WHERE q.z > r.z)", "semi", ["x"], ["y"]),
+        ("r.x NOT IN (SELECT DISTINCT q.y FROM s q)", "anti", ["r.x"], ["q.y"]),
+        ("NOT (x + 1 IN (SELECT y * 2 FROM s AS q))", "anti", ["x + 1"], ["y * 2"]),
+        ("NOT x NOT IN (SELECT y FROM s q)", "semi", ["x"], ["y"]),
+        ("(x, r.y) IN (SELECT z, w FROM s q)", "semi", ["x", "r.y"], ["z", "w"]),
+    ],
+)
+def test_membership_is_a_join(condition, how, values, columns):
+    found = parse_select(f"SELECT x FROM r WHERE x > 1 AND {condition} WITHIN 1 day")
+    assert [(source.alias, source.how) for source in found.sources] == [("r", "inner"), ("q", how)]
+    subquery = found.sources[1].subquery
+    assert subquery is not None
+    assert [phrase.text for phrase in subquery.values] == values
+    assert [phrase.text for phrase in subquery.columns] == columns
+    assert subquery.is_negated == (how == "anti")
+    assert [phrase.text for phrase in found.where] == ["x > 1"]
+    # A list of values is no subquery.
+    assert len(parse_select("SELECT x FROM r WHERE x NOT IN (1, 2) AND (x IN (y))").sources) == 1
+
+
+def test_a_subquery_that_is_more_than_one_source_is_an_input_of_its_own():
+    found = parse_select(
+        "SELECT x FROM r WHERE x IN (SELECT k FROM s GROUP BY k) AND x NOT IN (SELECT x FROM r WHERE y > 1)"
+    )
+    assert [(s.alias, s.how) for s in found.sources[1:]] == [("subquery", "semi"), ("subquery_", "anti")]
+    first, second = (source.select for source in found.sources[1:])
+    assert first is not None
+    assert first.group_by is not None
+    assert second is not None
+    assert [second.items.text, second.conditions[0].text] == ["*", "y > 1"]
 
 
 def test_words_of_the_dialect_may_be_columns():
@@ -200,7 +256,47 @@ def test_words_of_the_dialect_may_be_columns():
         ("SELECT * FROM r JOIN s NEAREST 0 BY DISTANCE s.x", "NEAREST", "positive", "0"),
         ("SELECT * FROM r ASOF JOIN s", "SYNTAX", "ON must follow an ASOF JOIN", "JOIN"),
         ("SELECT * FROM r ASOF JOIN s ON r.x = s.x", "UNSUPPORTED_SQL", "has 0", "JOIN s"),
-        ("SELECT * FROM r ASOF JOIN s ON r.x > s.x AND r.y < s.y", "UNSUPPORTED_SQL", "has 2", "JOIN s"),
+        (
+            "SELECT * FROM r ASOF JOIN s ON r.x > s.x AND r.y < s.y AND r.z = s.z",
+            "UNSUPPORTED_SQL",
+            "ASOF INNER JOIN s MATCH_CONDITION (r.x > s.x) ON r.y < s.y AND r.z = s.z",
+            "JOIN s",
+        ),
+        (
+            "SELECT * FROM r LEFT ASOF JOIN s ON s.t BETWEEN r.t - x AND r.t",
+            "UNSUPPORTED_SQL",
+            "ASOF LEFT JOIN s MATCH_CONDITION (s.t >= r.t - x) ON s.t BETWEEN r.t - x AND r.t",
+            "JOIN s",
+        ),
+        ("SELECT * FROM r ASOF RIGHT JOIN s ON r.x > s.x", "UNSUPPORTED_SQL", "in the other order", "ASOF"),
+        ("SELECT * FROM r ASOF ANTI JOIN s ON r.x > s.x", "UNSUPPORTED_SQL", "write ANTI JOIN", "ASOF"),
+        ("SELECT * FROM r JOIN s MATCH_CONDITION (r.x > s.x)", "UNSUPPORTED_SQL", "ASOF JOIN", "r.x >"),
+        ("SELECT * FROM r ASOF JOIN s MATCH_CONDITION (r.x = s.x)", "UNSUPPORTED_SQL", "has 0", "JOIN s"),
+        ("SELECT * FROM r, s FOR SYSTEM_TIME AS OF r.t AS q", "UNSUPPORTED_SQL", "in [LEFT] JOIN", "r.t"),
+        ("SELECT * FROM r JOIN s VERSION AS OF 3 ON r.x = s.x", "UNSUPPORTED_SQL", "DataFrame", "VERSION"),
+        ("SELECT * FROM r, LATERAL explode(r.x)", "UNSUPPORTED_SQL", "explode(x) AS y", "LATERAL"),
+        ("SELECT * FROM r LATERAL VIEW explode(r.x) t AS y", "UNSUPPORTED_SQL", "explode(x) AS y", "LATERAL"),
+        (
+            "SELECT * FROM r, LATERAL (SELECT s.x AS y FROM s LIMIT 1) q",
+            "UNSUPPORTED_SQL",
+            "NEAREST k BY DISTANCE",
+            "(SELECT",
+        ),
+        ("SELECT q.* FROM r, LATERAL (SELECT x FROM s) q", "UNSUPPORTED_SQL", "name the columns", "*"),
+        (
+            "SELECT * FROM r, LATERAL (SELECT * FROM s LIMIT 1) q",
+            "UNSUPPORTED_SQL",
+            "ORDER BY one expression",
+            "1) q",
+        ),
+        (
+            "SELECT * FROM r JOIN s ON r.k = s.k "
+            "QUALIFY row_number() OVER (PARTITION BY r.id ORDER BY s.t DESC) = 1",
+            "UNSUPPORTED_SQL",
+            "JOIN stream NEAREST 1 BY DISTANCE s.t DESC ON condition",
+            "QUALIFY",
+        ),
+        ("SELECT * FROM q JOIN r ON q.x LEFT JOIN s USING (k)", "UNSUPPORTED_SQL", "ON q.k = s.k", "JOIN s"),
         ("SELECT * FROM r FULL JOIN s USING (x)", "UNSUPPORTED_SQL", "write ON", "USING"),
         ("SELECT * FROM r WHERE EXISTS (SELECT 1 FROM s)", "SYNTAX", "compares both", "EXISTS"),
         ("SELECT * FROM r WHERE EXISTS (SELECT 1 FROM r WHERE r.x)", "DUPLICATE_ALIAS", "AS", "r WHERE r"),
@@ -210,6 +306,11 @@ def test_words_of_the_dialect_may_be_columns():
             "always has a row",
             "count",
         ),
+        ("SELECT * FROM r WHERE x IN (SELECT y, z FROM s)", "UNSUPPORTED_SQL", "1 values", "y, z"),
+        ("SELECT * FROM r WHERE x = ANY (SELECT y FROM s)", "UNSUPPORTED_SQL", "write x IN (", "ANY"),
+        ("SELECT * FROM r WHERE x <> ALL (SELECT y FROM s)", "UNSUPPORTED_SQL", "write x NOT IN (", "ALL"),
+        ("SELECT * FROM r WHERE x > ALL (SELECT y FROM s)", "UNSUPPORTED_SQL", "EXISTS (SELECT 1", "ALL"),
+        ("SELECT * FROM r, s WHERE x NOT IN (SELECT y FROM t)", "UNSUPPORTED_SQL", "... FROM r, s", "x NOT"),
         ("SELECT ONLINE * FROM r, s ON r.x = s.x", "SYNTAX", "ON belongs to a JOIN", "ON"),
         ("SELECT ONLINE * FROM r JOIN s ON", "SYNTAX", "must follow ON", "ON"),
         ("SELECT ONLINE * FROM r,, s", "SYNTAX", "must follow", ","),

@@ -5,7 +5,7 @@ known once the watermark is at or after t + W: the event time of the tuple plus 
 partners. From then on the tuple is *decided*.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from thetastream.core.sides import Side
 from thetastream.errors import QueryError
@@ -23,7 +23,8 @@ class Nearest:
         The greatest rank.
     by : str
         ``abs(f - g)``, ``f - g``, or an expression over one stream, where f and g are Spark SQL expressions
-        over one stream each, as in ``"abs(a.price - b.price)"``.
+        over one stream each, as in ``"abs(a.price - b.price)"``. ``ASC`` or ``DESC``, and ``NULLS FIRST`` or
+        ``NULLS LAST``, may stand behind it, as in ``"b.ts DESC"``. Without them, the smallest value is first.
     keep_unmatched : bool
         Whether a left tuple without partners is a row, with NULL as its partner.
 
@@ -42,11 +43,39 @@ class Nearest:
     by: str
     keep_unmatched: bool = False
 
+    @property
+    def rule(self) -> str:
+        """What the expression must be, for errors."""
+        return (
+            f"by={self.by!r} must be abs(f - g), f - g, or an expression over one stream, of numbers or "
+            "times, with ASC or DESC behind it or without, and each column with its alias"
+        )
+
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
             raise QueryError("NEAREST", f"th.Nearest needs a positive integer k, not {self.k!r}")
         if not isinstance(self.by, str) or not self.by.strip():
             raise QueryError("NEAREST", f"by of th.Nearest must be a SQL expression, not {self.by!r}")
+
+
+@dataclass(frozen=True, repr=False)
+class AsOf(Nearest):
+    """The nearest partner by an inequality that the user wrote, from which ``by`` follows.
+
+    >>> AsOf(1, "(a.ts) - (b.ts)", written="a.ts >= b.ts")
+    Nearest(k=1, by='(a.ts) - (b.ts)', keep_unmatched=False)
+    """
+
+    written: str = field(default="", compare=False)
+
+    @property
+    def rule(self) -> str:
+        return (
+            f"{self.written!r}, by which the nearest partner is chosen, must compare numbers, dates or times"
+        )
+
+    def __repr__(self) -> str:
+        return f"Nearest(k={self.k!r}, by={self.by!r}, keep_unmatched={self.keep_unmatched!r})"
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from thetastream.core.condition import Domain
-from thetastream.core.keys import HIGHEST, Int64s, encode, encode_floats
+from thetastream.core.keys import HIGHEST, LOWEST, Int64s, encode, encode_floats
+
+_FAR = float(1 << 62)
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,7 @@ class Ranking:
 
     k: int
     domain: Domain
-    """The domain of the values. It is exact."""
+    """The domain of the values. WIDE_DECIMAL stands for a distance of numbers of up to 19 digits."""
     has_left: bool
     has_right: bool
     """Whether the left and the right tuple has a value. If both have one, they are subtracted."""
@@ -24,6 +27,9 @@ class Ranking:
     is_abs: bool = False
     is_single: bool = False
     """Whether Spark computes in single precision."""
+    is_descending: bool = False
+    """Whether the greatest value is the nearest."""
+    has_nulls_first: bool = False
 
     def rank_keys(self, left: pa.Array | None, right: pa.Array | None) -> Int64s:
         """Compute for each pair a key that orders pairs as Spark orders their values.
@@ -37,8 +43,10 @@ class Ranking:
         is_null = np.zeros(len(values[0]), dtype=np.bool_)
         for column in values:
             is_null |= column.is_null().to_numpy(zero_copy_only=False)
-        keys = self._combine_floats(values) if self.domain is Domain.FLOAT else self._combine_whole(values)
-        return np.where(is_null, HIGHEST, keys)
+        combine = {Domain.FLOAT: self._combine_floats, Domain.WIDE_DECIMAL: _measure_wide}
+        keys = combine.get(self.domain, self._combine_whole)(values)
+        keys = ~keys if self.is_descending else keys
+        return np.where(is_null, LOWEST if self.has_nulls_first else HIGHEST, keys)
 
     def _combine_floats(self, values: list[pa.Array]) -> Int64s:
         precision = np.float32 if self.is_single else np.float64
@@ -70,6 +78,39 @@ def _subtract(a: Int64s, b: Int64s) -> Int64s:
     farthest = np.where(a < 0, -(HIGHEST - 1), HIGHEST - 1)
     found: Int64s = np.where(is_beyond, farthest, np.clip(difference, -(HIGHEST - 1), HIGHEST - 1))
     return found
+
+
+def _measure_wide(values: list[pa.Array]) -> Int64s:
+    """Measure the distance of two decimals of one scale and of up to 38 digits.
+
+    A distance below 2^62 units of the last digit is its own key. A longer one has the first 16 digits in its
+    key, as a double has them.
+
+    >>> from decimal import Decimal
+    >>> both = [pa.array([x], pa.decimal128(38, 2)) for x in (Decimal("9e30"), Decimal("0.07"))]
+    >>> int(_measure_wide([both[1], pa.array([Decimal("-0.01")], pa.decimal128(38, 2))])[0])
+    8
+    >>> bool(_measure_wide(both)[0] > 1 << 62)
+    True
+    """
+    (low, high), (other_low, other_high) = map(_read_words, values)
+    high = high - other_high - (low < other_low)
+    low = low - other_low
+    is_negative = high < 0
+    low = np.where(is_negative, ~low + np.uint64(1), low)
+    high = np.where(is_negative, ~high + (low == 0), high)
+    approximate = np.ldexp(high.astype(np.float64), 64) + low.astype(np.float64)
+    beyond = np.maximum(approximate, _FAR).view(np.int64) - np.float64(_FAR).view(np.int64) + (1 << 62)
+    is_near = (high == 0) & (low < np.uint64(1 << 62))
+    keys: Int64s = np.where(is_near, low.view(np.int64), beyond)
+    return keys
+
+
+def _read_words(array: pa.Array) -> tuple[npt.NDArray[np.uint64], Int64s]:
+    """Read the low and the high 8 bytes of the unscaled values of decimals."""
+    words = np.frombuffer(array.buffers()[1], dtype=np.int64)
+    words = words[2 * array.offset : 2 * (array.offset + len(array))]
+    return np.ascontiguousarray(words[::2]).view(np.uint64), np.ascontiguousarray(words[1::2])
 
 
 def select_nearest(numbers: Int64s, keys: Int64s, k: int) -> Int64s:

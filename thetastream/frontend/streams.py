@@ -151,6 +151,18 @@ def select_fields(schema: StructType, names: Collection[str] | None, is_streamin
     return StructType(kept or schema.fields[:1])  # a tuple without any column would not be counted
 
 
+def find_time_column(frame: DataFrame, asked: str | None) -> str | None:
+    """Find the event time of a DataFrame: the column of its watermark, the one that is asked for, or its only
+    timestamp if it is a batch; None if there is none."""
+    marked = [field.name for field in frame.schema.fields if MARK in (field.metadata or {})]
+    if marked or frame.isStreaming:
+        return marked[0] if len(marked) == 1 else None
+    if asked is not None:
+        return next((name for name in frame.columns if name.casefold() == asked.casefold()), None)
+    stamps = [field.name for field in frame.schema.fields if field.dataType.simpleString() in _INSTANTS]
+    return stamps[0] if len(stamps) == 1 else None
+
+
 def _find_duplicates(alias: str, schema: StructType, ignores_case: bool) -> list[QueryError]:
     """Return an error for each column name that occurs twice."""
     seen: dict[str, str] = {}

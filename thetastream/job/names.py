@@ -54,6 +54,9 @@ def _check_select(select: Select, scope: Scope) -> Iterator[QueryError]:
     merged = {token.name.casefold() for source in select.sources for token in source.using}
     yield from _check_using(select, columns)
     names = {name.casefold() for name in map(find_name, select.items.split_at_commas()) if name is not None}
+    # Names in a subquery of WHERE are resolved in another way, and nothing else can name its columns.
+    joined = {source.alias for source in select.sources if source.subquery is None or not source.is_hidden}
+    columns = {alias: found for alias, found in columns.items() if alias in joined}
     checked = Names(select.text, columns, merged)
     for condition in select.conditions:
         yield from checked.check(condition, ())

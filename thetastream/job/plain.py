@@ -47,6 +47,8 @@ def _is_plain_select(select: Select, scope: Scope) -> bool:
     columns: dict[str, Columns] = {}
     for source in select.sources:
         found = find_source_columns(source, scope)
+        if source.subquery is not None:
+            return False
         if found is None or (source.select is not None and not _is_plain_select(source.select, scope)):
             return False
         columns[source.alias.casefold()] = {name.casefold(): type_ for name, type_ in found.items()}

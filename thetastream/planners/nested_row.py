@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from thetastream.core.how import How
 from thetastream.core.sides import Side
@@ -47,8 +48,15 @@ class NestedRow:
         return [stream.alias for stream in self._streams]
 
     def take_result(self, step: Plan, taken: Collection[str]) -> None:
-        """Take the result of a join as the rows."""
-        self.frame = step.dataframe()
+        """Take the result of a join as the rows: one struct column per alias, and the result time."""
+        frame = step.dataframe()
+        if self._is_joined:
+            # The left input of the join was a row, whose structs are inside one struct.
+            inside = [alias for alias in self.shown if alias not in frame.columns]
+            columns = [F.col(f"{quote(self.alias)}.{quote(alias)}").alias(alias) for alias in inside]
+            kept = [name for name in frame.columns if name != self.alias]
+            frame = frame.select(*columns, *map(F.col, map(quote, kept)))
+        self.frame = frame
         self._is_joined = True
         self.alias = "_".join(self.shown)
         while self.alias.casefold() in {alias.casefold() for alias in taken}:

@@ -41,7 +41,8 @@ def find_refused(phrase: Phrase) -> Iterator[QueryError]:
             yield QueryError(
                 "SUBQUERY",
                 f"a join condition cannot contain a subquery, but has {_quote_around(phrase, n)!r}; "
-                "join with the table instead",
+                'join with its table instead: how="semi" stands for IN and EXISTS, and how="anti" for NOT IN '
+                "and NOT EXISTS; the WHERE of th.sql may have them",
             )
         called = after == "("
         if token.keyword in NON_DETERMINISTIC and called:

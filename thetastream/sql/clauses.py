@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from thetastream.predicate import Phrase, make_error_at
 from thetastream.predicate.tokens import Token
+from thetastream.sql.window_functions import suggest_nearest
 
 TAIL = ("ORDER BY", "LIMIT", "OFFSET")
 """Clauses that only batch inputs can have."""
@@ -94,9 +95,10 @@ def _find_clauses(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
         if word == "WITHIN" and following is not None and following.keyword.startswith("GROUP"):
             continue  # percentile_cont(0.5) WITHIN GROUP (ORDER BY ...)
         if word in UNSUPPORTED and n and not is_operand and _is_clause(word, following):
-            raise make_error_at(
-                text, token.start, f"{word} cannot be answered: {UNSUPPORTED[word]}", "UNSUPPORTED_SQL"
-            )
+            what = f"{word} cannot be answered: {UNSUPPORTED[word]}"
+            if word == "QUALIFY":
+                what += f"; {suggest_nearest(phrase.slice(n + 1))}"
+            raise make_error_at(text, token.start, what, "UNSUPPORTED_SQL")
         is_word = word in CLAUSES and not _is_name(word, before, following)
         if word in ("LIMIT", "OFFSET"):
             is_word = n > 0 and not is_operand and _is_clause(word, following)

@@ -6,6 +6,7 @@ from thetastream.errors import QueryError
 from thetastream.predicate import make_error_at
 from thetastream.sql.clauses import ENDLESS
 from thetastream.sql.select_clauses import SelectClauses
+from thetastream.sql.window_functions import suggest_nearest
 
 
 def find_endless(clauses: SelectClauses) -> Iterator[QueryError]:
@@ -13,7 +14,7 @@ def find_endless(clauses: SelectClauses) -> Iterator[QueryError]:
     tokens, text = clauses.items.tokens, clauses.items.source
     for n, token in enumerate(tokens):
         if token.keyword == "OVER" and n + 1 < len(tokens) and tokens[n + 1].text == "(":
-            what = "a window function needs a stream that ends"
+            what = f"a window function needs a stream that ends; {suggest_nearest(clauses.items)}"
             yield make_error_at(text, token.start, what, "UNSUPPORTED_SQL")
     if clauses.is_distinct and clauses.group_by is not None:
         what = "DISTINCT is not possible over groups that still change; leave it out"

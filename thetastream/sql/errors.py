@@ -16,7 +16,7 @@ def locate(select: Select, problem: ThetastreamError) -> ThetastreamError:
     """Add to an error its position in the statement; return the error unchanged if no position is found."""
     if not isinstance(problem, QueryError):
         return problem
-    parts = [part for condition in select.conditions for part in (condition, *split_conjuncts(condition))]
+    parts = [part for condition in select.compared for part in (condition, *split_conjuncts(condition))]
     start = None if problem.mark is None else _find_start(parts, problem.mark)
     if start is None:
         start = _guess_start(select, parts, problem.message)

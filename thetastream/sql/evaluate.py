@@ -18,6 +18,7 @@ from thetastream.predicate import make_error_at
 from thetastream.spark.catalyst import escape_braces
 from thetastream.spark.refusals import unlogged
 from thetastream.sql.answer import Answer, answer, plan_question
+from thetastream.sql.correlated import resolve_rankings, write_correlated
 from thetastream.sql.endless import find_endless
 from thetastream.sql.errors import find_list_problems, locate, sort_problems
 from thetastream.sql.grouped import fold_groups
@@ -26,6 +27,7 @@ from thetastream.sql.question import Question
 from thetastream.sql.select import find_select_problems
 from thetastream.sql.statement import Select, Source
 from thetastream.sql.using import MergedColumns, merge_columns
+from thetastream.sql.versions import resolve_versions
 
 
 @dataclass
@@ -79,9 +81,10 @@ class Evaluation:
                 self.explanations.pop()  # The join is explained as it is folded.
                 rows, explain = folded.rows, folded.explain
         else:
-            merged = merge_columns(select, frames, problems)
+            resolved = resolve_versions(select, frames, self.settings.get("event_time"))
+            merged = merge_columns(resolved, frames, problems)
             raise_problems(problems)
-            rows, explain = self._join(select, frames, merged)
+            rows, explain = self._join(resolve_rankings(resolved, frames, merged.fold), frames, merged)
         self.explanations.append(lambda: f"== {title} ==\n{explain()}\n" if title else explain())
         return rows
 
@@ -107,6 +110,8 @@ class Evaluation:
         self, select: Select, frames: Mapping[str, DataFrame], merged: MergedColumns
     ) -> tuple[DataFrame, Callable[[], str]]:
         on = [*merged.conditions, *(merged.qualify(condition) for condition in select.conditions)]
+        correlated = _write_correlated(select, frames, merged)
+        on += [text for texts in correlated.values() for text in texts]
         settings = dict(self.settings)
         if isinstance(settings.get("event_time"), Mapping):
             times = {alias: column for alias, column in settings["event_time"].items() if alias in frames}
@@ -120,7 +125,7 @@ class Evaluation:
             settings,
             merged=merged,
             how=select.how,
-            nested=_list_nested(select),
+            nested=_list_nested(select, correlated),
         )
         try:
             join = plan_question(question)
@@ -191,13 +196,30 @@ class Evaluation:
         return rows
 
 
-def _list_nested(select: Select) -> tuple[NestedJoin, ...]:
+def _write_correlated(
+    select: Select, frames: Mapping[str, DataFrame], merged: MergedColumns
+) -> dict[str, list[str]]:
+    """Write the conditions of the subqueries in WHERE, by the alias of each."""
+    outer = select.sources[0].alias
+    return {
+        source.alias: write_correlated(source.subquery, outer, source.alias, frames, merged.fold)
+        for source in select.sources
+        if source.subquery is not None
+    }
+
+
+def _list_nested(select: Select, correlated: Mapping[str, Sequence[str]]) -> tuple[NestedJoin, ...]:
     """List the joins of more than two inputs in a row, if some of them are not inner joins."""
     _, *others = select.sources
     if len(others) < 2 or all(source.how == "inner" for source in others):
         return ()
+    asked = {source.alias: [phrase.text for phrase in source.asked] for source in others}
     return tuple(
-        NestedJoin(source.alias, source.how, source.on.text) for source in others if source.on is not None
+        NestedJoin(source.alias, source.how, " AND ".join(f"({text}\n)" for text in texts))
+        if len(texts) > 1
+        else NestedJoin(source.alias, source.how, texts[0])
+        for source in others
+        if (texts := [*asked[source.alias], *correlated.get(source.alias, ())])
     )
 
 

@@ -7,14 +7,17 @@
     select    = [WITH name AS "(" select ")" {"," ...}] SELECT [ONLINE] [DISTINCT] items FROM sources
                 [WHERE condition] [WITHIN window] [GROUP BY keys] [HAVING condition]
                 [ORDER BY keys] [LIMIT number] [OFFSET number]
-    sources   = source { "," source | [kind] JOIN source [nearest] [ON condition | USING "(" columns ")"] }
-    kind      = INNER | CROSS | (LEFT | RIGHT | FULL) [OUTER] | [LEFT] (SEMI | ANTI) | ASOF [LEFT]
+    sources   = source { "," source | [kind] JOIN source [nearest | match] [ON condition | using] }
+    using     = USING "(" columns ")"
+    kind      = INNER | CROSS | (LEFT | RIGHT | FULL) [OUTER] | [LEFT] (SEMI | ANTI) | ASOF [LEFT | INNER]
     nearest   = [EXACT | APPROX] NEAREST [number] BY DISTANCE expression
-    source    = (name | "(" select ")") [[AS] alias]
+    match     = MATCH_CONDITION "(" inequality ")" | FOR SYSTEM_TIME AS OF time
+    source    = (name | [LATERAL] "(" select ")") [[AS] alias]
     window    = span | alias span { "," alias span }
     span      = interval | number ROWS
 
-A conjunct ``[NOT] EXISTS (SELECT ... FROM source WHERE condition)`` of WHERE is a semi or an anti join.
+A conjunct ``[NOT] EXISTS (SELECT ...)`` or ``value [NOT] IN (SELECT ...)`` of WHERE is a semi or an anti
+join.
 
 The dialect is Spark SQL plus the words ONLINE and WITHIN. The parser reads sqlglot's tokens and not its
 syntax tree. A tree would have to be written as SQL again, but Catalyst must get the text that the user wrote.
@@ -24,10 +27,11 @@ from itertools import pairwise
 
 from thetastream.predicate import Phrase, make_error_at, tokenize
 from thetastream.sql.clauses import TAIL, cut_clauses
-from thetastream.sql.exists import read_exists
 from thetastream.sql.heads import read_head
+from thetastream.sql.lateral import refuse_star
 from thetastream.sql.sources import read_sources
 from thetastream.sql.statement import NamedSelect, Select, Source, Statement, View
+from thetastream.sql.subqueries import read_subqueries
 from thetastream.sql.window import read_within
 
 _NO_STATEMENT = "a statement is due: SELECT ... FROM ... WHERE ..."
@@ -108,11 +112,11 @@ def read_select(text: str, phrase: Phrase) -> Select:
     if not items:
         raise make_error_at(text, phrase.tokens[0].start, "the select list is empty")
     sources, conditions = read_sources(text, clauses["FROM"], read_select)
+    refuse_star(text, items, sources)
     where = [clauses["WHERE"]] if "WHERE" in clauses else []
-    if where and len(sources) == 1:
-        source, inner, where = read_exists(text, where[0], sources[0], read_select)
-        sources += [] if source is None else [source]
-        conditions += inner
+    if where:
+        subqueries, where = read_subqueries(text, where[0], sources, read_select)
+        sources += subqueries
     if all(source.how == "inner" for source in sources):
         conditions += where
         where = []

@@ -2,20 +2,23 @@
 
     r [LEFT] JOIN s [EXACT] NEAREST [k] BY DISTANCE e ON c     Nearest(k, by=e)
     r ASOF [LEFT] JOIN s ON c AND r.t >= s.t                   Nearest(1, by="r.t - s.t")
+    r ASOF [LEFT] JOIN s USING (k, t)                          ... ON r.k = s.k AND r.t >= s.t
+    r ASOF JOIN s MATCH_CONDITION (r.t >= s.t) ON c            Nearest(1, by="r.t - s.t", keep_unmatched=True)
 
-The first form is Spark's own, with an ON that Spark itself does not have. The second form is DuckDB's. With
-LEFT, a row without partners is a result.
+The first form is Spark's own, with an ON that Spark itself does not have. The second and the third form are
+DuckDB's, and the fourth is Snowflake's, which keeps rows without partners. With LEFT, a row without partners
+is a result.
 """
 
 from collections.abc import Sequence
 
-from thetastream.core.how import Nearest
+from thetastream.core.how import AsOf, Nearest
 from thetastream.errors import QueryError
 from thetastream.predicate import Comparison, Phrase, make_error_at, split_comparisons, split_conjuncts
 from thetastream.predicate.names import find_references
 from thetastream.predicate.tokens import Token
 
-AS_OF = {"asof": False, "asof left": True}
+AS_OF = {"asof": False, "asof left": True, "asof inner": False}
 """Kinds of as-of joins, and whether a row without partners is a result."""
 _FORM = "write JOIN stream EXACT NEAREST k BY DISTANCE expression ON condition"
 _KEEPS_UNMATCHED = {"inner": False, "left": True}
@@ -61,25 +64,60 @@ def read_nearest(text: str, kind: str, ranking: Phrase) -> Nearest:
         raise make_error_at(text, ranking.tokens[1].start, problem.message, problem.condition) from None
 
 
-def read_as_of(text: str, join: Token, kind: str, condition: Phrase, aliases: Sequence[str]) -> Nearest:
-    """Read an as-of join: the nearest partner by the one inequality of its condition.
+def cut_match(phrase: Phrase) -> tuple[Phrase, Phrase]:
+    """Cut ``MATCH_CONDITION (...)`` out of what follows JOIN; the second part is the text in its brackets.
 
-    ``aliases`` are those of both inputs.
+    >>> from thetastream.predicate import tokenize
+    >>> [part.text for part in cut_match(tokenize("s MATCH_CONDITION (r.t >= s.t)"))]
+    ['s', 'r.t >= s.t']
     """
-    differences = [
-        (c.f, c.g) if c.op in (">", ">=") else (c.g, c.f)
-        for conjunct in split_conjuncts(condition)
+    tokens = phrase.tokens
+    for n in phrase.top[1:]:
+        opens = n + 1 < len(tokens) and tokens[n + 1].text == "("
+        if tokens[n].keyword == "MATCH_CONDITION" and tokens[n].kind != "FIELD" and opens:
+            close = next(i for i in phrase.top if i > n + 1 and tokens[i].text == ")")
+            if close == len(tokens) - 1:
+                return phrase.slice(0, n), phrase.slice(n + 2, close)
+    return phrase, phrase.slice(0, 0)
+
+
+def read_as_of(
+    text: str, join: Token, kind: str, condition: Phrase, aliases: Sequence[str], match: Phrase | None = None
+) -> Nearest:
+    """Read an as-of join: the nearest partner by the one inequality of ``match``, or else of its condition.
+
+    ``aliases`` are those of both inputs, the new one last.
+    """
+    conjuncts = split_conjuncts(match or condition)
+    found = [
+        (c, conjunct)
+        for conjunct in conjuncts
         for c in split_comparisons(conjunct)
         if c.op != "=" and c.limit is None and _compares_streams(c, aliases)
     ]
-    if len(differences) != 1:
-        what = (
-            f"ASOF JOIN needs one inequality between both streams, and its condition has {len(differences)}; "
-            f"{_FORM}"
-        )
-        raise make_error_at(text, join.start, what, "UNSUPPORTED_SQL")
-    ((later, earlier),) = differences
-    return Nearest(1, f"({later.text}) - ({earlier.text})", AS_OF[kind])
+    if len(found) != 1:
+        where = "its condition" if match is None else "MATCH_CONDITION"
+        what = f"ASOF JOIN needs one inequality between both streams, and {where} has {len(found)}"
+        hint = _FORM if len(found) < 2 else _write_match(kind, found, conjuncts, aliases[-1])
+        raise make_error_at(text, join.start, f"{what}; {hint}", "UNSUPPORTED_SQL")
+    ((comparison, conjunct),) = found
+    f, g = comparison.f, comparison.g
+    later, earlier = (f, g) if comparison.op in (">", ">=") else (g, f)
+    keeps_unmatched = AS_OF[kind] or (match is not None and kind == "asof")
+    return AsOf(1, f"({later.text}) - ({earlier.text})", keeps_unmatched, conjunct.text)
+
+
+def _write_match(
+    kind: str, found: Sequence[tuple[Comparison, Phrase]], conjuncts: Sequence[Phrase], alias: str
+) -> str:
+    """Write the line that says which of several inequalities chooses the nearest partner."""
+    comparison, conjunct = found[0]
+    chosen = f"{comparison.f.text} {comparison.op} {comparison.g.text}"
+    is_whole = sum(other is conjunct for _, other in found) == 1
+    rest = " AND ".join(part.text for part in conjuncts if not (is_whole and part is conjunct))
+    word = "LEFT" if AS_OF[kind] else "INNER"
+    line = f"ASOF {word} JOIN {alias} MATCH_CONDITION ({chosen}) ON {rest}"
+    return f"say which one chooses the nearest partner: {line}"
 
 
 def _compares_streams(comparison: Comparison, aliases: Sequence[str]) -> bool:

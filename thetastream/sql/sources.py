@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from thetastream.core.how import AsOf
 from thetastream.predicate import Phrase, make_error_at
 from thetastream.predicate.tokens import Token
 from thetastream.sql.clauses import CLAUSES, UNSUPPORTED
-from thetastream.sql.nearest import AS_OF, cut_ranking, read_as_of, read_nearest
+from thetastream.sql.lateral import read_lateral, refuse_lateral_view
+from thetastream.sql.nearest import AS_OF, cut_match, cut_ranking, read_as_of, read_nearest
 from thetastream.sql.statement import Select, Source
+from thetastream.sql.versions import cut_version, read_version
 
 _KINDS = {
     "JOIN": "inner",
@@ -26,11 +29,22 @@ _KINDS = {
     "LEFT ANTI JOIN": "anti",
     "ASOF JOIN": "asof",
     "ASOF LEFT JOIN": "asof left",
+    "ASOF LEFT OUTER JOIN": "asof left",
+    "LEFT ASOF JOIN": "asof left",
+    "LEFT OUTER ASOF JOIN": "asof left",
+    "ASOF INNER JOIN": "asof inner",
+    "INNER ASOF JOIN": "asof inner",
 }
 """The kind of a join by the words that stand before its second input."""
 _JOIN_WORDS = {word for words in _KINDS for word in words.split()}
-_REFUSED_JOINS = {"NATURAL", "LATERAL", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
-_RESERVED = {*CLAUSES, *UNSUPPORTED, *_JOIN_WORDS, *_REFUSED_JOINS, "ON", "USING", "AS", "BY"}
+_REFUSED_AS_OF = {
+    "RIGHT": "ASOF LEFT JOIN with the inputs in the other order",
+    "FULL": "ASOF LEFT JOIN, and an ANTI JOIN for the rows that are nearest to none",
+    "SEMI": "SEMI JOIN with the same ON: a row has a nearest partner if it has any",
+    "ANTI": "ANTI JOIN with the same ON: a row has no nearest partner if it has none",
+}
+_REFUSED_JOINS = {"NATURAL", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
+_RESERVED = {*CLAUSES, *UNSUPPORTED, *_JOIN_WORDS, *_REFUSED_JOINS, "LATERAL", "ON", "USING", "AS", "BY"}
 
 
 ReadSelect: TypeAlias = Callable[[str, Phrase], Select]
@@ -45,7 +59,7 @@ def read_sources(text: str, phrase: Phrase, read_select: ReadSelect) -> tuple[li
         sources.append(_read_join(text, separator, kind, part, sources, read_select))
     if len(sources) > 2 and any(source.how != "inner" for source in sources):
         _check_nested(text, [separator for separator, _, _ in parts[1:]], sources)
-    return sources, [source.on for source in sources if source.on is not None]
+    return sources, [phrase for source in sources for phrase in source.asked]
 
 
 def _read_join(
@@ -54,10 +68,15 @@ def _read_join(
     """Parse one input, and how it joins the inputs before it."""
     # 1. The input itself.
     at = next((n for n in part.top if _is_condition(part.tokens[n])), None)
-    named, ranking = cut_ranking(part if at is None else part.slice(0, at))
+    named, match = cut_match(part if at is None else part.slice(0, at))
+    named, version = cut_version(text, named)
+    named, ranking = cut_ranking(named)
     if not named:
         raise make_error_at(text, separator.start, f"a stream must follow {separator.text!r}")
-    source = _read_source(text, named, read_select)
+    if named.tokens[0].keyword == "LATERAL":
+        source = read_lateral(text, kind, named.slice(1), before, read_select)
+    else:
+        source = _read_source(text, named, read_select)
     # 2. ON or USING.
     token = None if at is None else part.tokens[at]
     if token is not None and separator.keyword != "JOIN":
@@ -72,10 +91,25 @@ def _read_join(
         else:
             raise make_error_at(text, token.start, "a condition must follow ON")
     # 3. The kind of the join.
+    if source.subquery is not None:
+        return source
     if ranking:
         return replace(source, how=read_nearest(text, kind, ranking))
+    aliases = [*(other.alias for other in before), source.alias]
+    if version:
+        return read_version(text, separator, kind, source, version)
+    if match:
+        source = replace(source, match=match)
+        if kind not in AS_OF:
+            what = f"MATCH_CONDITION belongs to ASOF JOIN, not to {_spell(kind)}; write ON"
+            raise make_error_at(text, match.tokens[0].start, what, "UNSUPPORTED_SQL")
+        return replace(source, how=read_as_of(text, separator, kind, match, aliases, match))
+    if kind in AS_OF and source.using and len(before) == 1:
+        time = source.using[-1].text
+        later, earlier = f"{before[0].alias}.{time}", f"{source.alias}.{time}"
+        how = AsOf(1, f"({later}) - ({earlier})", AS_OF[kind], f"{later} >= {earlier}")
+        return replace(source, how=how, ends_with_time=True)
     if kind in AS_OF and source.on is not None:
-        aliases = [*(other.alias for other in before), source.alias]
         return replace(source, how=read_as_of(text, separator, kind, source.on, aliases))
     if kind != "inner":
         _check_kind(text, separator, kind, token)
@@ -94,8 +128,12 @@ def _check_kind(text: str, join: Token, kind: str, condition: Token | None) -> N
 def _check_nested(text: str, separators: Sequence[Token], sources: Sequence[Source]) -> None:
     """Check joins in a row of which some are not inner: each is JOIN ... ON."""
     for separator, source in zip(separators, sources[1:], strict=True):
-        if separator.keyword != "JOIN" or source.using or source.on is None:
+        has_condition = source.asked or source.version or source.subquery
+        if separator.keyword != "JOIN" or source.using or not has_condition:
             what = "beside an outer, semi, anti or nearest join, each further input is JOIN ... ON"
+            if source.using:
+                name = source.using[0].text
+                what += f"; write ON {sources[0].alias}.{name} = {source.alias}.{name}"
             raise make_error_at(text, separator.start, what, "UNSUPPORTED_SQL")
 
 
@@ -138,6 +176,8 @@ def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, str, Phra
         if token.kind in ("FIELD", "IDENTIFIER"):
             continue
         is_call = n + 1 < len(tokens) and tokens[n + 1].text == "("
+        if token.keyword == "LATERAL" and not is_call:
+            raise refuse_lateral_view(text, tokens[n:])
         if token.keyword in _REFUSED_JOINS:
             what = (
                 f"{token.keyword} is not supported: joins are INNER, CROSS, LEFT, RIGHT, FULL, SEMI, "
@@ -158,9 +198,14 @@ def _split_sources(text: str, phrase: Phrase) -> Iterator[tuple[Token, str, Phra
 
 def _count_join_words(text: str, tokens: Sequence[Token]) -> int:
     """Count the words from the first token on that name a kind of join."""
-    for n in (1, 2, 3):
+    for n in (1, 2, 3, 4):
         if _name_join(tokens[:n]) in _KINDS:
             return n
+    words = {token.keyword for token in tokens[:3]}
+    for kind, hint in _REFUSED_AS_OF.items():
+        if {"ASOF", kind} <= words:
+            what = f"ASOF answers each row of the first input; write {hint}"
+            raise make_error_at(text, tokens[0].start, what, "UNSUPPORTED_SQL")
     raise make_error_at(text, tokens[0].start, f"{tokens[0].keyword} must be followed by JOIN")
 
 

@@ -16,6 +16,25 @@ from thetastream.sql.window import Window
 
 
 @dataclass(frozen=True)
+class Subquery:
+    """``[NOT] EXISTS (SELECT ...)`` or ``values [NOT] IN (SELECT columns ...)`` in WHERE, which is a join."""
+
+    where: tuple[Phrase, ...]
+    """The WHERE of the subquery. It may name columns of the outer source."""
+    values: tuple[Phrase, ...] = ()
+    columns: tuple[Phrase, ...] = ()
+    """For each value, the expression over the inner source with which it is compared."""
+    is_negated: bool = False
+    """Whether it is NOT IN, for which NULL counts as a possible match."""
+    outer_where: tuple[Phrase, ...] = ()
+    """What else WHERE asks of the outer rows."""
+    is_narrowed: bool = False
+    """Whether a subquery behind LATERAL selects some columns only."""
+    inner_where: tuple[Phrase, ...] = ()
+    """Conditions that the rows of the inner source satisfy already."""
+
+
+@dataclass(frozen=True)
 class Source:
     """One input of FROM: a name, or a subquery."""
 
@@ -32,6 +51,24 @@ class Source:
     """The condition of ON."""
     using: tuple[Token, ...] = ()
     """The columns of USING, which this source has in common with the sources before it."""
+    match: Phrase | None = None
+    """The text of MATCH_CONDITION, the inequality by which an as-of join chooses the nearest partner."""
+    ends_with_time: bool = False
+    """Whether the last column of USING is a time that is at or before that of the row, as in ASOF JOIN."""
+    version: Phrase | None = None
+    """The time of ``FOR SYSTEM_TIME AS OF``. The partner is the newest row of this source until then."""
+    subquery: Subquery | None = None
+    """The subquery of WHERE, or behind LATERAL, whose rows these are."""
+
+    @property
+    def asked(self) -> tuple[Phrase, ...]:
+        """The conditions of the join that the user wrote behind the source."""
+        return tuple(phrase for phrase in (self.match, self.on) if phrase is not None)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether results have no columns of this source."""
+        return self.how in ("semi", "anti")
 
     @property
     def plain_name(self) -> str:
@@ -84,7 +121,14 @@ class Select:
     @property
     def phrases(self) -> tuple[Phrase, ...]:
         """All expressions over the inputs."""
-        return (*self.clauses.phrases, *self.conditions)
+        return (*self.clauses.phrases, *self.compared)
+
+    @property
+    def compared(self) -> tuple[Phrase, ...]:
+        """The conditions of the joins, and all expressions of the subqueries in WHERE."""
+        found = [source.subquery for source in self.sources if source.subquery is not None]
+        inner = [phrase for one in found for phrase in (*one.where, *one.values, *one.columns)]
+        return (*self.conditions, *inner)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Resolves ``r JOIN s USING (k)``, which is ``r JOIN s ON r.k = s.k`` with one column ``k`` in the result."""
+"""Resolves ``r JOIN s USING (k)``, which is ``r JOIN s ON r.k = s.k`` with one column ``k`` in the result.
+
+The last column of ``ASOF JOIN ... USING (k, t)`` is compared as ``r.t >= s.t``, and the result has ``r.t``.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -81,7 +84,10 @@ def merge_columns(
                 continue
             owner, mine = having[0], columns[source.alias][name]
             theirs = columns[owner][name]
-            conditions.append(f"{quote(owner)}.{quote(theirs)} = {quote(source.alias)}.{quote(mine)}")
+            operator = ">=" if source.ends_with_time and token is source.using[-1] else "="
+            conditions.append(
+                f"{quote(owner)}.{quote(theirs)} {operator} {quote(source.alias)}.{quote(mine)}"
+            )
             owners.setdefault(name, (owner, theirs))
             for alias in (owner, source.alias):
                 dropped[alias] = dropped.get(alias, frozenset()) | {name}
