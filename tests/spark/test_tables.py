@@ -1,17 +1,21 @@
 """Streams join tables: Spark's own join adds each table, and the answer is that of the batch cross join."""
 
+import re
 from collections import Counter
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
+from thetastream.spark.failure import describe_failure, unwrap_error
 
 N = 40
 
@@ -87,6 +91,80 @@ def test_a_window_behind_a_stream_with_a_table(frame: DataFrame, table: DataFram
     ]
     assert found.rows == Counter(map(tuple, settled))
     assert len(settled) > 3
+
+
+HOW = "a.x = t.y AND a.id > 5"
+ANSWERS = [
+    ({"a": "left"}, HOW),
+    ({"a": "left"}, "a.x <= t.y AND t.n < 3"),
+    ({"t": "right"}, HOW),
+    ({"a": "semi"}, "a.x < t.y"),
+    ({"a": "anti"}, "a.x <= t.y - 2"),
+]
+
+
+def test_each_tuple_of_a_stream_is_answered_from_a_table(
+    spark: SparkSession, frame: DataFrame, table: DataFrame, tmp_path: Path
+) -> None:
+    s = replay(frame, [range(20), range(20, N)], tmp_path).withWatermark("ts", "10 minutes")
+    streamed, wanted = [], []
+    for n, (kind, on) in enumerate(ANSWERS):
+        ((first, how),) = kind.items()
+        inputs = {"a": s, "t": table} if first == "a" else {"t": table, "a": s}
+        other = "t.n" if how in ("left", "right") else "NULL"
+        columns = [f"{n} AS case", "a.id", f"CAST({other} AS BIGINT) AS n"]
+        streamed.append(th.join(inputs, on=on, how=how).selectExpr(*columns, "result_time"))
+        own = {alias: whole.alias(alias) for alias, whole in {"a": frame, "t": table}.items()}
+        left, right = (own[alias] for alias in inputs)
+        wanted.append(left.join(right, F.expr(on), how).selectExpr(*columns, "a.ts"))
+    found = outcome(reduce(DataFrame.union, streamed), ["*"], tmp_path).rows
+    assert found == Counter(tuple(row) for part in wanted for row in part.collect())
+    assert {row[0] for row in found} == set(range(len(ANSWERS)))
+    statement = "SELECT a.id FROM a WHERE x NOT IN (SELECT y FROM t WHERE n < 4)"
+    rows = outcome(th.sql(spark, statement, {"a": s, "t": table}), ["id"], tmp_path).rows
+    own_rows = frame.where("x NOT IN (0, 2, 4, 6)").select("id").collect()
+    assert rows == Counter(map(tuple, own_rows))
+
+
+def test_answers_that_a_table_cannot_have_are_refused(
+    spark: SparkSession, frame: DataFrame, table: DataFrame, tmp_path: Path
+) -> None:
+    s = replay(frame, [range(4)], tmp_path).withWatermark("ts", "1 minute")
+    one, swapped = {"a": s, "t": table}, {"t": table, "a": s}
+    refused: list[tuple[Any, Any, Any, str]] = [
+        (one, "full", HOW, r"each row of the table 't'.*how='left' answers each tuple of 'a'"),
+        (swapped, "left", HOW, "how='right' answers each tuple of 'a'"),
+        (swapped, "anti", HOW, "names the stream first"),
+        (one, th.Nearest(1, by="a.x - t.y"), HOW, "foreachBatch"),
+        (one, "left", [HOW, same_parity], "calls no Python predicate .same_parity."),
+        ({**one, "u": table}, "left", f"{HOW} AND t.n = u.n", "there are 3; join the stream with one table"),
+    ]
+    for inputs, how, on, words in refused:
+        with pytest.raises(th.QueryError, match=rf"\[HOW\] .*{words}"):
+            th.join(inputs, on=on, how=how)
+    text = "SELECT a.id FROM a LEFT JOIN t ON a.x = t.y LEFT JOIN u ON t.n < u.n"
+    with pytest.raises(th.QueryError, match=r"HOW.*FROM \(SELECT"):
+        th.sql(spark, text, {**one, "u": table})
+
+
+def test_a_rewritten_folder_is_an_error_that_says_how_to_continue(
+    spark: SparkSession, frame: DataFrame, table: DataFrame, tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "table")
+    table.write.parquet(folder)
+    s = replay(frame, [range(4)], tmp_path).withWatermark("ts", "1 minute")
+    joined = th.join({"a": s, "t": spark.read.parquet(folder)}, on="a.x = t.y", how="left")
+    table.write.mode("overwrite").parquet(folder)
+    with pytest.raises(StreamingQueryException) as error:
+        outcome(joined, ["a.id"], tmp_path)
+    said = describe_failure(error.value)
+    assert said is not None
+    assert re.search(
+        r"QueryError: \[FILE_GONE\] the query reads the file file:\S*/table/part-\S+, which", said
+    )
+    assert unwrap_error(error.value) is not None
+    again = th.join({"a": s, "t": spark.read.parquet(folder)}, on="a.x = t.y", how="left")
+    assert outcome(again, ["a.id"], tmp_path).rows.total() >= 4
 
 
 def test_explain_says_how_tables_are_joined(frame: DataFrame, table: DataFrame, tmp_path: Path) -> None:

@@ -123,3 +123,20 @@ def test_a_builder_is_configured_for_this_python(monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "kept")
     th.configure(SparkSession.builder.master("local[1]"))
     assert os.environ["PYSPARK_PYTHON"] == "kept"
+
+
+def test_a_file_that_is_gone_says_how_to_continue():
+    gone = (
+        "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/t/part-0.parquet. File"
+    )
+    text = (
+        f"[STREAM_FAILED] Query q [id = 1-2, runId = 3-4] terminated with exception: Job aborted: {gone} does"
+    )
+    shown = failure.describe_failure(RuntimeError(text))
+    assert shown is not None
+    assert shown.startswith(
+        "thetastream.errors.QueryError: [FILE_GONE] the query reads the file file:/t/part-0"
+    )
+    assert "start the query with its checkpoint" in shown
+    # A batch has no checkpoint, and Spark's own message says what to do.
+    assert failure.describe_failure(RuntimeError(gone)) is None

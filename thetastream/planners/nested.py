@@ -129,7 +129,9 @@ def plan_nested(
     problems: list[ThetastreamError] = []
     kind = next(join.kind for join in joins if not join.kind.is_inner)
     if has_tables(frames):
-        refuse_how(kind, "a join with tables", "join the streams first, and then the table", problems)
+        *_, table = (alias for alias, frame in frames.items() if not frame.isStreaming)
+        hint = f"put the other joins into a subquery: FROM (SELECT ...) AS q LEFT JOIN {table} ON ..."
+        refuse_how(kind, f"a row of joins with the table {table!r}", hint, problems)
     if is_counted(within):
         refuse_how(kind, "a count window", "use a window of event time", problems)
     raise_problems(problems)

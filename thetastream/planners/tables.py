@@ -5,17 +5,20 @@
 The streams are first joined with each other, as if there were no tables. Spark's own join then adds one table
 after the other. It takes any condition and needs no state, because a table is whole in every epoch. Windows
 compare the event times of streams. A table has no event time.
+
+A join of one stream with one table may also be an outer, semi or anti join that answers each tuple of the
+stream. All partners of a tuple are known at once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from thetastream.core.how import How
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import read_condition
-from thetastream.frontend.how import refuse_how
 from thetastream.frontend.request import JoinRequest
 from thetastream.frontend.result_time import read_result_time
 from thetastream.frontend.streams import read_streams
@@ -39,6 +42,8 @@ class TableStep:
     table: Stream
     phrases: tuple[Phrase, ...]
     predicates: tuple[Predicate, ...]
+    join: str = "inner"
+    """Spark's name of the join of the rows with the table: inner, left, semi or anti."""
 
     def describe(self) -> str:
         """Describe the join of this table in one line."""
@@ -46,7 +51,8 @@ class TableStep:
         parts += [f"Python predicate {predicate.name}" for predicate in self.predicates]
         has_equality = any(estimate_selectivity(phrase) == EQUALITY for phrase in self.phrases)
         how = "by its equality" if has_equality else "each row with the whole table, for want of an equality"
-        return f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}   (Spark's own join, {how})"
+        kind = "join" if self.join == "inner" else f"{self.join} join"
+        return f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}   (Spark's own {kind}, {how})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,12 +140,13 @@ class TablesPlan(Plan):
             table = self._gather(step.table)
             if step.phrases:
                 texts = " AND ".join(f"({phrase.text}\n)" for phrase in step.phrases)
-                rows = rows.join(table, F.expr(texts), "inner")
+                rows = rows.join(table, F.expr(texts), step.join)
             else:
-                rows = rows.crossJoin(table)
+                rows = rows.crossJoin(table) if step.join == "inner" else rows.join(table, how=step.join)
             for predicate in step.predicates:
                 rows = self._call(rows, predicate)
-        return rows.select(*(known.alias for known in self.given))
+        hidden = {step.table.alias for step in self.steps if step.join in ("semi", "anti")}
+        return rows.select(*(known.alias for known in self.given if known.alias not in hidden))
 
     def _gather(self, stream: Stream) -> DataFrame:
         """Gather the columns of a stream or table into one struct column."""
@@ -183,7 +190,7 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
     streams = [known for known in given if known.is_streaming]
     tables = [known for known in given if not known.is_streaming]
     problems += _find_problems(request, streams, tables)
-    refuse_how(request.how, "a join with tables", "join the streams first, and then the table", problems)
+    problems += _find_how_problems(request.how, given, streams, tables, predicates)
     shows_result_time = read_result_time(settings["result_time"], streams, problems)
     raise_problems(problems)
     # 2. Plan the join of the streams, with the parts of the condition that read no table.
@@ -200,6 +207,11 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
         without = {**settings, "result_time": False}
         joined = plan_streams(replace(request, streams=frames, on=on or ["true"], settings=without))
     filters = () if joined is not None else tuple(part for part in of_streams if isinstance(part, Phrase))
+    on_texts = list_conditions(texts, predicates)
+    if not request.how.is_inner:
+        # A conjunct over the stream alone is part of the condition, and not a filter.
+        step = TableStep(tables[0], tuple(phrases), (), _name_join(request.how))
+        return TablesPlan(given, request.streams, None, (), (step,), shows_result_time, on_texts)
     # 3. Join one table after the other, each with the parts of the condition that it completes.
     steps = []
     parts = [(part, names) for part, names in parts if not names <= arrived]
@@ -214,8 +226,49 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
                 tuple(part for part in complete if isinstance(part, Predicate)),
             )
         )
-    on_texts = list_conditions(texts, predicates)
     return TablesPlan(given, request.streams, joined, filters, tuple(steps), shows_result_time, on_texts)
+
+
+def _name_join(how: How) -> str:
+    """Name the join of the stream with the table, as Spark calls it when the stream comes first."""
+    return "left" if how.padded else how.name
+
+
+def _find_how_problems(
+    how: How,
+    given: Sequence[Stream],
+    streams: Sequence[Stream],
+    tables: Sequence[Stream],
+    predicates: Sequence[Predicate],
+) -> list[ThetastreamError]:
+    """Find reasons why Spark's own join cannot answer each tuple of a stream that joins tables."""
+    if how.is_inner:
+        return []
+    names = ", ".join(table.alias for table in tables)
+    if len(given) != 2:
+        rest = "join the streams first, and then the result" if len(streams) > 1 else "join the stream"
+        what = (
+            f"how={how.name!r} joins two inputs, and there are {len(given)}; {rest} with one table at a time"
+        )
+        return [QueryError("HOW", f"{what} ({names})")]
+    (stream,), (table,) = streams, tables
+    if how.nearest is not None:
+        what = f"{how.name} ranks the tuples of a stream, and {table.alias!r} is a table, which a join with "
+        what += f"{stream.alias!r} reads as a whole; leave how out and rank in foreachBatch"
+        return [QueryError("HOW", what)]
+    if any(not given[side].is_streaming for side in how.preserved):
+        fits = "left" if given[0].is_streaming else "right"
+        what = f"how={how.name!r} answers each row of the table {table.alias!r}, but a later tuple of "
+        what += (
+            f"{stream.alias!r} may always be its partner; how={fits!r} answers each tuple of {stream.alias!r}"
+        )
+        if how.name in ("semi", "anti"):
+            what += f", and {{{stream.alias!r}: ..., {table.alias!r}: ...}} names the stream first"
+        return [QueryError("HOW", what)]
+    if predicates:
+        what = f"how={how.name!r} with the table {table.alias!r} is Spark's own join, which calls no Python "
+        return [QueryError("HOW", f"{what}predicate ({predicates[0].name}); write the condition in SQL")]
+    return []
 
 
 def _find_problems(

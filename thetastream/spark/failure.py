@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from thetastream import errors
+from thetastream.errors import QueryError
 
 FLAG = "THETASTREAM_TRACEBACK"
 LONGEST = 1000
@@ -20,17 +21,31 @@ _NAMES = "|".join(
     name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
 )
 _OURS = re.compile(rf"thetastream\.errors\.({_NAMES}): (\[[A-Z_]+\] .*)")
+_GONE = re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.?\s")
 _QUERY = re.compile(r"Query (?P<name>.*?)\[id = (?P<id>[\w-]+)")
 
 
 def find_error(text: str) -> str | None:
-    r"""Find our error in the text of an exception of Spark. Return None if there is none.
+    r"""Find our error in the text of an exception of Spark, or one of Spark that a join with a table makes
+    likely. Return None if there is none.
 
     >>> print(find_error("Traceback ...\nthetastream.errors.StateError: [X] is damaged\n at java"))
     StateError: [X] is damaged
     """
     found = _OURS.findall(text)
-    return f"{found[-1][0]}: {found[-1][1].strip()}" if found else None
+    if found:
+        return f"{found[-1][0]}: {found[-1][1].strip()}"
+    gone = _GONE.search(text) if _QUERY.search(text) else None
+    return None if gone is None else f"QueryError: {QueryError('FILE_GONE', _describe_gone(gone[1]))}"
+
+
+def _describe_gone(path: str) -> str:
+    return (
+        f"the query reads the file {path}, which was removed or written again. Spark lists the files of a "
+        "table beside streams once, when the DataFrame is made. Make the DataFrame again and start the query "
+        "with its checkpoint: it continues with the new files. Or keep the table in a format with versions, "
+        "such as Delta"
+    )
 
 
 def unwrap_error(error: BaseException) -> errors.ThetastreamError | None:
