@@ -13,10 +13,12 @@ from thetastream.models.base import Model
 from thetastream.plan.explain_cost import explain_cost, format_average
 from thetastream.plan.lower import Lowered
 from thetastream.plan.physical import SidePlan, compute_lifetimes
-from thetastream.plan.query import Query
+from thetastream.plan.query import RESULT_TIME, Query, Stream
 from thetastream.plan.rewritten_condition import Note
 from thetastream.plan.routing_shares import compute_shares
 from thetastream.plan.statistics import Statistics
+from thetastream.predicate import tokenize
+from thetastream.predicate.names import find_columns
 
 
 def explain(
@@ -36,7 +38,7 @@ def explain(
         ("Parsed", _explain_parsed(query)),
         ("Rewritten", explain_rewritten(lowered.notes, names, lowered.physical.sides)),
         ("Shaped", _explain_shaped(lowered)),
-        ("Physical", _explain_physical(lowered, model, model_reason, order, shed, max_units)),
+        ("Physical", _explain_physical(query, lowered, model, model_reason, order, shed, max_units)),
         ("Cost", explain_cost(query, lowered, model, model_reason, order, partitions, statistics, shed)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
@@ -101,7 +103,31 @@ def _explain_shaped(lowered: Lowered) -> Iterator[str]:
         yield "nothing the index can use"
 
 
+def explain_watermarks(streams: Sequence[Stream], sides: Sequence[SidePlan]) -> Iterator[str]:
+    """Yield which rows of each stream move its watermark. The result of another join moves none."""
+    for stream, side in zip(streams, sides, strict=True):
+        if stream.is_streaming and stream.event_time not in (None, RESULT_TIME):
+            yield f"watermark of {stream.alias}: {_describe_movers(stream, side)}"
+
+
+def _describe_movers(stream: Stream, side: SidePlan) -> str:
+    """Describe which rows of a stream move its watermark."""
+    time = str(stream.event_time)
+    if stream.idle_mark is not None:
+        return f"all rows of the stream move it by {time}, because no filter runs before th.with_watermark"
+    early = [text for text in side.filters if not _reads(text, stream.alias, time)]
+    what = " and ".join([f"filters of yours that do not read {time}", *map(format_one_line, early)])
+    return f"rows move it by {time} if they pass what Spark runs before withWatermark: {what}"
+
+
+def _reads(text: str, alias: str, column: str) -> bool:
+    """Whether a filter reads a column of its stream."""
+    found = find_columns(tokenize(text), alias)
+    return found is None or column.casefold() in found
+
+
 def _explain_physical(
+    query: Query,
     lowered: Lowered,
     model: Model,
     model_reason: str,
@@ -124,6 +150,7 @@ def _explain_physical(
         if count is not None:
             bound = f"until {count} later ones have arrived"
         yield f"state     of {spec.alias}: kept {bound}"
+    yield from explain_watermarks(query.streams, physical.sides)
     for side in physical.how.preserved:
         alias, life = physical.sides[side].alias, physical.lifetimes_us[side]
         when = (

@@ -6,7 +6,12 @@ from thetastream.core.shed import Shed
 from thetastream.core.windows import spell
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.plan.cost_multiway import MultiwayLoad, explain_multiway_cost
-from thetastream.plan.explain import explain_rewritten, format_index, format_one_line
+from thetastream.plan.explain import (
+    explain_rewritten,
+    explain_watermarks,
+    format_index,
+    format_one_line,
+)
 from thetastream.plan.graph import LoweredGraph
 from thetastream.plan.query import Stream
 
@@ -27,6 +32,7 @@ def explain_multiway(
         ("Rewritten", _explain_rewritten(lowered)),
         ("Hops", _explain_hops(spec)),
         ("Physical", _explain_physical(spec, mailbox, shed)),
+        ("Watermarks", explain_watermarks(streams, lowered.sides)),
         ("Cost", explain_multiway_cost(load, spec.model.n_units, streams)),
     )
     return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))

@@ -20,7 +20,7 @@ from thetastream.plan.folding import FinalJoin, Folding
 from thetastream.plan.lower import Lowered
 from thetastream.plan.payload import exchange_payload, narrow_results
 from thetastream.plan.physical import PhysicalPlan
-from thetastream.plan.query import Query, Stream
+from thetastream.plan.query import RESULT_TIME, Query, Stream
 from thetastream.plan.unit_checks import check_at_units, list_catalyst_residual
 from thetastream.planners.join_settings import JoinSettings
 from thetastream.planners.model_choice import build_choice, choose_model
@@ -89,7 +89,7 @@ class JoinPlan(QueryPlan):
     def explain_join(self) -> str:
         """Return every stage of the plan as text: parsed, rewritten, shaped, physical, cost."""
         given = self.settings
-        return explain(
+        text = explain(
             self.query,
             self.lowered,
             self.model,
@@ -100,6 +100,13 @@ class JoinPlan(QueryPlan):
             given.shed,
             given.max_units,
         )
+        before = [
+            f"late rows of {stream.alias}: {' and '.join(found)} before the join drops them; th.metrics "
+            "counts them as late_elsewhere"
+            for stream, planned in zip(self.query.streams, self.planned_inputs, strict=True)
+            if stream.event_time not in (None, RESULT_TIME) and (found := planned.list_dropping())
+        ]
+        return "\n".join([text, "== Before the join ==", *before, ""]) if before else text
 
     def results(self) -> DataFrame:
         """Build the results: one struct column per alias.

@@ -203,6 +203,10 @@ class JoinResult:
     def watermark_bound(self) -> str | None:
         return WATERMARK_BOUND if self.step.settings.bounds_watermark else None
 
+    def list_dropping(self) -> list[str]:
+        """The steps before this one say what is before them."""
+        return []
+
     @property
     def time_type(self) -> DataType:
         """The type of the result time: that of the event times, or the wider one if there are two."""

@@ -6,6 +6,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from thetastream.spark.watermarks import list_dropping
+
 
 class PlannedInput(Protocol):
     """One input of a planned join: a stream of the user, or the result of a join."""
@@ -21,6 +23,9 @@ class PlannedInput(Protocol):
 
     def dataframe(self) -> DataFrame:
         """Build the input. It is called when the join is built."""
+
+    def list_dropping(self) -> list[str]:
+        """List the operators of the user before the join that drop late rows."""
 
 
 @dataclass(frozen=True)
@@ -41,3 +46,7 @@ class GivenStream:
     def dataframe(self) -> DataFrame:
         """The stream itself."""
         return self.frame
+
+    def list_dropping(self) -> list[str]:
+        """List the operators of the stream that drop late rows."""
+        return list_dropping(self.frame) if self.frame.isStreaming else []

@@ -130,6 +130,8 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "durations_ms": dict(report.get("durationMs") or {}),
             **total,
             "streams": streams,
+            "late_elsewhere": _find_late_elsewhere(report),
+            "newest": (report.get("eventTime") or {}).get("max"),
             "kept": compute_kept(streams.values()),
             "rho": compute_efficiency(total),
             "order": units[0].get("order", {}) if units else {},  # All units make the same decisions.
@@ -138,6 +140,24 @@ def list_epochs(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             "control": _find_control(report, join),
             "units": [{**unit, "rho": compute_efficiency(unit)} for unit in units],
         }
+
+
+_DROPPING = ("dedupe", "stateStoreSave", "symmetricHashJoin", "flatMapGroups", "sessionWindow")
+"""Beginnings of Spark's names of the stateful operators that drop late rows."""
+
+
+def _find_late_elsewhere(report: Mapping[str, Any]) -> dict[str, int]:
+    """Find how many late rows Spark's own stateful operators in the query dropped, by Spark's name of each.
+
+    >>> _find_late_elsewhere({"stateOperators": [{"operatorName": "dedupe", "numRowsDroppedByWatermark": 2}]})
+    {'dedupe': 2}
+    """
+    found: dict[str, int] = {}
+    for operator in report.get("stateOperators") or ():
+        name, n = str(operator.get("operatorName")), int(operator.get("numRowsDroppedByWatermark") or 0)
+        if n and name.startswith(_DROPPING):
+            found[name] = found.get(name, 0) + n
+    return found
 
 
 def read_offsets(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Counts the watermarks of a streaming DataFrame: its calls of ``withWatermark``, also before a union."""
+"""Reads the plan of a streaming DataFrame: calls of ``withWatermark``, and operators that drop late rows."""
 
 import io
 import re
@@ -10,15 +10,39 @@ _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized", re.D
 _NODE = re.compile(r"^[\s:|+\-~]*EventTimeWatermark\b", re.MULTILINE)
 
 
+_DROPPING = {
+    "Deduplicate": "dropDuplicates",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
+    "Aggregate": "an aggregation",
+}
+"""What a user calls the operators of an analyzed plan that drop late rows."""
+_OPERATOR = re.compile(r"^[\s:|+\-~]*(Deduplicate\w*|Aggregate)\b", re.MULTILINE)
+
+
 def count_watermarks(frame: DataFrame) -> int:
     """Count the watermarks in the plan of a streaming DataFrame.
 
     A union of two streams with watermarks has two, and so has the result of a join of such streams. Spark's
     watermark is the minimum over all of them, so one that stands still holds the others back.
     """
+    return len(_NODE.findall(_print_plan(frame)))
+
+
+def list_dropping(frame: DataFrame) -> list[str]:
+    """List the operators in the plan of a streaming DataFrame that drop late rows, as users call them.
+
+    Only operators behind a watermark drop late rows.
+    """
+    plan = _print_plan(frame)
+    before, _, _ = plan.partition("EventTimeWatermark") if _NODE.search(plan) else ("", "", "")
+    return sorted({_DROPPING[name] for name in _OPERATOR.findall(before) if name in _DROPPING})
+
+
+def _print_plan(frame: DataFrame) -> str:
+    """Print the analyzed plan. The operators that run last come first."""
     printed = io.StringIO()
     # ``explain`` is the only public view of a plan that classic sessions and Spark Connect have in common.
     with redirect_stdout(printed):
         frame.explain(True)
     found = _ANALYZED.search(printed.getvalue())
-    return len(_NODE.findall(found[1])) if found else 0
+    return found[1] if found else ""
