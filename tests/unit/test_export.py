@@ -3,6 +3,9 @@
 import json
 import re
 import runpy
+import socket
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -12,7 +15,7 @@ import pytest
 from tests.support.metric_entries import make_entry
 from thetastream.errors import SessionError
 from thetastream.service.metrics_file import MetricsFile
-from thetastream.spark import export
+from thetastream.spark import export, metrics_endpoint
 from thetastream.spark.exposition import ALL, Exposition
 from thetastream.spark.listener import Listener
 
@@ -99,6 +102,48 @@ def test_the_endpoint_and_the_lines(listener: Listener, tmp_path: Path) -> None:
     assert (listener.exports, running.url) == ([], None)
     with pytest.raises(SessionError, match="METRICS_FILE"):
         export.export_metrics(None, port=None, json_lines=tmp_path / "none" / "file")  # type: ignore[arg-type]
+
+
+def test_half_requests_take_no_threads_and_keep_nobody_out(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = export.export_metrics(None, port=0)  # type: ignore[arg-type]
+    assert running.url is not None
+    before = threading.active_count()
+    with ExitStack() as stack:
+        half = []
+        for _ in range(100):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", running.port or 0)))
+            with suppress(OSError):
+                one.sendall(b"GET /metrics HTTP/1.1\r\n")
+            half.append(one)
+        with urlopen(running.url, timeout=5) as answer:
+            assert answer.status == 200
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert threading.active_count() == before
+    running.stop()
+    # A request that does not arrive in time is over.
+    monkeypatch.setattr(metrics_endpoint, "PATIENCE_S", 0.2)
+    running = export.export_metrics(None, port=0)  # type: ignore[arg-type]
+    with socket.create_connection(("127.0.0.1", running.port or 0)) as one:
+        one.settimeout(5)
+        one.sendall(b"GET")
+        assert one.recv(1) == b""
+    running.stop()
+
+
+@pytest.mark.parametrize("host", ["evil.example", "[::1]evil.com", "127.0.0.1.evil.com", None])
+def test_the_endpoint_of_this_machine_answers_requests_that_name_it(
+    listener: Listener, host: str | None
+) -> None:
+    running = export.export_metrics(None, port=0)  # type: ignore[arg-type]
+    for header, status in ((host, b"403"), ("localhost:9464", b"200"), ("[::1]", b"200")):
+        with socket.create_connection(("127.0.0.1", running.port or 0)) as one:
+            one.settimeout(5)
+            named = "" if header is None else f"Host: {header}\r\n"
+            one.sendall(f"GET /metrics HTTP/1.1\r\n{named}\r\n".encode())
+            assert one.recv(12) == b"HTTP/1.1 " + status
+    running.stop()
 
 
 @pytest.mark.parametrize(

@@ -273,3 +273,17 @@ def test_a_service_with_a_certificate_answers_over_https(store: ParquetStore, tm
                 httpx.get(f"{address}/health", timeout=20)
         finally:
             service.terminate()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script of the page")
+def test_the_page_shows_a_column_of_any_name(tmp_path: Path) -> None:
+    script = Path(guard.__file__).with_name("static") / "rows.js"
+    (tmp_path / "rows.mjs").write_bytes(script.read_bytes())
+    program = """
+import { flatten } from "./rows.mjs";
+const row = JSON.parse('{"__proto__": 1, "constructor": 2, "a": {"__proto__": {"b": 3}}}');
+console.log(JSON.stringify(Object.entries(flatten(row))));
+"""
+    (tmp_path / "main.mjs").write_text(program)
+    shown = subprocess.run(["node", "main.mjs"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert shown.stdout.strip() == '[["__proto__",1],["constructor",2],["a.__proto__.b",3]]'

@@ -98,6 +98,17 @@ def test_a_statement_reads_the_results_only(pool: StatementPool, tmp_path: Path,
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_statement_leaves_nothing_for_the_next_client_and_sees_no_folder_of_the_machine() -> None:
+    pool = StatementPool(Limits(questions=1))
+    register = "register_external_resource"
+    if pool.ask(ROWS, f"FROM duckdb_functions() WHERE function_name = '{register}'").num_rows:
+        assert pool.ask(ROWS, f"FROM {register}('compute', 'x', MAP {{'a': 'b'}})").num_rows == 1
+        assert pool.ask(ROWS, "FROM duckdb_external_resources()").num_rows == 0
+    sql = "SELECT name, value FROM duckdb_settings() WHERE value LIKE '%/%'"
+    found = {row["name"]: row["value"] for row in pool.ask(ROWS, sql).to_pylist()}
+    assert not [value for value in found.values() if value.startswith(("/", "~", "."))], found
+
+
 def test_an_answer_has_its_types_and_order(pool: StatementPool) -> None:
     found = pool.ask(ROWS, "SELECT i + 9007199254740993 AS big FROM results ORDER BY i DESC LIMIT 2")
     assert found.schema.types == [pa.int64()]

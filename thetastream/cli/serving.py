@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from thetastream.cli.shared_arguments import AddCommand, read_positive
+from thetastream.core.host_names import is_loopback
 from thetastream.core.listening import open_port
 from thetastream.errors import QueryError
 from thetastream.stores import DeltaStore, ParquetStore, Store
@@ -83,7 +84,7 @@ def serve(arguments: argparse.Namespace) -> int:
         import duckdb  # noqa: F401 (the processes of statements need it)
 
         from thetastream.service import Limits, Server, build_app
-        from thetastream.service.guard import is_loopback, refuse_token
+        from thetastream.service.guard import refuse_token
     except ImportError as error:
         what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
         raise QueryError("MISSING_PACKAGE", f"{what}: pip install 'thetastream[serve]'") from error

@@ -10,14 +10,13 @@ are answered.
 """
 
 import hmac
-import re
-from ipaddress import ip_address
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from thetastream.core.host_names import is_loopback, read_host
 from thetastream.errors import QueryError
 
 PUBLIC, PAGE = ("/health", "/"), "/page/"
@@ -59,7 +58,7 @@ class Guard:
             what = "the service answers requests of its own page only, not those of other sites in a browser"
             return _make_refusal(403, "FORBIDDEN_ORIGIN", what)
         if self._token is None:
-            if is_loopback(_read_host(headers.get("host", ""))):
+            if is_loopback(read_host(headers.get("host", ""))):
                 return None
             return _make_refusal(
                 403, "FORBIDDEN_HOST", "a service without a token answers for localhost only"
@@ -121,28 +120,6 @@ def refuse_token(token: str, where: str) -> None:
     if not token or not token.isascii() or not token.isprintable() or token != token.strip():
         what = "a token must be one line of ASCII characters without blanks around it"
         raise QueryError("TOKEN", f"{what}, and that of {where} is not: make one by 'openssl rand -hex 16'")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host.
-
-    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
-    (True, True, True, False)
-    """
-    try:
-        return host.lower() == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _read_host(header: str) -> str:
-    """Read the host from the header ``Host``, without its port; an empty text if it is none.
-
-    >>> _read_host("[::1]:8080"), _read_host("localhost"), _read_host("[::1]evil.com")
-    ('::1', 'localhost', '')
-    """
-    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/]+))(?::\d{1,5})?", header)
-    return (found[1] or found[2]) if found else ""
 
 
 def _make_refusal(

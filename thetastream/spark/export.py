@@ -3,9 +3,7 @@
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import SparkSession
@@ -15,6 +13,7 @@ from thetastream.spark.epoch_log import LOG
 from thetastream.spark.exposition import CONTENT_TYPE, Exposition
 from thetastream.spark.listener import watch_queries
 from thetastream.spark.metric_lines import MetricLines
+from thetastream.spark.metrics_endpoint import MetricsEndpoint
 from thetastream.spark.open_telemetry import offer
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class MetricsExport:
         self._end_telemetry = None if open_telemetry is None else offer(self._exposition, open_telemetry)
         self._lines: MetricLines | None = None
         self._host: str = host
-        self._server: ThreadingHTTPServer | None = None
+        self._server: MetricsEndpoint | None = None
         if file is not None:
             try:
                 self._lines = MetricLines(file)
@@ -101,7 +100,7 @@ class MetricsExport:
     @property
     def port(self) -> int | None:
         """The port of the endpoint; None without one."""
-        return None if self._server is None else int(self._server.server_address[1])
+        return None if self._server is None else self._server.port
 
     @property
     def url(self) -> str | None:
@@ -130,8 +129,7 @@ class MetricsExport:
         if self in self._listener.exports:
             self._listener.exports.remove(self)
         if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            self._server.close()
             self._server = None
         if self._lines is not None:
             self._lines.close()
@@ -141,27 +139,9 @@ class MetricsExport:
             self._end_telemetry = None
 
 
-def _listen(host: str, port: int, exposition: Exposition) -> ThreadingHTTPServer:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path.partition("?")[0] != "/metrics":
-                self.send_error(404, "the metrics are at /metrics")
-                return
-            body = exposition.write().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments: Any) -> None:
-            """Write no line for each request."""
-
+def _listen(host: str, port: int, exposition: Exposition) -> MetricsEndpoint:
     try:
-        server = ThreadingHTTPServer((host, port), Handler)
+        return MetricsEndpoint(host, port, exposition.write, CONTENT_TYPE)
     except (OSError, OverflowError) as error:
         what = f"metrics cannot be offered at {host}:{port}: {error}"
         raise SessionError("METRICS_PORT", f"{what}; give another port, or port=0 for any") from None
-    server.daemon_threads = True
-    Thread(target=server.serve_forever, name="thetastream metrics", daemon=True).start()
-    return server

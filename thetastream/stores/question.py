@@ -85,8 +85,11 @@ def ask(
     max_rows: int | None = None,
     max_s: float | None = None,
     stop: Stop | None = None,
+    database: "duckdb.DuckDBPyConnection | None" = None,
 ) -> pa.Table:
     """Run one SELECT over ``rows``, a table or data set of Arrow. ``stop`` may interrupt it.
+
+    ``database`` is one that ``open_database`` has made. By default, all statements of this process share one.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def ask(
 
     try:
         # Each cursor has its own tables. Opening a database takes ten times as long as opening a cursor.
-        with _open_database(memory, os.getpid()).cursor() as connection:
+        with (database or _share_database(memory, os.getpid())).cursor() as connection:
             connection.register(RESULTS, rows)
             answer = connection.sql(_read_statement(connection, sql))
             if max_rows is not None:
@@ -170,7 +173,7 @@ def _refuse_traces(connection: "duckdb.DuckDBPyConnection") -> None:
     if not _can_leave_traces():
         return
     if connection.execute("SELECT 1 FROM duckdb_external_resource_types() LIMIT 1").fetchone() is not None:
-        _open_database.cache_clear()
+        _share_database.cache_clear()
         raise QueryError("STORE_QUERY", f"a question must only read, and this one calls {_REGISTER}")
 
 
@@ -199,14 +202,20 @@ def _interrupt_after(connection: "duckdb.DuckDBPyConnection", max_s: float | Non
 
 
 @cache
-def _open_database(memory: str, process: int) -> "duckdb.DuckDBPyConnection":
-    """Open an empty database that cannot open files or connections. Each process has its own database."""
+def _share_database(memory: str, process: int) -> "duckdb.DuckDBPyConnection":
+    """Open the database that all statements of a process share."""
+    return open_database(memory)
+
+
+def open_database(memory: str) -> "duckdb.DuckDBPyConnection":
+    """Open an empty database that cannot open files or connections, and tells no folder of this machine."""
     import duckdb
 
     connection = duckdb.connect(":memory:")
     connection.execute("SET GLOBAL python_enable_replacements = false")
     connection.execute("SET GLOBAL memory_limit = ?", [memory])
     connection.execute("SET GLOBAL temp_directory = ''")
+    connection.execute("SET GLOBAL secret_directory = ''")
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET GLOBAL enable_external_access = false")
     connection.execute("SET GLOBAL lock_configuration = true")

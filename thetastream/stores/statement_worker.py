@@ -33,7 +33,7 @@ from thetastream.core.stopping import Stop
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.stores.answer_encoding import encode_table
 from thetastream.stores.frugal_rows import FrugalRows
-from thetastream.stores.question import ask
+from thetastream.stores.question import ask, open_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,8 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
     arrived: SimpleQueue[tuple[bytes, Stop]] = SimpleQueue()
     Thread(target=_read_requests, args=(sys.stdin.buffer, arrived), daemon=True).start()
     # Load DuckDB before the memory is measured.
-    ask(pa.table({"x": [1]}), "SELECT x FROM results", f"{memory}B")
+    database = open_database(f"{memory}B")
+    ask(pa.table({"x": [1]}), "SELECT x FROM results", database=database)
     largest = _measure_bytes() + KEPT_BYTES
     answers.write(b".")
     answers.flush()
@@ -78,7 +79,7 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
             if isinstance(rows, pyarrow.dataset.Dataset):
                 rows = FrugalRows(rows)
             with _limit_memory(_measure_bytes() + memory + SPARE_BYTES):
-                table = ask(rows, sql, f"{memory}B", max_rows=max_rows, max_s=max_s, stop=stop)
+                table = ask(rows, sql, max_rows=max_rows, max_s=max_s, stop=stop, database=database)
                 answer = encode_table(table, media_type)
             del table
         except ThetastreamError as refusal:
@@ -90,6 +91,9 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
         # What a statement without enough memory has used stays with DuckDB. A new process has all of it.
         is_last = _measure_bytes() > largest or (error is not None and error[1] == "TOO_LARGE")
         _write(answers, {"error": error, "is_last": is_last}, answer)
+        # The next statement is that of another client. It finds nothing of this one, whatever this one did.
+        database.close()
+        database = open_database(f"{memory}B")
 
 
 def _read_requests(pipe: BinaryIO, arrived: "SimpleQueue[tuple[bytes, Stop]]") -> None:
