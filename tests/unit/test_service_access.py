@@ -287,3 +287,20 @@ console.log(JSON.stringify(Object.entries(flatten(row))));
     (tmp_path / "main.mjs").write_text(program)
     shown = subprocess.run(["node", "main.mjs"], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert shown.stdout.strip() == '[["__proto__",1],["constructor",2],["a.__proto__.b",3]]'
+
+
+def test_an_error_of_a_store_tells_clients_no_path_and_is_in_the_log_once(
+    store: ParquetStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    for file in store.files():
+        Path(file).unlink()
+    with connect(store) as client:
+        for _ in range(3):
+            for answer in (
+                client.get("/stores/pairs/snapshots/1"),
+                client.post("/stores/pairs/query", json={"sql": "SELECT count(x) AS n FROM results"}),
+            ):
+                assert (answer.status_code, answer.json()["condition"]) == (500, "STORE_DAMAGED")
+                assert store.path not in answer.text
+                assert "part-" not in answer.text
+    assert 1 <= len([one for one in caplog.messages if store.path in one]) <= 2

@@ -26,6 +26,7 @@ from thetastream.service.bodies import STATUS, HealthBody
 from thetastream.service.guard import Guard, refuse_token
 from thetastream.service.limits import Limits
 from thetastream.service.page import add_page
+from thetastream.service.problems import write_message
 from thetastream.service.query_routes import add_query_routes
 from thetastream.service.store_routes import add_store_routes
 from thetastream.stores.answer_encoding import JSON
@@ -80,7 +81,7 @@ def build_app(
     def refuse(request: Request, error: ThetastreamError) -> Response:
         status = STATUS.get(error.condition, 400)
         later = {"Retry-After": RETRY_AFTER_S} if status in (429, 503) else None
-        return _write_problem(status, error.condition, error.message, later)
+        return _write_problem(status, error.condition, write_message(error), later)
 
     @app.exception_handler(RequestValidationError)
     def refuse_values(request: Request, error: RequestValidationError) -> Response:

@@ -17,6 +17,7 @@ from thetastream.errors import QueryError, ThetastreamError
 from thetastream.service.answers import PIECE_BYTES, Encoded
 from thetastream.service.bodies import describe_snapshot
 from thetastream.service.feed import Feed
+from thetastream.service.problems import write_message
 from thetastream.service.questions import Questions
 from thetastream.stores.answer_encoding import encode_json
 from thetastream.stores.base import Store
@@ -116,7 +117,9 @@ async def _produce(
             if not found:
                 yield _write_event("progress", encode_json({"seen": seen}))
     except ThetastreamError as error:
-        yield _write_event("error", encode_json({"condition": error.condition, "message": error.message}))
+        yield _write_event(
+            "error", encode_json({"condition": error.condition, "message": write_message(error)})
+        )
 
 
 def _write_snapshot(snapshot: Snapshot, rows: Encoded) -> Iterator[bytes]:
@@ -132,7 +135,7 @@ def _write_snapshot(snapshot: Snapshot, rows: Encoded) -> Iterator[bytes]:
 def _write_refusal(snapshot: Snapshot, error: QueryError) -> bytes:
     """Write the event of a snapshot without its rows, so that the subscriber can ask for a part of it."""
     known: dict[str, Any] = describe_snapshot(snapshot).model_dump()
-    known["error"] = {"condition": error.condition, "message": error.message}
+    known["error"] = {"condition": error.condition, "message": write_message(error)}
     return _write_event("snapshot", encode_json(known), snapshot.number)
 
 
