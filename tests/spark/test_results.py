@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
+from thetastream.job.rescaling import rescale
 
 
 class Source:
@@ -194,3 +196,64 @@ def test_an_answer_goes_on_in_spark(spark: SparkSession, tmp_path: Path) -> None
     found = spark.createDataFrame(answer).selectExpr("second - 9007199254740992L AS second", "third")
     assert sorted(map(tuple, found.collect()), key=str) == [(2, None), (5, 2), (5, None)]
     assert found.schema.simpleString() == "struct<second:bigint,third:int>"
+
+
+@pytest.mark.usefixtures("only_epochs_with_rows")
+def test_copies_of_checkpoints_and_stores_that_do_not_fit_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each of them lost rows or doubled them, and the query ended without an error."""
+    source = Source(spark, tmp_path)
+    path, copied = str(tmp_path / "store"), str(tmp_path / "copied")
+    checkpoint, old = str(tmp_path / "checkpoint"), str(tmp_path / "old")
+
+    def run(store: str, checkpoint: str) -> int:
+        stream = source.open()
+        pairs = th.join({"a": stream, "b": stream}, on="a.id <= b.id", within="1m")
+        wanted = {"select": ["a.id AS first", "b.id AS second"], "trigger": "available now"}
+        th.write(pairs, th.ParquetStore(store), checkpoint=checkpoint, **wanted).awaitTermination()
+        return int(th.ParquetStore(store).read().num_rows)
+
+    source.add(1, 2)
+    assert run(path, checkpoint) == 3
+    shutil.copytree(checkpoint, old)
+    shutil.copytree(path, copied)
+    source.add(3)
+    assert run(path, checkpoint) == 5
+    # 1. A copy of the checkpoint lacks the last epoch, and other input has come.
+    source.add(4)
+    (tmp_path / "in" / "1.json").rename(tmp_path / "late.json")
+    with pytest.raises(Exception, match=r"STORE_AHEAD.*other input.*and the query runs from.*old"):
+        run(path, old)
+    (tmp_path / "late.json").rename(tmp_path / "in" / "1.json")
+    # 2. A copy of the store lacks the last epoch of the checkpoint.
+    with pytest.raises(Exception, match=r"STORE_BEHIND.*epoch 1 would be missing for ever"):
+        run(copied, checkpoint)
+    # 3. Another checkpoint begins again. It is refused before the query starts.
+    with pytest.raises(th.StoreError, match=r"STORE_IN_USE.*whose checkpoint is .*checkpoint, and the query"):
+        run(path, str(tmp_path / "second"))
+    assert not (tmp_path / "second").exists()
+    writer = source.open().selectExpr("id AS first", "id AS second").writeStream.format("thetastream_parquet")
+    with pytest.raises(Exception, match="STORE_IN_USE"):
+        writer.option("checkpointLocation", str(tmp_path / "second")).start(path).awaitTermination()
+    assert th.ParquetStore(path).read().num_rows == 5
+    assert th.ParquetStore(path).verify().is_intact
+
+
+@pytest.mark.usefixtures("only_epochs_with_rows")
+def test_the_epoch_that_only_rescales_the_state_is_not_missed(spark: SparkSession, tmp_path: Path) -> None:
+    source, store = Source(spark, tmp_path), th.ParquetStore(str(tmp_path / "store"))
+    checkpoint = str(tmp_path / "checkpoint")
+
+    def run() -> int:
+        stream = source.open()
+        pairs = th.join({"a": stream, "b": stream}, on="a.id <= b.id", within="1m", model=th.Split(2))
+        query = th.write(pairs, store, checkpoint=checkpoint, trigger="available now")
+        query.awaitTermination()
+        return int(store.read().num_rows)
+
+    source.add(1, 2)
+    assert run() == 3
+    assert rescale(spark, checkpoint, 3).now == 3
+    source.add(3)
+    assert run() == 5

@@ -8,6 +8,7 @@ import pytest
 import thetastream as th
 from tests.support.service import connect
 from tests.support.stores import EMBEDDED, HELD, stage
+from thetastream.core.folder import Folder
 from thetastream.errors import QueryError, StoreError
 from thetastream.stores import parquet, recent
 from thetastream.stores.recent import Recent
@@ -65,6 +66,9 @@ def test_files_whose_place_does_not_answer_are_named(
 
     monkeypatch.setattr(parquet, "RECENT", Recent())
     monkeypatch.setattr(parquet, "read_file", fail)
+    assert store.answers()
+    monkeypatch.setattr(Folder, "exists", fail)
+    assert not store.answers()
     with pytest.raises(StoreError, match=r"STORE_UNREACHABLE.*pairs.*connect to server"):
         store.read()
     with connect(store) as client:

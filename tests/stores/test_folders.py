@@ -150,7 +150,7 @@ def test_other_programs_can_open_the_files_of_a_uri_with_options(tmp_path: Path)
 
 def test_messages_show_no_password_of_a_uri() -> None:
     store = ParquetStore("s3://key:secret@bucket/pairs?region=eu-west-1")
-    assert (store.name, store.log.where) == ("s3://bucket/pairs",) * 2
+    assert (store.name, store.log.name) == ("s3://bucket/pairs",) * 2
     assert repr(store) == "ParquetStore(path='s3://bucket/pairs')"
 
 

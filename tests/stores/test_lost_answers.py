@@ -66,7 +66,7 @@ def test_a_commit_whose_answer_is_lost_is_done_once(
     for epoch in range(3):
         assert empty.commit("q", epoch, stage(empty, epoch, epoch))
         assert not empty.commit("q", epoch, stage(empty, epoch, epoch))
-    assert not empty.log.append(3, {"query": "p", "epoch": 0})
+    assert not empty.log.append(3, "", {"query": "p", "epoch": 0})
     assert read_ids(empty) == [0, 1, 2]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.stores import HELD, fill, read_ids, stage
+from tests.support.stores import BESIDE_OTHERS, HELD, fill, read_ids, stage
 from thetastream.core.folder import Folder
 from thetastream.errors import QueryError
 from thetastream.stores import DeltaStore, ParquetStore, Store, history, version_log
@@ -127,16 +127,16 @@ def test_a_writer_that_was_stopped_in_a_commit_writes_no_version_that_is_gone(
     store.describe(HELD)
     fill(store, range(3), EACH_EPOCH)
 
-    def wait(log: version_log.VersionLog, version: int, entry: dict[str, Any]) -> bool:
+    def wait(log: version_log.VersionLog, version: int, previous: str, entry: dict[str, Any]) -> bool:
         """Let other processes commit and merge before the version is written."""
         monkeypatch.setattr(version_log.VersionLog, "append", append)
         for first in (3, 8, 13):
             fill(store, range(first, first + 5), EACH_EPOCH)
             assert store.compact() > 0
-        return append(log, version, entry)
+        return append(log, version, previous, entry)
 
     monkeypatch.setattr(version_log.VersionLog, "append", wait)
-    assert store.commit("p", 0, stage(store, 0, 59, query="p"))
+    assert store.commit("p", 0, stage(store, 0, 59, query="p"), writer=BESIDE_OTHERS)
     expected = sorted([*(id for epoch in range(18) for id in [epoch] * (1 + epoch % 3)), 59])
     assert read_ids(store) == expected
     history._KNOWN.clear()
@@ -163,7 +163,7 @@ def test_a_writer_finds_the_newest_version_while_old_ones_are_removed(
         return has(log, version)
 
     monkeypatch.setattr(version_log.VersionLog, "has", remove_before)
-    assert store.commit("p", 0, stage(store, 0, 59, query="p"))
+    assert store.commit("p", 0, stage(store, 0, 59, query="p"), writer=BESIDE_OTHERS)
     assert read_ids(store) == sorted([*(id for epoch in range(18) for id in [epoch] * (1 + epoch % 3)), 59])
 
 

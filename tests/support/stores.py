@@ -10,6 +10,7 @@ from thetastream.stores import REGISTRY, DeltaStore, ParquetStore, Store
 from thetastream.stores.description import Description
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
 from thetastream.stores.staged import Origin, Staged
+from thetastream.stores.writer import Writer
 
 SCHEMA = pa.schema(
     [
@@ -19,6 +20,7 @@ SCHEMA = pa.schema(
     ]
 )
 HELD = Description(SCHEMA, "result_time", ("a.symbol", "id"))
+BESIDE_OTHERS = Writer(is_beside_others=True)
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 EMBEDDED = {"parquet": ParquetStore, "delta": DeltaStore}
 NEEDS_SERVER = pytest.mark.skipif(find_server() is None, reason="PostgreSQL is not installed")

@@ -11,7 +11,7 @@ from tests.support.control_runs import RULES, Run
 from thetastream.control.request import Request
 from thetastream.errors import StateError
 from thetastream.models import Biclique, Matrix, Split
-from thetastream.spark.control.files import ControlFolder
+from thetastream.spark.control.files import ControlFolder, ControlLinks
 
 
 def test_a_lost_folder_is_refused_once_there_was_a_change(
@@ -111,6 +111,35 @@ def test_a_damaged_plan_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     plan.write_text(text)
     with pytest.raises(StateError, match=r"\[CONTROL_MISSING\].*version 1|2-1 is damaged"):
         run.run()
+
+
+def test_a_plan_whose_checksum_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a plan was believed, whatever it said."""
+    run = Run(tmp_path, monkeypatch, Biclique((1, 1)))
+    run.run()
+    run.spark.control.put_request(Request(model=Split(2)).write())
+    run.run()
+    (plan,) = (tmp_path / "box").glob("control-*/plans/2-1")
+    plan.write_text(plan.read_text().partition("\n")[0])
+    with pytest.raises(StateError, match=r"\[CONTROL_MISSING\].*2-1 is damaged: it has no checksum"):
+        run.run()
+
+
+def test_a_mark_or_a_link_whose_checksum_is_gone_is_refused(tmp_path: Path) -> None:
+    folder, links = ControlFolder(str(tmp_path), "x"), ControlLinks(str(tmp_path))
+    folder.create()
+    folder.mark_drained(3, 1, (10, 20))
+    folder.mark_drained(4, 2)
+    assert folder.read_arrived([(3, 1), (4, 2)]) == {1: (10, 20)}
+    (mark,) = tmp_path.glob("control-x/drained/3-1")
+    mark.write_text(mark.read_text().partition("\n")[0])
+    with pytest.raises(StateError, match=r"\[CONTROL_MISSING\].*3-1 is damaged: it has no checksum"):
+        folder.read_arrived([(3, 1)])
+    links.write_link("query", "join", "0" * 32)
+    (link,) = tmp_path.glob("control-queries/query-join")
+    link.write_text(link.read_text().partition("\n")[0])
+    with pytest.raises(StateError, match=r"\[CONTROL_MISSING\].*no checksum"):
+        links.find("query", "join")
 
 
 def test_fewer_slots_than_in_use_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -20,7 +21,7 @@ from thetastream.spark.state import cache_folder, durable_store, kept_runs, segm
 from thetastream.spark.state.cache_folder import sweep
 from thetastream.spark.state.durable_store import DurableStore
 from thetastream.spark.state.kept_runs import KeptRuns
-from thetastream.spark.state.seal import CheckedFiles
+from thetastream.spark.state.seal import CheckedFiles, compute_seal
 from thetastream.spark.state.segment_cache import load
 
 
@@ -134,6 +135,31 @@ def test_each_flipped_bit_of_a_cached_file_is_found(
             load(path, PLANS[Side.LEFT])
     assert_same(rebuild(parts, tmp_path, meta), run)
     assert_same(load(path, PLANS[Side.LEFT]), run)
+
+
+@pytest.mark.parametrize("nbytes", [8, 64, 512, 4096])
+def test_pieces_of_a_cached_file_that_change_places_are_found(nbytes: int) -> None:
+    """The seal was a sum of all words, so exchanged pages had the same seal."""
+    data = np.random.default_rng(1).bytes(3 * 4096 + 64)
+    seal = compute_seal("segment", memoryview(data))
+    pieces = [data[at : at + nbytes] for at in range(0, len(data), nbytes)]
+    for other in range(1, len(pieces) - 1):
+        moved = pieces.copy()
+        moved[0], moved[other] = moved[other], moved[0]
+        assert compute_seal("segment", memoryview(b"".join(moved))) != seal
+    assert compute_seal("other", memoryview(data)) != seal
+
+
+def test_a_cached_file_with_a_seal_of_an_earlier_version_is_rebuilt(tmp_path: Path) -> None:
+    parts, meta, run = write_one(tmp_path)
+    path = tmp_path / meta.id
+    words = np.frombuffer(path.read_bytes(), np.uint64).copy()
+    words[-1] = words[:-1].sum(dtype=np.uint64)
+    path.unlink()
+    path.write_bytes(words.tobytes())
+    with pytest.raises(ValueError, match="seal"):
+        CheckedFiles().check(path, memoryview(path.read_bytes()))
+    assert_same(rebuild(parts, tmp_path, meta), run)
 
 
 def test_a_stored_segment_that_ends_at_any_byte_is_whole_or_damaged(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from thetastream.stores import Store
 from thetastream.stores.base import refuse_other
 from thetastream.stores.history import PAIR
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
+from thetastream.stores.writer import Writer
 
 
 def write(
@@ -33,6 +34,7 @@ def write(
     time: str | None = None,
     trigger: str | None = None,
     name: str | None = None,
+    beside_others: bool = False,
 ) -> StreamingQuery:
     """Start a query that puts its rows into a store, each exactly once, also through crashes.
 
@@ -63,6 +65,9 @@ def write(
         available input has been read. Without a trigger, epochs follow one another without a pause.
     name : str, optional
         The name of the query in Spark.
+    beside_others : bool
+        Whether the query may add to a store that has results of other queries. By default it is refused,
+        because a query that begins again with another checkpoint would add all its results a second time.
 
     Returns
     -------
@@ -73,7 +78,8 @@ def write(
     QueryError
         NOT_STREAMING, STORE_COLUMN, STORE_FOLDER or BAD_VALUE. It is raised before anything starts.
     StoreError
-        STORE_SCHEMA if the store holds other columns.
+        STORE_SCHEMA if the store holds other columns. STORE_IN_USE if it has results of another query. While
+        the query runs, STORE_AHEAD or STORE_BEHIND if the checkpoint and the store do not fit.
 
     Examples
     --------
@@ -100,10 +106,11 @@ def write(
     staged = None if plan is None else _stage(plan, target, select)
     if rule.punctuations is not None:
         rows = mark_pairs(df, select, target.description.time, rule.punctuations)
+    owner = Writer(checkpoint, beside_others)
     store.describe(target.description)
+    store.admit(owner)
     store.sweep()
-    writer = write_into(rows if staged is None else staged, target, is_staged=staged is not None)
-    writer = writer.option("checkpointLocation", checkpoint)
+    writer = write_into(rows if staged is None else staged, target, staged is not None, owner)
     if name is not None:
         writer = writer.queryName(name)
     return writer.trigger(**pace).start()

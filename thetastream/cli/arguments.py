@@ -15,10 +15,23 @@ from thetastream.cli import (
     serving,
     simulate,
     statements,
+    verifying,
 )
 from thetastream.cli.shared_arguments import Run
 
-GROUPS = (jobs, checkpoints, scaling, statements, serving, simulate, models, completion, prepare, demo)
+GROUPS = (
+    jobs,
+    checkpoints,
+    scaling,
+    statements,
+    serving,
+    verifying,
+    simulate,
+    models,
+    completion,
+    prepare,
+    demo,
+)
 """The modules with the commands, in the order in which help lists them."""
 
 

@@ -84,10 +84,15 @@ class Folder:
             data: bytes = file.read()
         return data
 
-    def write(self, name: str, *pieces: bytes | pa.Buffer) -> None:
-        """Write a file, in place of an earlier one of the same name."""
+    def write(self, name: str, *pieces: bytes | pa.Buffer, is_durable: bool = False) -> None:
+        """Write a file, in place of an earlier one of the same name.
+
+        A durable file is there with all its content after a power cut (``flush``).
+        """
         path = f"{self._folder}/{name}"
         temporary = self._write_temporary(path, *pieces)
+        if is_durable:
+            self.flush(temporary)
         try:
             self._fs.move(temporary, path)
         except OSError:
@@ -96,6 +101,21 @@ class Folder:
             # HDFS refuses to rename a file to a name that exists.
             self._fs.delete_file(path)
             self._fs.move(temporary, path)
+        if is_durable:
+            self.flush()
+
+    def flush(self, path: str = "") -> None:
+        """Wait until a file of a local file system is on the disk; without a path, until the names in this
+        folder are.
+
+        Arrow cannot request this of other file systems.
+        """
+        if isinstance(self._fs, fs.LocalFileSystem):
+            number = os.open(path or self._folder, os.O_RDONLY)
+            try:
+                os.fsync(number)
+            finally:
+                os.close(number)
 
     def remove(self, name: str = "") -> None:
         """Remove a file of this folder, or a folder and all that is in it; without a name, this folder."""
@@ -110,12 +130,13 @@ class Folder:
 
         If several callers write the same name at the same time, one of them writes the file. This holds only
         on local file systems, which refuse a link to a name that exists, and on HDFS, which refuses to rename
-        a file to such a name.
+        a file to such a name. On a local file system, the file is on the disk when this method returns.
         """
         if self.exists(name):
             return False
         path = f"{self._folder}/{name}"
         temporary = self._write_temporary(path, data)
+        self.flush(temporary)
         is_local = isinstance(self._fs, fs.LocalFileSystem)
         try:
             if is_local:
@@ -129,6 +150,7 @@ class Folder:
             return False
         if is_local:
             self._fs.delete_file(temporary)
+        self.flush()
         return True
 
     def _write_temporary(self, path: str, *pieces: bytes | pa.Buffer) -> str:

@@ -9,7 +9,7 @@ it.
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,8 +28,11 @@ from thetastream.stores.description import Description
 from thetastream.stores.history import PAIR
 from thetastream.stores.snapshots import Snapshots
 from thetastream.stores.staged import BoundsFinder, Staged
+from thetastream.stores.writer import UNKNOWN_WRITER, Writer
 
 FORMAT = "thetastream_store"
+CHECKPOINT = "checkpointLocation"
+"""The option that names the checkpoint of a query."""
 
 
 @dataclass
@@ -71,8 +74,8 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 class StoreWriter(DataSourceStreamArrowWriter):
     """Stages the rows of each task, unless units have done so, and commits each epoch."""
 
-    def __init__(self, target: Target, is_staged: bool) -> None:
-        self._target, self._is_staged = target, is_staged
+    def __init__(self, target: Target, is_staged: bool, writer: Writer = UNKNOWN_WRITER) -> None:
+        self._target, self._is_staged, self._writer = target, is_staged, writer
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         staged = read_staged(iterator) if self._is_staged else stage_rows(iterator, self._target)
@@ -83,7 +86,7 @@ class StoreWriter(DataSourceStreamArrowWriter):
         if written:
             staged = [one for message in written for one in message.staged]
             target, clock_us = self._target, time.time_ns() // 1000
-            target.store.commit(written[0].query, batchId, staged, target.rule, clock_us)
+            target.store.commit(written[0].query, batchId, staged, target.rule, clock_us, self._writer)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Do nothing: what is not named is swept."""
@@ -91,7 +94,7 @@ class StoreWriter(DataSourceStreamArrowWriter):
 
 class StoreSink(DataSource):
     """Spark's data source ``thetastream_store``, which has the options ``store``, ``description``,
-    ``snapshots`` and ``staged``.
+    ``snapshots``, ``staged`` and ``beside_others``.
     """
 
     @classmethod
@@ -102,13 +105,14 @@ class StoreSink(DataSource):
         description = Description.from_json(json.loads(self.options["description"]))
         rule = Snapshots(**json.loads(self.options["snapshots"]))
         target = Target(read_store(self.options["store"]), description, rule)
-        return StoreWriter(target, is_staged=self.options["staged"] == "true")
+        return StoreWriter(target, self.options["staged"] == "true", read_writer(self.options))
 
 
 class ParquetSink(DataSource):
     """Spark's data source ``thetastream_parquet``, for ``df.writeStream.format("thetastream_parquet")``.
 
-    It has the options ``path``, ``time`` and ``key``; several keys have commas between them.
+    It has the options ``path``, ``time``, ``key`` and ``beside_others``. Several keys have commas between
+    them.
     """
 
     @classmethod
@@ -125,7 +129,9 @@ class ParquetSink(DataSource):
         description = describe(schema, self.options.get("time"), tuple(key for key in keys if key))
         store = ParquetStore(self.options["path"])
         store.describe(description)
-        return StoreWriter(Target(store, description), is_staged=False)
+        writer = read_writer(self.options)
+        store.admit(writer)
+        return StoreWriter(Target(store, description), is_staged=False, writer=writer)
 
 
 def register_sinks(spark: SparkSession) -> None:
@@ -134,7 +140,12 @@ def register_sinks(spark: SparkSession) -> None:
         spark.dataSource.register(sink)
 
 
-def write_into(rows: DataFrame, target: Target, is_staged: bool) -> "DataStreamWriter":
+def read_writer(options: Mapping[str, str]) -> Writer:
+    """Read the checkpoint of a query from the options of its sink, among which Spark lists it."""
+    return Writer(options.get(CHECKPOINT), options.get("beside_others", "").lower() == "true")
+
+
+def write_into(rows: DataFrame, target: Target, is_staged: bool, writer: Writer) -> "DataStreamWriter":
     """Describe the query that puts ``rows`` into a store. They are results, or what units have staged."""
     register_sinks(rows.sparkSession)
     options = {
@@ -142,5 +153,7 @@ def write_into(rows: DataFrame, target: Target, is_staged: bool) -> "DataStreamW
         "description": json.dumps(target.description.as_json()),
         "snapshots": json.dumps(target.rule.as_json()),
         "staged": str(is_staged).lower(),
+        "beside_others": str(writer.is_beside_others).lower(),
+        **({} if writer.checkpoint is None else {CHECKPOINT: writer.checkpoint}),
     }
     return rows.writeStream.format(FORMAT).outputMode("append").options(**options)

@@ -20,6 +20,8 @@ from thetastream.errors import QueryError, StoreError
 from thetastream.stores.description import Description
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
 from thetastream.stores.staged import Origin, Stage, Staged
+from thetastream.stores.verification import Verification
+from thetastream.stores.writer import UNKNOWN_WRITER, Writer
 
 SnapshotChoice = int | Snapshot | str | datetime | None
 """The snapshot that a reader names: by its number, or as the last one at a time. None means all results."""
@@ -33,8 +35,11 @@ def make_unreachable(server: str, error: Exception) -> StoreError:
 
 
 @contextmanager
-def refuse_damage(name: str) -> Iterator[None]:
+def refuse_damage(name: str, store: "Store | None" = None) -> Iterator[None]:
     """Raise an error of the store if the block cannot read a file that a commit names.
+
+    Arrow raises an OSError for a damaged page, and also if the place of a file does not answer. So if there
+    is one, the store is asked whether its place answers.
 
     Raises
     ------
@@ -43,12 +48,21 @@ def refuse_damage(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
+    except pa.ArrowMemoryError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        if _is_unreachable(error, store):
+            raise make_unreachable(f"the files of {name}", error) from error
         what = f"{name} must have all rows that its commits name, and a file of them cannot be read: {error}"
         hint = "If its snapshot was forgotten while you read, read again. Otherwise restore a backup"
         raise StoreError("STORE_DAMAGED", f"{what}. {hint}") from error
-    except OSError as error:
-        raise make_unreachable(f"the files of {name}", error) from error
+
+
+def _is_unreachable(error: Exception, store: "Store | None") -> bool:
+    """Whether an error says that a place does not answer. Errors of the operating system have a number."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return error.errno is not None or (store is not None and not store.answers())
 
 
 def make_not_atomic(root: str, why: str) -> QueryError:
@@ -90,6 +104,10 @@ class Store(ABC):
         """
         return ()
 
+    def answers(self) -> bool:
+        """Whether the place of the results answers."""
+        return True
+
     # Writing
 
     @abstractmethod
@@ -114,6 +132,7 @@ class Store(ABC):
         staged: Sequence[Staged],
         rule: Snapshots = EACH_EPOCH,
         clock_us: int = 0,
+        writer: Writer = UNKNOWN_WRITER,
     ) -> bool:
         """Make the staged rows of an epoch results, in one step.
 
@@ -128,6 +147,8 @@ class Store(ABC):
             The rule by which results become a snapshot.
         clock_us : int
             The time of the clock in microseconds since 1970 UTC, for results without a column of time.
+        writer : Writer
+            The checkpoint of the query.
 
         Returns
         -------
@@ -137,7 +158,26 @@ class Store(ABC):
         Raises
         ------
         StoreError
-            STORE_AHEAD if a later epoch of the query is committed.
+            STORE_AHEAD if a later epoch of the query is committed, or this epoch with other input.
+            STORE_BEHIND if an epoch before this one is not committed. STORE_IN_USE if the store has results
+            of other queries, and the writer is not one of several.
+        """
+
+    @abstractmethod
+    def verify(self) -> Verification:
+        """Read everything that commits name, and list all that is damaged. It changes nothing.
+
+        A question reads only what it needs, and raises the first error that it finds.
+        """
+
+    @abstractmethod
+    def admit(self, writer: Writer) -> None:
+        """Raise if the query of a checkpoint must not write into the store. It commits nothing.
+
+        Raises
+        ------
+        StoreError
+            STORE_IN_USE.
         """
 
     @abstractmethod
@@ -202,7 +242,7 @@ class Store(ABC):
         StoreError
             NO_STORE, STORE_DAMAGED or STORE_UNREACHABLE.
         """
-        return load(self.open(snapshot, since, until, key), str(self))
+        return load(self.open(snapshot, since, until, key), self)
 
     @abstractmethod
     def open_snapshot(self, snapshot: SnapshotChoice) -> Any:
@@ -210,10 +250,10 @@ class Store(ABC):
 
     def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
         """Read the rows of one snapshot, without those of earlier ones."""
-        return load(self.open_snapshot(snapshot), str(self))
+        return load(self.open_snapshot(snapshot), self)
 
 
-def load(rows: Any, name: str) -> pa.Table:
-    """Read rows that the store of this name has opened."""
-    with refuse_damage(name):
+def load(rows: Any, store: Store) -> pa.Table:
+    """Read rows that a store has opened."""
+    with refuse_damage(str(store), store):
         return rows if isinstance(rows, pa.Table) else rows.to_table()

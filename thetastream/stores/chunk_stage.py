@@ -1,9 +1,12 @@
 """Writes the rows of one attempt of a task as chunks."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pyarrow as pa
 
 from thetastream.stores.chunk_table import ChunkTable
-from thetastream.stores.chunks import Chunk, cut, list_keys
+from thetastream.stores.chunks import Chunk, cut, list_keys, seal_chunk
 from thetastream.stores.description import Description
 from thetastream.stores.part_name import CHUNKS, make_part_name
 from thetastream.stores.sorted_stage import SortedStage
@@ -23,12 +26,12 @@ class ChunkStage(SortedStage):
 
     def write(self, rows: pa.Table) -> None:
         chunks = [
-            Chunk(self._chunks + number, data, list_keys(part, self._description))
+            seal_chunk(self._name, Chunk(self._chunks + number, data, list_keys(part, self._description)))
             for number, (part, data) in enumerate(cut(rows))
         ]
         self._table.write(self._name, chunks)
         self._chunks += len(chunks)
         self._nbytes += sum(len(chunk.data) for chunk in chunks)
 
-    def end(self) -> int:
-        return self._nbytes
+    def end(self) -> tuple[int, Mapping[str, Any]]:
+        return self._nbytes, {"chunks": self._chunks}

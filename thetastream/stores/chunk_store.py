@@ -5,7 +5,7 @@ a commit moves no rows. ``sweep`` removes the chunks that no commit will name.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from thetastream.errors import StoreError
 from thetastream.stores.chunk_stage import ChunkStage
 from thetastream.stores.chunk_table import ChunkTable
-from thetastream.stores.chunks import CHUNK_ROWS, Place, decode, read_chunks
+from thetastream.stores.chunks import CHUNK_ROWS, Chunk, KeyBytes, Place, decode, read_chunks, unseal_chunk
 from thetastream.stores.description import Description
 from thetastream.stores.key_bytes import has_key_bytes, write_key
 from thetastream.stores.logged import LoggedStore
@@ -21,6 +21,8 @@ from thetastream.stores.selection import Selection
 from thetastream.stores.staged import Origin, Stage, Staged
 from thetastream.stores.sweeping import Sweeping
 
+ALL_ENTRIES = 1 << 31
+"""A limit that no question reaches."""
 LEAST_LIMIT = 1000
 """The least limit of a question. A question reads all chunks if it has more index entries than its limit."""
 
@@ -43,16 +45,48 @@ class ChunkStore(LoggedStore):
     def open_staged(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
         description, named = self.description, list(staged)
         places = self._find_places(named, selection, description)
-        tables, n_chunks, n_rows = [description.schema.empty_table()], 0, 0
+        wanted = {place for one in named for place in _list_places(one)} if places is None else set(places)
+        tables, found = [description.schema.empty_table()], set()
         for data in self._read(named, places):
-            rows = decode(data)
-            n_chunks, n_rows = n_chunks + 1, n_rows + rows.num_rows
+            try:
+                place, body = unseal_chunk(data)
+            except ValueError as error:
+                raise self._make_damaged(f"it is altered: {error}") from None
+            if place not in wanted or place in found:
+                raise self._make_damaged(f"chunk {place[1]} of {place[0]} is at the place of another one")
+            found.add(place)
+            rows = decode(body)
             tables.append(rows if selection.filter is None else rows.filter(selection.filter))
-        is_complete = n_rows == sum(one.rows for one in named) if places is None else n_chunks == len(places)
-        if not is_complete:
-            what = f"{self.name} must have all rows that its commits name, and some are gone"
-            raise StoreError("STORE_DAMAGED", f"{what}. If they were forgotten while you read, read again")
+        if len(found) < len(wanted):
+            raise self._make_damaged("some are gone. If they were forgotten while you read, read again")
         return pa.concat_tables(tables)
+
+    def _make_damaged(self, why: str) -> StoreError:
+        what = f"{self.name} must have all chunks of rows that its commits name, and one is not there"
+        return StoreError("STORE_DAMAGED", f"{what}: {why}")
+
+    def find_damage(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
+        """Yield a sentence for each part whose chunks or whose entries of the index are damaged or gone."""
+        for one in staged:
+            try:
+                rows = self.open_staged([one], Selection())
+                chunks = read_chunks(self.chunks.read_all([one.name]), description)
+            except StoreError as error:
+                yield f"{one.name}: {error.message}"
+                continue
+            if rows.num_rows != one.rows:
+                yield f"{one.name} must have {one.rows} rows; it has {rows.num_rows}"
+            yield from self._find_lost_keys(one.name, chunks)
+
+    def _find_lost_keys(self, name: str, chunks: Sequence[Chunk]) -> Iterator[str]:
+        places: dict[KeyBytes, set[Place]] = {}
+        for chunk in chunks:
+            for key in chunk.keys:
+                places.setdefault(key, set()).add((name, chunk.number))
+        for (column, value), wanted in places.items():
+            found = self.chunks.find(column, value, value, ALL_ENTRIES)
+            if found is not None and not wanted <= set(found):
+                yield f"{name} must have all entries of the index of keys, and those of {value!r} are gone"
 
     def sweep(self, grace_s: float = 3600) -> int:
         """Remove staged rows that no commit can name any more; return the number of removed names.
@@ -83,6 +117,11 @@ class ChunkStore(LoggedStore):
             if places is not None:
                 return [place for place in places if place[0] in names]
         return None
+
+
+def _list_places(staged: Staged) -> Iterator[Place]:
+    """List the places of all chunks of a part."""
+    return ((staged.name, number) for number in range(staged.seal["chunks"]))
 
 
 def list_ranges(

@@ -6,7 +6,8 @@ The database keeps the bytes that Arrow wrote and does not read them, so every t
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 
 import pyarrow as pa
 
@@ -18,6 +19,8 @@ CHUNK_ROWS, CHUNK_BYTES = 1 << 10, 1 << 18
 """The largest numbers of rows and of bytes of a chunk. A chunk of one row may have more bytes."""
 Place = tuple[str, int]
 """The place of a chunk: the name of the part, and the number of the chunk in the part."""
+DIGEST_BYTES = 16
+"""The bytes of the digest at the end of a sealed chunk."""
 KeyBytes = tuple[int, bytes]
 """The number of a key column in the description, and a value as bytes of ``key_bytes``."""
 
@@ -47,6 +50,37 @@ def _halve(rows: pa.Table) -> Iterator[tuple[pa.Table, bytes]]:
         yield from _halve(rows.slice(half))
 
 
+def seal_chunk(name: str, chunk: Chunk) -> Chunk:
+    """Append the place of a chunk, and a digest of its rows and its place."""
+    place = f"{name} {chunk.number}".encode()
+    body = chunk.data + place + len(place).to_bytes(2)
+    return replace(chunk, data=body + _digest(body))
+
+
+def unseal_chunk(data: bytes) -> tuple[Place, bytes]:
+    """Read what ``seal_chunk`` wrote: the place of a chunk, and its rows as an IPC stream.
+
+    >>> unseal_chunk(seal_chunk("part", Chunk(7, b"rows", ())).data)
+    (('part', 7), b'rows')
+
+    Raises
+    ------
+    ValueError
+        If the bytes do not fit their digest.
+    """
+    body = data[:-DIGEST_BYTES]
+    if len(body) < 2 or _digest(body) != data[-DIGEST_BYTES:]:
+        raise ValueError("a chunk of rows does not fit its digest")
+    end = len(body) - 2
+    start = end - int.from_bytes(body[end:])
+    name, _, number = body[start:end].decode().rpartition(" ")
+    return (name, int(number)), body[:start]
+
+
+def _digest(body: bytes) -> bytes:
+    return sha256(body).digest()[:DIGEST_BYTES]
+
+
 def encode(rows: pa.Table) -> bytes:
     """Write rows as an IPC stream of Arrow."""
     sink = pa.BufferOutputStream()
@@ -74,4 +108,5 @@ def list_keys(rows: pa.Table, description: Description) -> tuple[KeyBytes, ...]:
 
 def read_chunks(data: Iterable[bytes], description: Description) -> list[Chunk]:
     """Make chunks from their bytes, which are in the order of their numbers."""
-    return [Chunk(n, one, list_keys(decode(one), description)) for n, one in enumerate(data)]
+    found = ((one, *unseal_chunk(one)) for one in data)
+    return [Chunk(n, one, list_keys(decode(rows), description)) for one, (_, n), rows in found]

@@ -7,20 +7,22 @@ crash between the two commits, the next commit or the next start of a query writ
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from thetastream.core.folder import Folder
-from thetastream.errors import QueryError
+from thetastream.errors import QueryError, StoreError, ThetastreamError
 from thetastream.stores.base import SnapshotChoice
 from thetastream.stores.description import Description
 from thetastream.stores.logged import TARGET
 from thetastream.stores.parquet import ParquetStore
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
 from thetastream.stores.staged import Staged
+from thetastream.stores.writer import UNKNOWN_WRITER, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +80,9 @@ class DeltaStore(ParquetStore):
         staged: "Sequence[Staged]",
         rule: Snapshots = EACH_EPOCH,
         clock_us: int = 0,
+        writer: Writer = UNKNOWN_WRITER,
     ) -> bool:
-        is_new = super().commit(query, epoch, staged, rule, clock_us)
+        is_new = super().commit(query, epoch, staged, rule, clock_us, writer)
         self._publish()
         return is_new
 
@@ -95,25 +98,63 @@ class DeltaStore(ParquetStore):
         return forgotten
 
     def _publish(self) -> None:
-        """Make a commit of the Delta table for each version of the log that the table does not have yet."""
+        """Make a commit of the Delta table for each version of the log that the table does not have yet.
+
+        Raises
+        ------
+        StoreError
+            STORE_DAMAGED if the log of the Delta table cannot be read.
+        """
         deltalake = _import()
-        name = f"thetastream-{self.log.read_first()['id']}"
         while True:
-            table = deltalake.DeltaTable(self.path)
-            entry = next(self.log.read_after(table.transaction_version(name) or 0), None)
+            with _refuse_damage(self.name):
+                table = deltalake.DeltaTable(self.path)
+            published = table.transaction_version(self._transaction) or 0
+            entry = next(self.log.read_after(published, self.log.read(published)["seal"]), None)
             if entry is None:
                 return
+            told = {"thetastream.version": str(entry["version"]), "thetastream.seal": entry["seal"]}
             properties = deltalake.CommitProperties(
-                app_transactions=[deltalake.Transaction(name, entry["version"])],
+                custom_metadata=told,
+                app_transactions=[deltalake.Transaction(self._transaction, entry["version"])],
                 # Without retries, a commit fails if another writer has changed the table since it was read.
                 max_commit_retries=0,
             )
             try:
-                table.create_write_transaction(
-                    self._list_actions(entry), "append", table.schema(), commit_properties=properties
-                )
+                with _refuse_damage(self.name):
+                    table.create_write_transaction(
+                        self._list_actions(entry), "append", table.schema(), commit_properties=properties
+                    )
             except deltalake.exceptions.CommitFailedError:
                 continue
+            log = Folder(self.path, "_delta_log")
+            name = f"{table.version():020}.json"
+            if log.exists(name):
+                log.flush(log.locate(name))
+                log.flush()
+
+    @property
+    def _transaction(self) -> str:
+        """The name under which the Delta table keeps the version of the log that it has."""
+        return f"thetastream-{self.log.read_first()['id']}"
+
+    def find_damage(self, staged: "Sequence[Staged]", description: Description) -> Iterator[str]:
+        yield from super().find_damage(staged, description)
+        try:
+            with _refuse_damage(self.name):
+                table = _import().DeltaTable(self.path)
+                published, files = table.transaction_version(self._transaction) or 0, set(table.file_uris())
+            newest = self.log.find_newest()
+        except StoreError as error:
+            yield error.message
+            return
+        if published != newest:
+            # The next commit publishes what is missing.
+            return
+        named, found = {one.name for one in staged}, {file.rpartition("/")[2] for file in files}
+        for name in sorted(named ^ found):
+            what = "must have" if name in named else "must not have"
+            yield f"the Delta table {self.name} {what} the file {name}, according to the log of the store"
 
     def _list_actions(self, entry: Mapping[str, Any]) -> list[Any]:
         """List the files that a version of the log adds to the table, and those that it removes."""
@@ -152,6 +193,28 @@ def _refuse_columns(schema: pa.Schema) -> None:
         why = str(error).partition("\n")[0].rpartition("error: ")[2]
         what = f"a Delta table cannot have the columns {', '.join(schema.names)}: {why}"
         raise QueryError("STORE_COLUMN", f"{what}. Rename the column, or cast it, as to STRING") from error
+
+
+@contextmanager
+def _refuse_damage(name: str) -> Iterator[None]:
+    """Raise an error of the store if deltalake cannot read or write the log of the table.
+
+    Raises
+    ------
+    StoreError
+        STORE_DAMAGED.
+    """
+    deltalake = _import()
+    try:
+        yield
+    except deltalake.exceptions.CommitFailedError:
+        raise
+    except ThetastreamError:
+        raise
+    except Exception as error:  # deltalake raises errors of many classes for a damaged log.
+        what = f"the Delta table {name} must have a log that deltalake reads, and it refuses the log: {error}"
+        hint = "Restore the folder _delta_log. Readers of the store itself do not need it"
+        raise StoreError("STORE_DAMAGED", f"{what}. {hint}") from error
 
 
 def _import() -> Any:

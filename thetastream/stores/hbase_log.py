@@ -1,14 +1,13 @@
 """The log of a store in Apache HBase. One step checks that a version does not exist, and writes it."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from thetastream.stores.hbase_rows import HBaseRows
-from thetastream.stores.table_log import TableLog
+from thetastream.stores.log import Log
 
 
-class HBaseLog(TableLog):
+class HBaseLog(Log):
     """Versions as rows ``"l" version``."""
 
     def __init__(self, rows: HBaseRows, name: str) -> None:
@@ -20,16 +19,14 @@ class HBaseLog(TableLog):
             return int.from_bytes(key[1:])
         return -1
 
-    def find(self, version: int) -> dict[str, Any] | None:
-        entry = self._rows.find(_locate(version))
-        return None if entry is None else json.loads(entry)
+    def find_text(self, version: int) -> bytes | None:
+        return self._rows.find(_locate(version))
 
-    def read_after(self, version: int) -> Iterator[dict[str, Any]]:
-        for _, entry in self._rows.scan(_locate(version + 1), b"m"):
-            yield json.loads(entry)
+    def list_texts(self, after: int) -> Iterator[tuple[int, object]]:
+        for key, entry in self._rows.scan(_locate(after + 1), b"m"):
+            yield int.from_bytes(key[1:]), entry
 
-    def append(self, version: int, entry: dict[str, Any]) -> bool:
-        text = json.dumps({"version": version, **entry})
+    def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
         return self._rows.write_new(_locate(version), text.encode())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from thetastream.errors import QueryError
 from thetastream.stores.description import Description
 from thetastream.stores.ledger import EpochTotals, Ledger
-from thetastream.stores.log import Log
+from thetastream.stores.log import EntryRemoved, Log
 from thetastream.stores.snapshots import EPOCH, Snapshot
 from thetastream.stores.staged import Staged
 
@@ -144,7 +144,7 @@ class _KnownHistory:
     """The part of the history of a store that this process has read."""
 
     def __init__(self) -> None:
-        self.lock, self.version, self.history = Lock(), 0, History()
+        self.lock, self.version, self.seal, self.history = Lock(), 0, "", History()
         self.mark: Hashable = None
         """What tells the last commit that was read from another one of its version."""
 
@@ -155,16 +155,26 @@ class _KnownHistory:
         """
         with self.lock:
             if self.mark is None or log.find_mark(self.version) != self.mark:
-                self.mark = None
-                self.version, state = log.read_state()
-                self.history = History() if state is None else History.from_json(state)
+                self._read_state(log)
             before = self.version
-            for entry in log.read_after(before):
-                self.history.add(entry)
-                self.version = entry["version"]
+            try:
+                self._read_newer(log)
+            except EntryRemoved:
+                self._read_state(log)
+                self._read_newer(log)
             if self.version and (self.mark is None or self.version != before):
                 self.mark = log.find_mark(self.version)
             return self.history.copy()
+
+    def _read_state(self, log: Log) -> None:
+        self.mark = None
+        self.version, self.seal, state = log.read_state()
+        self.history = History() if state is None else History.from_json(state)
+
+    def _read_newer(self, log: Log) -> None:
+        for entry in log.read_after(self.version, self.seal):
+            self.history.add(entry)
+            self.version, self.seal = entry["version"], entry["seal"]
 
 
 _KNOWN: dict[tuple[Hashable, str], _KnownHistory] = {}

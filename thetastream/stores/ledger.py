@@ -61,20 +61,29 @@ class PendingSnapshot:
 
 
 @dataclass(frozen=True)
+class LastEpoch:
+    """The last committed epoch of a query."""
+
+    epoch: int
+    digest: str | None = None
+    """The digest of the input of the epoch; None if the checkpoint of the query could not be read."""
+    checkpoint: str | None = None
+    """The checkpoint from which the query ran the epoch; None if it is not known."""
+
+
+@dataclass(frozen=True)
 class Ledger:
     """The progress of all queries that write into a store. It is part of every commit."""
 
-    epochs: Mapping[str, int] = field(default_factory=dict)
+    queries: Mapping[str, LastEpoch] = field(default_factory=dict)
     """The last committed epoch of each query."""
     collected: Mapping[str, PendingSnapshot] = field(default_factory=dict)
     snapshots: int = 0
     """The number of the last snapshot."""
 
-    def find_last(self, query: str) -> int:
-        """Find the last committed epoch of a query; -1 if it has none."""
-        return self.epochs.get(query, -1)
-
-    def commit(self, query: str, totals: EpochTotals, rule: Snapshots) -> "tuple[Ledger, Snapshot | None]":
+    def commit(
+        self, query: str, totals: EpochTotals, rule: Snapshots, last: LastEpoch | None = None
+    ) -> "tuple[Ledger, Snapshot | None]":
         """Commit an epoch. Return the new ledger, and the snapshot that the epoch completes or None."""
         before = self.collected.get(query, PendingSnapshot())
         now, made = collect(before, totals, rule)
@@ -86,19 +95,21 @@ class Ledger:
             epochs = totals.epoch if taken.first is None else taken.first, totals.epoch
             begin, end = taken.begin_us, taken.end_us
             snapshot = Snapshot(number, at_us, begin, end, epochs, taken.rows, reason, query)
-        epochs_of = {**self.epochs, query: totals.epoch}
-        return Ledger(epochs_of, {**self.collected, query: now}, number), snapshot
+        queries = {**self.queries, query: last or LastEpoch(totals.epoch)}
+        return Ledger(queries, {**self.collected, query: now}, number), snapshot
 
     def as_json(self) -> dict[str, Any]:
         """Convert the value to plain values of JSON."""
         collected = {query: one.as_json() for query, one in self.collected.items()}
-        return {"epochs": dict(self.epochs), "collected": collected, "snapshots": self.snapshots}
+        queries = {query: asdict(one) for query, one in self.queries.items()}
+        return {"queries": queries, "collected": collected, "snapshots": self.snapshots}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Ledger":
         """Read what ``as_json`` returned."""
         collected = {query: PendingSnapshot.from_json(one) for query, one in values["collected"].items()}
-        return cls(values["epochs"], collected, values["snapshots"])
+        queries = {query: LastEpoch(**one) for query, one in values["queries"].items()}
+        return cls(queries, collected, values["snapshots"])
 
 
 def collect(

@@ -12,17 +12,21 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from thetastream.errors import StoreError
+from thetastream.stores.admission import is_new, refuse_second
 from thetastream.stores.base import SnapshotChoice, Store, refuse_damage
 from thetastream.stores.description import Description
 from thetastream.stores.history import CommittedRows, History, make_entry, make_rewrite, read_history, sum_up
-from thetastream.stores.ledger import Ledger
+from thetastream.stores.ledger import LastEpoch, Ledger
 from thetastream.stores.log import Log
+from thetastream.stores.sealed_entry import NO_SEAL
 from thetastream.stores.selection import Selection
 from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
 from thetastream.stores.staged import Staged
+from thetastream.stores.verification import Verification
+from thetastream.stores.writer import UNKNOWN_WRITER, Writer
 
 TARGET = 1 << 27
 """Bytes that a merged file should have."""
@@ -49,12 +53,17 @@ class LoggedStore(Store):
         """Open the selected rows among these staged rows, which commits have named."""
 
     def describe(self, description: Description) -> None:
-        if not self.log.append(0, {"id": uuid.uuid4().hex, "description": description.as_json()}):
+        log = self.log
+        entry = {"id": uuid.uuid4().hex, "description": description.as_json()}
+        if log.find_newest() >= 0 or not log.append(0, NO_SEAL, entry):
             self.description.refuse_changes(description, self.name)
 
     @property
     def description(self) -> Description:
         return Description.from_json(self.log.read_first()["description"])
+
+    def flush(self) -> None:
+        """Wait until all staged rows are on the disk. Stages that write files wait for their own content."""
 
     def commit(
         self,
@@ -63,27 +72,32 @@ class LoggedStore(Store):
         staged: Sequence[Staged],
         rule: Snapshots = EACH_EPOCH,
         clock_us: int = 0,
+        writer: Writer = UNKNOWN_WRITER,
     ) -> bool:
         log, totals = self.log, sum_up(self.description, epoch, staged, clock_us)
+        this = LastEpoch(epoch, writer.compute_digest(epoch), writer.place)
+        is_flushed = False
         while True:
-            newest = log.find_newest()
-            ledger = self._read_ledger(newest)
-            last = ledger.find_last(query)
-            if epoch < last:
-                self._refuse_epoch(epoch, last)
-            if epoch == last:
+            newest, seal, ledger = self.read_ledger()
+            if not is_new(self.name, ledger, query, this, writer):
                 return False
-            ledger, snapshot = ledger.commit(query, totals, rule)
+            if not is_flushed:
+                self.flush()
+                is_flushed = True
+            ledger, snapshot = ledger.commit(query, totals, rule, this)
             # If another query has written this version in the meantime, the loop reads its ledger first.
-            if log.append(newest + 1, make_entry(ledger, query, epoch, staged, snapshot)):
+            if log.append(newest + 1, seal, make_entry(ledger, query, epoch, staged, snapshot)):
                 return True
 
-    def _refuse_epoch(self, epoch: int, last: int) -> NoReturn:
-        """Refuse an epoch of an old copy of the checkpoint. Spark itself repeats only the last epoch."""
-        what = f"{self.name} has the results of epochs up to {last}, and the query runs epoch {epoch}"
-        why = "its checkpoint is older than the store, so the epoch may have other rows now"
-        hint = "Restore checkpoint and store from one backup, or begin with a new checkpoint and a new store"
-        raise StoreError("STORE_AHEAD", f"{what}: {why}. {hint}")
+    def admit(self, writer: Writer) -> None:
+        """Raise if the query of a checkpoint must not write into the store. It commits nothing.
+
+        Raises
+        ------
+        StoreError
+            STORE_IN_USE.
+        """
+        refuse_second(self.name, self.read_ledger()[2], writer.read_query(), writer)
 
     def compact(self, target: int = TARGET) -> int:
         """Merge small files into large ones, and shorten the log. Results and snapshots stay as they are.
@@ -131,9 +145,10 @@ class LoggedStore(Store):
         self, newest: int, dropped: Sequence[CommittedRows], added: Sequence[CommittedRows], first: int = 0
     ) -> bool:
         """Append a rewrite as the version after ``newest``; return False if this version exists."""
-        ledger = self._read_ledger(newest).as_json()
-        entry = make_rewrite(ledger, dropped, added, first, time.time_ns() // 1000)
-        return self.log.append(newest + 1, entry)
+        before = self.log.read(newest)
+        entry = make_rewrite(before["ledger"], dropped, added, first, time.time_ns() // 1000)
+        self.flush()
+        return self.log.append(newest + 1, before["seal"], entry)
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         return [one for one in self.read_history().snapshots if one.number > after]
@@ -160,7 +175,7 @@ class LoggedStore(Store):
         history = self.read_history()
         while True:
             staged = list(select(history))
-            with refuse_damage(str(self)):
+            with refuse_damage(str(self), self):
                 found = self.open_staged(staged, selection)
             if not self.deletes_at_once:
                 return found
@@ -172,13 +187,45 @@ class LoggedStore(Store):
         """Read all commits."""
         return read_history(self.log, self)
 
+    @abstractmethod
+    def find_damage(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
+        """Read staged rows, and yield a sentence for all that is not as their commit wrote it."""
+
+    def verify(self) -> Verification:
+        log, history = self.log, History()
+        problems = list(log.find_damage())
+        try:
+            version, seal, state = log.read_state()
+            history = History() if state is None else History.from_json(state)
+            for entry in log.read_after(version, seal):
+                history.add(entry)
+                version = entry["version"]
+            problems += self.find_damage(list(history.list_staged()), self.description)
+        except StoreError as error:
+            # Behind a damaged entry, nothing tells which rows are results.
+            problems += [] if error.message in problems else [error.message]
+            version = -1 if not history.held else version
+        names = {one.staged.name for one in history.held}
+        rows = sum(one.staged.rows for one in history.held)
+        return Verification(version, len(history.snapshots), len(names), rows, tuple(problems))
+
     def list_last_epochs(self) -> Mapping[str, int]:
         """List the last committed epoch of each query."""
-        return self._read_ledger(self.log.find_newest()).epochs
+        return {query: one.epoch for query, one in self.read_ledger()[2].queries.items()}
 
-    def _read_ledger(self, version: int) -> Ledger:
-        """Read the ledger of a version. Version 0 and an empty log have an empty ledger."""
-        return Ledger() if version < 1 else Ledger.from_json(self.log.read(version)["ledger"])
+    def read_ledger(self) -> tuple[int, str, Ledger]:
+        """Read the newest version, its seal and its ledger. Version 0 has an empty ledger.
+
+        Raises
+        ------
+        StoreError
+            NO_STORE, STORE_DAMAGED or STORE_FORMAT.
+        """
+        newest = self.log.find_newest()
+        if newest < 1:
+            return 0, self.log.read_first()["seal"], Ledger()
+        entry = self.log.read(newest)
+        return newest, entry["seal"], Ledger.from_json(entry["ledger"])
 
 
 def select(history: History, snapshot: SnapshotChoice, selection: Selection) -> Iterator[Staged]:

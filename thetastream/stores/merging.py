@@ -6,6 +6,7 @@ read. Rows that no snapshot has yet are not merged.
 
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from itertools import groupby
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from thetastream.stores.description import Description
 from thetastream.stores.history import CommittedRows
 from thetastream.stores.parquet_reader import read_file
 from thetastream.stores.parquet_stage import open_writer, write_groups
+from thetastream.stores.sealed_file import SealedFile
 from thetastream.stores.sorted_stage import sort_by_keys
 from thetastream.stores.staged import BoundsFinder, Staged
 
@@ -45,19 +47,20 @@ def merge(folder: Folder, held: Sequence[CommittedRows], description: Descriptio
     """Write the rows of several files into one; return its rows, snapshot by snapshot."""
     name, merged, group = f"{PREFIX}{uuid.uuid4().hex}.parquet", [], 0
     by_snapshot = sorted(held, key=lambda one: (one.snapshot or 0, one.query))
-    with folder.filesystem.open_output_stream(folder.locate(name)) as file:
-        writer = None
-        for (snapshot, query), parts in groupby(by_snapshot, key=lambda one: (one.snapshot, one.query)):
-            table = pa.concat_tables(read_file(folder, one.staged) for one in parts)
-            if description.keys:
-                table = sort_by_keys(table, description.keys)
-            writer = writer or open_writer(file, description, table)
-            bounds, before, first = BoundsFinder(description.bounded), file.tell(), group
-            group += write_groups(writer, table)
-            bounds.add(table)
-            place = first, group
-            staged = Staged(name, len(table), file.tell() - before, bounds.bounds, place)
-            merged.append(CommittedRows(staged, query, snapshot))
-        if writer is not None:
-            writer.close()
-    return merged
+    file, writer = SealedFile(folder, name), None
+    for (snapshot, query), parts in groupby(by_snapshot, key=lambda one: (one.snapshot, one.query)):
+        table = pa.concat_tables(read_file(folder, one.staged) for one in parts)
+        if description.keys:
+            table = sort_by_keys(table, description.keys)
+        writer = writer or open_writer(file, description, table)
+        bounds, before, first = BoundsFinder(description.bounded), file.tell(), group
+        group += write_groups(writer, table)
+        bounds.add(table)
+        place = first, group
+        staged = Staged(name, len(table), file.tell() - before, bounds.bounds, place)
+        merged.append(CommittedRows(staged, query, snapshot))
+    file.begin_tail()
+    if writer is not None:
+        writer.close()
+    seal = asdict(file.end())
+    return [replace(one, staged=replace(one.staged, seal=seal)) for one in merged]

@@ -5,7 +5,7 @@ folder/_log/<version>.json
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from thetastream.core.folder import Folder, hide_secrets, is_uri, list_variables
+from thetastream.errors import StoreError
 from thetastream.stores.description import Description
 from thetastream.stores.history import History
 from thetastream.stores.key_values import KEY_VALUES, Numbers, keep_with_values, list_numbers
@@ -21,6 +22,7 @@ from thetastream.stores.merging import PREFIX, merge, plan_merges
 from thetastream.stores.parquet_reader import open_files, read_file
 from thetastream.stores.parquet_stage import ParquetStage
 from thetastream.stores.recent import RECENT, split_recent
+from thetastream.stores.sealed_file import find_damage
 from thetastream.stores.selection import Selection
 from thetastream.stores.staged import Origin, Stage, Staged, find_column
 from thetastream.stores.sweeping import Sweeping
@@ -65,6 +67,12 @@ class ParquetStore(LoggedStore):
     def is_shared(self) -> bool:
         return is_uri(self.path)
 
+    def answers(self) -> bool:
+        try:
+            return self.log.has(0)
+        except StoreError:
+            return False
+
     @property
     def variables(self) -> tuple[str, ...]:
         return list_variables(self.path)
@@ -103,17 +111,26 @@ class ParquetStore(LoggedStore):
             self._write_state()
         return merged
 
+    def flush(self) -> None:
+        Folder(self.path, "").flush()
+
     def _write_state(self) -> None:
         """Write the state that follows from all versions of the log, so that readers need not read all of
         them."""
-        version, state = self.log.read_state()
+        version, seal, state = self.log.read_state()
         history = History() if state is None else History.from_json(state)
-        for entry in self.log.read_after(version):
+        for entry in self.log.read_after(version, seal):
             history.add(entry)
-            version = entry["version"]
+            version, seal = entry["version"], entry["seal"]
         present = Folder(self.path, "").list_files()
         history.dropped = {name: at for name, at in history.dropped.items() if name in present}
-        self.log.write_state(version, history.as_json())
+        self.log.write_state(version, seal, history.as_json())
+
+    def find_damage(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
+        """Yield a sentence for each file that is damaged or gone."""
+        folder = Folder(self.path, "")
+        for one in {one.name: one for one in staged}.values():
+            yield from find_damage(folder, one)
 
     def files(self, since: Any = None, until: Any = None, key: Mapping[str, Any] | None = None) -> list[str]:
         """List the files of all results, for other programs: ``spark.read.parquet(*store.files())``.

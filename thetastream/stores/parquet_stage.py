@@ -4,6 +4,8 @@ Rows are collected into row groups. If the store has keys, the rows of a row gro
 the statistics of the pages show which pages a query by key needs.
 """
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from thetastream.core.folder import Folder
 from thetastream.stores.description import Description
 from thetastream.stores.parquet_encoding import choose_encoding
 from thetastream.stores.part_name import FILE, make_part_name
+from thetastream.stores.sealed_file import SealedFile
 from thetastream.stores.sorted_stage import SortedStage
 from thetastream.stores.staged import Origin
 
@@ -31,15 +34,15 @@ class ParquetStage(SortedStage):
     def write(self, rows: pa.Table) -> None:
         if self._writer is None:
             self._folder.make()
-            self._file = self._folder.filesystem.open_output_stream(self._folder.locate(self._name))
+            self._file = SealedFile(self._folder, self._name)
             self._writer = open_writer(self._file, self._description, rows)
         write_groups(self._writer, rows)
 
-    def end(self) -> int:
+    def end(self) -> tuple[int, Mapping[str, Any]]:
+        self._file.begin_tail()
         self._writer.close()
-        nbytes = int(self._file.tell())
-        self._file.close()
-        return nbytes
+        seal = self._file.end()
+        return seal.nbytes, asdict(seal)
 
 
 def write_groups(writer: Any, rows: pa.Table) -> int:
@@ -51,8 +54,12 @@ def write_groups(writer: Any, rows: pa.Table) -> int:
     return -(-n // per_group)
 
 
-def open_writer(file: Any, description: Description, rows: pa.Table) -> Any:
+def open_writer(file: SealedFile, description: Description, rows: pa.Table) -> Any:
     """Open a writer of Parquet for a file that begins with ``rows``."""
     import pyarrow.parquet as pq
 
-    return pq.ParquetWriter(file, description.schema, **choose_encoding(rows, description))
+    options = choose_encoding(rows, description)
+    writer = pq.ParquetWriter(file, description.schema, write_page_checksum=True, **options)
+    # The footers of two files differ although their rows have the same sizes.
+    writer.add_key_value_metadata({"thetastream.name": file.name})
+    return writer

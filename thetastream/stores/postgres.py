@@ -8,13 +8,13 @@ A task copies its rows into the second table. A commit moves the rows that it na
 adds its entry to the log, in one transaction.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 
-from thetastream.errors import QueryError
+from thetastream.errors import QueryError, StoreError
 from thetastream.stores.description import Description
 from thetastream.stores.logged import LoggedStore
 from thetastream.stores.part_name import read_part_name
@@ -111,7 +111,8 @@ class PostgresStore(LoggedStore):
         return swept
 
     def open_staged(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
-        schema, names = self.description.schema, [one.name for one in staged]
+        named = list(staged)
+        schema, names = self.description.schema, [one.name for one in named]
         # psycopg reads a percent sign as the beginning of a value, unless it comes twice.
         columns = ", ".join(write_name(field.name) for field in schema).replace("%", "%%")
         wheres, values = [f'"{PART}" = ANY(%s)'], [names]
@@ -127,4 +128,23 @@ class PostgresStore(LoggedStore):
                     values.append(value)
         with self.tables.connect() as connection:
             sql = f"SELECT {columns} FROM {self.tables.quote()} WHERE {' AND '.join(wheres)}"
-            return decode(connection.execute(sql, values).fetchall(), schema)
+            rows = decode(connection.execute(sql, values).fetchall(), schema)
+        wanted = sum(one.rows for one in named)
+        if not selection.ranges and rows.num_rows != wanted and not self._has_forgotten(names):
+            what = f"{self.name} must have the {wanted} rows that its commits name; it has {rows.num_rows}"
+            raise StoreError("STORE_DAMAGED", f"{what}. Restore a backup")
+        return rows
+
+    def _has_forgotten(self, names: list[str]) -> bool:
+        """Whether ``forget`` has deleted rows of one of these parts meanwhile."""
+        return not self.read_history().dropped.keys().isdisjoint(names)
+
+    def find_damage(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
+        """Yield a sentence for each part of which rows are altered or gone."""
+        with self.tables.connect() as connection:
+            for one in staged:
+                found, total = self.tables.sum_rows(connection, self.tables.quote(), one.name, description)
+                if found != one.rows:
+                    yield f"{one.name} must have {one.rows} rows; it has {found}"
+                elif str(total) != one.seal["sum"]:
+                    yield f"{one.name} must have the rows that its commit names, and a value is altered"

@@ -1,15 +1,14 @@
 """The log of a store in PostgreSQL. One transaction adds a version and moves the rows that it names."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from thetastream.stores.log import Log
 from thetastream.stores.postgres_columns import PART
 from thetastream.stores.postgres_tables import PostgresTables
-from thetastream.stores.table_log import TableLog
 
 
-class PostgresLog(TableLog):
+class PostgresLog(Log):
     """The log of a store in its table of commits."""
 
     def __init__(self, tables: PostgresTables, name: str) -> None:
@@ -20,21 +19,20 @@ class PostgresLog(TableLog):
         found = self._select(f"SELECT coalesce(max(version), -1) FROM {self._table}")
         return int(found[0][0]) if found else -1
 
-    def find(self, version: int) -> dict[str, Any] | None:
+    def find_text(self, version: int) -> object:
         found = self._select(f"SELECT entry FROM {self._table} WHERE version = {int(version)}")
-        return dict(found[0][0]) if found else None
+        return found[0][0] if found else None
 
-    def read_after(self, version: int) -> Iterator[dict[str, Any]]:
-        sql = f"SELECT entry FROM {self._table} WHERE version > {int(version)} ORDER BY version"
-        yield from (dict(entry) for (entry,) in self._select(sql))
+    def list_texts(self, after: int) -> Iterator[tuple[int, object]]:
+        sql = f"SELECT version, entry FROM {self._table} WHERE version > {int(after)} ORDER BY version"
+        yield from self._select(sql)
 
-    def append(self, version: int, entry: dict[str, Any]) -> bool:
+    def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
         import psycopg
 
         tables = self._tables
         names = [one["name"] for one in entry.get("staged", ())]
         dropped = [one["name"] for one in entry.get("dropped", ())]
-        text = json.dumps({"version": version, **entry})
         try:
             with tables.connect() as connection:
                 # The version is the primary key of the table, so only one writer succeeds. The other writers

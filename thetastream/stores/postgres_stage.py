@@ -16,7 +16,7 @@ class PostgresStage(Stage):
     """Copies rows over one connection, which ends with the stage."""
 
     def __init__(self, tables: PostgresTables, origin: Origin, description: Description) -> None:
-        self._tables = tables
+        self._tables, self._description = tables, description
         self._name = make_part_name(origin, ROWS)
         self._bounds = BoundsFinder(description.bounded)
         self._rows = self._nbytes = 0
@@ -40,6 +40,8 @@ class PostgresStage(Stage):
     def close(self) -> Staged | None:
         if self._connection is None:
             return None
+        table = self._tables.quote("staged")
+        _, total = self._tables.sum_rows(self._connection, table, self._name, self._description)
         self._connection.commit()
         self._connection.close()
-        return Staged(self._name, self._rows, self._nbytes, self._bounds.bounds)
+        return Staged(self._name, self._rows, self._nbytes, self._bounds.bounds, seal={"sum": str(total)})

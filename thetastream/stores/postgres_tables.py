@@ -13,6 +13,8 @@ from thetastream.stores.staged import find_type, split_path
 if TYPE_CHECKING:
     import psycopg
 
+SETTINGS = "-c TimeZone=UTC -c DateStyle=ISO -c extra_float_digits=1 -c bytea_output=hex"
+"""The settings on which the text of a row depends. The seal of staged rows is a sum over such texts."""
 INSTALL = "pip install 'thetastream[postgres]'"
 
 
@@ -36,9 +38,20 @@ class PostgresTables:
             what = f"a store in PostgreSQL needs psycopg, and {error.name} is missing: {INSTALL}"
             raise QueryError("MISSING_PACKAGE", what) from error
         try:
-            return psycopg.connect(self.url, options="-c TimeZone=UTC")
+            return psycopg.connect(self.url, options=SETTINGS)
         except psycopg.Error as error:
             raise make_unreachable("PostgreSQL", error) from error
+
+    def sum_rows(
+        self, connection: "psycopg.Connection[Any]", table: str, part: str, description: Description
+    ) -> tuple[int, int]:
+        """Count the rows of a part in a quoted table, and add a hash of each row."""
+        columns = ", ".join(write_name(field.name) for field in description.schema).replace("%", "%%")
+        hashes = f"coalesce(sum(hashtextextended(ROW({columns})::text, 0)), 0)"
+        found = connection.execute(
+            f'SELECT count(*), {hashes} FROM {table} WHERE "{PART}" = %s', [part]
+        ).fetchone()
+        return (0, 0) if found is None else (int(found[0]), int(found[1]))
 
     def make(self, description: Description) -> None:
         """Make the tables and their indexes unless they exist."""
@@ -53,7 +66,7 @@ class PostgresTables:
         statements = [
             f'CREATE TABLE IF NOT EXISTS {self.quote()} ({columns}, "{PART}" TEXT, "{VERSION}" BIGINT)',
             f'CREATE TABLE IF NOT EXISTS {self.quote("staged")} ({columns}, "{PART}" TEXT)',
-            f"CREATE TABLE IF NOT EXISTS {self.quote('commits')} (version BIGINT PRIMARY KEY, entry JSONB)",
+            f"CREATE TABLE IF NOT EXISTS {self.quote('commits')} (version BIGINT PRIMARY KEY, entry TEXT)",
             f'CREATE INDEX IF NOT EXISTS {self.quote("part")} ON {self.quote()} ("{PART}")',
             f'CREATE INDEX IF NOT EXISTS {self.quote("staged_part")} ON {self.quote("staged")} ("{PART}")',
         ]

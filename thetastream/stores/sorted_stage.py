@@ -1,6 +1,8 @@
 """Collects the rows of one attempt of a task, and writes many at a time, sorted by the keys of the store."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,8 +28,8 @@ class SortedStage(Stage):
         """Write rows, which are sorted if the store has keys."""
 
     @abstractmethod
-    def end(self) -> int:
-        """End after the last rows, and return the number of bytes that were written."""
+    def end(self) -> tuple[int, Mapping[str, Any]]:
+        """End after the last rows. Return the number of bytes that were written, and the seal."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -42,7 +44,10 @@ class SortedStage(Stage):
     def close(self) -> Staged | None:
         if self._waiting:
             self._write_waiting()
-        return Staged(self._name, self._rows, self.end(), self._bounds.bounds) if self._rows else None
+        if not self._rows:
+            return None
+        nbytes, seal = self.end()
+        return Staged(self._name, self._rows, nbytes, self._bounds.bounds, seal=seal)
 
     def _write_waiting(self) -> None:
         rows = pa.Table.from_batches(self._waiting)

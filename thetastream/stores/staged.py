@@ -38,6 +38,8 @@ class Staged:
     groups: tuple[int, int] | None = None
     """The row groups of the file that have the rows: from the first number to the number before the second.
     None stands for the whole file."""
+    seal: Mapping[str, Any] = field(default_factory=dict)
+    """What the store has written down to find damage later, by name. Each kind of store has its own."""
 
     @property
     def place(self) -> tuple[str, tuple[int, int] | None]:
@@ -54,7 +56,7 @@ class Staged:
         bounds = {name: (low, high) for name, (low, high) in values["bounds"].items()}
         groups = values["groups"]
         at = None if groups is None else (groups[0], groups[1])
-        return cls(values["name"], values["rows"], values["nbytes"], bounds, at)
+        return cls(values["name"], values["rows"], values["nbytes"], bounds, at, values["seal"])
 
 
 class Stage(ABC):

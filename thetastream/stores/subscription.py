@@ -92,7 +92,7 @@ def _deliver(
         for snapshot in list_later(store, seen, last):
             refuse_gap(seen, snapshot)
             rows = open_rows(store, snapshot)
-            yield Delivery(snapshot, load(rows, str(store)) if sql is None else ask(rows, sql))
+            yield Delivery(snapshot, load(rows, store) if sql is None else ask(rows, sql))
             last, seen, waited_since = snapshot, snapshot.number, time.monotonic()
         if patience_s is not None and time.monotonic() - waited_since >= patience_s:
             return

@@ -6,9 +6,9 @@
     root/control-queries/<query>-<join>           the name of the control folder of a join
 
 A Spark task that runs again writes its files again, with the same content. The plans and marks of an epoch
-are complete once the epoch is committed. Plans and the files of ``control-queries`` end with a checksum that
-includes their place, so a file that is torn, altered or at another place is refused. Errors are imported only
-where they are raised, as in the mailbox.
+are complete once the epoch is committed. Plans, marks and the files of ``control-queries`` end with a
+checksum that includes their place, so a file that is torn, altered, without its checksum or at another place
+is refused. Errors are imported only where they are raised, as in the mailbox.
 """
 
 import json
@@ -45,16 +45,16 @@ def seal(place: str, text: str) -> bytes:
 
 
 def unseal(place: str, data: bytes) -> str:
-    """Check the checksum and return the text. Earlier versions wrote one line, without a checksum.
+    """Check the checksum and return the text.
 
     Raises
     ------
     ValueError
-        If the file is damaged, or was written at another place.
+        If the file is damaged, has no checksum, or was written at another place.
     """
     text, line, _ = data.decode().rpartition("\n")
     if not line:
-        return data.decode()
+        raise ValueError("it has no checksum: it is cut off, or written by an earlier version of Thetastream")
     if data != seal(place, text):
         raise ValueError("it is cut off, altered, or that of another place")
     return text
@@ -178,14 +178,29 @@ class ControlFolder(Folder):
     def mark_drained(self, slot: int, version: int, arrived: Sequence[int] | None = None) -> None:
         """Mark a unit for which ``version`` need not wait any more (``Member.find_drained``)."""
         self._fs.create_dir(f"{self._folder}/{DRAINED}", recursive=True)
-        text = b"" if arrived is None else json.dumps(arrived).encode()
-        self.write(f"{DRAINED}/{slot}-{version}", text)
+        name = f"{DRAINED}/{slot}-{version}"
+        self.write(name, b"" if arrived is None else seal(f"{self._name}/{name}", json.dumps(arrived)))
 
     def read_arrived(self, marks: Iterable[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-        """Read the numbers of arrived tuples in these marks: version -> (left, right)."""
-        texts = {version: self.read(f"{DRAINED}/{slot}-{version}") for slot, version in marks}
-        found = {version: json.loads(text) for version, text in texts.items() if text}
-        return {version: (int(left), int(right)) for version, (left, right) in found.items()}
+        """Read the numbers of arrived tuples in these marks: version -> (left, right).
+
+        Raises
+        ------
+        StateError
+            CONTROL_MISSING if a mark is damaged.
+        """
+        found = {}
+        for slot, version in marks:
+            name = f"{DRAINED}/{slot}-{version}"
+            data = self.read(name)
+            if not data:
+                continue
+            try:
+                left, right = json.loads(unseal(f"{self._name}/{name}", data))
+            except ValueError as error:
+                refuse("CONTROL_MISSING", f"the mark {self.where}/{name} is damaged: {error}")
+            found[version] = int(left), int(right)
+        return found
 
     def list_drained(self) -> set[tuple[int, int]]:
         """List the marks: (slot, version)."""

@@ -2,7 +2,8 @@
 
 Small files are read, and kept in memory until newer ones have replaced them. Large files are mapped. A file
 has a header (JSON), the arrays, and the payload as Arrow IPC. The header names the segment, so that a file
-under a wrong name is not read. Each part begins at a multiple of 64. A seal at the end finds flipped bits.
+under a wrong name is not read. Each part begins at a multiple of 64. A seal at the end finds flipped bits and
+exchanged pages.
 """
 
 import json
@@ -55,7 +56,7 @@ def save(path: Path, run: Run, plan: IndexPlan) -> None:
             with pa.ipc.new_stream(file, run.payload.schema) as writer:
                 writer.write_batch(run.payload)
             file.write(bytes(-file.tell() % WORD))
-        seal_file(temporary)
+        seal_file(temporary, path.name)
         temporary.rename(path)
     except OSError:
         remove(temporary)

@@ -1,0 +1,113 @@
+"""Which epochs a store takes: those of a checkpoint that fits the store, and no copy of it."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.stores import HELD, read_ids, stage
+from thetastream.core.folder import Folder
+from thetastream.errors import StoreError
+from thetastream.stores import DeltaStore, ParquetStore, Store
+from thetastream.stores.writer import PARTITIONS, Writer
+
+
+def write_epoch(
+    checkpoint: Path, epoch: int, *files: str, number: int | None = None, partitions: int = 2, began: int = 0
+) -> None:
+    """Write the offsets of an epoch as Spark does, of a source of files and of a topic."""
+    for folder in ("offsets", "sources/0"):
+        (checkpoint / folder).mkdir(parents=True, exist_ok=True)
+    number = epoch if number is None else number
+    metadata = {"batchWatermarkMs": 0, "batchTimestampMs": began, "conf": {PARTITIONS: str(partitions)}}
+    lines = ["v1", json.dumps(metadata), json.dumps({"logOffset": number}), '{"topic":{"0":7}}']
+    (checkpoint / "offsets" / str(epoch)).write_text("\n".join(lines))
+    read = [json.dumps({"path": file, "timestamp": 1, "batchId": number}) for file in files]
+    (checkpoint / "sources/0" / str(number)).write_text("\n".join(["v1", *read]))
+
+
+def commit(store: Store, checkpoint: Path, epoch: int) -> bool:
+    return store.commit("q", epoch, stage(store, epoch, epoch), writer=Writer(str(checkpoint)))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    for epoch in range(3):
+        write_epoch(tmp_path / "checkpoint", epoch, f"{epoch}.json")
+    return tmp_path / "checkpoint"
+
+
+def test_an_epoch_with_the_same_input_runs_again_at_any_time(store: Store, checkpoint: Path) -> None:
+    assert commit(store, checkpoint, 0)
+    write_epoch(checkpoint, 0, "0.json", began=99)
+    assert not commit(store, checkpoint, 0)
+    assert commit(store, checkpoint, 1)
+    assert read_ids(store) == [0, 1]
+
+
+def test_an_epoch_with_other_files_under_the_same_number_is_refused(
+    store: Store, checkpoint: Path, tmp_path: Path
+) -> None:
+    """The offset of a source of files is only a number. 3,395 of 5,243 rows were lost."""
+    for epoch in range(3):
+        assert commit(store, checkpoint, epoch)
+    copy = tmp_path / "copy"
+    write_epoch(copy, 2, "2.json", "3.json")
+    with pytest.raises(StoreError, match=r"STORE_AHEAD.*other input.*the query runs from .*copy"):
+        commit(store, copy, 2)
+    with pytest.raises(StoreError, match=r"STORE_AHEAD.*up to 2.*epoch 1.*copy: one of the two is a copy"):
+        commit(store, copy, 1)
+    assert read_ids(store) == [0, 1, 2]
+
+
+def test_a_store_that_lacks_an_epoch_is_refused(store: Store, checkpoint: Path) -> None:
+    assert commit(store, checkpoint, 0)
+    with pytest.raises(StoreError, match=r"STORE_BEHIND.*up to 0.*runs epoch 2.*epoch 1 would be missing"):
+        commit(store, checkpoint, 2)
+
+
+def test_a_new_store_under_an_old_checkpoint_is_refused(store: Store, checkpoint: Path) -> None:
+    with pytest.raises(StoreError, match=r"STORE_BEHIND.*no epoch of the query.*runs epoch 2"):
+        commit(store, checkpoint, 2)
+
+
+def test_an_epoch_that_only_changes_the_partitions_is_not_missed(store: Store, checkpoint: Path) -> None:
+    assert commit(store, checkpoint, 0)
+    write_epoch(checkpoint, 1, "0.json", number=0, partitions=3)
+    assert commit(store, checkpoint, 2)
+
+
+def test_a_checkpoint_that_cannot_be_read_changes_nothing(store: Store, tmp_path: Path) -> None:
+    for epoch in range(2):
+        assert commit(store, tmp_path / "nowhere", epoch)
+        assert not commit(store, tmp_path / "nowhere", epoch)
+
+
+@pytest.mark.parametrize("kind", [ParquetStore, DeltaStore])
+def test_files_are_on_the_disk_before_the_entry_and_the_entry_before_it_counts(
+    kind: type[ParquetStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, flush, fsync = kind(str(tmp_path / "store")), Folder.flush, os.fsync
+    store.describe(HELD)
+    flushed: list[tuple[str, bool]] = []
+    n_calls = 0
+
+    def note(folder: Folder, path: str = "") -> None:
+        entry = tmp_path / "store" / "_log" / f"{1:020}.json"
+        flushed.append((Path(path or folder.locate("")).name, entry.exists()))
+        flush(folder, path)
+
+    def count(number: int) -> None:
+        nonlocal n_calls
+        n_calls += 1
+        fsync(number)
+
+    monkeypatch.setattr(Folder, "flush", note)
+    monkeypatch.setattr(os, "fsync", count)
+    (staged,) = stage(store, 0, 1)
+    store.commit("q", 0, [staged])
+    assert flushed[:2] == [(staged.name, False), ("store", False)]
+    assert (flushed[2][0].startswith(f".{1:020}.json"), flushed[2][1]) == (True, False)
+    assert flushed[3] == ("_log", True)
+    assert n_calls == len(flushed) == (4 if kind is ParquetStore else 6)

@@ -1,0 +1,307 @@
+"""A store that is damaged says so: an answer is exact, or it is refused by an error of the store.
+
+The named cases are damages that changed an answer without a word before entries had seals.
+"""
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import thetastream as th
+from tests.support.store_damage import DAMAGES, damage, forget_all, list_files
+from tests.support.stores import (
+    BESIDE_OTHERS,
+    EMBEDDED,
+    HELD,
+    NEEDS_SERVER,
+    SCHEMA,
+    commit_rows,
+    fill,
+    read_ids,
+    stage,
+)
+from thetastream.errors import QueryError, StoreError
+from thetastream.stores import DeltaStore, ParquetStore, PostgresStore, parquet, recent
+from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
+
+OURS = {"STORE_DAMAGED", "STORE_FORMAT", "NO_STORE"}
+"""The errors by which a damage may be refused."""
+
+
+@pytest.fixture(params=EMBEDDED)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ParquetStore:
+    made: ParquetStore = EMBEDDED[request.param](str(tmp_path / "store"))
+    made.describe(HELD)
+    for epoch in range(15):
+        made.commit("q", epoch, stage(made, epoch, epoch))
+    forget_all()
+    return made
+
+
+def find_entry(store: ParquetStore, version: int) -> Path:
+    return Path(store.path) / "_log" / f"{version:020}.json"
+
+
+def test_a_gap_in_the_log_is_refused_by_readers_subscribers_and_writers(store: ParquetStore) -> None:
+    """``read`` ended at epoch 6, a subscriber waited for ever, and a writer went on."""
+    find_entry(store, 8).unlink()
+    for call in (
+        store.read,
+        store.snapshots,
+        lambda: list(th.subscribe(store, patience="0s")),
+        lambda: th.query(store, "SELECT 1"),
+        lambda: store.commit("q", 15, stage(store, 15, 15)),
+        lambda: store.describe(HELD),
+    ):
+        forget_all()
+        with pytest.raises(StoreError, match=r"STORE_DAMAGED.*00008.json must be as its commit.*gone"):
+            call()  # type: ignore[operator]
+
+
+def test_a_reader_that_follows_the_log_finds_a_gap_too(store: ParquetStore) -> None:
+    assert len(read_ids(store)) == 15
+    for epoch in (15, 16, 17):
+        store.commit("q", epoch, stage(store, epoch, epoch))
+    find_entry(store, 17).unlink()
+    with pytest.raises(StoreError, match=r"STORE_DAMAGED.*00017.json.*gone"):
+        store.read()
+
+
+def test_the_last_entries_that_are_gone_are_missed_by_the_writer(store: ParquetStore) -> None:
+    find_entry(store, 15).unlink()
+    forget_all()
+    with pytest.raises(StoreError, match=r"STORE_BEHIND.*epochs up to 13.*runs epoch 15.*epoch 14"):
+        store.commit("q", 15, stage(store, 15, 15))
+
+
+@pytest.mark.parametrize("version", [0, 7, 15])
+def test_an_entry_copied_over_another_is_refused(store: ParquetStore, version: int) -> None:
+    shutil.copyfile(find_entry(store, 6), find_entry(store, version))
+    with pytest.raises(
+        StoreError, match=rf"STORE_DAMAGED.*it is entry 6, and this is the place of {version}"
+    ):
+        store.read()
+
+
+def test_an_entry_of_another_store_is_refused(store: ParquetStore, tmp_path: Path) -> None:
+    other = ParquetStore(str(tmp_path / "other"))
+    other.describe(HELD)
+    fill(other, range(9), EACH_EPOCH)
+    shutil.copyfile(find_entry(other, 5), find_entry(store, 5))
+    with pytest.raises(StoreError, match=r"STORE_DAMAGED.*00005.json.*does not continue entry 4"):
+        store.read()
+
+
+def test_a_digit_of_the_last_epoch_is_refused(store: ParquetStore) -> None:
+    """The next epoch was dropped, or one was doubled."""
+    entry = find_entry(store, 15)
+    text = entry.read_text()
+    assert '"epoch": 14' in text
+    entry.write_text(text.replace('"epoch": 14', '"epoch": 15'))
+    for call in (store.read, lambda: store.commit("q", 15, stage(store, 15, 15))):
+        forget_all()
+        with pytest.raises(StoreError, match=r"STORE_DAMAGED.*content does not fit its seal"):
+            call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("capacity", [recent.CAPACITY, 0])
+@pytest.mark.parametrize("is_read_before", [False, True])
+def test_a_file_copied_over_another_is_refused(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch, capacity: int, is_read_before: bool
+) -> None:
+    monkeypatch.setattr(recent, "CAPACITY", capacity)
+    files = store.files()
+    if is_read_before and not capacity:
+        assert store.read(key={"id": 4}).num_rows == 1
+    shutil.copyfile(files[3], files[4])
+    for call in (store.read, lambda: store.read(key={"id": 4}), lambda: store.read_snapshot(5)):
+        with pytest.raises(StoreError, match=rf"STORE_DAMAGED.*{Path(files[4]).name}"):
+            call()  # type: ignore[operator]
+    assert store.read_snapshot(4)["id"].to_pylist() == [3]
+
+
+@pytest.mark.parametrize("capacity", [recent.CAPACITY, 0])
+def test_a_flipped_bit_of_a_page_is_a_damage_and_no_place_that_does_not_answer(
+    store: ParquetStore, monkeypatch: pytest.MonkeyPatch, capacity: int
+) -> None:
+    monkeypatch.setattr(recent, "CAPACITY", capacity)
+    ids = pa.array(range(10_000), pa.int64())
+    columns = [ids, pa.nulls(10_000, SCHEMA.field("a").type), pa.nulls(10_000, SCHEMA.field(2).type)]
+    commit_rows(store, 15, HELD, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    file = Path(store.files()[15])
+    data = bytearray(file.read_bytes())
+    data[20_000] ^= 16
+    file.write_bytes(data)
+    with pytest.raises(StoreError, match=rf"STORE_DAMAGED.*{file.name if capacity else ''}"):
+        store.read()
+
+
+def test_entries_of_an_earlier_version_of_thetastream_are_refused_by_one_sentence(tmp_path: Path) -> None:
+    store = ParquetStore(str(tmp_path))
+    (tmp_path / "_log").mkdir()
+    find_entry(store, 0).write_text(json.dumps({"format": 1, "version": 0, "id": "x", "description": {}}))
+    with pytest.raises(StoreError, match=r"STORE_FORMAT.*an earlier version of Thetastream wrote it"):
+        store.read()
+
+
+def test_a_description_that_is_gone_is_a_damage_and_not_a_new_store(store: ParquetStore) -> None:
+    find_entry(store, 0).unlink()
+    for call in (store.read, lambda: store.describe(HELD)):
+        forget_all()
+        with pytest.raises(StoreError, match=r"STORE_DAMAGED.*00000.json"):
+            call()  # type: ignore[operator]
+
+
+def test_verify_tells_all_damages_at_once(store: ParquetStore) -> None:
+    fill(store, range(15, 20), EACH_EPOCH)
+    found = store.verify()
+    assert (found.is_intact, found.entries, found.snapshots) == (True, 20, 20)
+    assert (found.parts, found.rows) == (20, len(read_ids(store)))
+    files = [Path(file) for file in store.files()]
+    files[2].unlink()
+    files[9].write_bytes(files[9].read_bytes()[:-1])
+    damaged = store.verify().problems
+    assert {files[2].name, files[9].name} == set(re.findall(r"part-[^ /]+parquet", str(damaged)))
+    shutil.copyfile(find_entry(store, 6), find_entry(store, 7))
+    find_entry(store, 12).unlink()
+    forget_all()
+    found = store.verify()
+    assert not found.is_intact
+    assert any("00007.json" in one for one in found.problems)
+    assert any("12 to 12" in one for one in found.problems)
+
+
+def test_verify_compares_the_delta_table_with_the_log(tmp_path: Path) -> None:
+    store = DeltaStore(str(tmp_path / "store"))
+    store.describe(HELD)
+    fill(store, range(4), EACH_EPOCH)
+    told = store.open_table().history(1)[0]
+    assert told["thetastream.seal"] == store.log.read(4)["seal"]
+    for file in (tmp_path / "store" / "_delta_log").glob("*.json"):
+        file.write_text(file.read_text().replace("part-", "tart-"))
+    problems = store.verify().problems
+    assert any("Delta table" in one for one in problems)
+
+
+@NEEDS_SERVER
+def test_damage_in_a_database_is_found(database: str) -> None:
+    import psycopg
+
+    store = PostgresStore(database, "damaged")
+    store.describe(HELD)
+    fill(store, range(6), EACH_EPOCH)
+    assert store.verify().is_intact
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE damaged SET id = id + 100 WHERE thetastream_version = 3")
+    (problem,) = store.verify().problems
+    assert "a value is altered" in problem
+    with psycopg.connect(database) as connection:
+        connection.execute("DELETE FROM damaged WHERE thetastream_version = 5")
+    assert len(store.verify().problems) == 2
+    with pytest.raises(StoreError, match="STORE_DAMAGED"):
+        store.read()
+    with psycopg.connect(database) as connection:
+        connection.execute("DELETE FROM damaged_commits WHERE version = 4")
+    forget_all()
+    with pytest.raises(StoreError, match=r"STORE_DAMAGED.*entry 4 of the log.*it is gone, and entry 5"):
+        store.read()
+
+
+def ask_all(store: ParquetStore) -> dict[str, Any]:
+    """Ask a store in all ways, and return answers, or the names of errors."""
+
+    def ask(call: Any) -> Any:
+        forget_all()
+        try:
+            return call()
+        except (StoreError, QueryError) as error:
+            return error.condition
+
+    def follow() -> Any:
+        return [
+            (one.snapshot.number, sorted(one.results["id"].to_pylist()))
+            for one in th.subscribe(store, 0, patience="0s")
+        ]
+
+    return {
+        "read": ask(lambda: read_ids(store)),
+        "key": ask(lambda: read_ids(store, key={"id": (3, 9)})),
+        "value": ask(lambda: read_ids(store, key={"a.symbol": "s1"})),
+        "old": ask(lambda: read_ids(store, snapshot=3)),
+        "snapshots": ask(lambda: [(one.number, one.rows) for one in store.snapshots()]),
+        "subscribe": ask(follow),
+        "query": ask(lambda: th.query(store, "SELECT count(*), sum(id) FROM results").to_pylist()),
+        "next": ask(lambda: store.commit("q", 24, stage(store, 24, 24), Snapshots(size=3))),
+    }
+
+
+def damage_often(kind: type[ParquetStore], folder: Path, rounds: int, seed: int) -> Counter[str]:
+    """Damage a store in every way, and check that it gives no other answer. Count what happened."""
+    random, counted = Random(seed), Counter[str]()
+    store, intact = kind(str(folder / "store")), folder / "intact"
+    store.describe(HELD)
+    for epoch in range(12):
+        store.commit("q", epoch, stage(store, epoch, *range(epoch, epoch + 3)), Snapshots(size=3))
+    store.compact()
+    for epoch in range(12, 24):
+        store.commit("q", epoch, stage(store, epoch, *range(epoch, epoch + 3)), Snapshots(size=3))
+    store.sweep(grace_s=0)
+    shutil.copytree(store.path, intact)
+    expected = ask_all(store)
+    assert not any(isinstance(one, str) for one in expected.values())
+    for number in range(rounds):
+        shutil.rmtree(store.path)
+        shutil.copytree(intact, store.path)
+        kinds = [(name, files) for name, files in list_files(Path(store.path)) if files]
+        name, files = kinds[number % len(kinds)]
+        # Without its last entries a log is an older copy of itself. The writer refuses it (``STORE_BEHIND``).
+        damaged = files[:-1] if name == "entry" else files
+        how = damage(damaged, random.choice(DAMAGES), random)
+        for way, found in ask_all(store).items():
+            counted["exact" if found == expected[way] else str(found)[:40]] += 1
+            if found != expected[way]:
+                assert str(found) in OURS | {"STORE_BEHIND", "STORE_QUERY"}, (number, name, how, way, found)
+    return counted
+
+
+@pytest.mark.parametrize(("kind", "capacity"), [("parquet", 0), ("delta", recent.CAPACITY)])
+def test_damages_change_no_answer_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, capacity: int
+) -> None:
+    monkeypatch.setattr(recent, "CAPACITY", capacity)
+    counted = damage_often(EMBEDDED[kind], tmp_path, rounds=12, seed=1)
+    assert counted["exact"] > 0
+    assert counted["STORE_DAMAGED"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capacity", [recent.CAPACITY, 0])
+@pytest.mark.parametrize("kind", EMBEDDED)
+def test_thousands_of_damages_change_no_answer_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, capacity: int
+) -> None:
+    monkeypatch.setattr(recent, "CAPACITY", capacity)
+    print(kind, capacity, damage_often(EMBEDDED[kind], tmp_path, rounds=1500, seed=7))
+
+
+def test_a_second_checkpoint_is_refused(store: ParquetStore) -> None:
+    """It doubled all rows: 11,588 for 5,996."""
+    staged = stage(store, 0, 0, query="again")
+    with pytest.raises(StoreError, match=r"STORE_IN_USE.*would add all of them twice"):
+        store.commit("again", 0, staged)
+    assert read_ids(store) == list(range(15))
+    assert store.commit("again", 0, staged, writer=BESIDE_OTHERS)
+
+
+def test_the_parts_of_a_store_that_no_reader_needs_are_no_damage(store: ParquetStore) -> None:
+    (Path(store.path) / "part-q-000099-0-0123456789ab.parquet").write_bytes(b"torn")
+    assert store.verify().is_intact
+    assert read_ids(store) == list(range(15))
+    assert parquet.RECENT is not None
