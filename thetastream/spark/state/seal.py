@@ -40,7 +40,7 @@ def compute_seal(name: str, data: memoryview | npt.NDArray[np.uint64]) -> int:
     grid = words[:whole].reshape(-1, COLUMNS)
     digest = blake2b(f"{FORMAT} {name} {len(words)}".encode(), digest_size=WORD)
     for sums in (grid.sum(axis=1, dtype=np.uint64), grid.sum(axis=0, dtype=np.uint64), words[whole:]):
-        digest.update(np.ascontiguousarray(sums))
+        digest.update(sums.tobytes())
     return int(_SEAL.unpack(digest.digest())[0])
 
 
