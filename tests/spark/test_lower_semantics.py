@@ -47,7 +47,9 @@ VALUES = {
         "'2024-11-03 01:30:00.000001'",
     ],
     "string": ["''", "'a'", "'abcdefgh'", "'abcdefghi'", "'abcdefghj'", "'é'", "'😀'", "'5'"],
-    "string collate UTF8_LCASE": ["''", "'a'", "'A'", "'b'"],
+    "string collate UTF8_LCASE": ["''", "'a'", "'A'", "'b'", "'ΑΣ'", "'ας'", "'İ'"],
+    "string collate UTF8_BINARY_RTRIM": ["'a'", "'a '", "'b'", "''"],
+    "string collate UNICODE_CI": ["'a'", "'A'"],
     "binary": ["X''", "X'00'", "X'0000'", "X'FF'"],
     "boolean": ["true", "false"],
     "interval day": ["INTERVAL '-5' DAY", "INTERVAL '1' DAY"],
@@ -80,6 +82,8 @@ FAMILIES = [
     ],
     ["date", "timestamp", "timestamp_ntz", "string"],
     ["string collate UTF8_LCASE"],
+    ["string collate UTF8_BINARY_RTRIM"],
+    ["string collate UNICODE_CI"],
     ["binary"],
     ["boolean"],
     ["interval day", "interval hour to second"],
@@ -174,7 +178,9 @@ def test_comparisons_of_types(spark, ansi, f_type, g_type):
     agree(
         a,
         b,
-        ["a.f = b.g"] if f_type.startswith(("array", "struct")) else ["a.f = b.g", "a.f < b.g", "b.g <= a.f"],
+        ["a.f = b.g", "b.g <=> a.f"]
+        if f_type.startswith(("array", "struct"))
+        else ["a.f = b.g", "a.f < b.g", "NOT b.g > a.f", "a.f IS NOT DISTINCT FROM b.g"],
     )
 
 
@@ -209,6 +215,29 @@ def test_bands_of_types(spark, ansi, type_, g_type, limits):
         b,
         [text for limit in limits for text in (f"abs(a.f - b.g) <= {limit}", f"{limit} > abs(b.g - a.f)")],
     )
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("type_", "g_type", "limits"),
+    [
+        ("int", "tinyint", ["5", "-5.5", "0", "NULL"]),
+        ("decimal(10,2)", "decimal(12,4)", ["0.0001", "-0.5", "5.5"]),
+        ("double", "double", ["0.1"]),
+        ("date", "date", ["INTERVAL 238 DAYS", "INTERVAL -36 HOURS"]),
+        ("timestamp", "timestamp", ["INTERVAL '238' DAY", "INTERVAL 90 MINUTES"]),
+        ("timestamp_ntz", "timestamp_ntz", ["INTERVAL '-1' HOUR", "INTERVAL '0.000001' SECOND"]),
+    ],
+)
+def test_differences_of_types(spark, ansi, type_, g_type, limits):
+    small = "abs(double(f)) < 1e9" if type_ == "int" else "true"
+    a = frame(spark, {"f": type_}).where(small)
+    b = frame(spark, {"g": g_type}).where(small.replace("f)", "g)"))
+    forms = ("a.f - b.g <= {0}", "{0} < b.g - a.f", "b.g - a.f = {0}", "NOT a.f - b.g <= {0}")
+    agree(a, b, [form.format(limit) for limit in limits for form in forms])
+    if type_ not in ("double", "int") or (type_ == "int" and ansi):
+        plan = th.plan({"a": a, "b": b}, on=f"a.f - b.g BETWEEN {limits[1]} AND {limits[0]}")
+        assert plan.physical.condition.dimensions[0].is_two_sided
 
 
 def test_an_outlier_whose_bound_overflows_stops_nothing(spark):

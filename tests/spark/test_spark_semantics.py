@@ -67,6 +67,12 @@ INDEXABLE = [
     "upper(a.s) = upper(b.s)",
     "a.x + 1 = b.x AND a.l > 0",
     "a.w = b.w AND a.y >= b.y",
+    "a.x <=> b.x",
+    "a.l <=> b.l AND equal_null(a.s, b.s)",
+    "a.d IS NOT DISTINCT FROM b.f",
+    "a.s COLLATE UTF8_LCASE = b.c",
+    "NOT (a.x > b.x OR a.y < b.y)",
+    "(a.x = b.x AND a.y > b.y) OR (a.s <> b.s AND a.x = b.x)",
 ]
 CASTS = [
     "a.i < b.d",
@@ -88,7 +94,7 @@ OPAQUE = [
     "a.x = b.x OR a.y < b.y",
     "a.x * b.x > 2",
     "concat(a.s, b.s) LIKE '%a%'",
-    "a.x <=> b.x",
+    "a.x IS DISTINCT FROM b.x",
     "a.x IS NULL AND b.x IS NULL",
     "CASE WHEN a.x > b.x THEN a.y > b.y END",
     "a.x IN (b.x, 3)",
@@ -278,7 +284,11 @@ SMALL = st.sampled_from(["x", "y"])
 def comparison(draw: st.DrawFn) -> str:
     op = draw(st.sampled_from(["=", "<", "<=", ">", ">=", "<>", "<=>"]))
     numeric = st.sampled_from(["x", "y", "ty", "i", "l", "f", "d", "m", "m4", "w"])
-    kind = draw(st.integers(0, 5))
+    kind = draw(st.integers(0, 6))
+    if kind == 6:
+        name = draw(st.sampled_from(ANY_COLUMNS))
+        equal = draw(st.sampled_from(["a.{0} <=> b.{0}", "equal_null(a.{0}, b.{0})", "NOT a.{0} > b.{0}"]))
+        return equal.format(name)
     if kind == 0:
         name = draw(st.sampled_from(ANY_COLUMNS))
         return f"a.{name} {op} b.{name}"

@@ -51,6 +51,7 @@ COLUMNS: dict[str, tuple[str, list[str], list[str]]] = {
         ["''", "'😀'", "'abcdefghij'", "'abcdefgh'", "'a'", "'é'"],
         ["'abcdefghik'", "''", "'abcdefghij'", "'😀'", "'A'", "'abcdefghi'"],
     ),
+    "c": ("string collate UTF8_LCASE", ["'ΑΣ'", "'b'", "''", "'İ'", "'A'"], ["'ας'", "'B'", "'a'", "'i̇'"]),
     "n": ("string", ["'0'", "'1'", "'2.5'", "' 2 '"], ["'1'", "'2'", "'-1'"]),
     "bin": (
         "binary",

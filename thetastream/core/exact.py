@@ -1,7 +1,7 @@
 """Comparisons of two keys that units evaluate exactly, because the index only approximates them.
 
 abs(f - g) <= c over floating-point values, whose difference Spark rounds
-f OP g          over texts, and over decimals of more than 18 digits
+f OP g          over texts, and over decimals of more than 18 digits; <=> takes NULL for a value
 """
 
 from dataclasses import dataclass
@@ -49,4 +49,7 @@ class ExactOrder:
 
     def __call__(self, left: SimpleNamespace, right: SimpleNamespace) -> pa.Array:
         """Return for each candidate whether the comparison is true."""
+        if self.op == "<=>":
+            equal = pc.fill_null(pc.equal(left.value, right.value), False)
+            return pc.or_(equal, pc.and_(pc.is_null(left.value), pc.is_null(right.value)))
         return _COMPARE[self.op](left.value, right.value)

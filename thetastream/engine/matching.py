@@ -83,7 +83,8 @@ class Residual:
         """
         for columns in self._same:
             mine, theirs = payload.column(columns[side]), partner.column(columns[side.other])
-            equal = pc.equal(mine.take(found), theirs.take(stored))
+            # Of a candidate, both values are NULL or none is, because its keys are equal.
+            equal = pc.fill_null(pc.equal(mine.take(found), theirs.take(stored)), True)
             if not pc.all(equal).as_py():
                 kept = np.flatnonzero(equal.to_numpy(zero_copy_only=False))
                 found, stored = found[kept], stored[kept]

@@ -9,8 +9,9 @@ from pyspark.sql.types import StructType
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.frontend.text_and_number import find_mixed_comparisons
 from thetastream.frontend.trial import try_predicate
+from thetastream.frontend.window_calls import has_window_calls, write_windows
 from thetastream.plan.query import Stream
-from thetastream.predicate import Phrase, Predicate, parse, split_conjuncts
+from thetastream.predicate import Phrase, Predicate, expand_conjunct, parse, split_conjuncts
 from thetastream.predicate.forbidden_calls import find_refused
 from thetastream.predicate.respelled_names import qualify, quote_names
 from thetastream.spark.catalyst import Catalyst
@@ -69,17 +70,21 @@ def _read_sql(
     refused = list(find_refused(phrase))
     if refused:
         return [], refused
-    if not catalyst.is_resolved(phrase):
-        columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
-        phrase = qualify(phrase, columns, str if catalyst.is_case_sensitive else str.casefold)
+    aliases = [stream.alias for stream in streams]
+    columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
+    fold = str if catalyst.is_case_sensitive else str.casefold
+    if has_window_calls(phrase):
+        phrase = write_windows(qualify(phrase, columns, fold), catalyst, aliases)
+    elif not catalyst.is_resolved(phrase):
+        phrase = qualify(phrase, columns, fold)
     found = split_conjuncts(phrase)
     problems = catalyst.problems(phrase, found)
     if not problems and catalyst.is_ansi:
-        aliases = [stream.alias for stream in streams]
         problems = [
             error for conjunct in found for error in find_mixed_comparisons(conjunct, catalyst, aliases)
         ]
-    return found, problems
+    expanded = [part for conjunct in found for part in expand_conjunct(conjunct, aliases)]
+    return expanded, problems
 
 
 def _make_condition_error(item: object) -> QueryError:

@@ -190,15 +190,21 @@ def _find_event_time(
 ) -> Stream:
     """Find the event-time column and return the stream with it. Without one, return the stream without it."""
     marked = [field.name for field in schema.fields if MARK in (field.metadata or {})]
+    wanted = asked.get(stream.alias) if isinstance(asked, Mapping) else asked
+    if len(marked) > 1:
+        # A column that Spark's window() returned has the mark of the time that it was made from.
+        instants = [name for name in marked if stream.type_of(name) in _INSTANTS]
+        named = None if wanted is None else stream.find(wanted, catalyst.is_case_sensitive)
+        marked = [named] if named in marked else instants or marked[:1]
     column, origin = (marked[0], "watermark") if marked else (None, "watermark")
     if len(marked) > 1:
         problems.append(
             QueryError(
                 "AMBIGUOUS_EVENT_TIME",
-                f"stream {stream.alias!r} has a watermark on {' and '.join(marked)}; drop one",
+                f"stream {stream.alias!r} has a watermark on {' and '.join(marked)}; drop one, or name the "
+                f'event time: event_time={{"{stream.alias}": "{marked[0]}"}}',
             )
         )
-    wanted = asked.get(stream.alias) if isinstance(asked, Mapping) else asked
     if wanted is not None and not (stream.is_streaming and marked):
         column, origin = stream.find(wanted, catalyst.is_case_sensitive), "event_time="
         if column is None or stream.is_streaming:

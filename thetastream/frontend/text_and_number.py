@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from thetastream.errors import Mark, QueryError
 from thetastream.plan.domains import find_family
-from thetastream.predicate import Phrase, split_comparisons
+from thetastream.predicate import Phrase, find_comparisons
 from thetastream.predicate.names import find_references
 from thetastream.spark.catalyst import Catalyst
 
@@ -20,7 +20,7 @@ def find_mixed_comparisons(
 
     A text without columns, as in ``a.price > '5'``, is a constant, which Spark reads only once.
     """
-    for comparison in split_comparisons(conjunct):
+    for comparison in find_comparisons(conjunct):
         sides = [(phrase, _find_type(phrase, catalyst, aliases)) for phrase in (comparison.f, comparison.g)]
         for (text, text_type), (number, number_type) in (sides, reversed(sides)):
             if (

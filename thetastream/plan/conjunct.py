@@ -49,11 +49,11 @@ class Conjunct:
         """Note what the conjunct, or a part of it, became."""
         self.out.notes.append(Note(self.text, became, why))
 
-    def add_keys(self, typed: TypedPair, domain: Domain) -> tuple[int, int]:
+    def add_keys(self, typed: TypedPair, domain: Domain, is_nullable: bool = False) -> tuple[int, int]:
         """Add the keys of both expressions; return their positions."""
         assert typed.common is not None
-        left = self.out.keys[0].add(typed.f, typed.f_type, typed.common, domain)
-        return left, self.out.keys[1].add(typed.g, typed.g_type, typed.common, domain)
+        left = self.out.keys[0].add(typed.f, typed.f_type, typed.common, domain, is_nullable)
+        return left, self.out.keys[1].add(typed.g, typed.g_type, typed.common, domain, is_nullable)
 
     def narrow_window(self, low: int | None, high: int | None, is_exact: bool) -> None:
         """Narrow the window to these bounds of left.ts - right.ts, in microseconds."""

@@ -3,18 +3,24 @@
 from thetastream.errors import QueryError
 from thetastream.models.base import Model
 from thetastream.plan.lower import Lowered
-from thetastream.plan.query import Query
+from thetastream.plan.query import Query, find_window_problems
 
 
 def find_decision_problems(query: Query, lowered: Lowered) -> list[QueryError]:
     """Return errors if tuples of a preserved stream would never be decided."""
     physical, how = lowered.physical, query.how
-    if how.is_inner:
+    if how.is_inner or not how.waits:
         return []
     problems = []
-    for side in how.preserved if how.waits else ():
+    for side in how.preserved:
         alias = query.aliases[side]
         if physical.lifetimes_us[side] is None and query.streams[side].is_streaming:
+            # Bounds that the condition may have are not read without the event times of both streams.
+            unread = find_window_problems(
+                query.streams, f"how={how.name!r}, to know when a tuple is decided,"
+            )
+            if unread:
+                return unread
             problems.append(
                 QueryError(
                     "UNDECIDED",

@@ -13,7 +13,7 @@ from math import prod
 
 from thetastream.plan.query import Query
 from thetastream.plan.statistics import Statistics
-from thetastream.predicate import Phrase, Predicate
+from thetastream.predicate import Phrase, Predicate, find_comparisons
 from thetastream.predicate.names import find_references
 
 EQUALITY, BAND, INEQUALITY, OTHER = 1 / 10, 1 / 4, 1 / 3, 1 / 3
@@ -28,6 +28,8 @@ def estimate_selectivity(conjunct: Phrase) -> float:
     >>> [estimate_selectivity(parse(text)) for text in ("a.x = b.x", "abs(a.x - b.x) <= 3")]
     [0.1, 0.25]
     """
+    if any(comparison.op == "<=>" for comparison in find_comparisons(conjunct)):
+        return EQUALITY
     kinds = conjunct.bare().kinds
     if "OR" in kinds or "NOT" in kinds:
         return OTHER

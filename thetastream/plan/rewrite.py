@@ -3,6 +3,7 @@
     one stream            -> filter before routing
     f(l) OP g(r)          -> comparison of two key columns in the type in which Spark compares
     abs(f - g) <= c       -> a band of key columns
+    f - g OP c            -> a comparison of key columns and a constant
     bounds on event times -> the window
     anything else         -> residual, a filter behind the join
 
@@ -16,9 +17,11 @@ from thetastream.plan.domains import find_family
 from thetastream.plan.query import Query, Resolver
 from thetastream.plan.rewrite_bands import rewrite_band
 from thetastream.plan.rewrite_comparisons import rewrite_comparison
+from thetastream.plan.rewrite_differences import read_difference, rewrite_difference
+from thetastream.plan.rewrite_windows import narrow_window
 from thetastream.plan.rewritten_condition import Rewritten
 from thetastream.plan.side_keys import SideKeys
-from thetastream.predicate import Comparison, Phrase, split_comparisons
+from thetastream.predicate import Comparison, Phrase, find_comparisons
 from thetastream.predicate.names import find_references
 from thetastream.predicate.split import FLIPPED
 
@@ -61,7 +64,7 @@ def _rewrite_constant(conjunct: Conjunct) -> None:
 
 
 def _rewrite_two_sided(conjunct: Conjunct) -> None:
-    found = split_comparisons(conjunct.phrase)
+    found = find_comparisons(conjunct.phrase)
     if not found:
         _keep_residual(conjunct, "no single comparison of a left with a right expression")
         return
@@ -91,10 +94,20 @@ def _rewrite_part(conjunct: Conjunct, comparison: Comparison) -> str | None:
     if comparison.limit is None and sorted(map(len, named)) == [0, 1]:
         _rewrite_one_sided(conjunct, comparison, named[0] or named[1])
         return None
+    if narrow_window(conjunct, comparison):
+        return None
+    difference = None
+    if comparison.limit is None and sorted(map(len, named)) == [0, 2]:
+        difference = read_difference(comparison, conjunct.query.aliases)
+    if difference is not None:
+        f, op, g = difference.f, difference.op, difference.g
+        named = [find_references(phrase, conjunct.query.aliases) for phrase in (f, g)]
     if [len(names) for names in named] != [1, 1] or named[0] == named[1]:
         return "not one stream on each side of the operator"
-    if named[0][0] == conjunct.query.aliases[1]:
-        f, g, op = g, f, op if comparison.limit else FLIPPED[op]
+    limit = comparison.limit if difference is None else difference.limit
+    is_flipped = named[0][0] == conjunct.query.aliases[1]
+    if is_flipped:
+        f, g, op = g, f, op if limit else FLIPPED[op]
     types = [
         conjunct.resolver.type_of(phrase.text, (alias,))
         for phrase, alias in zip((f, g), conjunct.query.aliases, strict=True)
@@ -102,9 +115,11 @@ def _rewrite_part(conjunct: Conjunct, comparison: Comparison) -> str | None:
     if types[0] is None or types[1] is None:
         return "Catalyst resolves a side only with both streams"
     typed = TypedPair(f, types[0], g, types[1], _find_common_type(conjunct, f, types[0], g, types[1]))
-    if comparison.limit is not None:
-        return rewrite_band(conjunct, typed, op, comparison.limit)
-    return rewrite_comparison(conjunct, typed, op)
+    if limit is None:
+        return rewrite_comparison(conjunct, typed, op)
+    if difference is None:
+        return rewrite_band(conjunct, typed, op, limit)
+    return rewrite_difference(conjunct, typed, op, limit, is_flipped)
 
 
 def _rewrite_one_sided(conjunct: Conjunct, comparison: Comparison, named: tuple[str, ...]) -> None:
@@ -117,7 +132,8 @@ def _rewrite_one_sided(conjunct: Conjunct, comparison: Comparison, named: tuple[
 def _find_common_type(conjunct: Conjunct, f: Phrase, f_type: str, g: Phrase, g_type: str) -> str | None:
     if f_type == g_type:
         return f_type
-    if find_family(f_type) is None or find_family(f_type) != find_family(g_type):
+    are_texts = f_type.startswith("string") and g_type.startswith("string")
+    if not are_texts and (find_family(f_type) is None or find_family(f_type) != find_family(g_type)):
         return None
     return conjunct.resolver.type_of(f"coalesce(({f.text}), ({g.text}))", conjunct.query.aliases)
 

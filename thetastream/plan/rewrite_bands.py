@@ -1,8 +1,7 @@
 """Rewrites a bound on a distance as a band: abs(f - g) <= c.
 
     numbers       two key columns that are at most c apart
-    event times   the window
-    other times   two key columns of times, which Spark subtracts as local times
+    times         two key columns of times, which Spark subtracts as local times
 
 Each function returns None, or the reason why the conjunct must be evaluated again behind the join.
 """
@@ -16,7 +15,7 @@ from thetastream.core.spark_types import is_day_time, is_integral, parse_decimal
 from thetastream.core.windows import LONGEST_US, spell, to_micros
 from thetastream.plan.conjunct import Conjunct, TypedPair
 from thetastream.plan.domains import find_domain, find_family
-from thetastream.plan.event_time import DAY_US, SLACK_US, find_column, is_local_free
+from thetastream.plan.event_time import DAY_US
 from thetastream.plan.query import Constant
 from thetastream.plan.rewritten_condition import Band
 from thetastream.predicate import Phrase
@@ -90,9 +89,6 @@ def _rewrite_interval_band(
     if common == "timestamp":
         return _rewrite_timestamp_band(conjunct, typed, is_strict, limit_us)
     if common == "timestamp_ntz" or is_day_time(common or ""):
-        if common == "timestamp_ntz" and _is_event_time(conjunct, typed) and limit_us >= is_strict:
-            conjunct.narrow_window(is_strict - limit_us, limit_us - is_strict, True)
-            return None
         return _add_whole_band(conjunct, typed, Domain.INT, Fraction(limit_us), is_strict)
     return f"abs over {common} is not indexed"
 
@@ -104,12 +100,6 @@ def _rewrite_timestamp_band(
     delta = limit_us - is_strict
     if delta < 0:
         return "the limit of abs is never met"
-    if _is_event_time(conjunct, typed):
-        is_exact = is_local_free(conjunct.query.streams[0], conjunct.resolver)
-        slack = 0 if is_exact else SLACK_US
-        conjunct.narrow_window(-delta - slack, delta + slack, is_exact)
-        if is_exact:
-            return None
     left, right = (
         keys.add_sql(f"CAST(({text}) AS TIMESTAMP_NTZ)", text, Domain.INT)
         for keys, (text, _) in zip(conjunct.out.keys, typed.sides, strict=True)
@@ -117,14 +107,6 @@ def _rewrite_timestamp_band(
     conjunct.out.bands.append(Band(left, right, delta, conjunct.text))
     conjunct.add_note("key", f"a band of {spell(delta)} in local time")
     return None
-
-
-def _is_event_time(conjunct: Conjunct, typed: TypedPair) -> bool:
-    columns = [
-        find_column(phrase, stream, conjunct.resolver.is_case_sensitive) == stream.event_time is not None
-        for phrase, stream in zip((typed.f, typed.g), conjunct.query.streams, strict=True)
-    ]
-    return all(columns)
 
 
 def _add_whole_band(

@@ -1,33 +1,44 @@
 """Rewrites a comparison of a left with a right expression: f(l) OP g(r).
 
-    event times      the window
     equality         two key columns that are equal; hashes if their type has no exact keys
+    <=>              the same, where NULL is the highest key
+    collated texts   the same over the keys of their collation
     <, <=, >, >=     two key columns in the type in which Spark compares
 
 Each function returns None, or the reason why the conjunct must be evaluated again behind the join.
 """
 
+from collections.abc import Iterator
+
 from thetastream.core.condition import Domain
 from thetastream.core.exact import ExactOrder
+from thetastream.core.spark_types import is_day_time
+from thetastream.plan.collations import is_collated, write_collation_key
 from thetastream.plan.conjunct import Conjunct, TypedPair
 from thetastream.plan.domains import find_domain, is_hashable, write_cast
-from thetastream.plan.event_time import SLACK_US, read_offset
 from thetastream.plan.rewritten_condition import Ordering
+from thetastream.plan.side_keys import SideKeys
+from thetastream.predicate import parse
 
 
 def rewrite_comparison(conjunct: Conjunct, typed: TypedPair, op: str) -> str | None:
     """Rewrite ``f OP g``."""
-    if _narrow_window(conjunct, typed, op) and op != "=":
-        return None
-    if typed.common is None:
+    common = typed.common
+    if common is None:
         return f"Spark compares {typed.f_type} with {typed.g_type} by rules of its own"
-    if op == "=":
-        return _rewrite_equality(conjunct, typed)
-    domain = find_domain(typed.common)
+    if is_collated(common):
+        texts = [write_collation_key(text, type_, common) for text, type_ in typed.sides]
+        if texts[0] is None or texts[1] is None:
+            return f"Spark has no function for the keys of type {common}"
+        common = "string"
+        typed = TypedPair(parse(texts[0]), "string", parse(texts[1]), "string", "string")
+    if op in ("=", "<=>"):
+        return _rewrite_equality(conjunct, typed, op)
+    domain = find_domain(common)
     if domain is None:
-        return f"keys of type {typed.common} have no order the index knows"
+        return f"keys of type {common} have no order the index knows"
     (left, plus_left), (right, plus_right) = (
-        keys.add_with_delta(phrase, type_, typed.common, domain)
+        keys.add_with_delta(phrase, type_, common, domain)
         for keys, (phrase, type_) in zip(conjunct.out.keys, typed.phrases, strict=True)
     )
     exact = op
@@ -36,7 +47,7 @@ def rewrite_comparison(conjunct: Conjunct, typed: TypedPair, op: str) -> str | N
     conjunct.out.orderings.append(
         Ordering(left, op, right, plus_right - plus_left, conjunct.number, conjunct.text)
     )
-    conjunct.add_note("key", f"compared as {typed.common} ({domain.value} domain)")
+    conjunct.add_note("key", f"compared as {common} ({domain.value} domain)")
     if domain.is_exact or (
         plus_left == plus_right == 0 and conjunct.add_check(left, right, ExactOrder(exact))
     ):
@@ -44,35 +55,53 @@ def rewrite_comparison(conjunct: Conjunct, typed: TypedPair, op: str) -> str | N
     return f"{domain.value} keys are approximate"
 
 
-def _rewrite_equality(conjunct: Conjunct, typed: TypedPair) -> str | None:
-    assert typed.common is not None
-    domain = find_domain(typed.common)
+def _rewrite_equality(conjunct: Conjunct, typed: TypedPair, op: str) -> str | None:
+    common, domain, is_nullable = typed.common or "", find_domain(typed.common or ""), op == "<=>"
     if domain is not None and domain.is_exact:
-        left, right = conjunct.add_keys(typed, domain)
+        left, right = conjunct.add_keys(typed, domain, is_nullable)
         conjunct.out.equalities.append((left, right, conjunct.text))
-        conjunct.add_note("key", f"equal as {typed.common} ({domain.value} domain)")
+        if is_nullable and _has_highest_key(common):
+            flags = [
+                keys.add_sql(f"({text}) IS NULL", None, Domain.INT) for keys, text in _pair(conjunct, typed)
+            ]
+            conjunct.out.equalities.append((flags[0], flags[1], conjunct.text))
+        conjunct.add_note("key", f"equal as {common} ({domain.value} domain)")
         return None
-    if not is_hashable(typed.common):
-        return f"values of type {typed.common} are equal by rules of their own"
-    values = [write_cast(text, type_, typed.common) for text, type_ in typed.sides]
+    if not is_hashable(common):
+        return f"values of type {common} are equal by rules of their own"
+    values = [write_cast(text, type_, common) for text, type_ in typed.sides]
     left, right = (
         # A hash of 32 bits is enough, and it is small to send and store. Candidates are compared again.
-        keys.add_sql(f"hash({value})", value, Domain.INT)
+        keys.add_sql(_write_hash(value, is_nullable), None if is_nullable else value, Domain.INT)
         for keys, value in zip(conjunct.out.keys, values, strict=True)
     )
     conjunct.out.equalities.append((left, right, conjunct.text))
     columns = _find_byte_columns(conjunct, typed)
     if columns is not None:
         conjunct.out.same.append(columns)
-        conjunct.add_note("key", f"equal by hash of {typed.common}, then byte by byte")
+        conjunct.add_note("key", f"equal by hash of {common}, then byte by byte")
         return None
-    conjunct.add_note("key", f"equal by hash of {typed.common}")
+    conjunct.add_note("key", f"equal by hash of {common}")
     if domain is not None and not conjunct.query.how.is_inner:
         # Semi and anti joins send no payload of the other stream, so the values travel as keys.
-        left, right = conjunct.add_keys(typed, domain)
-        if conjunct.add_check(left, right, ExactOrder("=")):
+        left, right = conjunct.add_keys(typed, domain, is_nullable)
+        if conjunct.add_check(left, right, ExactOrder(op)):
             return None
     return "equal hashes are not yet equal values"
+
+
+def _pair(conjunct: Conjunct, typed: TypedPair) -> Iterator[tuple[SideKeys, str]]:
+    yield from zip(conjunct.out.keys, (text for text, _ in typed.sides), strict=True)
+
+
+def _has_highest_key(type_: str) -> bool:
+    """Whether a value of this type may have the highest key of 64 bits, which NULL has too."""
+    return type_ in ("bigint", "timestamp", "timestamp_ntz") or is_day_time(type_)
+
+
+def _write_hash(value: str, is_nullable: bool) -> str:
+    """Write a hash of 32 bits. Spark's ``hash(NULL)`` is a number, and the key of a NULL must be NULL."""
+    return f"CASE WHEN ({value}) IS NOT NULL THEN hash({value}) END" if is_nullable else f"hash({value})"
 
 
 def _find_byte_columns(conjunct: Conjunct, typed: TypedPair) -> tuple[str, str] | None:
@@ -84,19 +113,3 @@ def _find_byte_columns(conjunct: Conjunct, typed: TypedPair) -> tuple[str, str] 
         for keys, (phrase, _) in zip(conjunct.out.keys, typed.phrases, strict=True)
     )
     return None if left is None or right is None else (left, right)
-
-
-def _narrow_window(conjunct: Conjunct, typed: TypedPair, op: str) -> bool:
-    """Narrow the window by a comparison of event times; return whether the window implies it."""
-    if typed.f_type != typed.g_type:
-        return False
-    left = read_offset(typed.f, conjunct.query.streams[0], conjunct.resolver)
-    right = read_offset(typed.g, conjunct.query.streams[1], conjunct.resolver)
-    if left is None or right is None:
-        return False
-    is_exact = left.is_exact and right.is_exact
-    bound, slack = right.us - left.us, 0 if is_exact else SLACK_US
-    low = bound + (op == ">") - slack if op in (">", ">=", "=") else None
-    high = bound - (op == "<") + slack if op in ("<", "<=", "=") else None
-    conjunct.narrow_window(low, high, is_exact)
-    return is_exact

@@ -26,18 +26,25 @@ class SideKeys:
     not_null: dict[str, None] = field(default_factory=dict)
     """Filters that exclude tuples with NULL keys, as an ordered set."""
 
-    def add(self, phrase: Phrase, type_: str, common: str, domain: Domain) -> int:
-        """Add the key that holds ``phrase`` in the type ``common``, and return its position."""
+    def add(self, phrase: Phrase, type_: str, common: str, domain: Domain, is_nullable: bool = False) -> int:
+        """Add the key that holds ``phrase`` in the type ``common``, and return its position.
+
+        Tuples in which it is NULL are excluded, unless the key is nullable: then NULL is the highest key.
+        """
         column = self.find_payload_column(phrase)
         if column is not None and is_same_key(type_, common):
-            self._require(phrase.text)
+            if not is_nullable:
+                self._require(phrase.text)
             return self._find_position(column, domain)
         offset_column = self._read_offset(phrase, type_, common)
         if offset_column is not None:
+            if not is_nullable:
+                self._require(f"{quote(self.stream.alias)}.{quote(offset_column.column)}")
             return self._find_position(
                 self._find_block_column(offset_column.column), domain, offset_column.by
             )
-        self._require(write_cast(phrase.text, type_, common))
+        if not is_nullable:
+            self._require(write_cast(phrase.text, type_, common))
         return self._find_position(self._compute(write_key(phrase.text, type_, common)), domain)
 
     def add_with_delta(self, phrase: Phrase, type_: str, common: str, domain: Domain) -> tuple[int, int]:
@@ -48,16 +55,18 @@ class SideKeys:
         offset_column = self._read_offset(phrase, type_, common) if domain is Domain.INT else None
         if offset_column is None:
             return self.add(phrase, type_, common, domain), 0
+        self._require(f"{quote(self.stream.alias)}.{quote(offset_column.column)}")
         return self._find_position(self._find_block_column(offset_column.column), domain), int(
             offset_column.by
         )
 
-    def add_sql(self, text: str, value: str, domain: Domain) -> int:
+    def add_sql(self, text: str, value: str | None, domain: Domain) -> int:
         """Add the key that ``text`` computes, and return its position.
 
-        Only tuples in which ``value`` is not NULL have this key.
+        Only tuples in which ``value`` is not NULL have this key. If it is None, all tuples have it.
         """
-        self._require(value)
+        if value is not None:
+            self._require(value)
         return self._find_position(self._compute(text), domain)
 
     def sort_computed(self) -> None:
@@ -89,10 +98,7 @@ class SideKeys:
         # The sum must be rounded as Spark rounds it, in the type of the comparison.
         if is_integral(type_) != is_integral(common) or not is_same_key(type_, common):
             return None
-        offset_column = read_offset_column(phrase, type_, self.stream, self.resolver)
-        if offset_column is not None:
-            self._require(f"{quote(self.stream.alias)}.{quote(offset_column.column)}")
-        return offset_column
+        return read_offset_column(phrase, type_, self.stream, self.resolver)
 
     def _find_position(self, column: str, domain: Domain, offset: int | float = 0) -> int:
         key = Key(column, domain, offset)

@@ -1,5 +1,6 @@
 """Splits the text of a condition into conjuncts, comparisons and names. Only this package imports sqlglot."""
 
+from thetastream.predicate.comparisons import expand_conjunct, find_comparisons
 from thetastream.predicate.function import NUMPY, Predicate, predicate
 from thetastream.predicate.prefix_form import write_candidates
 from thetastream.predicate.sphere import within_metres
@@ -11,6 +12,8 @@ __all__ = [
     "Comparison",
     "Phrase",
     "Predicate",
+    "expand_conjunct",
+    "find_comparisons",
     "make_error_at",
     "parse",
     "predicate",

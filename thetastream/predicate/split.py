@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from thetastream.predicate.tokens import OPERAND_ENDS, Phrase
 
 _OPERATORS = {"EQ": "=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
-FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """``f OP g`` is equivalent to ``g FLIPPED[OP] f``."""
 
 # A conjunct with one of these on top has several comparisons, or none that an order of keys can answer.
@@ -28,7 +28,10 @@ _LITERAL_ENDS = {"RAW_STRING", "HEX_STRING", "TRUE", "FALSE", "NULL"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """``f OP g``, or ``abs(f - g) OP limit`` if ``limit`` is given; OP is then ``<`` or ``<=``."""
+    """``f OP g``, or ``abs(f - g) OP limit`` if ``limit`` is given; OP is then ``<`` or ``<=``.
+
+    OP is one of = < <= > >=, or <=> for an equality of which NULL is a value.
+    """
 
     f: Phrase
     op: str
@@ -49,13 +52,14 @@ def split_conjuncts(phrase: Phrase) -> list[Phrase]:
     phrase = phrase.bare()
     if {"OR", "XOR"} & set(phrase.kinds):
         return [phrase]
-    parts = _cut(phrase)
+    parts = cut_at_and(phrase)
     if len(parts) == 1:
         return parts
     return [conjunct for part in parts for conjunct in split_conjuncts(part)]
 
 
-def _cut(phrase: Phrase) -> list[Phrase]:
+def cut_at_and(phrase: Phrase) -> list[Phrase]:
+    """Cut a phrase at every AND on top. The AND of a BETWEEN is not one of them."""
     parts, start, pending = [], 0, 0
     for n in phrase.top:
         kind = phrase.tokens[n].kind
@@ -93,8 +97,12 @@ def split_comparisons(conjunct: Phrase) -> list[Comparison]:
     f, g = conjunct.slice(0, at).bare(), conjunct.slice(at + 1).bare()
     if not f or not g:
         return []
-    op = _OPERATORS[conjunct.tokens[at].kind]
-    return [_split_absolute(f, op, g) or _split_absolute(g, FLIPPED[op], f) or Comparison(f, op, g)]
+    return [make_comparison(f, _OPERATORS[conjunct.tokens[at].kind], g)]
+
+
+def make_comparison(f: Phrase, op: str, g: Phrase) -> Comparison:
+    """Make the comparison ``f OP g``, which may be one of ``abs`` with a limit."""
+    return _split_absolute(f, op, g) or _split_absolute(g, FLIPPED[op], f) or Comparison(f, op, g)
 
 
 def _split_between(conjunct: Phrase) -> list[Comparison]:
@@ -144,6 +152,19 @@ def find_last_additive(phrase: Phrase) -> int | None:
     if _NOT_A_DIFFERENCE & set(phrase.kinds):
         return None
     return max(_find_binary_signs(phrase), default=None)
+
+
+def find_last_product(phrase: Phrase) -> int | None:
+    """Return the position of the last ``*``, ``/``, ``%`` or ``DIV`` on top. Return None if a sum is there.
+
+    >>> from thetastream.predicate.tokens import parse
+    >>> find_last_product(parse("a.x * 2 / 3")), find_last_product(parse("a.x * 2 + 3"))
+    (5, None)
+    """
+    if _NOT_A_DIFFERENCE & set(phrase.kinds) or any(True for _ in _find_binary_signs(phrase)):
+        return None
+    found = (n for n in phrase.top if phrase.tokens[n].kind in ("STAR", "SLASH", "MOD", "DIV"))
+    return max((n for n in found if 0 < n < len(phrase.tokens) - 1), default=None)
 
 
 def _find_binary_signs(phrase: Phrase) -> Iterator[int]:
