@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+from tests.support.file_streams import FILES, find_pairs, write_file
 from tests.support.hdfs import run_hdfs
-from tests.support.kept_checkpoint import FILES, find_pairs, write_file
 from thetastream import cli
 
 JARS = Path(__file__).parents[2] / "out" / "hdfs"

@@ -17,7 +17,7 @@ import pytest
 from pyarrow import fs
 
 from tests.support.checkpoints import write_checkpoint
-from tests.support.kept_checkpoint import FILES, find_pairs, write_file
+from tests.support.file_streams import FILES, find_pairs, write_file
 from tests.support.maven import fetch_jars
 from tests.support.object_store import BUCKET, HADOOP_AWS, ObjectStore, find_hadoop_version, run_object_store
 from thetastream import cli

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import thetastream as th
-from tests.support.kept_checkpoint import unpack
+from tests.support.kept_checkpoints import unpack
 from thetastream import cli
 from thetastream.errors import StateError
 
@@ -18,7 +18,7 @@ METADATA = "checkpoint/state/0/_metadata/v2/0"
 def moved(tmp_path: Path) -> Path:
     """A checkpoint that a query made at another place."""
     (tmp_path / "before").mkdir()
-    unpack(tmp_path / "before")
+    unpack("biclique", tmp_path / "before")
     shutil.move(tmp_path / "before", tmp_path / "after")
     return tmp_path / "after"
 
