@@ -1,9 +1,12 @@
 """Every Spark type goes through Arrow blocks and back unchanged, bit for bit, in a zone that is not UTC."""
 
+from collections import Counter
+
 import pytest
 from pyspark.sql import functions as F
 
 import thetastream as th
+from tests.support.streams import outcome, replay
 from thetastream.errors import QueryError
 from thetastream.spark.carriers import carry
 
@@ -75,11 +78,16 @@ def test_payload_comes_back(spark, zone, values):
     assert spelled(joined) == spelled(a)
 
 
-def test_flat_is_what_pandas_can_hold(spark):
-    columns = [f"{text} AS {name}" for name, text in (VALUES | NESTED).items()]
-    carried, problems = carry("a", spark.range(1).selectExpr(*columns).schema, 0)
-    assert problems == []
-    assert {c.field for c in carried if not c.is_flat} == set(NESTED)
+def test_nested_results_of_a_stream_come_back(spark, zone, tmp_path):
+    """Nested results leave the stateful operator as they are, a NULL inside a value included."""
+    columns = ", ".join(f"{text} AS {name}" for name, text in NESTED.items())
+    nulls = ", ".join(f"IF(true, NULL, {text}) AS {name}" for name, text in NESTED.items())
+    frame = spark.sql(f"SELECT 1L AS id, {columns} UNION ALL SELECT 2L, {nulls}")
+    stream = replay(frame.select("id"), [[1, 2]], tmp_path, by_key=True).join(F.broadcast(frame), "id")
+    joined = th.join({"a": stream, "b": stream}, on="a.id = b.id", within=None)
+    texts = [f"to_json(named_struct('v', {{}}{name}))" for name in NESTED]
+    found = outcome(joined.selectExpr("a.id", *(text.format("b.") for text in texts)), ["*"], tmp_path)
+    assert found.rows == Counter(map(tuple, frame.selectExpr("id", *(t.format("") for t in texts)).collect()))
 
 
 def test_what_arrow_cannot_carry(spark):

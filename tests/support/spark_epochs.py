@@ -259,7 +259,7 @@ class SparkEpochs:
         value, parts = _Value(self.state["value"], key), _Parts(self.state["parts"][key])
         frames = None if rows is None else iter([rows])
         for frame in unit.run(key, frames, timers, value, parts, timers):
-            for block in frame["block"]:
+            for block in frame["block"].dropna():
                 yield unpack(block)
 
 

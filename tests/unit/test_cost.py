@@ -226,7 +226,7 @@ def plan(shape, within_s, period_s):
         SideSpec(alias, ("x", "ts"), keys=(Key("x", Domain.INT),), time=Key("ts", Domain.INT))
         for alias in "ab"
     ]
-    carried = tuple(Carried(name, name, "bigint", name, name, True) for name in ("x", "ts"))
+    carried = tuple(Carried(name, name, "bigint", name, name) for name in ("x", "ts"))
     physical = PhysicalPlan(
         tuple(SidePlan(alias, (), (), carried) for alias in "ab"),
         Condition(tuple(sides), window=window, **indexable),

@@ -7,7 +7,7 @@ from thetastream.plan.physical import Carried, PhysicalPlan, SidePlan
 
 
 def carry(field: str, column: str) -> Carried:
-    return Carried(field, column, "int", f"a.{field}", column, True)
+    return Carried(field, column, "int", f"a.{field}", column)
 
 
 def test_payload_columns_get_new_names_and_computed_columns_keep_theirs() -> None:

@@ -8,7 +8,7 @@ from thetastream.planners.staging import Emitted, NotStaged, find_sources
 
 
 def carry(field: str, block: str, type_: str, from_block: str = "") -> Carried:
-    return Carried(field, block, "bigint", field, from_block or f"`{block}`", True, type_)
+    return Carried(field, block, "bigint", field, from_block or f"`{block}`", type_)
 
 
 SIDES = (

@@ -177,10 +177,8 @@ def _explain_physical(
     yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}"
     if shed is not None:
         yield f"shed      {shed.describe()}"
-    flat = all(carried.is_flat for side in physical.sides for carried in side.carried)
     if order is not None:
         yield f"order     {order}; one task gathers the results of an epoch"
-    yield f"output    {'columns' if flat else 'Arrow blocks (nested types), unpacked behind the units'}"
 
 
 def _format_interval(condition: Condition, dimension: Dimension) -> str:

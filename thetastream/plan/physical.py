@@ -20,8 +20,6 @@ class Carried:
 
     ``to_block`` is SQL that computes the block column from the struct column of the alias. ``from_block`` is
     SQL that restores the user's column exactly from the column ``block_column`` of the engine's output.
-    ``is_flat`` says whether the block column has an atomic type and so may leave the stateful operator as a
-    pandas column. Nested types leave as Arrow blocks, which the next step unpacks.
     """
 
     field: str
@@ -30,7 +28,6 @@ class Carried:
     """The Spark type of the block column as DDL, for example ``bigint``."""
     to_block: str
     from_block: str
-    is_flat: bool
     type: str = ""
     """The Spark type of the user's column, for messages."""
 

@@ -30,8 +30,9 @@ from thetastream.spark.choice import Choice, FittedSpec
 from thetastream.spark.control.access import Control, ControlAccess
 from thetastream.spark.control.mailbox_source import read_controlled_mailbox
 from thetastream.spark.control.source import read_control
+from thetastream.spark.data_sources import register_source
 from thetastream.spark.deciding import Deciding, decide
-from thetastream.spark.emit import BlockEmitter, Emitter
+from thetastream.spark.emit import BlockEmitter, Emitter, FrameEmitter
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.event_time import MARK
 from thetastream.spark.exchange import (
@@ -43,7 +44,7 @@ from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateColumn, LateFiles
 from thetastream.spark.listener import watch_queries
 from thetastream.spark.mailbox.source import read_mailbox
-from thetastream.spark.operator import add_counters, run_batch_units, run_units, run_unpacked
+from thetastream.spark.operator import add_counters, run_batch_units, run_units
 from thetastream.spark.ordered import gather_in_order
 from thetastream.spark.output import Output
 from thetastream.spark.session import read_meaning
@@ -148,7 +149,7 @@ def _stream(
             f"max_units must be left out, because the join cannot scale: {spec.scaling_obstacle}",
         )
     watch_queries(spark)
-    spark.dataSource.register(ParquetSink)
+    register_source(spark, ParquetSink)
     # 1. Bring tuples and messages to the units.
     fitted = FittedSpec(spec, join.choice, 0 if control is None else control.rules.max_units)
     access = None if control is None else ControlAccess(control.root, digest(query))
@@ -179,7 +180,7 @@ def _stream(
         staged = run_units(rows, STAGED_COLUMNS, emit, spec.has_event_time, epoch_of)
         return metrics.observe(staged, digest(query), plan)
     if join.order is None:
-        results = run_unpacked(rows, output.columns, spec.has_event_time, epoch_of)
+        results = run_units(rows, output.columns, FrameEmitter, spec.has_event_time, epoch_of)
     else:
         # Ordered results cross a second exchange, as blocks.
         results = run_units(rows, output.columns, BlockEmitter, spec.has_event_time, epoch_of)

@@ -17,15 +17,12 @@ from pyspark.sql.types import (
     ArrayType,
     CalendarIntervalType,
     DataType,
-    GeographyType,
-    GeometryType,
     MapType,
     NullType,
     StructField,
     StructType,
     TimestampType,
     UserDefinedType,
-    VariantType,
     YearMonthIntervalType,
 )
 
@@ -42,8 +39,6 @@ class Carrier:
     block_type: Callable[[DataType], str]
     to_block: Callable[[str, DataType], str]
     from_block: Callable[[str, DataType], str]
-    is_flat: bool = True
-    """Whether values may leave the stateful operator as a pandas column."""
 
 
 def write_ddl(type_: DataType) -> str:
@@ -62,8 +57,6 @@ def write_ddl(type_: DataType) -> str:
 
 
 _AS_IS = Carrier(write_ddl, lambda column, _: column, lambda block, _: block)
-# pandas turns a NULL inside a nested value into NA, which PySpark cannot convert back. Arrow keeps it.
-_NESTED = Carrier(write_ddl, _AS_IS.to_block, _AS_IS.from_block, is_flat=False)
 
 _CARRIERS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Carrier], ...] = (
     (
@@ -98,7 +91,6 @@ _CARRIERS: tuple[tuple[type[DataType] | tuple[type[DataType], ...], Carrier], ..
             lambda block, _: "NULL",
         ),
     ),
-    ((ArrayType, MapType, StructType, VariantType, GeometryType, GeographyType), _NESTED),
 )
 
 
@@ -144,7 +136,6 @@ def carry(alias: str, schema: StructType, first: int) -> tuple[tuple[Carried, ..
                 block_type=carrier.block_type(field.dataType),
                 to_block=carrier.to_block(column, field.dataType),
                 from_block=carrier.from_block(quote(block), field.dataType),
-                is_flat=carrier.is_flat,
                 type=field.dataType.simpleString(),
             )
         )

@@ -19,10 +19,10 @@ from thetastream.plan.domains import quote
 from thetastream.plan.identity import identify_settings
 from thetastream.spark import metrics
 from thetastream.spark.choice import Choice, Fitted, FittedSpec
-from thetastream.spark.emit import Emitter
+from thetastream.spark.emit import Emitter, FrameEmitter
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.exchange import route_rows
-from thetastream.spark.operator import run_batch_units, run_unpacked
+from thetastream.spark.operator import run_batch_units, run_units
 from thetastream.spark.output import CANDIDATE, Output
 from thetastream.spark.session import read_meaning
 
@@ -74,7 +74,7 @@ def decide(
             fitted, query, emitter, "", cache_folder, late=None, idle=None, shed=None, delays_us={}
         )
 
-    results = run_unpacked(rows, columns, deciding.spec.has_event_time, epoch_of)
+    results = run_units(rows, columns, FrameEmitter, deciding.spec.has_event_time, epoch_of)
     plan = metrics.describe_plan(deciding.spec.candidates.join.model, query)
     plan["words"] |= {UNITS: query[UNITS].words}
     return metrics.observe(results, digest(query), plan)

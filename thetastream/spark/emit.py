@@ -1,9 +1,8 @@
-"""Brings results out of the stateful operator, as pandas frames.
+"""Brings results out of the units in batches of limited size.
 
-Flat (atomic) columns leave as a pandas frame of Arrow-backed columns. PySpark turns them back into Arrow
-without touching a value, at 4 million rows a second. Nested columns leave as packed blocks, which
-``mapInArrow`` unpacks one step later, because PySpark would convert nested values row by row. The counters of
-a unit's epoch leave as one extra row.
+Out of the stateful operator, they leave as pandas frames of Arrow arrays, which PySpark turns back into Arrow
+without touching a value (``thetastream.spark.arrow_frame``), at 4 million rows a second. The counters of a
+unit's epoch leave as one extra row. Ordered results leave as packed blocks, because another exchange follows.
 """
 
 import json
@@ -18,6 +17,7 @@ import pyarrow as pa
 from thetastream.core.blocks import gather, make_binary, pack, unpack
 from thetastream.core.columns import BLOCK
 from thetastream.engine.counters import Counters
+from thetastream.spark.wide_rows import STEP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +59,15 @@ def write_counters(unit: int, counters: Counters) -> str:
     return json.dumps({"unit": unit, **asdict(counters)})
 
 
+def gather_batches(pieces: Iterable[Sequence[pa.Array]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Collect pieces of results into batches of ``schema``, and keep their order.
+
+    A batch has ``MOST_BYTES`` at most, or one row.
+    """
+    batches = (build_result_batch(columns, schema) for columns in pieces)
+    return gather(batches, ROWS_AT_ONCE, BYTES_AT_ONCE, MOST_BYTES)
+
+
 def build_result_batch(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     """Make a batch of the columns, with a counters column of NULLs if ``schema`` has one."""
     arrays = list(columns)
@@ -79,13 +88,9 @@ def build_counters_batch(unit: int, counters: Counters, schema: pa.Schema) -> pa
 
 
 def _make_frame(batch: pa.RecordBatch) -> "pd.DataFrame":
-    import pandas as pd
+    from thetastream.spark.arrow_frame import make_frame
 
-    columns = {
-        name: pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([array])), copy=False)
-        for name, array in zip(batch.schema.names, batch.columns, strict=True)
-    }
-    return pd.DataFrame(columns, copy=False)
+    return make_frame(batch)
 
 
 class Emitter(ABC):
@@ -102,8 +107,7 @@ class Emitter(ABC):
 
     def gather_results(self, pieces: Iterable[Sequence[pa.Array]]) -> "Iterator[pd.DataFrame]":
         """Collect many small pieces into few frames and keep their order."""
-        batches = (build_result_batch(columns, self._schema) for columns in pieces)
-        for batch in gather(batches, ROWS_AT_ONCE, BYTES_AT_ONCE, MOST_BYTES):
+        for batch in gather_batches(pieces, self._schema):
             yield self._pack_frame(batch)
 
     def frame_counters(self, unit: int, counters: Counters) -> "pd.DataFrame":
@@ -115,7 +119,7 @@ class Emitter(ABC):
         """Make a frame of a batch of the schema."""
 
 
-class FlatEmitter(Emitter):
+class FrameEmitter(Emitter):
     """Emits frames with one pandas column per result column."""
 
     def _pack_frame(self, batch: pa.RecordBatch) -> "pd.DataFrame":
@@ -123,16 +127,21 @@ class FlatEmitter(Emitter):
 
 
 class BlockEmitter(Emitter):
-    """Emits frames with one binary column, which holds packed result batches."""
+    """Emits frames with one binary column, which holds packed result batches.
+
+    Rows without a block follow a large block (``thetastream.spark.wide_rows``).
+    """
 
     is_packing = True
 
     def _pack_frame(self, batch: pa.RecordBatch) -> "pd.DataFrame":
-        return _make_frame(pa.RecordBatch.from_pydict({BLOCK: make_binary(pack(batch))}))
+        block = make_binary(pack(batch))
+        fillers = pa.nulls(block.nbytes // STEP, block.type)
+        return _make_frame(pa.RecordBatch.from_pydict({BLOCK: pa.concat_arrays([block, fillers])}))
 
 
 def unpack_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Unpack the blocks that ``BlockEmitter`` packed; this is the function that ``mapInArrow`` runs."""
+    """Unpack the blocks that ``BlockEmitter`` packed."""
     for batch in batches:
-        for value in batch.column(0):
+        for value in batch.column(0).drop_null():
             yield unpack(value.as_buffer())

@@ -111,7 +111,7 @@ def route_rows(
 ) -> DataFrame:
     """Route block columns as the tuples of the stream ``number``; the result has one row per block."""
     step = make_routing_step(fitted, number, flat.isStreaming, shed, control)
-    return fill_up(flat, alias).mapInArrow(step, SCHEMA)
+    return fill_up(flat, f"a tuple of stream {alias!r}").mapInArrow(step, SCHEMA)
 
 
 def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ when the first streaming join is built.
 import json
 import warnings
 from collections.abc import Mapping
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -136,13 +136,20 @@ class _JsonListener:
 
 
 _LISTENERS: "WeakKeyDictionary[SparkSession, Listener]" = WeakKeyDictionary()
+_LOCK = Lock()
+"""Two threads that plan the first joins of a session add one listener, and not two."""
 
 
 def watch_queries(spark: SparkSession) -> Listener:
     """Watch the joins of this session's queries from now on; return the listener of the session."""
-    known = _LISTENERS.get(spark)
-    if known is not None:
+    with _LOCK:
+        known = _LISTENERS.get(spark)
+        if known is None:
+            known = _LISTENERS[spark] = _add_listener(spark)
         return known
+
+
+def _add_listener(spark: SparkSession) -> Listener:
     # On Spark Connect, PySpark starts a thread that reads events until the session stops. A thread is a
     # daemon if the thread that starts it is one, and only daemon threads let a program end. So a daemon
     # thread adds the listener, and a program may end without stopping its session.
@@ -150,5 +157,4 @@ def watch_queries(spark: SparkSession) -> Listener:
     adding = Thread(target=spark.streams.addListener, args=(listener,), daemon=True)
     adding.start()
     adding.join()
-    _LISTENERS[spark] = listener
     return listener

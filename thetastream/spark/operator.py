@@ -15,18 +15,10 @@ from thetastream.core.columns import BLOCK, UNIT
 from thetastream.engine.clock import BATCH
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.store.segment import MemoryStore
-from thetastream.spark.emit import (
-    COUNTERS,
-    BlockEmitter,
-    Emitter,
-    FlatEmitter,
-    build_result_batch,
-    unpack_blocks,
-)
+from thetastream.spark.emit import COUNTERS, Emitter, gather_batches
 from thetastream.spark.epoch import UnitEpoch
 from thetastream.spark.exchange_reader import fill_inboxes
 from thetastream.spark.grouping_keys import find_unit_keys
-from thetastream.spark.output import is_flat
 from thetastream.spark.processor import JoinProcessor
 from thetastream.spark.routing_step import Batches
 
@@ -70,17 +62,6 @@ def run_units(
     )
 
 
-def run_unpacked(
-    rows: DataFrame, columns: StructType, has_watermark: bool, epoch_of: Callable[[Emitter], UnitEpoch]
-) -> DataFrame:
-    """Run the units on their rows; return ``columns`` and counters. The arguments are those of
-    ``run_units``."""
-    if is_flat(columns):
-        return run_units(rows, columns, FlatEmitter, has_watermark, epoch_of)
-    packed = run_units(rows, columns, BlockEmitter, has_watermark, epoch_of)
-    return packed.mapInArrow(unpack_blocks, add_counters(columns))
-
-
 def run_batch_units(rows: DataFrame, spec: EngineSpec, columns: StructType) -> DataFrame:
     """Run the units on the rows of batch DataFrames, which are one epoch; return ``columns``."""
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
@@ -94,7 +75,6 @@ def _make_batch_step(spec: EngineSpec, schema: pa.Schema) -> Callable[[Batches],
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         for key, inbox in fill_inboxes(batches).items():
             engine = spec.open(slots[key], spec.state_type(), lambda _: MemoryStore())
-            for columns in engine.epoch(inbox, BATCH):
-                yield build_result_batch(columns, schema)
+            yield from gather_batches(engine.epoch(inbox, BATCH), schema)
 
     return run

@@ -7,11 +7,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from thetastream.core.blocks import cut
 from thetastream.core.columns import BLOCK
 from thetastream.engine.order import Order, sort_results
 from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT
 from thetastream.plan.physical import PhysicalPlan
-from thetastream.spark.emit import unpack_blocks
+from thetastream.spark.emit import MOST_BYTES, unpack_blocks
 
 ARRIVAL = "arrival"
 """The column of ordered results that the user gets: struct<number: bigint, alias: string, stored: bigint>."""
@@ -29,7 +30,8 @@ def _make_gathering_step(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for piece in sort_results(unpack_blocks(batches) if is_packed else batches, order, places):
-            yield from piece.to_batches()
+            for batch in piece.to_batches():
+                yield from cut(batch, MOST_BYTES)
 
     return step
 

@@ -37,23 +37,12 @@ class Output(NamedTuple):
     residual: tuple[Column, ...] = ()
     """Conjuncts that Spark evaluates on the results of the units."""
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether all columns may leave the stateful operator as pandas columns."""
-        return is_flat(self.columns)
-
     def restore(self, results: DataFrame) -> DataFrame:
         """Restore the user's columns from the columns that leave the units, and filter by the residual."""
         restored = results.select(*self.restored)
         for conjunct in self.residual:
             restored = restored.where(conjunct)
         return restored
-
-
-def is_flat(columns: StructType) -> bool:
-    """Whether all columns may leave a stateful operator as pandas columns."""
-    carriers = (find_carrier(field.dataType) for field in columns)
-    return all(carrier is not None and carrier.is_flat for carrier in carriers)
 
 
 def describe_pairs(spark: SparkSession, sides: Sequence[SidePlan], residual: Sequence[str]) -> Output:

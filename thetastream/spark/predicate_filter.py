@@ -14,6 +14,7 @@ from thetastream.core.condition import PythonPredicate
 from thetastream.engine.matching import evaluate
 from thetastream.plan.physical import Carried
 from thetastream.predicate import Predicate
+from thetastream.spark.wide_rows import drop_fillers, fill_up
 
 
 def filter_rows(
@@ -44,14 +45,15 @@ def filter_rows(
     read = {carried.block_column: carried.to_block for own in columns for _, carried in own}
     kept = rows.columns
     wide = rows.select("*", *(F.expr(text).alias(name) for name, text in read.items()))
-    return wide.mapInArrow(_keep_true(call, len(kept)), rows.schema)
+    filled = fill_up(wide, f"a row for the predicate {predicate.name!r}")
+    return filled.mapInArrow(_keep_true(call, len(kept)), rows.schema)
 
 
 def _keep_true(
     predicate: PythonPredicate, n_kept: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def keep(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+        for batch in map(drop_fillers, batches):
             if not batch.num_rows:
                 continue
             every = np.arange(batch.num_rows)

@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from thetastream.core.blocks import gather
 from thetastream.core.result_columns import ColumnSource, project
-from thetastream.spark.emit import BYTES_AT_ONCE, MOST_BYTES, FlatEmitter, build_result_batch
+from thetastream.spark.emit import BYTES_AT_ONCE, MOST_BYTES, FrameEmitter, build_result_batch
 from thetastream.spark.task_properties import read_query, read_task_epoch, read_task_partition
 from thetastream.stores import Store
 from thetastream.stores.description import Description
@@ -62,7 +62,7 @@ class Staging:
     """For each column of the store, how it follows from a block of results."""
 
 
-class StagingEmitter(FlatEmitter):
+class StagingEmitter(FrameEmitter):
     """Stages results, and emits one row that describes them.
 
     Parameters

@@ -20,9 +20,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from thetastream.errors import QueryError
+from thetastream.spark.data_sources import register_source
 from thetastream.spark.staging import Target
 from thetastream.spark.store_schema import describe
 from thetastream.spark.task_properties import read_query
+from thetastream.spark.wide_rows import drop_fillers, fill_up
 from thetastream.stores import ParquetStore, read_store, write_store
 from thetastream.stores.description import Description
 from thetastream.stores.history import PAIR
@@ -47,7 +49,7 @@ def stage_rows(batches: Iterator[pa.RecordBatch], target: Target) -> list[Staged
     """Stage the rows of a task. A last column ``PAIR`` has the times of joined pairs of punctuations."""
     stage, schema = target.open_stage(), target.description.schema
     pairs = BoundsFinder((PAIR,))
-    for batch in batches:
+    for batch in map(drop_fillers, batches):
         if target.rule.punctuations is not None:
             pairs.add(batch)
             batch = batch.drop_columns([PAIR])
@@ -137,7 +139,7 @@ class ParquetSink(DataSource):
 def register_sinks(spark: SparkSession) -> None:
     """Make the sinks known to a session."""
     for sink in (StoreSink, ParquetSink):
-        spark.dataSource.register(sink)
+        register_source(spark, sink)
 
 
 def read_writer(options: Mapping[str, str]) -> Writer:
@@ -156,4 +158,5 @@ def write_into(rows: DataFrame, target: Target, is_staged: bool, writer: Writer)
         "beside_others": str(writer.is_beside_others).lower(),
         **({} if writer.checkpoint is None else {CHECKPOINT: writer.checkpoint}),
     }
-    return rows.writeStream.format(FORMAT).outputMode("append").options(**options)
+    filled = rows if is_staged else fill_up(rows, "a row for the store")
+    return filled.writeStream.format(FORMAT).outputMode("append").options(**options)

@@ -1,6 +1,7 @@
 """Bounds the bytes of the Arrow batches that Spark makes of wide rows.
 
     a row of n * STEP bytes      ->  the row, and n rows without wide values behind it
+    a row of very many columns   ->  a list of one row, and n empty lists behind it
     a block of n * STEP bytes    ->  the block, and n rows without a block behind it if its task
                                      has already sent many bytes
 
@@ -9,7 +10,8 @@ bound it by bytes, but then it measures the batch again after every row, which i
 a join of narrow rows. Fillers are rows without wide values. With the fillers behind wide rows, the bound of
 rows also bounds the bytes: 10,000 rows hold at most 10,000 * STEP bytes and one more row. There are no
 fillers behind narrow rows. Columns of fixed width are not even measured, and a filler repeats their values,
-because Spark then computes nothing for them.
+because Spark then computes nothing for them. If the columns of a row have more than STEP bytes although all
+values are NULL, even a filler would be wide. Then the whole row is packed into a list.
 
 Spark hands the rows of a unit to Python one by one, so a filler behind a block costs some 10 microseconds.
 Therefore each task sends its first blocks without fillers (``count_fillers``).
@@ -32,6 +34,7 @@ from pyspark.sql.types import (
 )
 
 from thetastream.errors import ThetastreamError
+from thetastream.plan.domains import quote
 
 STEP = 1 << 13
 """Bytes of a row for each filler behind it, so that a batch holds about 80 MB. Batches of blocks with 330 MB
@@ -43,24 +46,29 @@ FREE_BYTES = 1 << 25
 ``FREE_BYTES * (1 + ln T)`` bytes in this way, so this also bounds what they add to a batch."""
 FIXED = 16
 """The bytes that count for a value of fixed width beside others."""
-FILLER = "filler"
-"""The column that is 0 for tuples and positive for fillers."""
+FILLER = "number of a filler"
+"""The column that is 0 for rows and positive for fillers. No alias is this name, as it is no identifier."""
+PACKED = "packed row"
+"""The only other column if rows have very many columns: a list of one struct, or NULL in a filler."""
 _WIDE = (StringType, BinaryType, ArrayType, MapType, VariantType, GeometryType, GeographyType)
 
 
-def fill_up(flat: DataFrame, alias: str) -> DataFrame:
-    """Put fillers behind wide rows, and refuse a tuple that no block can hold.
+def fill_up(flat: DataFrame, row: str) -> DataFrame:
+    """Put fillers behind wide rows, and refuse a row that no block can hold.
 
-    The result has the column ``filler`` in addition if some column has no fixed width.
+    The result has the column ``FILLER`` in addition if some column has no fixed width or if there are very
+    many columns. ``row`` describes a row in the message of the error, for example ``a tuple of stream 'a'``.
     """
     wide = {field.name: field.dataType for field in flat.schema if not _has_fixed_width(field.dataType)}
-    if not wide:
+    empty_bytes = FIXED * sum(_count_values(field.dataType) for field in flat.schema)
+    is_packed = empty_bytes > STEP
+    if not wide and not is_packed:
         return flat
-    widths = [_measure(F.col(name), type_) for name, type_ in wide.items()]
-    width = sum(widths[1:], widths[0])
+    widths = [_measure(F.col(quote(name)), type_) for name, type_ in wide.items()]
+    width = sum(widths, F.lit(empty_bytes if is_packed else 0).cast("bigint"))
     refused = ThetastreamError("TUPLE_TOO_LARGE", "")  # Spark raises it while it computes the row.
     what = F.concat(
-        F.lit(f"{refused}a tuple of stream {alias!r} has "),
+        F.lit(f"{refused}{row} has "),
         width.cast("string"),
         F.lit(f" bytes, and a block can hold {LARGEST_TUPLE}; keep large values in files, join their names"),
     )
@@ -68,15 +76,21 @@ def fill_up(flat: DataFrame, alias: str) -> DataFrame:
     many = F.sequence(F.lit(0), (width / STEP).cast("int"))
     fillers = F.when(width < STEP, one).when(width <= LARGEST_TUPLE, many).otherwise(F.raise_error(what))
     filled = flat.select("*", F.explode(fillers).alias(FILLER))
-    is_tuple = F.col(FILLER) == 0
-    kept = (F.when(is_tuple, F.col(name)).alias(name) if name in wide else name for name in flat.columns)
-    return filled.select(*kept, FILLER)
+    is_tuple = F.col(quote(FILLER)) == 0
+    if is_packed:
+        packed = F.array(F.struct(*(F.col(quote(name)) for name in flat.columns)))
+        return filled.select(F.when(is_tuple, packed).alias(PACKED), quote(FILLER))
+    columns = {name: F.col(quote(name)) for name in flat.columns}
+    kept = (F.when(is_tuple, col).alias(name) if name in wide else col for name, col in columns.items())
+    return filled.select(*kept, quote(FILLER))
 
 
 def drop_fillers(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Drop the fillers that ``fill_up`` has put behind wide rows."""
     if FILLER not in batch.schema.names:
         return batch
+    if PACKED in batch.schema.names:
+        return pa.RecordBatch.from_struct_array(batch.column(PACKED).flatten())
     is_tuple = pc.equal(batch.column(FILLER), 0)
     tuples = batch.drop_columns([FILLER])
     return tuples if pc.all(is_tuple).as_py() else tuples.filter(is_tuple)
@@ -109,6 +123,13 @@ def _has_fixed_width(type_: DataType) -> bool:
     if isinstance(type_, StructType):
         return all(_has_fixed_width(field.dataType) for field in type_.fields)
     return not isinstance(type_, _WIDE)
+
+
+def _count_values(type_: DataType) -> int:
+    """Count the values of a type that take memory in an Arrow batch even if they are NULL."""
+    if isinstance(type_, StructType):
+        return sum(_count_values(field.dataType) for field in type_.fields)
+    return 1
 
 
 def _measure(value: Column, type_: DataType) -> Column:

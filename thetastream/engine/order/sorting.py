@@ -16,13 +16,14 @@ import pyarrow as pa
 from thetastream.core.keys import Int64s
 from thetastream.engine.order.spec import Order
 
-ROWS_AT_ONCE = 1 << 16
+ROWS_AT_ONCE, BYTES_AT_ONCE = 1 << 16, 1 << 25
+"""The largest number of rows that are taken together, and about their largest number of bytes."""
 
 
 def sort_results(
     batches: Iterable[pa.RecordBatch], order: Order, places: tuple[int, int]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of an epoch in order, ``ROWS_AT_ONCE`` at a time.
+    """Yield the rows of an epoch in order, ``ROWS_AT_ONCE`` at a time, or fewer if they are wide.
 
     Parameters
     ----------
@@ -40,8 +41,9 @@ def sort_results(
     left, right = (table.column(place) for place in places)
     is_punctuation = left.is_null().to_numpy() != right.is_null().to_numpy()
     sorted_rows = rank(left.fill_null(-1).to_numpy(), right.fill_null(-1).to_numpy(), is_punctuation, order)
-    for start in range(0, len(sorted_rows), ROWS_AT_ONCE):
-        yield table.take(sorted_rows[start : start + ROWS_AT_ONCE])
+    n_rows = min(ROWS_AT_ONCE, max(1, len(table) * BYTES_AT_ONCE // max(table.nbytes, 1)))
+    for start in range(0, len(sorted_rows), n_rows):
+        yield table.take(sorted_rows[start : start + n_rows])
 
 
 def rank(left: Int64s, right: Int64s, is_punctuation: npt.NDArray[np.bool_], order: Order) -> Int64s:

@@ -27,6 +27,7 @@ from thetastream.core.columns import ANNOUNCEMENT
 from thetastream.core.identity import Identity, decode_identity
 from thetastream.spark.control.files import list_awaited
 from thetastream.spark.control.source import ControlReader, make_control_reader, make_options
+from thetastream.spark.data_sources import register_source
 from thetastream.spark.mailbox.source import MailboxReader
 from thetastream.spark.state.identity_source import SCHEMA
 
@@ -147,7 +148,7 @@ def read_controlled_mailbox(
     settings, plan, partitions
         The control of the join, as in ``read_control``.
     """
-    spark.dataSource.register(ControlledMailboxSource)
+    register_source(spark, ControlledMailboxSource)
     reader = spark.readStream.format(FORMAT)
     options = {"root": root, "keys": list(keys), **make_options(query, settings, plan, partitions)}
     for name, value in options.items():

@@ -42,6 +42,7 @@ from thetastream.spark.control.files import (
     list_generations,
     refuse,
 )
+from thetastream.spark.data_sources import register_source
 from thetastream.spark.state import identity_source
 from thetastream.spark.state.identity_source import IdentityReader, IdentitySource, continue_query
 
@@ -268,7 +269,7 @@ def read_control(
     partitions: int | None,
 ) -> DataFrame:
     """Make the stream of notices of a controlled join, which also keeps the identity of ``query``."""
-    spark.dataSource.register(ControlSource)
+    register_source(spark, ControlSource)
     reader = spark.readStream.format(FORMAT)
     for name, value in make_options(query, settings, plan, partitions).items():
         reader = reader.option(name, json.dumps(value))

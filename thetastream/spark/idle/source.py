@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from thetastream.core import folder as folders
 from thetastream.core.folder import Folder
+from thetastream.spark.data_sources import register_source
 from thetastream.spark.idle import rule as rules
 from thetastream.spark.idle.rule import IdleRule, Report, StreamReport
 
@@ -134,7 +135,7 @@ class IdleReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def read_idle_times(spark: SparkSession, folder: str, stream: str, idle_s: float, delay_us: int) -> DataFrame:
     """Read the control rows of a stream: one column ``time``."""
-    spark.dataSource.register(IdleSource)
+    register_source(spark, IdleSource)
     options = {"folder": folder, "stream": stream, "idle_s": str(idle_s), "delay_us": str(delay_us)}
     return spark.readStream.format(FORMAT).options(**options).load()
 

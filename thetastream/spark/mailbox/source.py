@@ -32,6 +32,7 @@ from thetastream.core import folder
 from thetastream.core.columns import ANNOUNCEMENT, EMPTY
 from thetastream.core.folder import hide_secrets
 from thetastream.core.identity import Identity, decode_identity, encode_identity
+from thetastream.spark.data_sources import register_source
 from thetastream.spark.mailbox import files
 from thetastream.spark.mailbox.files import Mailbox
 from thetastream.spark.state.identity_source import (
@@ -205,7 +206,7 @@ def read_mailbox(spark: SparkSession, root: str, query: Identity, keys: Sequence
 
     ``keys`` are the grouping keys of the units.
     """
-    spark.dataSource.register(MailboxSource)
+    register_source(spark, MailboxSource)
     reader = spark.readStream.format(FORMAT)
     for name, value in (("root", root), ("query", encode_identity(query)), ("keys", list(keys))):
         reader = reader.option(name, json.dumps(value))

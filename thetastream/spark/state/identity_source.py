@@ -36,6 +36,7 @@ from thetastream.core.identity import (
     find_changes,
     refuse_changes,
 )
+from thetastream.spark.data_sources import register_source
 from thetastream.spark.state.manifest import FORMAT as STATE_FORMAT
 
 FORMAT = "thetastream_query"
@@ -148,7 +149,7 @@ class IdentityReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def read_identity(spark: SparkSession, query: Identity) -> DataFrame:
     """Make the stream without rows that keeps the identity of ``query`` in the checkpoint."""
-    spark.dataSource.register(IdentitySource)
+    register_source(spark, IdentitySource)
     return spark.readStream.format(FORMAT).option("query", json.dumps(encode_identity(query))).load()
 
 
