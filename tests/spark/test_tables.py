@@ -126,8 +126,30 @@ def test_each_tuple_of_a_stream_is_answered_from_a_table(
     assert rows == Counter(map(tuple, own_rows))
 
 
-def test_answers_that_a_table_cannot_have_are_refused(
+def test_a_row_of_joins_of_one_stream_with_tables(
     spark: SparkSession, frame: DataFrame, table: DataFrame, tmp_path: Path
+) -> None:
+    s = replay(frame, [range(20), range(20, N)], tmp_path).withWatermark("ts", "10 minutes")
+    text = (
+        "SELECT a.id, t.n, u.n AS m FROM a LEFT JOIN t ON a.x = t.y "
+        "LEFT JOIN u ON t.n < u.n AND a.id > 10 ANTI JOIN v ON a.x = v.n"
+    )
+    tables = dict.fromkeys("tuv", table)
+    found = outcome(th.sql(spark, text, {"a": s, **tables}), ["id", "n", "m"], tmp_path).rows
+    for alias, whole in {"a": frame, **tables}.items():
+        whole.createOrReplaceTempView(alias)
+    assert found == Counter(map(tuple, spark.sql(text).collect()))
+    assert {tuple(value is None for value in row[1:]) for row in found} >= {(True, True), (False, False)}
+    for alias in ("a", *tables):
+        spark.catalog.dropTempView(alias)
+    with pytest.raises(th.QueryError, match=r"MIXED_INPUTS.*leave it out"):
+        th.sql(spark, f"{text} WITHIN 1 minute", {"a": s, **tables})
+    with pytest.raises(th.QueryError, match=r"HOW.*FROM \(SELECT"):
+        th.sql(spark, f"{text} WITHIN 1 minute", {"a": s, **tables, "t": s})
+
+
+def test_answers_that_a_table_cannot_have_are_refused(
+    frame: DataFrame, table: DataFrame, tmp_path: Path
 ) -> None:
     s = replay(frame, [range(4)], tmp_path).withWatermark("ts", "1 minute")
     one, swapped = {"a": s, "t": table}, {"t": table, "a": s}
@@ -142,9 +164,6 @@ def test_answers_that_a_table_cannot_have_are_refused(
     for inputs, how, on, words in refused:
         with pytest.raises(th.QueryError, match=rf"\[HOW\] .*{words}"):
             th.join(inputs, on=on, how=how)
-    text = "SELECT a.id FROM a LEFT JOIN t ON a.x = t.y LEFT JOIN u ON t.n < u.n"
-    with pytest.raises(th.QueryError, match=r"HOW.*FROM \(SELECT"):
-        th.sql(spark, text, {**one, "u": table})
 
 
 def test_a_rewritten_folder_is_an_error_that_says_how_to_continue(

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from thetastream.core.how import How
 from thetastream.core.windows import Within
-from thetastream.errors import ThetastreamError, raise_problems
+from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.how import GivenHow, read_how, refuse_how
 from thetastream.frontend.request import JoinRequest, complete_request
 from thetastream.frontend.streams import read_streams
@@ -128,7 +128,12 @@ def plan_nested(
     # 1. Read the streams and their windows.
     problems: list[ThetastreamError] = []
     kind = next(join.kind for join in joins if not join.kind.is_inner)
-    if has_tables(frames):
+    first, *others = frames.values()
+    is_one_stream = first.isStreaming and not any(frame.isStreaming for frame in others)
+    if is_one_stream and within is not None:
+        what = f"WITHIN needs two streams, but only {next(iter(frames))} is one: tables have no window"
+        problems.append(QueryError("MIXED_INPUTS", f"{what}; leave it out"))
+    elif has_tables(frames) and not is_one_stream:
         *_, table = (alias for alias, frame in frames.items() if not frame.isStreaming)
         hint = f"put the other joins into a subquery: FROM (SELECT ...) AS q LEFT JOIN {table} ON ..."
         refuse_how(kind, f"a row of joins with the table {table!r}", hint, problems)

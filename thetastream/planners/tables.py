@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from thetastream.core.how import How
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
@@ -137,7 +138,7 @@ class TablesPlan(Plan):
         else:
             rows = self.joined.results()
         for step in self.steps:
-            table = self._gather(step.table)
+            table = self._gather(step.table, is_padded=step.join == "left")
             if step.phrases:
                 texts = " AND ".join(f"({phrase.text}\n)" for phrase in step.phrases)
                 rows = rows.join(table, F.expr(texts), step.join)
@@ -148,9 +149,17 @@ class TablesPlan(Plan):
         hidden = {step.table.alias for step in self.steps if step.join in ("semi", "anti")}
         return rows.select(*(known.alias for known in self.given if known.alias not in hidden))
 
-    def _gather(self, stream: Stream) -> DataFrame:
-        """Gather the columns of a stream or table into one struct column."""
-        return self.frames[stream.alias].select(F.struct("*").alias(stream.alias))
+    def _gather(self, stream: Stream, is_padded: bool = False) -> DataFrame:
+        """Gather the columns of a stream or table into one struct column.
+
+        The struct may be NULL in the rows of a left join. If Spark then takes the columns in it for never
+        NULL, later joins read them as 0.
+        """
+        frame, row = self.frames[stream.alias], F.struct("*")
+        if is_padded:
+            fields = [StructField(each.name, each.dataType, True, each.metadata) for each in frame.schema]
+            row = row.cast(StructType(fields))
+        return frame.select(row.alias(stream.alias))
 
     def _call(self, rows: DataFrame, predicate: Predicate) -> DataFrame:
         """Keep the rows for which a predicate is true."""
