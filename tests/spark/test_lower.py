@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import thetastream as th
+from tests.support.truth import configured
 from thetastream.core.condition import TIME, Bound, Dimension, Domain
 from thetastream.core.sides import Side
 from thetastream.models import Biclique
@@ -336,12 +337,39 @@ def test_archive_period(plan, within, asked, expected):
 
 
 def test_settings_of_the_session(spark, plan):
-    spark.conf.set("spark.thetastream.index", "scan")
-    try:
+    with configured(spark, {"spark.thetastream.index": "scan"}):
         assert shape(plan("a.id = b.id"))[0] == "scan"
         assert shape(plan("a.id = b.id", index="hash"))[0] == "hash"
-    finally:
-        spark.conf.unset("spark.thetastream.index")
+    # A join leaves out what it cannot honour, and refuses what no join has.
+    three = {alias: spark.sql("SELECT 1 AS id, timestamp_seconds(1) AS ts") for alias in "abc"}
+    on = "a.id = b.id AND b.id = c.id"
+    with configured(spark, {"spark.thetastream.order": "outer", "spark.thetastream.max_units": "8"}):
+        assert th.join(three, on, "1 minute").count() == 1
+        assert th.join(three, on, "1 minute", th.Ring(2)).count() == 1
+    with (
+        configured(spark, {"spark.thetastream.oder": "outer"}),
+        pytest.raises(th.QueryError, match="did you mean 'order'"),
+    ):
+        plan("a.id = b.id")
+
+
+def test_options_of_a_statement(spark):
+    text = "SELECT a.id FROM a, b WHERE a.id = b.id WITHIN 1 minute"
+    frame = spark.sql("SELECT 1 AS id, timestamp_seconds(1) AS ts")
+    streams = {"a": frame, "b": frame}
+    explained = th.sql(spark, f"EXPLAIN {text} OPTIONS (index = 'scan')", streams).collect()[0].plan
+    assert "forced by index=" in explained
+    for clause, expected in (
+        ("order = 'outer'", "'order' is no option here"),
+        ("index = 'tree'", "UNKNOWN_INDEX"),
+        ("every = '1 minute'", "EVERY.*groups none"),
+    ):
+        with pytest.raises(th.QueryError, match=expected):
+            th.sql(spark, f"{text} OPTIONS ({clause})", streams)
+    with pytest.raises(th.QueryError, match="the caller gives it too"):
+        th.sql(spark, f"{text} OPTIONS (index = 'scan')", streams, index="hash")
+    grouped = "SELECT count(*) AS n FROM a, b WHERE a.id = b.id WITHIN 1 minute OPTIONS (every = '1 minute')"
+    assert th.sql(spark, grouped, streams).collect() == [(1,)]
 
 
 def test_python_predicate(plan):

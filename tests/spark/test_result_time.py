@@ -260,7 +260,7 @@ def test_batch_results_have_the_column_without_a_mark(spark: SparkSession) -> No
 def test_the_column_can_be_refused(frame: DataFrame) -> None:
     join: dict[str, Any] = {"on": "a.k = b.k", "within": "1 minute", "model": th.Biclique(1)}
     assert th.join({"a": frame, "b": frame}, **join, result_time=False).columns == ["a", "b"]
-    with pytest.raises(th.QueryError, match=r"RESULT_TIME.*'yes'"):
+    with pytest.raises(th.QueryError, match=r"BAD_VALUE.*result_time.*'yes'"):
         th.join({"a": frame, "b": frame}, **join, result_time="yes")
     streams = {"a": frame, "Result_Time": frame}
     with pytest.raises(th.QueryError, match=r"INVALID_ALIAS.*result_time=False"):

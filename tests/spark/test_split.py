@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 import thetastream as th
 from tests.support import oracle
 from tests.support.streams import outcome, replay
+from tests.support.truth import configured
 from thetastream.engine.order import Order
 from thetastream.errors import QueryError
 
@@ -227,7 +228,7 @@ def test_sql_counts_rows(spark):
         ({"order": "inner"}, "BAD_ORDER"),
         ({"order": 0}, "BAD_ORDER"),
         ({"punctuations": True}, "BAD_ORDER"),
-        ({"order": 5, "punctuations": "yes"}, "BAD_ORDER"),
+        ({"order": 5, "punctuations": "yes"}, "BAD_VALUE"),
         ({"within": {"a": th.Rows(3), "b": "5 seconds"}}, "MIXED_WINDOWS"),
         ({"within": {"a": th.Rows(3)}}, "WINDOW_MISSING"),
         ({"within": th.Rows(3), "archive_period": "1 second"}, "ARCHIVE_PERIOD"),
@@ -288,12 +289,13 @@ def test_an_epoch_is_replayed_by_both_event_times_or_by_none(spark):
     assert [row.number for row in ordered.collect()] == [1, 3, 5]
 
 
-def test_a_select_list_does_not_count_punctuations(spark):
+def test_groups_and_statements_have_no_order_of_arrival(spark):
     a = spark.range(6).selectExpr("id", "timestamp_seconds(id) AS ts")
     join = {"on": "a.id <= b.id AND a.id * b.id >= 0", "within": "2 seconds", "aggs": {"n": "count(*)"}}
-    assert th.aggregate({"a": a, "b": a}, order="outer", **join).collect() == [(15,)]
-    with pytest.raises(QueryError, match=r"BAD_ORDER.*punctuations"):
-        th.aggregate({"a": a, "b": a}, order="outer", punctuations=True, **join)
+    with configured(spark, {"spark.thetastream.order": "outer"}):
+        assert th.aggregate({"a": a, "b": a}, **join).collect() == [(15,)]
+    with pytest.raises(QueryError, match=r"UNKNOWN_SETTING.*'order'"):
+        th.aggregate({"a": a, "b": a}, order="outer", **join)
 
 
 def test_a_pipeline_has_no_order_of_arrival(spark):

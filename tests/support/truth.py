@@ -162,13 +162,16 @@ class configured:
         self.spark, self.settings = spark, settings
 
     def __enter__(self) -> None:
-        self.before: dict[str, Any] = {key: self.spark.conf.get(key) for key in self.settings}
+        self.before: dict[str, Any] = {key: self.spark.conf.get(key, None) for key in self.settings}
         for key, value in self.settings.items():
             self.spark.conf.set(key, value)
 
     def __exit__(self, *_: object) -> None:
         for key, value in self.before.items():
-            self.spark.conf.set(key, value)
+            if value is None:
+                self.spark.conf.unset(key)
+            else:
+                self.spark.conf.set(key, value)
 
 
 def frames(spark: SparkSession) -> tuple[DataFrame, DataFrame]:

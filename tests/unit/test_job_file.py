@@ -12,6 +12,7 @@ from thetastream.errors import InvalidQuery, QueryError
 from thetastream.job.document import parse_job, read_job
 from thetastream.job.progress import describe_epoch
 from thetastream.models import Chain
+from thetastream.plan.statistics import Statistics
 
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
@@ -36,8 +37,29 @@ def test_the_job_of_the_docs_is_well_formed(tmp_path):
 
 def test_a_job_may_have_a_shedder(tmp_path):
     job = parse_job(GOOD | {"shed": {"threshold": "1 s", "capacity": "9 s", "load": "lag"}}, tmp_path)
-    assert job.shed == Shed("1 s", "9 s", load="lag")
-    assert parse_job(GOOD, tmp_path).shed is None
+    assert job.options["shed"] == Shed("1 s", "9 s", load="lag")
+    assert parse_job(GOOD, tmp_path).options == {}
+
+
+def test_a_job_may_have_options_and_statistics(tmp_path):
+    tables = {"options": {"max_units": 8, "late": "late"}, "statistics": {"tuples_per_second": [1000, 20]}}
+    job = parse_job(GOOD | tables, tmp_path)
+    assert job.options["max_units"] == 8
+    assert job.options["statistics"] == Statistics(tuples_per_second=(1000, 20))
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ({"options": {"lat": "late"}}, "UNKNOWN_KEY.*did you mean 'late'"),
+        ({"options": {"max_units": 0}}, "MAX_UNITS.*from 1 to 4096"),
+        ({"options": {"order": "outer"}}, "UNKNOWN_KEY.*'order'"),
+        ({"statistics": {"rate": 5}}, "UNKNOWN_KEY.*'rate'"),
+    ],
+)
+def test_wrong_options_of_a_job_are_refused(tables, expected, tmp_path):
+    with pytest.raises(QueryError, match=expected):
+        parse_job(GOOD | tables, tmp_path)
 
 
 @pytest.mark.parametrize(

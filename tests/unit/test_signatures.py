@@ -1,43 +1,108 @@
-"""The public functions name every setting as a keyword-only parameter, so a type checker finds a typo."""
+"""Options are declared once: signatures, docstrings, the table of settings and all doors follow from it."""
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import thetastream as th
-from thetastream.frontend.request import SETTINGS
+from thetastream.errors import QueryError
+from thetastream.frontend.options import (
+    JoinOptions,
+    Options,
+    StatementOptions,
+    TaskOptions,
+    list_options,
+    read_options,
+)
 
-SHARED = {
-    "index",
-    "archive_period",
-    "event_time",
-    "result_time",
-    "mailbox",
-    "cache_folder",
-    "late",
-    "statistics",
+DOORS: dict[Callable[..., Any], type] = {
+    th.join: JoinOptions,
+    th.plan: JoinOptions,
+    th.join_many: TaskOptions,
+    th.sql: StatementOptions,
+    th.insert: StatementOptions,
+    th.aggregate: StatementOptions,
 }
 
 
-@pytest.mark.parametrize("function", [th.join, th.plan, th.sql, th.aggregate])
-def test_every_setting_is_a_keyword_parameter(function):
+class Session:
+    """A Spark session that has only settings."""
+
+    def __init__(self, **settings: str) -> None:
+        found = {f"spark.thetastream.{name}": text for name, text in settings.items()}
+        self.conf = type("Conf", (), {"getAll": {**found, "spark.app.name": "tests"}})()
+
+
+@pytest.mark.parametrize("function", DOORS, ids=lambda function: function.__name__)
+def test_every_option_is_a_keyword_parameter_with_an_entry_in_the_docstring(function):
     parameters = inspect.signature(function).parameters.values()
+    options = list_options(DOORS[function])
     named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    # A statement names the result time in its select list.
-    unused = {"result_time"} if function in (th.sql, th.aggregate) else set()
-    assert named == [name for name in SETTINGS if name not in unused]
+    assert [name for name in named if name in options] == list(options)
     assert not [p for p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    assert "**options" not in function.__doc__
+    for name in options:
+        assert f"\n    {name} : optional\n" in function.__doc__, name
 
 
-def test_join_many_takes_what_tasks_share():
-    parameters = inspect.signature(th.join_many).parameters.values()
-    assert {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} == SHARED
-    assert set(SETTINGS) > SHARED
+@pytest.mark.parametrize("function", DOORS, ids=lambda function: function.__name__)
+def test_an_unknown_option_is_refused_with_the_name_that_is_meant(function):
+    with pytest.raises(QueryError, match=r"UNKNOWN_SETTING.*'lat' is no option.*did you mean 'late'"):
+        function({}, "", lat="out/late")
 
 
 def test_every_parameter_and_result_is_annotated():
-    for function in (th.join, th.plan, th.sql, th.aggregate, th.join_many):
+    for function in DOORS:
         signature = inspect.signature(function)
         missing = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
         assert not missing, function.__name__
         assert signature.return_annotation is not signature.empty
+
+
+def test_the_session_gives_defaults_of_what_the_door_takes():
+    session = Session(order="outer", max_units="8", punctuations="True")
+    problems: list[Any] = []
+    found = read_options({"max_units": 4, "late": None}, session, JoinOptions, problems)  # type: ignore[arg-type]
+    assert found.values == {"order": "outer", "max_units": 4, "punctuations": True}
+    assert found.of_session == {"order", "punctuations"}
+    assert found.without(["order", "max_units"]).values == {"max_units": 4, "punctuations": True}
+    found = read_options({}, session, StatementOptions, problems)  # type: ignore[arg-type]
+    assert found.values == {"max_units": 8}
+    assert not problems
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"oder": "outer"}, "spark.thetastream.oder.*did you mean 'order'"),
+        ({"shed": "1 GB"}, "spark.thetastream.shed, which is no option that a text can give"),
+    ],
+)
+def test_a_session_with_an_unknown_option_is_refused(settings, expected):
+    with pytest.raises(QueryError, match=rf"UNKNOWN_SETTING.*{expected}"):
+        read_options({}, Session(**settings), JoinOptions, [])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("index", "btree", "UNKNOWN_INDEX.*hash_sorted"),
+        ("punctuations", "yes", "BAD_VALUE.*must be true or false, not 'yes'"),
+        ("result_time", 2, "BAD_VALUE.*must be true or false, not 2"),
+        ("mailbox", 5, "MAILBOX.*must be a folder"),
+        ("late", "", "LATE_FOLDER.*must be a folder"),
+        ("cache_folder", 7, "CACHE_FOLDER.*must be a folder"),
+        ("cache_folder", "hdfs://names/cache", "CACHE_FOLDER.*of each host"),
+        ("max_units", 0, "MAX_UNITS.*from 1 to 4096, not 0"),
+        ("max_units", True, "MAX_UNITS.*from 1 to 4096, not True"),
+        ("shed", "1 GB", r"SHED.*th\.Shed"),
+        ("statistics", {}, r"STATISTICS.*th\.Statistics"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_the_streams_are_read(name, value, expected):
+    problems: list[Any] = []
+    read_options({name: value}, Session(), Options, problems)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match=expected):
+        raise problems[0]

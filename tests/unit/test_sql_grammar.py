@@ -364,6 +364,29 @@ def test_refusals_point_at_their_place(text, condition, words, at):
         assert text[caret.index("^") - 2 :].startswith(at)
 
 
+def test_a_statement_may_end_with_options():
+    text = (
+        "SELECT a FROM r, s WHERE x > y WITHIN 1 m OPTIONS (late = 'out/late', max_units = 8, order = true)"
+    )
+    found = parse_statement(text)
+    assert found.options == {"late": "out/late", "max_units": 8, "order": True}
+    assert found.select.within == "1 m"
+    assert parse_statement("SELECT options (a) FROM r GROUP BY options (a)").options == {}
+
+
+@pytest.mark.parametrize(
+    ("clause", "words"),
+    [
+        ("(late)", "names with literals"),
+        ("(late = x)", "a text, a number, true or false"),
+        ("(late = 'a', LATE = 'b')", "twice"),
+    ],
+)
+def test_wrong_options_point_at_their_place(clause, words):
+    with pytest.raises(QueryError, match=words):
+        parse_statement(f"SELECT a FROM r OPTIONS {clause}")
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(7, 10))
 def test_cut_and_shuffled_statements_are_refused_by_name_or_read(seed):

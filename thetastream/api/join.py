@@ -1,44 +1,30 @@
 """``th.join`` joins streams, and ``th.plan`` returns the plan of a join."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.shed import Shed
-from thetastream.core.windows import Duration, Within
-from thetastream.engine.order.spec import Asked
+from thetastream.core.windows import Within
 from thetastream.frontend.condition import On
 from thetastream.frontend.how import GivenHow
+from thetastream.frontend.options import JoinOptions, takes
 from thetastream.frontend.request import complete_request
 from thetastream.models.base import Model
-from thetastream.plan.statistics import Statistics
 from thetastream.planners import Plan, plan_join
 
 if TYPE_CHECKING:
     from thetastream.frontend.tables import Table
 
 
+@takes(JoinOptions)
 def join(
     streams: "Mapping[str, Table]",
     on: On,
     within: Within = None,
     model: Model | str | None = None,
     how: GivenHow = "inner",
-    *,
-    index: str | None = None,
-    archive_period: Duration | None = None,
-    order: Asked = None,
-    punctuations: bool | None = None,
-    event_time: str | Mapping[str, str] | None = None,
-    result_time: bool | None = None,
-    mailbox: str | None = None,
-    max_units: int | None = None,
-    cache_folder: str | None = None,
-    late: str | Path | None = None,
-    shed: Shed | None = None,
-    statistics: Statistics | None = None,
+    **options: Unpack[JoinOptions],
 ) -> DataFrame:
     """Join streams on any condition.
 
@@ -67,43 +53,8 @@ def join(
         a row once no tuple can join it: when the watermark reaches its event time plus its window. Its
         partner is NULL. ``th.Nearest(k, by="abs(a.x - b.x)")`` finds the k nearest partners of each left
         tuple.
-    index : str, optional
-        Force an index shape: ``"scan"``, ``"sorted"``, ``"hash"``, ``"hash_sorted"`` or ``"grid"``. By
-        default, the condition decides.
-    archive_period : str or timedelta, optional
-        The event time that one subindex spans. A whole subindex expires at once. By default it is a tenth of
-        the window.
-    order : "outer", "strict", "inner n" or int, optional
-        The order of results, with ``th.Split`` or ``th.Ring``. A number is a punctuation interval in
-        arrivals. ``"inner 64"`` orders the results of one tuple by the age of the stored tuple, in steps of
-        64 arrivals. By default results have no order.
-    punctuations : bool, optional
-        Whether punctuations are rows of ordered results. By default they are not.
-    event_time : str or mapping of alias to str, optional
-        The event-time column of batch DataFrames, which cannot carry a watermark. By default it is the only
-        timestamp column.
-    result_time : bool, optional
-        Whether results have the column ``result_time``. By default they have it if every stream has an event
-        time.
-    mailbox : str, optional
-        A folder, shared by driver and executors, for messages between the units of a ring or chain. By
-        default it lies beside the checkpoints. Requests to a join with ``max_units`` lie there too.
-    max_units : int, optional
-        The largest number of units that the join may have at once, older generations included. With it,
-        ``th.control`` changes the units while the join runs. By default, they do not change.
-    cache_folder : str, optional
-        A folder on each host for mapped segments. By default it is Spark's local directory.
-    late : str or Path, optional
-        A folder in which late tuples are kept, as Parquet files, each tuple exactly once. A join needs a
-        folder of its own. By default, late tuples are only counted.
-    shed : Shed, optional
-        A load shedder, which drops tuples of streams while the load is too high. By default, nothing is
-        dropped.
-    statistics : Statistics, optional
-        Figures from which costs are estimated, and from which the model is chosen if it is left out.
-
-    The default of each parameter from ``index`` on is the Spark setting ``spark.thetastream.<name>``, if the
-    session has it.
+    **options
+        Options, as keyword arguments.
 
     Returns
     -------
@@ -135,48 +86,26 @@ def join(
     ... )  # doctest: +SKIP
     >>> query = pairs.select("a.id", "b.id").writeStream.format("console").start()  # doctest: +SKIP
     """
-    return plan(
-        streams,
-        on,
-        within,
-        model,
-        how=how,
-        index=index,
-        archive_period=archive_period,
-        order=order,
-        punctuations=punctuations,
-        event_time=event_time,
-        result_time=result_time,
-        mailbox=mailbox,
-        max_units=max_units,
-        cache_folder=cache_folder,
-        late=late,
-        shed=shed,
-        statistics=statistics,
-    ).dataframe()
+    return plan(streams, on, within, model, how, **options).dataframe()
 
 
+@takes(JoinOptions)
 def plan(
     streams: "Mapping[str, Table]",
     on: On,
     within: Within = None,
     model: Model | str | None = None,
     how: GivenHow = "inner",
-    *,
-    index: str | None = None,
-    archive_period: Duration | None = None,
-    order: Asked = None,
-    punctuations: bool | None = None,
-    event_time: str | Mapping[str, str] | None = None,
-    result_time: bool | None = None,
-    mailbox: str | None = None,
-    max_units: int | None = None,
-    cache_folder: str | None = None,
-    late: str | Path | None = None,
-    shed: Shed | None = None,
-    statistics: Statistics | None = None,
+    **options: Unpack[JoinOptions],
 ) -> Plan:
-    """Check and plan a join without starting it. It takes the parameters and raises the errors of ``join``.
+    """Check and plan a join without starting it. It raises the errors of ``join``.
+
+    Parameters
+    ----------
+    streams, on, within, model, how
+        As in ``join``.
+    **options
+        As in ``join``.
 
     Returns
     -------
@@ -189,18 +118,4 @@ def plan(
     >>> import thetastream as th
     >>> print(th.plan({"a": a, "b": b}, on="a.x > b.y", within="1 minute").explain())  # doctest: +SKIP
     """
-    settings = {
-        "index": index,
-        "archive_period": archive_period,
-        "order": order,
-        "punctuations": punctuations,
-        "event_time": event_time,
-        "result_time": result_time,
-        "mailbox": mailbox,
-        "max_units": max_units,
-        "cache_folder": cache_folder,
-        "late": late,
-        "shed": shed,
-        "statistics": statistics,
-    }
-    return plan_join(complete_request(streams, on, within, model, settings, how=how))
+    return plan_join(complete_request(streams, on, within, model, options, how=how))

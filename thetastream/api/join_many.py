@@ -1,31 +1,22 @@
 """``th.join_many`` runs several joins of the same two streams over one exchange."""
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from thetastream.core.windows import Duration
+from thetastream.frontend.options import TaskOptions, takes
 from thetastream.models.base import Model
-from thetastream.plan.statistics import Statistics
 from thetastream.planners import JoinTasks, plan_tasks
 
 if TYPE_CHECKING:
     from thetastream.frontend.tables import Table
 
 
+@takes(TaskOptions)
 def join_many(
     streams: "Mapping[str, Table]",
     tasks: Mapping[str, Mapping[str, Any]],
     model: Model | str | None = None,
-    *,
-    index: str | None = None,
-    archive_period: Duration | None = None,
-    event_time: str | Mapping[str, str] | None = None,
-    result_time: bool | None = None,
-    mailbox: str | None = None,
-    cache_folder: str | None = None,
-    late: str | Path | None = None,
-    statistics: Statistics | None = None,
+    **options: Unpack[TaskOptions],
 ) -> JoinTasks:
     """Join the same two streams several times over one exchange, so that each tuple is sent once.
 
@@ -45,8 +36,8 @@ def join_many(
         ``th.Split`` and ``th.Chain`` do. On a chain that hands on tuples, each worker has an instance of the
         handshake join for each task (ESJ, architecture). If the model is left out, the biclique with equal
         sides that fills the partitions runs.
-    index, archive_period, event_time, result_time, mailbox, cache_folder, late, statistics
-        As in ``join``. They apply to all tasks, and a task's own ``index`` or ``archive_period`` comes first.
+    **options
+        They apply to all tasks, and a task's own ``index`` or ``archive_period`` comes first.
 
     Returns
     -------
@@ -76,14 +67,4 @@ def join_many(
     ...         found.write.mode("append").parquet(f"out/{name}")
     >>> query = pairs.together.writeStream.foreachBatch(save).start()  # doctest: +SKIP
     """
-    settings = {
-        "index": index,
-        "archive_period": archive_period,
-        "event_time": event_time,
-        "result_time": result_time,
-        "mailbox": mailbox,
-        "cache_folder": cache_folder,
-        "late": late,
-        "statistics": statistics,
-    }
-    return plan_tasks(streams, tasks, model, settings)
+    return plan_tasks(streams, tasks, model, options)

@@ -1,6 +1,7 @@
 """``th.write`` starts a query that keeps its results in a store, each exactly once."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -27,7 +28,7 @@ def write(
     df: DataFrame | Plan,
     store: Store,
     *,
-    checkpoint: str,
+    checkpoint: str | Path,
     select: Sequence[str] | None = None,
     snapshots: Snapshots | None = None,
     key: str | Sequence[str] = (),
@@ -106,7 +107,7 @@ def write(
     staged = None if plan is None else _stage(plan, target, select)
     if rule.punctuations is not None:
         rows = mark_pairs(df, select, target.description.time, rule.punctuations)
-    owner = Writer(checkpoint, beside_others)
+    owner = Writer(str(checkpoint), beside_others)
     store.describe(target.description)
     store.admit(owner)
     store.sweep()

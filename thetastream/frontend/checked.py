@@ -1,8 +1,7 @@
 """Reads and checks a join request for any number of streams. All planners share this code."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from pyspark.sql.types import StructType
 
@@ -12,6 +11,7 @@ from thetastream.frontend.condition import read_condition
 from thetastream.frontend.how import refuse_how
 from thetastream.frontend.late_folder import read_late_folder
 from thetastream.frontend.model import choose_named_model, read_model
+from thetastream.frontend.options import Options
 from thetastream.frontend.request import JoinRequest
 from thetastream.frontend.result_time import read_result_time
 from thetastream.frontend.shed import read_shed
@@ -57,9 +57,20 @@ class CheckedRequest:
     problems: list[ThetastreamError]
 
     @property
-    def settings(self) -> Mapping[str, Any]:
-        """All settings. A setting that the user left out has the default of the session."""
-        return self.request.settings
+    def options(self) -> Options:
+        """The options that the user or the session gave."""
+        return self.request.options
+
+    @property
+    def cache_folder(self) -> str | None:
+        """The folder on each host for mapped segments; None means Spark's local directory."""
+        folder = self.options.get("cache_folder")
+        return None if folder is None else str(folder)
+
+    def without_defaults(self, names: Collection[str]) -> "CheckedRequest":
+        """Return the request without defaults of the session that its family of joins does not honour."""
+        given = self.request.given.without(names)
+        return replace(self, request=replace(self.request, given=given))
 
     @property
     def is_streaming(self) -> bool:
@@ -89,12 +100,12 @@ class CheckedRequest:
 
 
 def check(request: JoinRequest) -> CheckedRequest:
-    """Read streams, condition, window, model and settings, and collect all errors in ``problems``."""
-    problems: list[ThetastreamError] = []
-    settings, spark = request.settings, request.spark
+    """Read streams, condition, window, model and options, and collect all errors in ``problems``."""
+    problems = list(request.problems)
+    options, spark = request.options, request.spark
     # 1. Streams, condition, window.
-    needs_time = request.within is not None or settings["order"] is not None
-    read = read_streams(request.streams, needs_time, settings["event_time"], request.columns)
+    needs_time = request.within is not None or options.get("order") is not None
+    read = read_streams(request.streams, needs_time, options.get("event_time"), request.columns)
     problems += read.problems
     texts, phrases, predicates = read_condition(
         request.on, read.catalyst, read.streams, read.schemas, problems
@@ -102,17 +113,17 @@ def check(request: JoinRequest) -> CheckedRequest:
     within_us = None
     if not is_counted(request.within):
         within_us = read_window(request.within, read.streams, read.catalyst, problems)
-    # 2. Settings that every planner reads.
+    # 2. Options that every planner reads.
     archive_period_us = None
     try:
-        if settings["archive_period"] is not None:
-            archive_period_us = read.catalyst.duration(settings["archive_period"], "archive_period")
+        if "archive_period" in options:
+            archive_period_us = read.catalyst.duration(options["archive_period"], "archive_period")
     except QueryError as problem:
         problems.append(problem)
-    statistics = read_statistics(settings["statistics"], request.streams, problems)
-    has_result_time = read_result_time(settings["result_time"], read.streams, problems)
-    late = read_late_folder(spark, settings["late"], (stream.alias for stream in read.streams), problems)
-    shed = read_shed(settings["shed"], request.how, read.streams, problems)
+    statistics = read_statistics(options.get("statistics"), request.streams, problems)
+    has_result_time = read_result_time(options.get("result_time"), read.streams, problems)
+    late = read_late_folder(spark, options.get("late"), (stream.alias for stream in read.streams), problems)
+    shed = read_shed(options.get("shed"), request.how, read.streams, problems)
     # 3. Model.
     partitions = count_partitions(spark)
     named = choose_named_model(request.model, len(read.streams), is_counted(request.within))
@@ -145,10 +156,9 @@ def refuse_result_order(checked: CheckedRequest) -> None:
     """
     hint = "join two streams at a time, in several joins"
     refuse_how(checked.request.how, "a join of more than two streams, or hop by hop,", hint, checked.problems)
-    settings = checked.settings
-    if settings["order"] is not None:
+    if "order" in checked.options:
         what = "results of three or more streams have no single order of arrival; leave order out"
         checked.problems.append(QueryError("ORDER", what))
-    elif str(settings["punctuations"]).lower() not in ("false", "none"):
+    elif checked.options.get("punctuations"):
         what = "punctuations need an order, and results of three or more streams have none; leave them out"
         checked.problems.append(QueryError("ORDER", what))

@@ -26,9 +26,6 @@ def read_late_folder(
     """
     if asked is None:
         return None
-    if not isinstance(asked, str | Path) or not str(asked):
-        problems.append(QueryError("LATE_FOLDER", f"late must be a folder as a path or URI, not {asked!r}"))
-        return None
     taken = [alias for alias in aliases if alias.casefold() in _COLUMNS]
     if taken:
         what = f"files of late tuples have columns {', '.join(_COLUMNS)} of their own"

@@ -21,9 +21,6 @@ def choose_mailbox_folder(
     """
     is_alone = is_local(spark)
     checkpoints = spark.conf.get("spark.sql.streaming.checkpointLocation", None)
-    if asked is not None and (not isinstance(asked, str | Path) or not str(asked)):
-        problems.append(QueryError("MAILBOX", f"mailbox must be a folder as a path or URI, not {asked!r}"))
-        return ""
     folder = str(asked or "") or (f"{checkpoints.rstrip('/')}/thetastream-mailboxes" if checkpoints else None)
     if folder is None and is_alone:
         folder = str(Path(tempfile.gettempdir()) / f"thetastream-mailboxes-{os.getuid()}")

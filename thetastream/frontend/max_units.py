@@ -1,28 +1,20 @@
-"""Reads ``max_units``, with which the units of a join may change while it runs."""
-
-from typing import Any
+"""Checks ``max_units``, with which the units of a join may change while it runs."""
 
 from thetastream.errors import QueryError, ThetastreamError
-from thetastream.frontend.model import MOST_UNITS
+from thetastream.frontend.options import MOST_UNITS
 from thetastream.models.base import Model
 
 
-def read_max_units(given: Any, model: Model | None, problems: list[ThetastreamError]) -> int | None:
-    """Read the largest number of units that a join may have at once; None if its units do not change."""
-    if given is None:
-        return None
-    number = int(given) if isinstance(given, str) and given.isdecimal() else given
-    least = 1 if model is None else model.n_units
-    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= MOST_UNITS:
-        units = "" if model is None else f", because {model!r} has {least} unit(s)"
-        problems.append(
-            QueryError("MAX_UNITS", f"max_units must be from {least} to {MOST_UNITS}{units}, not {given!r}")
+def check_max_units(number: int | None, model: Model | None, problems: list[ThetastreamError]) -> None:
+    """Add an error if a join may have fewer units at once than its model has."""
+    if number is not None and model is not None and number < model.n_units:
+        what = (
+            f"max_units must be from {model.n_units} to {MOST_UNITS}, because {model!r} has {model.n_units}"
         )
-        return None
-    return number
+        problems.append(QueryError("MAX_UNITS", f"{what} unit(s), not {number!r}"))
 
 
-def refuse_max_units(given: Any, what: str, problems: list[ThetastreamError]) -> None:
+def refuse_max_units(given: int | None, what: str, problems: list[ThetastreamError]) -> None:
     """Add an error if the user gives ``max_units`` for units that cannot change."""
     if given is not None:
         problems.append(

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.frontend.options import MOST_UNITS
 from thetastream.models import REGISTRY, Ring
 from thetastream.models.base import AUTO, JoinContext, Model, is_model
 from thetastream.plan.choose import choose_n_units
 from thetastream.plan.query import Stream
 from thetastream.spark.catalyst import Catalyst
-
-MOST_UNITS = 4096
-"""The largest number of units that a model may have."""
 
 
 def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | None:

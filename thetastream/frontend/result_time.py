@@ -1,4 +1,4 @@
-"""Reads the setting ``result_time``: whether results have a column with their latest event time."""
+"""Reads the option ``result_time``: whether results have a column with their latest event time."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,14 @@ from thetastream.errors import QueryError, ThetastreamError
 from thetastream.plan.query import RESULT_TIME, Stream
 
 
-def read_result_time(setting: object, streams: Sequence[Stream], problems: list[ThetastreamError]) -> bool:
+def read_result_time(
+    setting: bool | None, streams: Sequence[Stream], problems: list[ThetastreamError]
+) -> bool:
     """Return whether results have the column ``result_time``, and add errors to ``problems``.
 
-    They have it unless the setting is false or a stream has no event time.
+    They have it unless the option is false or a stream has no event time.
     """
-    text = str(setting).casefold()
-    if text not in ("none", "true", "false"):
-        what = f"result_time must be true or false, not {setting!r}; it says whether results have this column"
-        problems.append(QueryError("RESULT_TIME", what))
-    if text == "false" or any(stream.event_time is None for stream in streams):
+    if setting is False or any(stream.event_time is None for stream in streams):
         return False
     if RESULT_TIME in (stream.alias.casefold() for stream in streams):
         what = f"results have a column {RESULT_TIME!r}; rename the stream, or give result_time=False"

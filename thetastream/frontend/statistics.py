@@ -59,37 +59,31 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
 
 
 def read_statistics(
-    given: object, aliases: Iterable[str], problems: list[ThetastreamError]
+    given: Statistics | None, aliases: Iterable[str], problems: list[ThetastreamError]
 ) -> Statistics | None:
-    """Read ``statistics=``, and add an error if it is not valid or names other streams."""
+    """Return ``statistics=``, and add an error if it names other streams."""
     if given is None:
         return None
-    if isinstance(given, Statistics):
-        known = list(aliases)
-        named = {
-            alias
-            for figures in (given.tuples_per_second, given.bytes_per_tuple)
-            if isinstance(figures, Mapping)
-            for alias in figures
-        }
-        problems += [
-            QueryError("UNKNOWN_ALIAS", f"statistics name {alias!r}, which is not one of {', '.join(known)}")
-            for alias in sorted(named)
-            if alias.casefold() not in map(str.casefold, known)
-        ]
-        problems += [
-            QueryError(
-                "UNKNOWN_ALIAS",
-                f"statistics name the results {name!r}, which must be aliases of {', '.join(known)} with '_' "
-                "between them, to be read in one way",
-            )
-            for name in sorted(given.results_per_second or {})
-            # Measured names are those that pipelines give their results. What cannot be read is left out.
-            if given.origin == "assumed"
-            and not replace(given, results_per_second={name: 0}).results_of(known)
-        ]
-        return given
-    problems.append(
-        QueryError("STATISTICS", f"statistics must be th.Statistics or th.statistics(query), not {given!r}")
-    )
-    return None
+    known = list(aliases)
+    named = {
+        alias
+        for figures in (given.tuples_per_second, given.bytes_per_tuple)
+        if isinstance(figures, Mapping)
+        for alias in figures
+    }
+    problems += [
+        QueryError("UNKNOWN_ALIAS", f"statistics name {alias!r}, which is not one of {', '.join(known)}")
+        for alias in sorted(named)
+        if alias.casefold() not in map(str.casefold, known)
+    ]
+    problems += [
+        QueryError(
+            "UNKNOWN_ALIAS",
+            f"statistics name the results {name!r}, which must be aliases of {', '.join(known)} with '_' "
+            "between them, to be read in one way",
+        )
+        for name in sorted(given.results_per_second or {})
+        # Measured names are those that pipelines give their results. What cannot be read is left out.
+        if given.origin == "assumed" and not replace(given, results_per_second={name: 0}).results_of(known)
+    ]
+    return given

@@ -1,7 +1,7 @@
 """Reads ``job.toml``, and lists all errors of the file at once, without Spark.
 
-sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"
-[sources.NAME]  [sink]  [sinks.NAME]  [model]  [shed]  [spark]
+sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name = "pairs"
+[sources.NAME]  [sink]  [sinks.NAME]  [model]  [shed]  [statistics]  [options]  [spark]
 """
 
 import re
@@ -30,8 +30,8 @@ from thetastream.job.tables import (
     check_scalars,
     get_table,
     parse_model,
-    parse_shed,
     parse_sink,
+    read_option_tables,
     resolve,
 )
 from thetastream.sql.errors import sort_problems
@@ -42,11 +42,14 @@ _KEYS = {
     "sql": str,
     "checkpoint": str,
     "trigger": str,
+    "name": str,
     "sources": dict,
     "sink": dict,
     "sinks": dict,
     "model": dict,
     "shed": dict,
+    "statistics": dict,
+    "options": dict,
     "spark": dict,
 }
 """The keys at the top of a job file, and the types of their values."""
@@ -142,7 +145,7 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
     sink = parse_sink(get_table(found, "sink"), folder, "the sink", document.get_problems("sink"))
     check_scalars(get_table(found, "spark"), "spark", document.get_problems("spark"))
     model = parse_model(get_table(found, "model"), document.get_problems("model"))
-    shed = parse_shed(get_table(found, "shed"), document.get_problems("shed"))
+    options = read_option_tables(found, document.get_problems)
     # 2. The statements, against the sources and sinks.
     text = found.get("sql")
     if isinstance(text, str):
@@ -157,8 +160,9 @@ def examine(found: Mapping[str, Any], folder: Path) -> Document:
             sources=tuple(document.sources.values()),
             sink=sink,
             trigger=found.get("trigger"),
+            name=found.get("name"),
             model=model,
-            shed=shed,
+            options=options,
             spark=dict(get_table(found, "spark")),
         )
     return document

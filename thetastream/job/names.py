@@ -6,9 +6,9 @@ Spark can check the name.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from thetastream.core.suggestions import suggest, suggest_or_list
 from thetastream.errors import QueryError
 from thetastream.job.schemas import Columns
-from thetastream.job.suggestions import suggest, suggest_or_list
 from thetastream.plan.query import RESULT_TIME
 from thetastream.predicate import Phrase, make_error_at
 from thetastream.predicate.forbidden_calls import TIME_DEPENDENT

@@ -83,12 +83,12 @@ def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
 
 def join_streams(spark: SparkSession, job: Job) -> DataFrame:
     """Build the streaming DataFrame of a job's results."""
-    return run_script(spark, parse_script(job.sql), _read_streams(spark, job), job.model, {"shed": job.shed})
+    return run_script(spark, parse_script(job.sql), _read_streams(spark, job), job.model, job.options)
 
 
 def explain_job(spark: SparkSession, job: Job) -> str:
     """Explain the plan of a job. If the job has errors, raise all of them, also those that Spark finds."""
-    return explain(spark, job.sql, _read_streams(spark, job), job.model, {"shed": job.shed})
+    return explain(spark, job.sql, _read_streams(spark, job), job.model, job.options)
 
 
 def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tuple[str, ThetastreamError]]:
@@ -115,9 +115,9 @@ def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tup
         streams[name] = frame
     last = replace(document.script[-1], is_explain=True)
     job = document.job
-    model, shed = (None, None) if job is None else (job.model, job.shed)
+    model, options = (None, {}) if job is None else (job.model, job.options)
     try:
-        run_script(spark, [*document.script[:-1], last], streams, model, {"shed": shed})
+        run_script(spark, [*document.script[:-1], last], streams, model, options)
     except ThetastreamError as error:
         for problem in list_problems(error):
             # If the file has errors, the check without Spark has reported missing and wrong event times.
@@ -185,6 +185,8 @@ def run(
             writer = writer.trigger(availableNow=True)
         elif job.trigger is not None:
             writer = writer.trigger(processingTime=write_delay(job.trigger))
+        if job.name is not None:
+            writer = writer.queryName(job.name)
         query = writer.option("checkpointLocation", job.checkpoint).start()
         dead_letters = DeadLetters()
         try:

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from thetastream.core.suggestions import suggest
 from thetastream.core.windows import Rows
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import SinkSpec, SourceSpec
-from thetastream.job.suggestions import suggest
 from thetastream.predicate import make_error_at, tokenize
 from thetastream.sql.endless import find_endless
 from thetastream.sql.insert import find_mode_problems

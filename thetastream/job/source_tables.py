@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from thetastream.core.suggestions import suggest_or_list
 from thetastream.errors import QueryError, ThetastreamError
 from thetastream.job.decoders import DECODERS
 from thetastream.job.schemas import Columns
 from thetastream.job.spans import find_span_problem
 from thetastream.job.spec import REPLAY, SourceSpec, is_local
-from thetastream.job.suggestions import suggest_or_list
 from thetastream.job.tables import check_keys, check_scalars, get_table, resolve
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")

@@ -1,10 +1,10 @@
 """A job: its sources, its statements, its sink and its model. ``job.document`` reads it from ``job.toml``."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from thetastream.core.shed import Shed
 from thetastream.models import Model
 
 REPLAY = "replay"
@@ -54,8 +54,11 @@ class Job:
     sources: tuple[SourceSpec, ...]
     sink: SinkSpec
     trigger: str | None = None
+    name: str | None = None
+    """The name of the query in Spark."""
     model: Model | None = None
-    shed: Shed | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the joins, with the load shedder and the statistics."""
     spark: dict[str, Any] = field(default_factory=dict)
 
 

@@ -4,19 +4,23 @@
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
 [shed]          the parameters of th.Shed
+[statistics]    the parameters of th.Statistics
+[options]       options of thetastream.frontend.options.StatementOptions
 [spark]         session settings
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from thetastream.core.shed import Shed
+from thetastream.core.suggestions import suggest_or_list
 from thetastream.errors import QueryError, ThetastreamError
+from thetastream.frontend.options import StatementOptions, list_options
 from thetastream.job.spec import SinkSpec, is_local
-from thetastream.job.suggestions import suggest_or_list
 from thetastream.models import REGISTRY, Model
+from thetastream.plan.statistics import Statistics
 from thetastream.sql.insert import FILE_SINKS, MODES
 
 SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
@@ -86,21 +90,41 @@ def parse_model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> M
         return None
 
 
-def parse_shed(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Shed | None:
-    """Read the load shedder, and add its errors to ``problems``; return None without one."""
+def read_option_tables(
+    found: Mapping[str, Any], get_problems: Callable[[str], list[ThetastreamError]]
+) -> dict[str, Any]:
+    """Read [options], and [shed] and [statistics], which are options with tables of their own."""
+    problems, known = get_problems("options"), list_options(StatementOptions)
+    texts = {name: option for name, option in known.items() if option.is_text}
+    given = dict(get_table(found, "options"))
+    check_keys(given, dict.fromkeys(texts, object), "the options", problems)
+    for name in given.keys() & texts.keys():
+        try:
+            texts[name].read(given[name], name)
+        except ThetastreamError as problem:
+            problems.append(problem)
+    for name, kind, needed in (("shed", Shed, ("threshold", "capacity")), ("statistics", Statistics, ())):
+        value = _build(kind, get_table(found, name), f"[{name}]", needed, get_problems(name))
+        if value is not None:
+            given[name] = value
+    return given
+
+
+def _build(
+    kind: type, table: Mapping[str, Any], where: str, needed: Sequence[str], problems: list[ThetastreamError]
+) -> Any:
+    """Build a value from a table with its parameters; return None without a table, or if it has errors."""
     if not table:
         return None
     before = len(problems)
-    check_keys(table, dict.fromkeys(signature(Shed).parameters, object), "the shedder", problems)
+    check_keys(table, dict.fromkeys(signature(kind).parameters, object), where, problems)
     problems += [
-        QueryError("MISSING_KEY", f"the shedder must have {key!r}")
-        for key in ("threshold", "capacity")
-        if key not in table
+        QueryError("MISSING_KEY", f"{where} must have {key!r}") for key in needed if key not in table
     ]
     if len(problems) > before:
         return None
     try:
-        return Shed(**table)
+        return kind(**table)
     except ThetastreamError as problem:
         problems.append(problem)
         return None

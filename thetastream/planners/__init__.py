@@ -5,6 +5,7 @@ returns.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from thetastream.errors import QueryError
 from thetastream.frontend.checked import CheckedRequest, check
@@ -19,10 +20,19 @@ from thetastream.planners.shared_tasks import JoinTasks, plan_tasks
 from thetastream.planners.tables import TablesPlan, has_tables, plan_with_tables
 from thetastream.planners.two_streams import plan_two_streams
 
-PLANNERS: dict[str, Callable[[CheckedRequest], Plan]] = {
-    TWO_STREAMS: plan_two_streams,
-    PIPELINE: plan_pipeline,
-    MULTIWAY: plan_multiway,
+
+class Planner(NamedTuple):
+    """A planner, and the options that it cannot honour."""
+
+    plan: Callable[[CheckedRequest], Plan]
+    ignored: frozenset[str] = frozenset()
+    """If the user gives such an option, the planner refuses it. A default of the session is left out."""
+
+
+PLANNERS: dict[str, Planner] = {
+    TWO_STREAMS: Planner(plan_two_streams),
+    PIPELINE: Planner(plan_pipeline, frozenset({"order", "punctuations", "max_units"})),
+    MULTIWAY: Planner(plan_multiway, frozenset({"index"})),
 }
 
 __all__ = [
@@ -57,4 +67,6 @@ def plan_join(request: JoinRequest) -> Plan:
         raise QueryError(
             "UNKNOWN_PLANNER", f"{model!r} names the planner {name!r}, not {', '.join(PLANNERS)}"
         )
-    return PLANNERS[name](checked)
+    planner = PLANNERS[name]
+    unused = planner.ignored | ({"order", "punctuations"} if n_streams > 2 else frozenset())
+    return planner.plan(checked.without_defaults(unused))

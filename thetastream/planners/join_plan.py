@@ -81,11 +81,6 @@ class JoinPlan(QueryPlan):
     def is_prompt(self) -> bool:
         return self.model.is_prompt(2)
 
-    @property
-    def is_punctuated(self) -> bool:
-        order = self.settings.order
-        return order is not None and order.is_punctuated
-
     def explain_join(self) -> str:
         """Return every stage of the plan as text: parsed, rewritten, shaped, physical, cost."""
         given = self.settings

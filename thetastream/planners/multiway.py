@@ -24,7 +24,7 @@ from thetastream.frontend.checked import CheckedRequest, refuse_result_order
 from thetastream.frontend.count_windows import read_count_windows
 from thetastream.frontend.hop_orders import choose_hop_orders, choose_refinement
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
-from thetastream.frontend.max_units import read_max_units
+from thetastream.frontend.max_units import check_max_units
 from thetastream.frontend.shed import find_shed_problem
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway
@@ -133,7 +133,7 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     """Plan a join hop by hop. For batch DataFrames in a time window, plan joins of two streams
     instead."""
     # 1. Refuse what hops do not support.
-    request, settings, problems = checked.request, checked.settings, checked.problems
+    request, options, problems = checked.request, checked.options, checked.problems
     model = cast(Multiway, checked.model)  # only these models name this planner
     refuse_result_order(checked)
     counts = read_count_windows(checked)
@@ -141,22 +141,23 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
         what = f"a count window needs the order of arrival, which {model!r} does not keep"
         hint = "use th.Split(cores) for two streams, th.Ring(nodes) for more, or leave model out"
         problems.append(QueryError("COUNT_WINDOW", f"{what}; {hint}"))
-    if settings["index"] is not None:
+    if "index" in options:
         what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
         problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
     if not checked.is_streaming and counts is None:
         raise_problems(problems)
-        alike = replace(checked, model=model.on_batch)
+        alike = replace(checked, model=model.on_batch).without_defaults({"max_units"})
         return plan_two_streams(alike) if len(checked.streams) == 2 else plan_pipeline(alike)
     # 2. Check the session.
     mailbox, max_units, has_open_size = "", None, False
     if checked.is_streaming:
         has_open_size = checked.has_open_size
         problems += check_session(request.spark, model.n_units)
-        max_units = read_max_units(settings["max_units"], model, problems)
+        max_units = options.get("max_units")
+        check_max_units(max_units, model, problems)
         has_mailbox = model.has_mailbox(len(checked.streams))
         if has_mailbox or checked.shed is not None or max_units is not None:
-            mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
+            mailbox = choose_mailbox_folder(request.spark, options.get("mailbox"), problems)
     else:
         model = model.on_one_node
     unfit = find_shed_problem(checked.shed, model)
@@ -177,7 +178,7 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     spec = build_multiway_spec(graph, hops.orders, model, checked.archive_period_us, refinement)
     frames = tuple(request.streams.values())
     choose = sizes if has_open_size else None
-    cache, late = settings["cache_folder"], checked.late
+    cache, late = checked.cache_folder, checked.late
     control = None if max_units is None else _describe_control(mailbox, max_units, spec, checked.shed)
     return MultiwayPlan(
         query, lowered, spec, frames, mailbox, cache, late, checked.shed, load, choose, control

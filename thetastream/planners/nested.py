@@ -16,6 +16,7 @@ from thetastream.core.how import How
 from thetastream.core.windows import Within
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.how import GivenHow, read_how, refuse_how
+from thetastream.frontend.options import StatementOptions
 from thetastream.frontend.request import JoinRequest, complete_request
 from thetastream.frontend.streams import read_streams
 from thetastream.frontend.window import is_counted, read_window
@@ -117,7 +118,7 @@ def plan_nested(
     joins: Sequence[NestedJoin],
     within: Within,
     model: Model | str | None,
-    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
     columns: Mapping[str, Collection[str] | None],
     plan_join: Callable[[JoinRequest], Plan],
 ) -> NestedPlan:
@@ -140,7 +141,7 @@ def plan_nested(
     if is_counted(within):
         refuse_how(kind, "a count window", "use a window of event time", problems)
     raise_problems(problems)
-    read = read_streams(frames, within is not None, settings.get("event_time"), columns)
+    read = read_streams(frames, within is not None, options.get("event_time"), columns)
     problems += read.problems
     spans_us = read_window(within, read.streams, read.catalyst, problems)
     raise_problems(problems)
@@ -160,9 +161,10 @@ def plan_nested(
             row.write_condition(join.on, stream, span_us),
             None if span_us is None else row.find_windows(join.alias, span_us),
             model,
-            {**settings, "event_time": row.list_event_times(stream), RESULT_TIME: None},
+            {**options, "event_time": row.list_event_times(stream)},
             {alias: known for alias, known in columns.items() if alias in (row.alias, join.alias)},
             row.relocate_ranking(join.how),
+            StatementOptions,
         )
         steps.append(plan_join(request))
         row.add(stream, span_us, join.kind)

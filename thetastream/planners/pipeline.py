@@ -57,7 +57,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         what = "a pipeline, which joins three streams or more by joins of two inputs, does not shed"
         hint = "leave shed out, use th.Ring, or shed in a join of two streams"
         checked.problems.append(QueryError("SHED", f"{what}; {hint}"))
-    refuse_max_units(checked.settings["max_units"], "a join of more than two streams", checked.problems)
+    refuse_max_units(checked.options.get("max_units"), "a join of more than two streams", checked.problems)
     model = checked.model
     if not checked.is_streaming:
         model = None if model is None else model.on_batch
@@ -73,11 +73,11 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
     # 2. Choose the tree, and plan its steps.
     settings = JoinSettings(
         model,
-        index=checked.settings["index"],
+        index=checked.options.get("index"),
         archive_period_us=checked.archive_period_us,
         partitions=checked.partitions,
         statistics=checked.statistics,
-        cache_folder=checked.settings["cache_folder"],
+        cache_folder=checked.cache_folder,
         late=checked.late,
         idle=list_idle_reports(checked.streams),
         bounds_watermark=checked.request.bounds_watermark and _has_watermarks(checked.streams),

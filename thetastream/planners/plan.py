@@ -191,11 +191,6 @@ class Plan(ABC):
         return True
 
     @property
-    def is_punctuated(self) -> bool:
-        """Whether some rows of the result are punctuations."""
-        return False
-
-    @property
     def folding_obstacle(self) -> str | None:
         """Why units cannot fold their matches into views. It is None if ``fold`` is possible."""
         return "no units find the matches"

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 
 from thetastream.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.frontend.checked import check
-from thetastream.frontend.max_units import refuse_max_units
 from thetastream.frontend.model import read_named_model
-from thetastream.frontend.request import JoinRequest, read_settings
+from thetastream.frontend.options import TaskOptions, read_options
+from thetastream.frontend.request import complete_request
 from thetastream.frontend.streams import check_streams, refuse_tables
 from thetastream.frontend.tables import read_tables
 from thetastream.frontend.window import is_counted
@@ -134,25 +134,24 @@ def plan_tasks(
     streams: Mapping[str, Any],
     tasks: Mapping[str, Mapping[str, Any]],
     model: Model | str | None,
-    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> JoinTasks:
     """Plan the tasks of ``th.join_many``. It takes the parameters of ``th.join_many``."""
     # 1. Read the request for all tasks.
     streams = read_tables(streams)
     check_streams(streams)
     refuse_tables(streams)
-    complete = read_settings(streams, settings)
     problems: list[ThetastreamError] = []
+    frame = next(iter(streams.values()))
+    given = read_options(options, frame.sparkSession, TaskOptions, problems)
     if len(streams) != 2:
         raise QueryError(
             "STREAM_COUNT", f"tasks share two streams, not {len(streams)} ({', '.join(streams)}); use th.join"
         )
-    problems += _find_problems(streams, tasks, complete)
-    refuse_max_units(complete["max_units"], "a join of several tasks", problems)
+    problems += _find_problems(streams, tasks)
     named = read_named_model(model, problems)
     raise_problems(problems)
     reason, choose = "as asked for, for all tasks", None
-    frame = next(iter(streams.values()))
     if named is None:
         named = build_default_model(count_partitions(frame.sparkSession))
         choose = build_default_model
@@ -165,7 +164,9 @@ def plan_tasks(
     wrong: dict[str, list[ThetastreamError]] = {}
     for name, task in tasks.items():
         own = {key: task[key] for key in TASK_SETTINGS[2:] if key in task}
-        request = JoinRequest(streams, task["on"], task.get("within"), named, {**complete, **own})
+        request = complete_request(
+            streams, task["on"], task.get("within"), named, {**given.values, **own}, door=TaskOptions
+        )
         try:
             plan = plan_two_streams(check(request))
         except ThetastreamError as error:
@@ -190,9 +191,7 @@ def find_model_problem(model: Model, is_streaming: bool) -> QueryError | None:
     )
 
 
-def _find_problems(
-    streams: Mapping[str, DataFrame], tasks: object, settings: Mapping[str, Any]
-) -> Iterator[QueryError]:
+def _find_problems(streams: Mapping[str, DataFrame], tasks: object) -> Iterator[QueryError]:
     """Yield the problems that are found before any condition is read."""
     if not isinstance(tasks, Mapping) or not tasks:
         yield QueryError(
@@ -201,10 +200,6 @@ def _find_problems(
         return
     if TASK in map(str.casefold, streams):
         yield QueryError("INVALID_ALIAS", f"results have a column {TASK!r}; rename the stream")
-    if settings["order"] is not None:
-        yield QueryError(
-            "ORDER", "results of several tasks have no common order; leave order out, or use th.join"
-        )
     for name, task in tasks.items():
         if not isinstance(name, str) or not name:
             yield QueryError("TASKS", f"a task's name must be text, not {name!r}")

@@ -32,8 +32,10 @@ from thetastream.planners.plan import Plan
 from thetastream.predicate import Phrase, Predicate
 from thetastream.spark.predicate_filter import filter_rows
 
-_OF_STREAMS = ("within", "model", "index", "archive_period", "shed")
-"""Parameters that need two streams."""
+_OF_ONE_STREAM = frozenset({"event_time", "result_time", "order", "punctuations"})
+"""Options that a single stream with tables can have, or that have an error of their own."""
+IGNORED = frozenset({"order", "punctuations"})
+"""Options that no join with tables can honour."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +191,12 @@ def has_tables(streams: Mapping[str, DataFrame]) -> bool:
 def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest], Plan]) -> TablesPlan:
     """Plan a join of streams with tables. ``plan_streams`` plans the join of two streams or more."""
     # 1. Read all inputs and the condition. A table has no event time.
-    settings = request.settings
-    read = read_streams(request.streams, False, settings["event_time"], request.columns)
-    problems: list[ThetastreamError] = []
+    n_streams = sum(frame.isStreaming for frame in request.streams.values())
+    unused = IGNORED if n_streams > 1 else frozenset(request.options) - _OF_ONE_STREAM | IGNORED
+    request = replace(request, given=request.given.without(unused))
+    options = request.options
+    read = read_streams(request.streams, False, options.get("event_time"), request.columns)
+    problems = list(request.problems)
     given = tuple(known if known.is_streaming else replace(known, event_time=None) for known in read.streams)
     texts, phrases, predicates = read_condition(request.on, read.catalyst, given, read.schemas, problems)
     # Blocks carry the columns that a Python predicate reads. Spark's own join takes any type.
@@ -200,7 +205,7 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
     tables = [known for known in given if not known.is_streaming]
     problems += _find_problems(request, streams, tables)
     problems += _find_how_problems(request.how, given, streams, tables, predicates)
-    shows_result_time = read_result_time(settings["result_time"], streams, problems)
+    shows_result_time = read_result_time(options.get("result_time"), streams, problems)
     raise_problems(problems)
     # 2. Plan the join of the streams, with the parts of the condition that read no table.
     aliases = [known.alias for known in given]
@@ -213,8 +218,8 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
         on = [part if isinstance(part, Predicate) else part.text for part in of_streams]
         frames = {alias: frame for alias, frame in request.streams.items() if alias in arrived}
         # The result time of the streams is added behind the tables.
-        without = {**settings, "result_time": False}
-        joined = plan_streams(replace(request, streams=frames, on=on or ["true"], settings=without))
+        without = request.given.with_value("result_time", False)
+        joined = plan_streams(replace(request, streams=frames, on=on or ["true"], given=without))
     filters = () if joined is not None else tuple(part for part in of_streams if isinstance(part, Phrase))
     on_texts = list_conditions(texts, predicates)
     if not request.how.is_inner:
@@ -284,12 +289,16 @@ def _find_problems(
     request: JoinRequest, streams: list[Stream], tables: list[Stream]
 ) -> list[ThetastreamError]:
     """Find parameters that tables, or a single stream with tables, cannot have."""
-    settings = request.settings
-    asked = {"within": request.within, "model": request.model, **settings}
+    options = request.options
+    asked = {"within": request.within, "model": request.model, **options}
     names = ", ".join(table.alias for table in tables)
     problems: list[ThetastreamError] = []
     if len(streams) == 1:
-        given = [name for name in _OF_STREAMS if asked.get(name) not in (None, "auto")]
+        given = [
+            name
+            for name, value in asked.items()
+            if name not in _OF_ONE_STREAM and value not in (None, "auto")
+        ]
         if given:
             what = f"{', '.join(given)} needs two streams, but only {streams[0].alias} is one"
             why = f"{names}: tables have no window and no state"
@@ -300,7 +309,7 @@ def _find_problems(
         if named and len(streams) > 1:
             what = f"within names {', '.join(named)}, which is a table: it is whole in every epoch"
             problems.append(QueryError("MIXED_INPUTS", f"{what}; name streams only"))
-    if settings["order"] is not None:
+    if "order" in options:
         what = f"results have no order behind the join with {names}; leave order out"
         problems.append(QueryError("ORDER", what))
     return problems

@@ -6,7 +6,7 @@ from thetastream.frontend.checked import CheckedRequest
 from thetastream.frontend.count_windows import read_count_windows, refuse_unordered
 from thetastream.frontend.how import refuse_how
 from thetastream.frontend.mailbox_folder import choose_mailbox_folder
-from thetastream.frontend.max_units import read_max_units
+from thetastream.frontend.max_units import check_max_units
 from thetastream.frontend.window import is_counted
 from thetastream.plan.choose import SizeChoice, choose_n_units, find_arrival_problem
 from thetastream.plan.decide import find_decision_problems
@@ -25,11 +25,11 @@ from thetastream.spark.session import check_session
 def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     """Plan a join of two streams."""
     # 1. Read what only joins of two streams support: count windows and an order of results.
-    request, settings, problems = checked.request, checked.settings, checked.problems
+    request, options, problems = checked.request, checked.options, checked.problems
     counts = read_count_windows(checked)
     order = None
     try:
-        order = read_order(settings["order"], settings["punctuations"])
+        order = read_order(options.get("order"), bool(options.get("punctuations")))
     except QueryError as problem:
         problems.append(problem)
     _refuse_by_arrival(checked, order is not None)
@@ -44,10 +44,11 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     if checked.is_streaming:
         n_units = choose_n_units(checked.partitions) if model is None else model.n_units
         problems += check_session(request.spark, n_units)
-        max_units = read_max_units(settings["max_units"], model, problems)
+        max_units = options.get("max_units")
+        check_max_units(max_units, model, problems)
         has_mailbox = model is not None and model.has_mailbox(2)
         if has_mailbox or checked.shed is not None or max_units is not None:
-            mailbox = choose_mailbox_folder(request.spark, settings["mailbox"], problems)
+            mailbox = choose_mailbox_folder(request.spark, options.get("mailbox"), problems)
     elif model is not None:
         model = model.on_batch
     # 3. Plan the query.
@@ -56,12 +57,12 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     chosen = JoinSettings(
         model,
         choose=SizeChoice(model) if checked.has_open_size and model is not None else None,
-        index=settings["index"],
+        index=options.get("index"),
         archive_period_us=checked.archive_period_us,
         order=order,
         partitions=checked.partitions,
         statistics=checked.statistics,
-        cache_folder=settings["cache_folder"],
+        cache_folder=checked.cache_folder,
         late=checked.late,
         shed=checked.shed,
         idle=list_idle_reports(checked.streams),

@@ -2,21 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack, cast
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.shed import Shed
-from thetastream.core.windows import Duration, Within
-from thetastream.engine.order.spec import Asked
+from thetastream.core.windows import Within
 from thetastream.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.frontend.condition import On
+from thetastream.frontend.options import StatementOptions, takes
 from thetastream.frontend.streams import check_streams
 from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
 from thetastream.plan.domains import quote
-from thetastream.plan.statistics import Statistics
 from thetastream.predicate import tokenize
 from thetastream.sql.answer import answer, plan_question
 from thetastream.sql.clauses import check_expression
@@ -27,6 +24,7 @@ if TYPE_CHECKING:
     from thetastream.frontend.tables import Table
 
 
+@takes(StatementOptions)
 def aggregate(
     streams: "Mapping[str, Table]",
     on: On,
@@ -34,20 +32,8 @@ def aggregate(
     group_by: str | Sequence[str] = (),
     aggs: Mapping[str, str] | None = None,
     having: str | None = None,
-    every: str | timedelta | None = None,
     model: Model | str | None = None,
-    *,
-    index: str | None = None,
-    archive_period: Duration | None = None,
-    order: Asked = None,
-    punctuations: bool | None = None,
-    event_time: str | Mapping[str, str] | None = None,
-    mailbox: str | None = None,
-    max_units: int | None = None,
-    cache_folder: str | None = None,
-    late: str | Path | None = None,
-    shed: Shed | None = None,
-    statistics: Statistics | None = None,
+    **options: Unpack[StatementOptions],
 ) -> DataFrame:
     """Aggregate the results of a join by groups, while they are found.
 
@@ -60,8 +46,7 @@ def aggregate(
 
     Parameters
     ----------
-    streams, on, within, model, index, archive_period, event_time, mailbox, max_units, cache_folder, late,
-    shed, statistics
+    streams, on, within, model
         As in ``thetastream.join``.
     group_by : str or sequence of str
         SQL expressions over the aliases. ``window(result_time, '1 minute')`` is an event-time window of the
@@ -70,10 +55,8 @@ def aggregate(
         Result columns and their SQL aggregates, as in ``{"n": "count(*)", "mean": "avg(b.x)"}``.
     having : str, optional
         A SQL condition over groups and aggregates.
-    every : str or timedelta, optional
-        Updates of streams are then lazy: views wait in their units until the watermark has moved by this much
-        ("30 seconds"), or until the streams pause. This works only for aggregates that units fold, and not
-        for windows of ``result_time``.
+    **options
+        As in ``thetastream.sql``.
 
     Returns
     -------
@@ -127,20 +110,9 @@ def aggregate(
         tokenize(", ".join(keys)) if groups else None,
         None if having is None else tokenize(having),
     )
-    settings = {
-        "index": index,
-        "archive_period": archive_period,
-        "order": order,
-        "punctuations": punctuations,
-        "event_time": event_time,
-        "mailbox": mailbox,
-        "max_units": max_units,
-        "cache_folder": cache_folder,
-        "late": late,
-        "shed": shed,
-        "statistics": statistics,
-    }
-    question = Question(clauses, frames, on, within, model, settings, every)
+    given = dict(options)
+    every = cast(str | timedelta | None, given.pop("every", None))
+    question = Question(clauses, frames, on, within, model, given, every)
     spark = next(iter(frames.values())).sparkSession
     return answer(spark, question, plan_question(question)).rows
 

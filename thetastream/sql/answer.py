@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from thetastream.aggregate import NotFoldable
 from thetastream.core.how import Nearest
 from thetastream.errors import QueryError, raise_problems
+from thetastream.frontend.options import StatementOptions
 from thetastream.frontend.request import complete_request
 from thetastream.plan.query import RESULT_TIME
 from thetastream.planners import Plan, plan_join
@@ -32,15 +33,13 @@ def plan_question(question: Question) -> Plan:
         shown = find_names([*question.clauses.phrases, *rankings], alias)
         asked = find_names_in(question.on, alias)
         columns[alias] = None if shown is None or asked is None else shown | asked
-    # The select list adds the result time by itself, and an alias may have its name.
-    settings = {**question.settings, RESULT_TIME: False}
     if question.nested:
         join: Plan = plan_nested(
             question.frames,
             question.nested,
             question.within,
             question.model,
-            settings,
+            question.options,
             columns,
             plan_join,
         )
@@ -50,11 +49,14 @@ def plan_question(question: Question) -> Plan:
             question.on,
             question.within,
             question.model,
-            settings,
+            question.options,
             columns,
             question.how,
+            StatementOptions,
         )
-        join = plan_join(replace(request, bounds_watermark=question.every is not None))
+        # The select list adds the result time by itself, and an alias may have its name.
+        given = request.given.with_value(RESULT_TIME, False)
+        join = plan_join(replace(request, given=given, bounds_watermark=question.every is not None))
     if join.is_streaming and not join.is_prompt:
         what = f"{question.model!r} may find results of {len(join.inputs)} streams behind the watermark"
         raise QueryError(

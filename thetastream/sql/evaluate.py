@@ -34,16 +34,19 @@ from thetastream.sql.versions import resolve_versions
 class Evaluation:
     """Evaluates the SELECTs of one statement.
 
-    ``model`` and ``settings`` are for each of its joins. Event times are for the aliases that they name.
+    ``model`` and ``options`` are for each of its joins. Event times are for the aliases that they name.
     """
 
     spark: SparkSession
     streams: Mapping[str, DataFrame]
     """The inputs that the user gave, by name in lower case."""
     model: Model | str | None
-    settings: Mapping[str, Any]
+    options: Mapping[str, Any]
+    """The options of ``thetastream.frontend.options.StatementOptions`` that the user gave."""
     explanations: list[Callable[[], str]] = field(default_factory=list)
     """Descriptions of the SELECTs, the inner ones first."""
+    has_groups: bool = False
+    """Whether the results of a join were grouped, so that the option ``every`` has an effect."""
     _projections: dict[int, tuple[Question, Plan]] = field(default_factory=dict)
     """The joins of SELECTs without groups, by the identity of the SELECT."""
 
@@ -81,7 +84,7 @@ class Evaluation:
                 self.explanations.pop()  # The join is explained as it is folded.
                 rows, explain = folded.rows, folded.explain
         else:
-            resolved = resolve_versions(select, frames, self.settings.get("event_time"))
+            resolved = resolve_versions(select, frames, self.options.get("event_time"))
             merged = merge_columns(resolved, frames, problems)
             raise_problems(problems)
             rows, explain = self._join(resolve_rankings(resolved, frames, merged.fold), frames, merged)
@@ -112,17 +115,20 @@ class Evaluation:
         on = [*merged.conditions, *(merged.qualify(condition) for condition in select.conditions)]
         correlated = _write_correlated(select, frames, merged)
         on += [text for texts in correlated.values() for text in texts]
-        settings = dict(self.settings)
-        if isinstance(settings.get("event_time"), Mapping):
-            times = {alias: column for alias, column in settings["event_time"].items() if alias in frames}
-            settings["event_time"] = times or None
+        options = dict(self.options)
+        every = options.pop("every", None) if is_surely_grouped(select.items, select.group_by) else None
+        self.has_groups |= every is not None
+        if isinstance(options.get("event_time"), Mapping):
+            times = {alias: column for alias, column in options["event_time"].items() if alias in frames}
+            options["event_time"] = times or None
         question = Question(
             select.clauses,
             frames,
             on or ["true"],
             select.within,
             self.model,
-            settings,
+            options,
+            every,
             merged=merged,
             how=select.how,
             nested=_list_nested(select, correlated),

@@ -1,7 +1,7 @@
 """Parses the clauses of a statement, and leaves its expressions to Catalyst.
 
     script    = statement { ";" statement } [";"]
-    statement = [EXPLAIN] [view | insert] select
+    statement = [EXPLAIN] [view | insert] select [OPTIONS "(" name "=" literal {"," ...} ")"]
     view      = CREATE [OR REPLACE] [TEMPORARY] VIEW name ["(" columns ")"] AS
     insert    = INSERT INTO [TABLE] name ["(" columns ")"]
     select    = [WITH name AS "(" select ")" {"," ...}] SELECT [ONLINE] [DISTINCT] items FROM sources
@@ -29,6 +29,7 @@ from thetastream.predicate import Phrase, make_error_at, tokenize
 from thetastream.sql.clauses import TAIL, cut_clauses
 from thetastream.sql.heads import read_head
 from thetastream.sql.lateral import refuse_star
+from thetastream.sql.options_clause import read_options_clause
 from thetastream.sql.sources import read_sources
 from thetastream.sql.statement import NamedSelect, Select, Source, Statement, View
 from thetastream.sql.subqueries import read_subqueries
@@ -92,7 +93,8 @@ def _read_statement(text: str, phrase: Phrase) -> Statement:
     if not rest:
         last = phrase.tokens[-1].end if phrase else len(text)
         raise make_error_at(text, last, _NO_STATEMENT)
-    return Statement(read_select(text, rest), head, is_explain)
+    options, rest = read_options_clause(text, rest)
+    return Statement(read_select(text, rest), head, is_explain, options)
 
 
 def read_select(text: str, phrase: Phrase) -> Select:

@@ -5,17 +5,15 @@ A sink is one that the caller names, files (parquet.`folder`), or a table of the
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from thetastream.core.shed import Shed
-from thetastream.core.windows import Duration
 from thetastream.errors import QueryError
+from thetastream.frontend.options import StatementOptions, takes
 from thetastream.models.base import Model
 from thetastream.plan.fold_planner import is_surely_grouped
-from thetastream.plan.statistics import Statistics
 from thetastream.predicate import make_error_at, tokenize
 from thetastream.spark.trigger import read_trigger
 from thetastream.sql.grammar import parse_script
@@ -34,25 +32,19 @@ class _Sink(NamedTuple):
     options: dict[str, Any]
 
 
+@takes(StatementOptions)
 def insert(
     spark: SparkSession,
     text: str,
     streams: "Mapping[str, Table] | None" = None,
     sinks: Mapping[str, Mapping[str, object]] | None = None,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | Path | None = None,
     mode: str = "append",
     trigger: str | None = None,
+    name: str | None = None,
     model: Model | str | None = None,
-    index: str | None = None,
-    archive_period: Duration | None = None,
-    event_time: str | Mapping[str, str] | None = None,
-    mailbox: str | None = None,
-    max_units: int | None = None,
-    cache_folder: str | None = None,
-    late: str | Path | None = None,
-    shed: Shed | None = None,
-    statistics: Statistics | None = None,
+    **options: Unpack[StatementOptions],
 ) -> StreamingQuery | None:
     """Run ``INSERT INTO sink SELECT ...``: start a query over streams, or write the rows of batch inputs.
 
@@ -75,8 +67,11 @@ def insert(
     trigger : str, optional
         The interval between two epochs, as in "10 seconds". ``"available now"`` ends the query when all
         available input has been read. Without a trigger, epochs follow one another without a pause.
-    model, index, archive_period, event_time, mailbox, max_units, cache_folder, late, shed,
-    statistics
+    name : str, optional
+        The name of the query in Spark.
+    model : Model or "auto", optional
+        As in ``thetastream.sql``.
+    **options
         As in ``thetastream.sql``.
 
     Returns
@@ -107,18 +102,7 @@ def insert(
         raise QueryError("BAD_VALUE", f"mode ({mode!r}) must be one of {', '.join(MODES)}")
     pace = read_trigger(trigger)
     sink = _find_sink(spark, text, head, sinks or {})
-    settings = {
-        "index": index,
-        "archive_period": archive_period,
-        "event_time": event_time,
-        "mailbox": mailbox,
-        "max_units": max_units,
-        "cache_folder": cache_folder,
-        "late": late,
-        "shed": shed,
-        "statistics": statistics,
-    }
-    rows = run_script(spark, statements, streams, model, settings)
+    rows = run_script(spark, statements, streams, model, options)
     if sink is None:
         rows = _name_by_position(spark, text, head, rows)
     if not rows.isStreaming:
@@ -132,7 +116,9 @@ def insert(
     if checkpoint is None:
         what = "a query over streams needs a checkpoint, from which it continues after a restart"
         raise QueryError("NO_CHECKPOINT", f"{what}; pass checkpoint=folder")
-    writer = rows.writeStream.outputMode(mode).option("checkpointLocation", checkpoint).trigger(**pace)
+    writer = rows.writeStream.outputMode(mode).option("checkpointLocation", str(checkpoint)).trigger(**pace)
+    if name is not None:
+        writer = writer.queryName(name)
     if sink is None:
         return writer.toTable(head.name)
     return writer.format(sink.format).options(**sink.options).start()

@@ -4,18 +4,15 @@ SELECT items FROM r, s WHERE c WITHIN w   ->   SELECT items FROM th.join({"r": .
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from thetastream.core.shed import Shed
-from thetastream.core.windows import Duration
-from thetastream.engine.order.spec import Asked
+from thetastream.errors import QueryError
+from thetastream.frontend.options import StatementOptions, list_options, refuse_unknown, takes
 from thetastream.frontend.tables import read_tables
 from thetastream.models.base import Model
-from thetastream.plan.statistics import Statistics
 from thetastream.predicate import make_error_at
 from thetastream.sql.evaluate import Evaluation, read_inputs
 from thetastream.sql.grammar import parse_script
@@ -25,23 +22,13 @@ if TYPE_CHECKING:
     from thetastream.frontend.tables import Table
 
 
+@takes(StatementOptions)
 def sql(
     spark: SparkSession,
     text: str,
     streams: "Mapping[str, Table] | None" = None,
     model: Model | str | None = None,
-    *,
-    index: str | None = None,
-    archive_period: Duration | None = None,
-    order: Asked = None,
-    punctuations: bool | None = None,
-    event_time: str | Mapping[str, str] | None = None,
-    mailbox: str | None = None,
-    max_units: int | None = None,
-    cache_folder: str | None = None,
-    late: str | Path | None = None,
-    shed: Shed | None = None,
-    statistics: Statistics | None = None,
+    **options: Unpack[StatementOptions],
 ) -> DataFrame:
     """Run a streaming SQL statement, or several with semicolons between them.
 
@@ -55,9 +42,10 @@ def sql(
     streams : mapping of name to DataFrame, optional
         The streams that FROM names. Other names are looked up as tables and views of the session. Case does
         not matter.
-    model, index, archive_period, order, punctuations, event_time, mailbox, max_units, cache_folder, late,
-    shed, statistics
-        As in ``thetastream.join``. They hold for each join of the statements.
+    model : Model or "auto", optional
+        As in ``thetastream.join``. It holds for each join of the statements.
+    **options
+        They hold for each join of the statements. A clause OPTIONS at the end of a statement gives them too.
 
     Returns
     -------
@@ -84,25 +72,12 @@ def sql(
 
     The online dialect and its clauses follow BiStream (SIGMOD 2015), section 3.4.
     """
-    settings = {
-        "index": index,
-        "archive_period": archive_period,
-        "order": order,
-        "punctuations": punctuations,
-        "event_time": event_time,
-        "mailbox": mailbox,
-        "max_units": max_units,
-        "cache_folder": cache_folder,
-        "late": late,
-        "shed": shed,
-        "statistics": statistics,
-    }
     statements = parse_script(text)
     head = statements[-1].head
     if isinstance(head, Insert) and not statements[-1].is_explain:
         what = "th.sql returns rows; th.insert(spark, text, ...) writes them into a sink"
         raise make_error_at(text, head.start, what, "INSERT")
-    return run_script(spark, statements, streams, model, settings)
+    return run_script(spark, statements, streams, model, options)
 
 
 def explain(
@@ -110,12 +85,12 @@ def explain(
     text: str,
     streams: Mapping[str, DataFrame] | None = None,
     model: Model | str | None = None,
-    settings: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> str:
     """Explain the plan of the last statement; parameters and errors are those of ``sql``."""
     *before, last = parse_script(text)
     explained = Statement(last.select, last.head, is_explain=True)
-    plan = run_script(spark, [*before, explained], streams, model, settings or {})
+    plan = run_script(spark, [*before, explained], streams, model, options or {})
     return str(plan.collect()[0][0])
 
 
@@ -124,13 +99,16 @@ def run_script(
     statements: Sequence[Statement],
     streams: Mapping[str, Any] | None,
     model: Model | str | None,
-    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> DataFrame:
     """Run statements and return the rows of the last one; its INSERT INTO is left to the caller."""
     given = read_inputs(read_tables(streams or {}, spark))
     for statement in statements:
-        evaluation = Evaluation(spark, given, model, settings)
+        evaluation = Evaluation(spark, given, model, join_options(statement, options))
         rows = evaluation.evaluate(statement.select, {})
+        if evaluation.options.get("every") is not None and not evaluation.has_groups:
+            what = "every delays the groups of a join, and this statement groups none"
+            raise QueryError("EVERY", f"{what}; leave every={evaluation.options['every']!r} out")
         if statement.is_explain:
             text = "".join(explain() for explain in evaluation.explanations)
             return spark.createDataFrame([(text,)], "plan string")
@@ -139,6 +117,16 @@ def run_script(
         if isinstance(statement.head, View):
             _create_view(statement.select.text, statement.head, rows)
     return rows
+
+
+def join_options(statement: Statement, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a statement: those of its clause OPTIONS, and those that the caller gives."""
+    twice = sorted(name for name in statement.options if given.get(name) is not None)
+    if twice:
+        what = f"{twice[0]} is in the clause OPTIONS, and the caller gives it too"
+        raise QueryError("UNKNOWN_SETTING", f"{what} ({given[twice[0]]!r}); leave one of them out")
+    refuse_unknown(statement.options, list_options(StatementOptions))
+    return {**given, **statement.options}
 
 
 def name_columns(text: str, head: View | Insert, rows: DataFrame) -> DataFrame:

@@ -26,7 +26,7 @@ class Question:
     on: On
     within: Within
     model: Model | str | None
-    settings: Mapping[str, Any]
+    options: Mapping[str, Any]
     every: str | timedelta | None = None
     """How far the watermark must move before groups are updated again; None updates them in every epoch."""
     merged: MergedColumns = field(default_factory=MergedColumns)

@@ -133,9 +133,6 @@ def _add_names(question: Question, join: Plan) -> DataFrame:
     ``result_time`` carries the mark of the watermark again, because a result is never older than the
     watermark at which it is found.
     """
-    if join.is_punctuated:
-        what = "punctuations are rows without tuples, and a select list would treat them as results"
-        raise QueryError("BAD_ORDER", f"{what}; leave punctuations out, or use th.join")
     pairs = join.results()
     owners = _find_owners(
         question,

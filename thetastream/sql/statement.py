@@ -5,8 +5,8 @@
 SELECT items FROM sources WHERE condition WITHIN window GROUP BY keys HAVING condition
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from thetastream.frontend.how import GivenHow
 from thetastream.predicate import Phrase, tokenize
@@ -161,6 +161,8 @@ class Statement:
     head: View | Insert | None = None
     """What is done with the rows. Without a head, they are returned."""
     is_explain: bool = False
+    options: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    """The values of the clause OPTIONS, by name."""
 
 
 def find_inputs(statements: Sequence[Statement]) -> Iterator[tuple[Select, Source]]:

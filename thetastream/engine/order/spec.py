@@ -50,13 +50,13 @@ class Order:
         return f"by arrival, any order inside {self.interval} arrivals"
 
 
-def read_order(asked: Asked, punctuations: object) -> Order | None:
-    """Check the settings ``order`` and ``punctuations``, and return the order of results or None.
+def read_order(asked: Asked, is_punctuated: bool) -> Order | None:
+    """Check the options ``order`` and ``punctuations``, and return the order of results or None.
 
     Raises
     ------
     QueryError
-        BAD_ORDER if one of the settings is not valid.
+        BAD_ORDER if an option is not valid.
 
     Examples
     --------
@@ -65,9 +65,6 @@ def read_order(asked: Asked, punctuations: object) -> Order | None:
     >>> read_order("inner 64", False).inner
     64
     """
-    is_punctuated = str(punctuations).lower() == "true"
-    if not is_punctuated and str(punctuations).lower() not in ("false", "none"):
-        raise QueryError("BAD_ORDER", f"punctuations must be true or false, not {punctuations!r}")
     if asked is None:
         if is_punctuated:
             raise QueryError(
