@@ -57,6 +57,8 @@ INDEXABLE = [
     "abs(a.date - b.date) <= INTERVAL 1 DAY",
     "abs(a.ts - b.ts) <= INTERVAL 1 DAY",
     "a.ts BETWEEN b.ts - INTERVAL 1 DAY AND b.ts + INTERVAL 1 DAY",
+    "a.ts - b.ts BETWEEN INTERVAL '-30' MINUTE AND INTERVAL 1 DAY",
+    "abs(a.ts - b.ts - INTERVAL 1 HOUR) < INTERVAL 2 HOURS",
     "a.x = b.x AND a.y > b.y AND a.s <> b.s",
     "a.x = b.x AND a.x = b.ty",
     "a.x > b.x AND a.x < b.i",
@@ -284,7 +286,7 @@ SMALL = st.sampled_from(["x", "y"])
 def comparison(draw: st.DrawFn) -> str:
     op = draw(st.sampled_from(["=", "<", "<=", ">", ">=", "<>", "<=>"]))
     numeric = st.sampled_from(["x", "y", "ty", "i", "l", "f", "d", "m", "m4", "w"])
-    kind = draw(st.integers(0, 6))
+    kind = draw(st.integers(0, 7))
     if kind == 6:
         name = draw(st.sampled_from(ANY_COLUMNS))
         equal = draw(st.sampled_from(["a.{0} <=> b.{0}", "equal_null(a.{0}, b.{0})", "NOT a.{0} > b.{0}"]))
@@ -306,7 +308,32 @@ def comparison(draw: st.DrawFn) -> str:
         return (
             f"b.{point} BETWEEN a.{low} - {draw(st.integers(0, 2))} AND a.{high} + {draw(st.integers(0, 2))}"
         )
+    if kind == 5:
+        return draw(time_comparison())
     return f"a.{draw(numeric)} {op} {draw(st.sampled_from(['0', '1.5', 'NULL', '2e0']))}"
+
+
+@st.composite
+def time_comparison(draw: st.DrawFn) -> str:
+    """Draw a bound on instants, on the days on which the clock of New York changes."""
+    span = st.sampled_from(["0 SECONDS", "30 MINUTES", "1 HOUR", "90 MINUTES", "1 DAY", "'-1' HOUR"])
+    low, high, times = draw(span), draw(span), draw(st.permutations(["a.ts", "b.ts"]))
+    op, difference = draw(st.sampled_from(["<", "<=", ">", ">=", "="])), " - ".join(times)
+    return draw(
+        st.sampled_from(
+            [
+                f"{difference} {op} INTERVAL {low}",
+                f"INTERVAL {low} {op} {difference}",
+                f"{difference} BETWEEN INTERVAL {low} AND INTERVAL {high}",
+                f"abs({difference}) {op} INTERVAL {low}",
+                f"abs({difference} - INTERVAL {low}) < INTERVAL {high}",
+                f"a.ts {op} b.ts + INTERVAL {low}",
+                f"b.ts BETWEEN a.ts + INTERVAL {low} AND a.ts + INTERVAL {high}",
+                f"date_trunc('HOUR', a.ts) {op} date_trunc('HOUR', b.ts)",
+                f"abs(a.ts - b.ntz) {op} INTERVAL {low}",
+            ]
+        )
+    )
 
 
 @st.composite

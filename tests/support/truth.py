@@ -7,6 +7,7 @@ condition of each pair.
 """
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -184,9 +185,32 @@ def crossed(a: DataFrame, b: DataFrame) -> DataFrame:
     return a.select(F.struct("*").alias("a")).crossJoin(b.select(F.struct("*").alias("b")))
 
 
+_DIFFERENCE = re.compile(r"\b([ab])\.(\w+) - ([ab])\.(\w+)\b")
+_TIMES = {"timestamp", "timestamp_ntz", "date"}
+
+
+def write_elapsed(text: str, a: DataFrame, b: DataFrame) -> str:
+    """Write the difference of two instants of both streams as elapsed time. Spark subtracts local times."""
+    kinds = {"a": dict(a.dtypes), "b": dict(b.dtypes)}
+
+    def write(found: re.Match[str]) -> str:
+        parts = [(found[n], found[n + 1]) for n in (1, 3)]
+        used = [kinds[alias].get(name) for alias, name in parts]
+        if found[1] == found[3] or "timestamp" not in used or not {*used} <= _TIMES:
+            return found[0]
+        micros = [f"unix_micros(CAST({alias}.{name} AS TIMESTAMP))" for alias, name in parts]
+        return f"(INTERVAL '0.000001' SECOND * ({micros[0]} - {micros[1]}))"
+
+    return _DIFFERENCE.sub(write, text)
+
+
 def truths(a: DataFrame, b: DataFrame, conditions: Sequence[str]) -> list[Counter[tuple[int, int]]]:
-    """Compute Spark's own answer to each condition in one pass over the cross join."""
-    columns = [F.expr(f"({text}\n)").alias(f"c{n}") for n, text in enumerate(conditions)]
+    """Compute Spark's own answer to each condition in one pass over the cross join.
+
+    The difference of two instants is elapsed time.
+    """
+    texts = [write_elapsed(text, a, b) for text in conditions]
+    columns = [F.expr(f"({text}\n)").alias(f"c{n}") for n, text in enumerate(texts)]
     rows = crossed(a, b).select("a.id", "b.id", *columns).collect()
     return [Counter((row[0], row[1]) for row in rows if row[2 + n] is True) for n in range(len(conditions))]
 

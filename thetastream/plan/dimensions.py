@@ -9,6 +9,9 @@ from thetastream.core.windows import spell
 from thetastream.plan.query import Query
 from thetastream.plan.rewritten_condition import Ordering, Rewritten
 
+_EMPTY_US = 1, -1
+"""The bounds of a window that no pair is inside. No tuple waits for earlier or for later partners."""
+
 
 def find_window_ends(query: Query, rewritten: Rewritten) -> tuple[int | None, int | None]:
     """Return the bounds of left.ts - right.ts in microseconds, from ``within`` and the condition."""
@@ -23,8 +26,7 @@ def find_window_ends(query: Query, rewritten: Rewritten) -> tuple[int | None, in
 def build_window(query: Query, rewritten: Rewritten) -> Dimension | None:
     """Return the window as a dimension over event time.
 
-    If its bounds contradict each other, no pair is inside it. Each bound still says how long the tuples of a
-    stream wait for partners.
+    If its bounds contradict each other, no pair is inside it, and no tuple waits for partners.
     """
     low, high = find_window_ends(query, rewritten)
     if low is None and high is None:
@@ -33,6 +35,8 @@ def build_window(query: Query, rewritten: Rewritten) -> Dimension | None:
     ends = [f"{spell(low)} <= "] * (low is not None)
     text = f"{''.join(ends)}{a.alias}.{a.event_time} - {b.alias}.{b.event_time}"
     text += f" <= {spell(high)}" if high is not None else ""
+    if low is not None and high is not None and low > high:
+        low, high = _EMPTY_US
     return Dimension(
         Side.LEFT,
         TIME,
@@ -42,8 +46,8 @@ def build_window(query: Query, rewritten: Rewritten) -> Dimension | None:
     )
 
 
-def contradicts_itself(window: Dimension) -> bool:
-    """Return whether the lower bound of a window is above its upper bound, so that no pair is inside it."""
+def is_empty(window: Dimension) -> bool:
+    """Whether the lower bound of a window is above its upper bound, so that no pair is inside it."""
     low, high = window.low, window.high
     return low is not None and high is not None and low.delta > high.delta
 

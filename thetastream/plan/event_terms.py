@@ -8,8 +8,8 @@
     r.ts - l.ts                (-1, 1) + [0, 0]             an interval
     timestampdiff(HOUR, x, y)  y - x + (-1 hour, 1 hour)    a number of hours, which are cut
 
-Spark subtracts timestamps, adds days and cuts to days in local time. If a local day may have 23 or 25 hours,
-such a term is local, and its bounds are true only with ``SLACK_US``.
+A difference of event times is elapsed time. Spark adds days and cuts to days in local time. If a local day
+may have 23 or 25 hours, such a term is local, and its bounds are true only with ``SLACK_US``.
 """
 
 import math
@@ -176,10 +176,7 @@ class TermReader:
         if right is None:
             return None
         if is_minus:
-            found = self._subtract(left, right)
-            if found is not None and left.is_time and not self._is_local_free:
-                found = replace(found, is_local=True)
-            return found
+            return self._subtract(left, right)
         return left.plus(right) if left.unit == right.unit else None
 
     def _subtract(self, left: Term, right: Term) -> Term | None:

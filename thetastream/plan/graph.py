@@ -13,6 +13,7 @@ from thetastream.core.condition import Equality
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.plan.dimensions import build_dimensions, find_window_ends
 from thetastream.plan.domains import quote
+from thetastream.plan.elapsed_time import write_elapsed_time
 from thetastream.plan.lower import build_side_spec, guard_computed, remove_event_times
 from thetastream.plan.physical import SidePlan
 from thetastream.plan.query import (
@@ -75,7 +76,8 @@ def lower_graph(
     # 2. Keep conjuncts of more than two streams as residuals.
     for phrase in conjuncts:
         if len(find_references(phrase, aliases)) > 2:
-            residual.append(cast_to_boolean(phrase.text, resolver.type_of(phrase.text, aliases) or "boolean"))
+            type_ = resolver.type_of(phrase.text, aliases) or "boolean"
+            residual.append(cast_to_boolean(write_elapsed_time(phrase, aliases, resolver), type_))
             notes.append(Note(phrase.text, "residual", "reads more than two streams"))
     for side in keys:
         side.sort_computed()

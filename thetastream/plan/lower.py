@@ -23,7 +23,7 @@ from thetastream.core.sides import Side
 from thetastream.core.windows import spell
 from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW
 from thetastream.errors import QueryError
-from thetastream.plan.dimensions import build_dimensions, build_window, contradicts_itself
+from thetastream.plan.dimensions import build_dimensions, build_window, is_empty
 from thetastream.plan.domains import quote
 from thetastream.plan.index_choice import choose_index
 from thetastream.plan.physical import PhysicalPlan, SidePlan, compute_lifetimes
@@ -87,11 +87,11 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
     window = build_window(query, rewritten)
     dimensions = build_dimensions(rewritten)
     equalities = tuple(Equality(left, right, text) for left, right, text in rewritten.equalities)
-    if window is not None and contradicts_itself(window):
-        # Preserved tuples are answered when they are decided. All other tuples need not be sent.
-        for side in Side:
-            if side not in query.how.preserved:
-                rewritten.filters[side].append("false")
+    if window is not None and is_empty(window):
+        # No tuple has a partner, so each preserved tuple is answered in the epoch in which it arrives.
+        for filters in rewritten.filters:
+            filters.append("false")
+        rewritten.notes.append(Note(window.text, "nothing", "the bounds contradict each other"))
     condition = Condition(
         sides=(
             build_side_spec(query.streams[0], rewritten.keys[0]),
@@ -174,7 +174,9 @@ def _plan_side(
         # The unit needs the tuples that fail a filter too. In a count window, they count as well.
         # In a preserved stream, they are answered without a partner.
         computed, filters = guard_computed(filters, computed), []
-    return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried)
+    # Otherwise preserved tuples would wait for tuples of this stream that pass the filters.
+    moves_watermark = query.how.waits and stream.is_streaming
+    return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried, moves_watermark)
 
 
 def guard_computed(filters: Sequence[str], computed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

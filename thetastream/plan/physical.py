@@ -41,6 +41,9 @@ class SidePlan:
     computed: tuple[tuple[str, str], ...]
     """(block column, SQL) of each key column that Catalyst computes before routing."""
     carried: tuple[Carried, ...]
+    moves_watermark: bool = False
+    """Whether tuples that fail the filters move the watermark too. Then Spark must not evaluate the filters
+    before the watermark."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ abs(f - g), f - g, g - f, f, g        where f reads the left stream only, and g 
 
 Integers and decimals of up to 18 digits have a common type of more digits, which no key holds. Then values
 are ranked in the type of g, or units compute the difference in 16 bytes if f has more decimals than g.
+
+Instants are ranked as numbers of microseconds, so that the rank is the same in every session time zone.
 """
 
 from dataclasses import dataclass
@@ -137,9 +139,6 @@ def _find_domain(type_: str) -> Domain | None:
 
 
 def _write_value(phrase: Phrase, type_: str, common: str) -> str:
-    if common == "timestamp":
-        # Spark subtracts timestamps as local times.
-        return f"CAST(({phrase.text}) AS TIMESTAMP_NTZ)"
     if is_integral(common):
         return f"CAST(({phrase.text}) AS BIGINT)"
     return write_key(f"({phrase.text})", type_, common)

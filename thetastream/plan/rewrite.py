@@ -14,6 +14,7 @@ residual. ``rewrite_comparisons`` and ``rewrite_bands`` rewrite what reads both 
 from thetastream.core.sides import Side
 from thetastream.plan.conjunct import Conjunct, TypedPair
 from thetastream.plan.domains import find_family
+from thetastream.plan.elapsed_time import write_elapsed_time
 from thetastream.plan.query import Query, Resolver
 from thetastream.plan.rewrite_bands import rewrite_band
 from thetastream.plan.rewrite_comparisons import rewrite_comparison
@@ -79,8 +80,10 @@ def _rewrite_two_sided(conjunct: Conjunct) -> None:
 
 
 def _keep_residual(conjunct: Conjunct, why: str) -> None:
-    type_ = conjunct.resolver.type_of(conjunct.text, conjunct.query.aliases) or "boolean"
-    conjunct.out.residual.append(cast_to_boolean(conjunct.text, type_))
+    aliases, resolver = conjunct.query.aliases, conjunct.resolver
+    type_ = resolver.type_of(conjunct.text, aliases) or "boolean"
+    text = write_elapsed_time(conjunct.phrase, aliases, resolver)
+    conjunct.out.residual.append(cast_to_boolean(text, type_))
     conjunct.add_note("residual", why)
 
 

@@ -1,7 +1,7 @@
 """Rewrites a bound on a distance as a band: abs(f - g) <= c.
 
     numbers       two key columns that are at most c apart
-    times         two key columns of times, which Spark subtracts as local times
+    times         two key columns of times; a difference of instants is elapsed time
 
 Each function returns None, or the reason why the conjunct must be evaluated again behind the join.
 """
@@ -12,7 +12,7 @@ from fractions import Fraction
 from thetastream.core.condition import Domain
 from thetastream.core.exact import ExactBand
 from thetastream.core.spark_types import is_day_time, is_integral, parse_decimal
-from thetastream.core.windows import LONGEST_US, spell, to_micros
+from thetastream.core.windows import LONGEST_US, to_micros
 from thetastream.plan.conjunct import Conjunct, TypedPair
 from thetastream.plan.domains import find_domain, find_family
 from thetastream.plan.event_time import DAY_US
@@ -36,7 +36,8 @@ def rewrite_band(conjunct: Conjunct, typed: TypedPair, op: str, limit: Phrase) -
         return f"Spark subtracts {typed.g_type} from {typed.f_type} by rules of its own"
     if find_family(typed.common) == "numeric":
         return _rewrite_numeric_band(conjunct, typed, op == "<", constant)
-    if typed.f_type == typed.g_type and is_day_time(constant.type):
+    is_instant = typed.common == "timestamp"
+    if (typed.f_type == typed.g_type or is_instant) and is_day_time(constant.type):
         return _rewrite_interval_band(conjunct, typed, op == "<", to_micros(constant.value))
     return f"abs over {typed.common} is not indexed"
 
@@ -86,27 +87,9 @@ def _rewrite_interval_band(
         if difference is None or not is_day_time(difference):
             return "dates subtract to something other than an interval"
         return _add_whole_band(conjunct, typed, Domain.INT, Fraction(limit_us, DAY_US), is_strict)
-    if common == "timestamp":
-        return _rewrite_timestamp_band(conjunct, typed, is_strict, limit_us)
-    if common == "timestamp_ntz" or is_day_time(common or ""):
+    if common in ("timestamp", "timestamp_ntz") or is_day_time(common or ""):
         return _add_whole_band(conjunct, typed, Domain.INT, Fraction(limit_us), is_strict)
     return f"abs over {common} is not indexed"
-
-
-def _rewrite_timestamp_band(
-    conjunct: Conjunct, typed: TypedPair, is_strict: bool, limit_us: int
-) -> str | None:
-    # Spark subtracts timestamps as local times, so the keys are local times too.
-    delta = limit_us - is_strict
-    if delta < 0:
-        return "the limit of abs is never met"
-    left, right = (
-        keys.add_sql(f"CAST(({text}) AS TIMESTAMP_NTZ)", text, Domain.INT)
-        for keys, (text, _) in zip(conjunct.out.keys, typed.sides, strict=True)
-    )
-    conjunct.out.bands.append(Band(left, right, delta, conjunct.text))
-    conjunct.add_note("key", f"a band of {spell(delta)} in local time")
-    return None
 
 
 def _add_whole_band(

@@ -1,7 +1,7 @@
 """Rewrites a comparison of a difference with a constant: f(l) - g(r) OP c, or g(r) - f(l) OP c.
 
     integers, decimals, dates    f OP g + c over two key columns
-    timestamps                   the same over local times, which Spark subtracts
+    timestamps                   the same, in elapsed time
 
 The function returns None, or the reason why the conjunct must be evaluated again behind the join.
 """
@@ -63,13 +63,7 @@ def rewrite_difference(
         units, op = -units, FLIPPED[op]
     if op == "=" and units.denominator != 1:
         return "the difference is never met"
-    if typed.common == "timestamp":  # Spark subtracts timestamps as local times
-        left, right = (
-            keys.add_sql(f"CAST(({text}) AS TIMESTAMP_NTZ)", text, Domain.INT)
-            for keys, (text, _) in zip(conjunct.out.keys, typed.sides, strict=True)
-        )
-    else:
-        left, right = conjunct.add_keys(typed, find_domain(typed.common) or Domain.INT)
+    left, right = conjunct.add_keys(typed, find_domain(typed.common) or Domain.INT)
     for end in ("<=", ">=") if op == "=" else (op,):
         ordering = Ordering(left, end[0] + "=", right, _ROUND[end](units), conjunct.number, conjunct.text)
         conjunct.out.orderings.append(ordering)

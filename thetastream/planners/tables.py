@@ -24,12 +24,13 @@ from thetastream.frontend.request import JoinRequest
 from thetastream.frontend.result_time import read_result_time
 from thetastream.frontend.streams import read_streams
 from thetastream.models.base import Model
+from thetastream.plan.elapsed_time import write_elapsed_time
 from thetastream.plan.explain import format_one_line
 from thetastream.plan.join_order import EQUALITY, estimate_selectivity, find_aliases
 from thetastream.plan.physical import Carried
 from thetastream.plan.query import Stream, list_conditions
 from thetastream.planners.plan import Plan
-from thetastream.predicate import Phrase, Predicate
+from thetastream.predicate import Phrase, Predicate, parse
 from thetastream.spark.predicate_filter import filter_rows
 
 _OF_ONE_STREAM = frozenset({"event_time", "result_time", "order", "punctuations"})
@@ -236,7 +237,11 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
         steps.append(
             TableStep(
                 table,
-                tuple(part for part in complete if isinstance(part, Phrase)),
+                tuple(
+                    parse(write_elapsed_time(part, aliases, read.catalyst))
+                    for part in complete
+                    if isinstance(part, Phrase)
+                ),
                 tuple(part for part in complete if isinstance(part, Predicate)),
             )
         )

@@ -9,7 +9,7 @@ abs(f - g) <= c            ->  (abs, f, g, <=, c)      also c >= abs(f - g), and
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thetastream.predicate.tokens import OPERAND_ENDS, Phrase
+from thetastream.predicate.tokens import OPERAND_ENDS, Phrase, Token
 
 _OPERATORS = {"EQ": "=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 FLIPPED = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -23,6 +23,8 @@ _OPAQUE = {
 }
 # Binary operators that bind less tightly than, or as tightly as, the minus of f - g.
 _NOT_A_DIFFERENCE = _OPAQUE | set(_OPERATORS) | {"DPIPE", "AMP", "PIPE", "CARET", "LT_LT", "GT_GT"}
+_CLAUSES = {"WHEN", "THEN", "ELSE", "FROM", "USING"}
+"""Words inside CASE or a call that end an operand."""
 _LITERAL_ENDS = {"RAW_STRING", "HEX_STRING", "TRUE", "FALSE", "NULL"}
 
 
@@ -167,10 +169,47 @@ def find_last_product(phrase: Phrase) -> int | None:
     return max((n for n in found if 0 < n < len(phrase.tokens) - 1), default=None)
 
 
+def find_difference_operands(phrase: Phrase) -> Iterator[tuple[Phrase, Phrase]]:
+    """Yield both operands of each binary minus, at every depth. Types decide whether they are operands.
+
+    >>> from thetastream.predicate.tokens import parse
+    >>> text = "abs(a.t - (b.t)) < c.d OR a.x + 1 - b.y * 2 > extract(HOUR FROM a.t - b.t)"
+    >>> [(f.text, g.text) for f, g in find_difference_operands(parse(text))]
+    [('a.t', '(b.t)'), ('a.x + 1', 'b.y * 2'), ('a.t', 'b.t')]
+    """
+    tokens = phrase.tokens
+    for n, token in enumerate(tokens):
+        if token.kind != "DASH" or n == 0 or not _ends_operand(tokens[n - 1]):
+            continue
+        start, stop = n, n + 1
+        while start > 0 and not _bounds_sum(tokens[start - 1], token.depth):
+            start -= 1
+        while stop < len(tokens) and not _bounds_sum(tokens[stop], token.depth):
+            if _is_sign(tokens[stop], token.depth) and _ends_operand(tokens[stop - 1]):
+                break
+            stop += 1
+        if start < n < stop - 1:
+            yield phrase.slice(start, n), phrase.slice(n + 1, stop)
+
+
+def _bounds_sum(token: Token, depth: int) -> bool:
+    """Whether a sum at this depth ends before the token, or begins behind it."""
+    if token.depth != depth:
+        return token.depth < depth
+    return token.kind in _NOT_A_DIFFERENCE or token.keyword in _CLAUSES
+
+
+def _is_sign(token: Token, depth: int) -> bool:
+    return token.depth == depth and token.kind in ("DASH", "PLUS")
+
+
+def _ends_operand(token: Token) -> bool:
+    return token.kind in OPERAND_ENDS | _LITERAL_ENDS and token.keyword not in ("DIV", "INTERVAL")
+
+
 def _find_binary_signs(phrase: Phrase) -> Iterator[int]:
     for n in phrase.top:
         if phrase.tokens[n].kind not in ("DASH", "PLUS") or n == 0 or n == len(phrase.tokens) - 1:
             continue
-        before = phrase.tokens[n - 1]
-        if before.kind in OPERAND_ENDS | _LITERAL_ENDS and before.keyword not in ("DIV", "INTERVAL"):
+        if _ends_operand(phrase.tokens[n - 1]):
             yield n
