@@ -1,7 +1,7 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
 import thetastream.core.search_path  # noqa: F401 (it runs first, so that nothing comes from the current folder)
-from thetastream.api import col, join, join_many, plan, read_results, write
+from thetastream.api import col, from_nanos, join, join_many, plan, read_results, write
 from thetastream.control.policies import TwoPhaseScaling
 from thetastream.core.how import Nearest
 from thetastream.core.shed import Shed
@@ -84,6 +84,7 @@ __all__ = [
     "control",
     "export_metrics",
     "finish_epoch",
+    "from_nanos",
     "insert",
     "join",
     "join_many",

@@ -72,6 +72,10 @@ SHED = 8
 """The kind of a row that reports to the first unit what a router dropped. Its header is a JSON list with the
 values of a ``ShedReport``."""
 
+LATEST_TIME = 9
+"""The kind of a row that reports the latest event time that a router found. Its header is the time, in
+microseconds since 1970 (``thetastream.engine.early_watermark``)."""
+
 
 def name_payload(number: int) -> str:
     """Name the block column of the payload column with this number.

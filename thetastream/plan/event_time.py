@@ -1,6 +1,6 @@
 """Finds the columns that are event times, and how far local time may be from them.
 
-Spark adds whole days of an interval in local time, and it also subtracts timestamps in local time. If a local
+Spark adds whole days of an interval in local time. If a local
 day may have 23 or 25 hours, such a bound is widened by ``SLACK_US``, and the conjunct is evaluated again
 behind the join.
 """

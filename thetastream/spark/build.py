@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType, TimestampType
 
 from thetastream.control.plan import ControlPlan
 from thetastream.core.identity import Identity, digest
+from thetastream.engine.early_watermark import EarlyWatermark
 from thetastream.engine.order import Order
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
@@ -53,6 +54,7 @@ from thetastream.spark.staging import COLUMNS as STAGED_COLUMNS
 from thetastream.spark.staging import Staging, StagingEmitter
 from thetastream.spark.state.identity_source import read_identity
 from thetastream.spark.store_sink import ParquetSink
+from thetastream.spark.watermarks import count_watermarks
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class JoinSpec:
     """What the planner chooses for other numbers of partitions; None if the user named the model."""
     deciding: Deciding | None = None
     """The second units, which get the results of these units; None if there are none."""
+    waits_by: tuple[str, ...] | None = None
+    """The event times of the streams, as columns of blocks, if tuples wait for the watermark."""
 
 
 def build(
@@ -155,7 +159,8 @@ def _stream(
     access = None if control is None else ControlAccess(control.root, digest(query))
     source = _read_source(spark, fitted, query, mailboxes, control)
     shed = None if shedding is None else ShedLoads(shedding, mailboxes, digest(query))
-    rows = build_exchange(fitted, join.sides, streams, source, shed, access)
+    early = None if control is not None else _find_early_watermark(join, streams)
+    rows = build_exchange(fitted, join.sides, streams, source, shed, access, early)
     # 2. Run the units.
     delays_us = {
         side.alias: int(field.metadata[MARK]) * 1000
@@ -167,7 +172,7 @@ def _stream(
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
         return UnitEpoch(
-            fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us, access
+            fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us, access, early
         )
 
     # 3. Report the counters.
@@ -186,6 +191,25 @@ def _stream(
         results = run_units(rows, output.columns, BlockEmitter, spec.has_event_time, epoch_of)
         results = gather_in_order(results, add_counters(output.columns), join.order)
     return metrics.observe(results, digest(query), plan)
+
+
+def _find_early_watermark(join: JoinSpec, streams: Sequence[DataFrame]) -> EarlyWatermark | None:
+    """Return how units compute the watermark before 1970; None if they need none, or cannot know it.
+
+    They know it if each stream has a single watermark. The result of another join has several of them.
+    """
+    if join.waits_by is None or any(count_watermarks(stream) != 1 for stream in streams):
+        return None
+    delays_us = [
+        int(field.metadata[MARK]) * 1000
+        for stream in streams
+        for field in stream.schema
+        if MARK in (field.metadata or {})
+    ]
+    if len(delays_us) != len(streams):
+        return None
+    policy = streams[0].sparkSession.conf.get("spark.sql.streaming.multipleWatermarkPolicy", "min")
+    return EarlyWatermark(join.waits_by, tuple(delays_us), policy == "max")
 
 
 def _read_source(

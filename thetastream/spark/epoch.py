@@ -16,6 +16,7 @@ from thetastream.core.identity import Identity, digest, fix_choices
 from thetastream.core.shed import LAG
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
+from thetastream.engine.early_watermark import EarlyWatermark, Latest, merge_latest
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.peers import Peers
 from thetastream.engine.protocol import Engine, OpenStore
@@ -24,7 +25,7 @@ from thetastream.plan.identity import MODEL
 from thetastream.spark.choice import FittedSpec
 from thetastream.spark.control.access import ControlAccess
 from thetastream.spark.emit import Emitter, count_emitted, time_work
-from thetastream.spark.exchange_reader import list_rows, take_in
+from thetastream.spark.exchange_reader import Told, list_rows, take_in
 from thetastream.spark.idle.reports import IdleReports
 from thetastream.spark.late_files import LateFiles
 from thetastream.spark.mailbox.announcement import check_messages, find_mailbox_name
@@ -62,6 +63,8 @@ class UnitEpoch:
     """The delay of the watermark of each stream that has one, by alias."""
     control: ControlAccess | None = None
     """The control of the join; None if its units do not change."""
+    early: EarlyWatermark | None = None
+    """The watermark before 1970; None if no tuple waits for it."""
 
     def run(
         self,
@@ -120,7 +123,10 @@ class UnitEpoch:
         engine = self._open(member, slot, state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
             engine.counters.keep_late()
-        pieces = time_work(engine.epoch(inbox, clock), engine.counters)
+        latest_us = self._find_latest(before.heard, told, clock)
+        pieces = time_work(
+            engine.epoch(inbox, self._begin_early(before.heard, latest_us, clock)), engine.counters
+        )
         yield from self.emitter.gather_results(count_emitted(pieces, engine.counters))
         self._report(slot, engine.counters, inbox, clock, timers)
         # 3. Send messages. A unit that joins keeps the name of the mailbox, and sends nothing yet.
@@ -140,7 +146,7 @@ class UnitEpoch:
             if spec.has_event_time:
                 handle.deleteTimer(_when_called(before.heard))
         else:
-            heard = Heard(clock.epoch, clock.watermark_us)
+            heard = Heard(clock.epoch, clock.watermark_us, latest_us)
             member = member.remember(clock.epoch, engine.counters)
             value.update((Manifest(heard, mailbox, engine.state, member, has_sent=sent > 0).encode(query),))
             if spec.has_event_time:
@@ -170,6 +176,24 @@ class UnitEpoch:
                 "begin with a new checkpointLocation",
             )
         return Clock(number, before.watermark_us, watermark_us)
+
+    def _find_latest(self, before: Heard, told: Told, clock: Clock) -> Latest:
+        """Return the latest event times that routers have found, if Spark has no watermark yet."""
+        if self.early is None or clock.watermark_us is not None:
+            return ()
+        now = [told.latest_us.get(stream) for stream in range(len(self.early.columns))]
+        return merge_latest(before.latest_us, now)
+
+    def _begin_early(self, before: Heard, latest_us: Latest, clock: Clock) -> Clock:
+        """Return the clock with watermarks before 1970, where Spark has none."""
+        if self.early is None:
+            return clock
+        late_us, watermark_us = clock.late_us, clock.watermark_us
+        if late_us is None and before.latest_us:
+            late_us = self.early.compute(before.latest_us)
+        if watermark_us is None and latest_us:
+            watermark_us = self.early.compute(latest_us)
+        return clock._replace(late_us=late_us, watermark_us=watermark_us)
 
     def _follow(self, notice: Notice | None, before: Manifest, clock: Clock) -> tuple[Member, Any]:
         """Return the membership and the state with which the unit begins the epoch.

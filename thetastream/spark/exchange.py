@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from thetastream.core.columns import (
     HASH,
 )
+from thetastream.engine.early_watermark import EarlyWatermark
 from thetastream.plan.choose import MOST_CHOSEN
 from thetastream.plan.domains import quote
 from thetastream.plan.physical import SidePlan
@@ -42,6 +43,7 @@ def build_exchange(
     messages: DataFrame | None,
     shed: ShedLoads | None = None,
     control: ControlAccess | None = None,
+    early: EarlyWatermark | None = None,
 ) -> DataFrame:
     """Build the rows of the exchange, with the columns unit, kind, stream, origin, header, block.
 
@@ -59,9 +61,11 @@ def build_exchange(
         The load shedder.
     control : ControlAccess, optional
         Where routers find the plan of an epoch, if the units of the query may change.
+    early : EarlyWatermark, optional
+        The watermark before 1970, if the units compute it.
     """
     parts = [
-        _route_stream(fitted, number, plan, stream, shed, control)
+        _route_stream(fitted, number, plan, stream, shed, control, early)
         for number, (plan, stream) in enumerate(zip(sides, streams, strict=True))
     ]
     if messages is not None:
@@ -87,6 +91,7 @@ def _route_stream(
     stream: DataFrame,
     shed: ShedLoads | None,
     control: ControlAccess | None,
+    early: EarlyWatermark | None,
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
     flat = select_block_columns(plan, stream)
@@ -98,7 +103,7 @@ def _route_stream(
             if not any(word in field.dataType.simpleString() for word in _UNHASHED)
         ]
         flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH))
-    return route_rows(fitted, number, flat, plan.alias, shed, control)
+    return route_rows(fitted, number, flat, plan.alias, shed, control, early)
 
 
 def route_rows(
@@ -108,9 +113,10 @@ def route_rows(
     alias: str,
     shed: ShedLoads | None = None,
     control: ControlAccess | None = None,
+    early: EarlyWatermark | None = None,
 ) -> DataFrame:
     """Route block columns as the tuples of the stream ``number``; the result has one row per block."""
-    step = make_routing_step(fitted, number, flat.isStreaming, shed, control)
+    step = make_routing_step(fitted, number, flat.isStreaming, shed, control, early)
     return fill_up(flat, f"a tuple of stream {alias!r}").mapInArrow(step, SCHEMA)
 
 

@@ -5,7 +5,8 @@ rows of a unit -> tuples, messages, reports of the shedder    -> inbox
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from thetastream.core.columns import (
     EMPTY,
     HEADER,
     KIND,
+    LATEST_TIME,
     MESSAGE,
     NOTICE,
     ORIGIN,
@@ -42,6 +44,8 @@ class Told(NamedTuple):
     """What the mailbox announces."""
     notice: Notice | None = None
     """The change of the control plan that is about this unit."""
+    latest_us: Mapping[int, int] = MappingProxyType({})
+    """The latest event time that routers report for each stream, in microseconds."""
 
 
 def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> Told:
@@ -56,6 +60,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> Told:
     """
     announced: Announcement | None = None
     notice: Notice | None = None
+    latest_us: dict[int, int] = {}
     messages: list[tuple[int, str, pa.RecordBatch | None, int]] = []
     for kind, stream, origin, header, block in found:
         size = len(block)
@@ -66,6 +71,8 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> Told:
                 announced = Announcement.read(header)
         elif kind == SHED:
             inbox.shed.append(ShedReport(*json.loads(header)))
+        elif kind == LATEST_TIME:
+            latest_us[int(stream)] = max(int(header), latest_us.get(int(stream), int(header)))
         elif kind == NOTICE:
             notice = Notice.read(header)
         elif kind == MESSAGE:
@@ -75,7 +82,7 @@ def take_in(inbox: Inbox, found: Iterable[Sequence[Any]]) -> Told:
     # The upper half of the origin is the number of the sender, the lower half numbers its messages.
     for origin, header, carried, size in sorted(messages, key=lambda message: message[0]):
         inbox.deliver(Message(header, carried, sender=origin >> 32), size)
-    return Told(announced, notice)
+    return Told(announced, notice, latest_us)
 
 
 def list_rows(frames: "Iterable[pd.DataFrame]") -> Iterator[Sequence[Any]]:

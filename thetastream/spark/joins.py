@@ -114,16 +114,20 @@ def _build_answers(
     how, ranking = plan.how, plan.ranking
     identity = identify_two_streams(plan, model, reading)
     answers = describe_answers(spark, plan.sides, how)
+    columns = [side.time.column for side in plan.condition.sides if side.time is not None]
+    times = tuple(columns) if how.waits and len(columns) == len(plan.sides) else None
     if not plan.residual:
         make = partial(_build_answers_spec, unit, how, ranking)
         choice = _open_choice(reading, choose, make)
-        return JoinSpec(make(model), plan.sides, answers, identity, choice=choice)
+        return JoinSpec(make(model), plan.sides, answers, identity, choice=choice, waits_by=times)
     first = partial(_build_candidates_spec, unit, how, ranking)
     second = partial(_build_deciding_spec, first)
     deciding = Deciding(second(model), answers, _open_choice(reading, choose, second))
     candidates = describe_candidates(spark, plan, first(model).columns)
     choice = _open_choice(reading, choose, first)
-    return JoinSpec(first(model), plan.sides, candidates, identity, choice=choice, deciding=deciding)
+    return JoinSpec(
+        first(model), plan.sides, candidates, identity, choice=choice, deciding=deciding, waits_by=times
+    )
 
 
 def _build_answers_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> EngineSpec:

@@ -18,12 +18,14 @@ from thetastream.core.columns import (
     HASH,
     HEADER,
     KIND,
+    LATEST_TIME,
     ORIGIN,
     SHED,
     STREAM,
     UNIT,
 )
 from thetastream.core.sides import Role
+from thetastream.engine.early_watermark import EarlyWatermark
 from thetastream.spark.choice import FittedSpec
 from thetastream.spark.control.access import ControlAccess
 from thetastream.spark.shed_loads import ShedLoads
@@ -40,6 +42,7 @@ def make_routing_step(
     is_streaming: bool,
     shed: ShedLoads | None,
     control: ControlAccess | None,
+    early: EarlyWatermark | None = None,
 ) -> Callable[[Batches], Batches]:
     """Make the function that turns batches into blocks."""
     is_announced = is_streaming and (fitted.planned.has_event_time or fitted.planned.has_messages)
@@ -69,10 +72,13 @@ def make_routing_step(
             least = 0.0 if plan is None else plan.shed_factor
             shedder = shed.open(stream, is_first=not task and not stream, least=least)
         # 3. Route the tuples that are not dropped.
+        latest_us: int | None = None
         for number, batch in enumerate(map(make_nullable, gather(batches))):
             tuples, probing = (batch, None) if shedder is None else shedder.drop(batch)
             if not tuples.num_rows:
                 continue
+            if early is not None:
+                latest_us = early.find_latest(stream, tuples, latest_us)
             for unit, role, packed in _pack_routes(route(stream, tuples, probing)):
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
                 yield _make_rows([keys[unit]], int(role), stream, origin + number, packed)
@@ -80,7 +86,11 @@ def make_routing_step(
                 sent += packed.nbytes
                 if n:
                     yield _make_rows([keys[unit]] * n, EMPTY, stream, origin, _repeat_nothing(n))
-        # 4. Report the tuples that were dropped.
+        # 4. Report the latest event time, and the tuples that were dropped.
+        if latest_us is not None:
+            yield _make_rows(
+                called, LATEST_TIME, stream, origin, _repeat_nothing(len(called)), str(latest_us)
+            )
         if shedder is not None and shedder.report is not None:
             report = json.dumps(shedder.report)
             yield _make_rows(called[:1], SHED, stream, origin, _repeat_nothing(1), report)

@@ -2,14 +2,15 @@
 
 import io
 import re
+import sys
 from contextlib import redirect_stdout
+from threading import Lock, get_ident
+from typing import Any
 
 from pyspark.sql import DataFrame
 
 _ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized", re.DOTALL)
 _NODE = re.compile(r"^[\s:|+\-~]*EventTimeWatermark\b", re.MULTILINE)
-
-
 _DROPPING = {
     "Deduplicate": "dropDuplicates",
     "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
@@ -40,9 +41,27 @@ def list_dropping(frame: DataFrame) -> list[str]:
 
 def _print_plan(frame: DataFrame) -> str:
     """Print the analyzed plan. The operators that run last come first."""
-    printed = io.StringIO()
     # ``explain`` is the only public view of a plan that classic sessions and Spark Connect have in common.
-    with redirect_stdout(printed):
-        frame.explain(True)
+    with _REDIRECTING:
+        printed = _OwnOutput(sys.stdout)
+        with redirect_stdout(printed):
+            frame.explain(True)
     found = _ANALYZED.search(printed.getvalue())
     return found[1] if found else ""
+
+
+_REDIRECTING = Lock()
+
+
+class _OwnOutput(io.StringIO):
+    """Keeps what the thread prints that has made it. What other threads print goes where it went before."""
+
+    def __init__(self, before: Any) -> None:
+        super().__init__()
+        self._before = before
+        self._owner = get_ident()
+
+    def write(self, text: str) -> int:
+        if get_ident() != self._owner:
+            return int(self._before.write(text))
+        return super().write(text)

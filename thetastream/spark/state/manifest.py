@@ -5,10 +5,12 @@ not count. A manifest of another format or of another query is refused with an e
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from thetastream.control.notices import NEVER_TOLD, Member
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes, refuse_changes
+from thetastream.engine.early_watermark import Latest
 from thetastream.errors import StateError
 
 FORMAT = 8
@@ -24,6 +26,8 @@ class Heard(NamedTuple):
 
     epoch: int
     watermark_us: int | None
+    latest_us: Latest = ()
+    """The latest event time of each stream, as long as Spark has no watermark and units compute one."""
 
 
 NOTHING = Heard(-1, None)
@@ -45,7 +49,8 @@ class Manifest(NamedTuple):
 
     def encode(self, query: Identity) -> str:
         """Write the manifest as JSON."""
-        parts = {"heard": self.heard, "mailbox": self.mailbox, "state": self.state.as_json()}
+        heard = self.heard if self.heard.latest_us else self.heard[:2]
+        parts = {"heard": heard, "mailbox": self.mailbox, "state": self.state.as_json()}
         if self.member != NEVER_TOLD:
             parts["member"] = self.member
         if self.has_sent:
@@ -80,7 +85,7 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
             # The state of another query may be of another type.
             state = state_type() if find_changes(before, query) else state_type.from_json(stored["state"])
             manifest = Manifest(
-                Heard(*stored["heard"]),
+                _read_heard(*stored["heard"]),
                 stored["mailbox"],
                 state,
                 Member(*stored.get("member", ())),
@@ -95,3 +100,7 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
         )
     refuse_changes(before, query)
     return manifest
+
+
+def _read_heard(epoch: int, watermark_us: int | None, latest_us: Sequence[int | None] = ()) -> Heard:
+    return Heard(epoch, watermark_us, tuple(latest_us))
