@@ -74,7 +74,8 @@ def test_the_latest_times_survive_a_restart() -> None:
         ((-10_000, 99_000), False, -10_000),
         ((-10_000, 99_000), True, None),
         ((5_000, 4_000), False, -1_000),
-        ((0, 5_000), False, None),  # Spark's watermark of 0 means that there is none.
+        ((0, 5_000), False, -1_000),  # Spark's watermark of 0 means that there is none.
+        ((1_000, 6_000), False, None),
         ((-1, 5_000), False, -1_000),  # in whole milliseconds
     ],
 )

@@ -45,7 +45,9 @@ class EarlyWatermark:
         return latest_us if before_us is None else max(latest_us, before_us)
 
     def compute(self, latest: Sequence[int | None]) -> int | None:
-        """Compute the watermark, in whole milliseconds as Spark does; None if it is not before 1970.
+        """Compute the watermark, in whole milliseconds as Spark does; None if it is unknown or after 1970.
+
+        Spark does not tell a watermark of 0 from none, so the last millisecond before it takes its place.
 
         >>> early = EarlyWatermark(("c0", "c1"), (0, 5_000_000))
         >>> early.compute([-3_000_000, -4_000_000]), early.compute([-3_000_000, None]), early.compute([7, 8])
@@ -56,11 +58,10 @@ class EarlyWatermark:
             for time, delay in zip(latest, self.delays_us, strict=True)
             if time is not None
         ]
-        if self.takes_highest:
-            watermark = max(known, default=0)
-        else:
-            watermark = min(known) if len(known) == len(self.delays_us) else 0
-        return watermark if watermark < 0 else None
+        if len(known) < (1 if self.takes_highest else len(self.delays_us)):
+            return None
+        watermark = max(known) if self.takes_highest else min(known)
+        return None if watermark > 0 else min(watermark, -1000)
 
 
 def merge_latest(before: Sequence[int | None], now: Sequence[int | None]) -> Latest:
