@@ -41,7 +41,7 @@ WIDE = {
     "(a.ts >= b.ts AND a.k > b.k) OR (a.k < 3 AND a.ts >= b.ts)": (0, None),
 }
 LOCAL = {
-    f"b.ts - a.ts <= {FIVE}": (-5 * S - 26 * H, None),
+    f"b.ts - a.ts <= {FIVE}": (-5 * S, None),
     "timestampdiff(SECOND, a.ts, b.ts) BETWEEN 0 AND 5": (-6 * S + 1 - 26 * H, S - 1 + 26 * H),
     "date_diff(b.ts, a.ts) BETWEEN 0 AND 1": (-D - D - 26 * H, D + 26 * H),
     "CAST(a.ts AS DATE) = to_date(b.ts)": (-D - 26 * H, D + 26 * H),

@@ -185,7 +185,7 @@ def crossed(a: DataFrame, b: DataFrame) -> DataFrame:
     return a.select(F.struct("*").alias("a")).crossJoin(b.select(F.struct("*").alias("b")))
 
 
-_DIFFERENCE = re.compile(r"\b([ab])\.(\w+) - ([ab])\.(\w+)\b")
+_DIFFERENCE = re.compile(r"\b([ab])\.(\w+)((?: [+-] INTERVAL '[^']*' \w+)*) - ([ab])\.(\w+)\b")
 _TIMES = {"timestamp", "timestamp_ntz", "date"}
 
 
@@ -194,11 +194,12 @@ def write_elapsed(text: str, a: DataFrame, b: DataFrame) -> str:
     kinds = {"a": dict(a.dtypes), "b": dict(b.dtypes)}
 
     def write(found: re.Match[str]) -> str:
-        parts = [(found[n], found[n + 1]) for n in (1, 3)]
+        parts = [(found[n], found[n + 1]) for n in (1, 4)]
         used = [kinds[alias].get(name) for alias, name in parts]
-        if found[1] == found[3] or "timestamp" not in used or not {*used} <= _TIMES:
+        if found[1] == found[4] or "timestamp" not in used or not {*used} <= _TIMES:
             return found[0]
-        micros = [f"unix_micros(CAST({alias}.{name} AS TIMESTAMP))" for alias, name in parts]
+        sums = [f"{alias}.{name}{added}" for (alias, name), added in zip(parts, (found[3], ""), strict=True)]
+        micros = [f"unix_micros(CAST({text} AS TIMESTAMP))" for text in sums]
         return f"(INTERVAL '0.000001' SECOND * ({micros[0]} - {micros[1]}))"
 
     return _DIFFERENCE.sub(write, text)
