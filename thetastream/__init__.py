@@ -26,6 +26,7 @@ from thetastream.spark.by_arrival import by_arrival
 from thetastream.spark.checkpoint_paths import update_paths
 from thetastream.spark.control.handle import ControlHandle, control
 from thetastream.spark.export import export_metrics
+from thetastream.spark.memory import SmallMemoryWarning
 from thetastream.spark.metrics import metrics
 from thetastream.spark.session import ManyPartitionsWarning, configure, local_session
 from thetastream.spark.unfinished_epoch import finish_epoch
@@ -67,6 +68,7 @@ __all__ = [
     "Rows",
     "SessionError",
     "Shed",
+    "SmallMemoryWarning",
     "Snapshot",
     "Snapshots",
     "Split",

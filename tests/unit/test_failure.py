@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -62,7 +63,7 @@ def test_notebooks_show_the_paragraph_and_all_other_errors_as_they_are(capsys, m
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     failure.show_failures_shortly()
     ((kinds, handler),) = calls
-    assert kinds == (PySparkException,)
+    assert kinds == (PySparkException, Py4JError, ConnectionError)
     handler(shell, PySparkException, PySparkException(CAPTURED), None)
     assert capsys.readouterr().err.startswith("thetastream.errors.PredicateError: [PREDICATE_RAISED]")
     other = PySparkException("[X] no table")

@@ -1,5 +1,7 @@
 """Plans joins of two streams."""
 
+from pyspark.sql import SparkSession
+
 from thetastream.engine.order import read_order
 from thetastream.errors import QueryError, raise_problems
 from thetastream.frontend.checked import CheckedRequest
@@ -9,17 +11,21 @@ from thetastream.frontend.mailbox_folder import choose_mailbox_folder
 from thetastream.frontend.max_units import check_max_units
 from thetastream.frontend.window import is_counted
 from thetastream.plan.choose import SizeChoice, choose_n_units, find_arrival_problem
+from thetastream.plan.cost import estimate
 from thetastream.plan.decide import find_decision_problems
 from thetastream.plan.lower import lower
 from thetastream.plan.query import Query, Resolver
+from thetastream.plan.statistics import Statistics
+from thetastream.plan.workload import build_workload
 from thetastream.planners.join_plan import JoinPlan
 from thetastream.planners.join_settings import JoinSettings
 from thetastream.planners.model_choice import choose_model
 from thetastream.planners.planned_input import GivenStream, PlannedInput
 from thetastream.planners.residual_payload import carry_residual
 from thetastream.spark.idle.reports import list_idle_reports
+from thetastream.spark.memory import warn_of_state
 from thetastream.spark.ordered import ARRIVAL
-from thetastream.spark.session import check_session
+from thetastream.spark.session import check_session, is_local
 
 
 def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
@@ -69,7 +75,20 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
         mailbox=mailbox,
         max_units=max_units,
     )
-    return plan_query(query, checked.catalyst, (left, right), chosen)
+    planned = plan_query(query, checked.catalyst, (left, right), chosen)
+    if checked.is_streaming:
+        _warn_of_memory(request.spark, planned)
+    return planned
+
+
+def _warn_of_memory(spark: SparkSession, planned: JoinPlan) -> None:
+    """Warn if a local session has too little memory for the windows, whose size must be known."""
+    known = planned.settings.statistics
+    if planned.model.costs_by != "routes" or (known is None and planned.query.counts is None):
+        return
+    work = build_workload(planned.query, planned.lowered, known or Statistics())
+    cost = estimate(planned.model, work, planned.settings.partitions)
+    warn_of_state(cost.memory_bytes, is_local(spark))
 
 
 def plan_query(

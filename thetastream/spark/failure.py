@@ -1,18 +1,21 @@
-"""Shows an error that a unit raised as one paragraph, instead of the tracebacks of Spark around it.
+"""Shows why a query failed as one paragraph, instead of the tracebacks of Spark around it.
 
 An error of ours that is raised in a worker reaches the driver inside an exception of Spark, after a Python
 traceback and Java stacks of hundreds of lines. If nothing catches this exception, only our error is printed.
+If a worker or a JVM has died because memory ran out, the paragraph says so, and what to change.
 ``THETASTREAM_TRACEBACK=1`` in the environment shows all of it.
 """
 
 import os
 import re
+import subprocess
 import sys
 from types import TracebackType
 from typing import Any
 
 from thetastream import errors
 from thetastream.errors import QueryError
+from thetastream.spark.memory import explain_exit, explain_failure
 
 FLAG = "THETASTREAM_TRACEBACK"
 LONGEST = 1000
@@ -50,7 +53,8 @@ def _describe_gone(path: str) -> str:
 
 def unwrap_error(error: BaseException) -> errors.ThetastreamError | None:
     """Make our error from the text of an exception of Spark. Return None if there is none."""
-    found = re.fullmatch(r"\w+: \[([A-Z_]+)\] (.*)", find_error(str(error)) or "")
+    text = str(error)
+    found = re.fullmatch(r"(?:\w+: )?\[([A-Z_]+)\] (.*)", find_error(text) or explain_failure(text) or "")
     return None if found is None else errors.ThetastreamError(found[1], found[2])
 
 
@@ -63,7 +67,7 @@ def summarize_failure(text: str) -> str:
     'SparkException: [TASK] lost'
     """
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return (find_error(text) or re.sub(r"^(?:\w+\.)+(\w+)", r"\1", first))[:LONGEST]
+    return (find_error(text) or explain_failure(text) or re.sub(r"^(?:\w+\.)+(\w+)", r"\1", first))[:LONGEST]
 
 
 def shows_tracebacks() -> bool:
@@ -73,13 +77,30 @@ def shows_tracebacks() -> bool:
 
 def describe_failure(error: BaseException) -> str | None:
     """Return the paragraph that is printed for an exception. Return None if it should be shown as it is."""
+    if shows_tracebacks():
+        return None
     text = str(error)
-    found = None if shows_tracebacks() else find_error(text)
-    if found is None:
+    found = find_error(text)
+    what = f"thetastream.errors.{found}" if found else explain_failure(text) or _explain_end(error)
+    if what is None:
         return None
     query = _QUERY.search(text)
     which = "" if query is None else f" It stopped the query {query['name'].strip() or query['id']}."
-    return f"thetastream.errors.{found}{which} Set {FLAG}=1 to see the tracebacks of Spark."
+    return f"{what}{which} Set {FLAG}=1 to see the tracebacks of Spark."
+
+
+def _explain_end(error: BaseException) -> str | None:
+    """Explain why the JVM has ended, if the error is that Python cannot reach it any more."""
+    from py4j.protocol import Py4JNetworkError
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None or not isinstance(error, Py4JNetworkError | ConnectionError):
+        return None
+    try:
+        return explain_exit(process.wait(timeout=5))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def show_failures_shortly() -> None:
@@ -88,9 +109,10 @@ def show_failures_shortly() -> None:
         sys.excepthook = _Hook(sys.excepthook)
     shell = _find_shell()
     if shell is not None:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        shell.set_custom_exc((PySparkException,), _show_in_shell)
+        shell.set_custom_exc((PySparkException, Py4JError, ConnectionError), _show_in_shell)
 
 
 class _Hook:

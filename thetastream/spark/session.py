@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import cast, overload
 
 from pyspark.sql import SparkSession
@@ -20,6 +21,14 @@ from thetastream.errors import SessionError
 from thetastream.plan.query import warn_caller
 from thetastream.spark.class_archive import find_archive
 from thetastream.spark.failure import show_failures_shortly, shows_tracebacks
+from thetastream.spark.memory import (
+    DRIVER_MEMORY,
+    EXECUTOR_MEMORY,
+    VARIABLE,
+    choose_driver_memory,
+    read_machine_bytes,
+    warn_of_tasks,
+)
 from thetastream.spark.refusals import list_loggers
 from thetastream.spark.spark_home import spark_home_without_zip
 from thetastream.spark.standard_error import without_chatter
@@ -81,6 +90,10 @@ In every epoch, each partition costs a state commit and a call of Python, even i
 """
 
 
+_STARTING = Lock()
+"""One thread starts a session at a time, because the standard error is redirected while a session starts."""
+
+
 class ManyPartitionsWarning(UserWarning):
     """The session has many more shuffle partitions than the join has units, so epochs are slow."""
 
@@ -106,6 +119,12 @@ def configure(
     workers start and have the packages that a join needs. From then on, an error that stops a query is
     printed as one paragraph. ``THETASTREAM_TRACEBACK=1`` in the environment shows the tracebacks of Spark.
 
+    A JVM needs 256 MiB for each task that it runs at a time. If ``spark.driver.memory`` of a local session,
+    or ``spark.executor.memory`` of a cluster, is less, a ``SmallMemoryWarning`` says so. ``configure`` does
+    not know how much a window holds. ``th.plan`` knows it if statistics are given, and warns then.
+
+    Call this function in one thread, before other threads use the session.
+
     Raises
     ------
     SessionError
@@ -126,7 +145,10 @@ def configure(
     spark = session_or_builder
     for key, value in REQUIRED.items():
         spark.conf.set(key, value)
-    spark.conf.set(PARTITIONS, str(partitions or count_cores(spark)))
+    cores = count_cores(spark)
+    spark.conf.set(PARTITIONS, str(partitions or cores))
+    names = (DRIVER_MEMORY, EXECUTOR_MEMORY, "spark.executor.cores")
+    warn_of_tasks({name: spark.conf.get(name, None) for name in names}, cores, is_local(spark))
     check_workers(spark)
     return spark
 
@@ -141,6 +163,9 @@ def _configure_builder(builder: SparkSession.Builder, partitions: int | None) ->
     choose_worker_python(options)
     for key, value in list_search_settings(options).items():
         builder.config(key, value)
+    local = re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", options.get("spark.master", ""))
+    if local:
+        warn_of_tasks(options, int(local[1]), is_local=True)
     # A long conjunction is a deep expression tree, over which Catalyst recurses. The stack size can be set
     # only before the driver's JVM starts, so this is done for a builder and not for a session.
     java = options.get(JAVA_OPTIONS, "")
@@ -172,9 +197,18 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
     """Start a local Spark session that is configured for joins, or return the one that is running.
 
     ``conf`` adds settings or overrides them: ``local_session(2, **{"spark.driver.memory": "4g"})``.
+    By default, the JVM gets a quarter of the memory of the machine, or of its container, but 1 GiB at least
+    and 4 GiB at most. The environment variable ``SPARK_DRIVER_MEMORY`` gives it another size.
     The UI is off, the log shows errors only, and the warehouse is a temporary folder that is removed at exit.
     The JVM maps the classes of Spark from an archive if ``thetastream prepare`` has made one.
+
+    Several threads may call this function. They get the same session.
     """
+    with _STARTING:
+        return _start_session(cores, app_name, conf)
+
+
+def _start_session(cores: int, app_name: str, conf: dict[str, object]) -> SparkSession:
     warehouse = tempfile.mkdtemp(prefix="thetastream-warehouse-")
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
@@ -195,6 +229,9 @@ def local_session(cores: int = 2, app_name: str = "thetastream", **conf: object)
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse,
     }
+    if VARIABLE not in os.environ:
+        memory = conf.pop(DRIVER_MEMORY, None) or choose_driver_memory(read_machine_bytes())
+        builder = builder.config(DRIVER_MEMORY, str(memory))
     builder = configure(builder, cores)
     for key, value in {**settings, **conf}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))

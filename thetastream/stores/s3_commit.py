@@ -119,7 +119,8 @@ def connect(root: str, region: str) -> S3Commits:
         request_checksum_calculation="when_required",
         retries={"mode": "standard"},
     )
-    client = boto3.client(
+    # ``boto3.client`` uses one session for all threads, and a session must not make two clients at a time.
+    client = boto3.session.Session().client(
         "s3",
         region_name=options.get("region", region) or None,
         endpoint_url=host,
