@@ -40,7 +40,8 @@ def run(epochs: Sequence[EpochTotals], rule: Snapshots, query: str = "q") -> tup
     """Commit epochs as a store does: an epoch that is known is left out."""
     ledger, made = Ledger(), []
     for totals in epochs:
-        if totals.epoch <= ledger.find_last(query):
+        last = ledger.queries.get(query)
+        if last is not None and totals.epoch <= last.epoch:
             continue
         ledger, snapshot = ledger.commit(query, totals, rule)
         ledger = Ledger.from_json(ledger.as_json())
