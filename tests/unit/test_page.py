@@ -53,7 +53,7 @@ def metrics(tmp_path: Path) -> Iterator[MetricLines]:
 def store(tmp_path: Path) -> ParquetStore:
     store = ParquetStore(str(tmp_path / "pairs"))
     store.describe(HELD)
-    add_epoch(store, 1, 1, 2)
+    add_epoch(store, 0, 1, 2)
     return store
 
 
@@ -115,7 +115,7 @@ def test_the_keyboard_chooses_two_columns_of_a_plot(page: Any, store: ParquetSto
         expect(
             page.get_by_role("img", name="2 results of pairs: result_time over result_time")
         ).to_be_visible()
-        add_epoch(store, 2, 7, 8, 9)
+        add_epoch(store, 1, 7, 8, 9)
         expect(page.locator(".dot")).to_have_count(3)
         expect(across).to_have_value("result_time")
         expect(across).to_be_focused()
