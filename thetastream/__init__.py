@@ -1,12 +1,8 @@
 """Joins on any condition between unbounded streams, on Apache Spark Structured Streaming."""
 
 import thetastream.core.search_path  # noqa: F401 (it runs first, so that nothing comes from the current folder)
-from thetastream.api import col, from_nanos, join, join_many, plan, read_results, write
-from thetastream.control.policies import TwoPhaseScaling
-from thetastream.core.how import Nearest
-from thetastream.core.shed import Shed
-from thetastream.core.windows import Rows
-from thetastream.errors import (
+from thetastream.conditions import predicate, within_metres
+from thetastream.core.errors import (
     InvalidQuery,
     PredicateError,
     QueryError,
@@ -15,27 +11,37 @@ from thetastream.errors import (
     StoreError,
     ThetastreamError,
 )
-from thetastream.frontend.statistics import statistics
-from thetastream.frontend.watermark import with_watermark
+from thetastream.core.how import Nearest
+from thetastream.core.shed import Shed
+from thetastream.core.spans import Rows
+from thetastream.families.hops.plan import MultiwayPlan
+from thetastream.families.pairs.plan import JoinPlan
+from thetastream.joins.ask.statistics import statistics
+from thetastream.joins.ask.watermark import with_watermark
+from thetastream.joins.compose.pipeline import PipelinePlan
+from thetastream.joins.handle import ControlHandle, control
+from thetastream.joins.join import col, from_nanos, join, plan
+from thetastream.joins.join_many import join_many
+from thetastream.joins.plan import Plan
+from thetastream.joins.tasks import JoinTasks
+from thetastream.joins.write import read_results, write
+from thetastream.lowering.query import CrossJoinWarning, UnboundedStateWarning
+from thetastream.lowering.statistics import Statistics
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
-from thetastream.plan.query import CrossJoinWarning, UnboundedStateWarning
-from thetastream.plan.statistics import Statistics
-from thetastream.planners import JoinPlan, JoinTasks, MultiwayPlan, PipelinePlan, Plan
-from thetastream.predicate import predicate, within_metres
-from thetastream.spark.by_arrival import by_arrival
-from thetastream.spark.checkpoint_paths import update_paths
-from thetastream.spark.control.handle import ControlHandle, control
-from thetastream.spark.export import export_metrics
-from thetastream.spark.memory import SmallMemoryWarning
-from thetastream.spark.metrics import metrics
-from thetastream.spark.session import ManyPartitionsWarning, configure, local_session
-from thetastream.spark.unfinished_epoch import finish_epoch
-from thetastream.spark.watch import LateTuplesWarning, StalledWatermarkWarning
-from thetastream.sql import aggregate, insert, sql
+from thetastream.results.question import query
+from thetastream.results.snapshots import Snapshot, Snapshots
+from thetastream.results.subscription import Delivery, subscribe
+from thetastream.runtime.checkpoints.paths import update_paths
+from thetastream.runtime.control.policies import TwoPhaseScaling
+from thetastream.runtime.observe.watch import LateTuplesWarning, StalledWatermarkWarning
+from thetastream.spark.event_time import by_arrival
+from thetastream.spark.observe.export import export_metrics
+from thetastream.spark.observe.metrics import metrics
+from thetastream.spark.session.configure import ManyPartitionsWarning, configure, local_session
+from thetastream.spark.session.memory import SmallMemoryWarning
+from thetastream.spark.sinks.file_sink_log import finish_epoch
+from thetastream.statements import aggregate, insert, sql
 from thetastream.stores import CassandraStore, DeltaStore, HBaseStore, ParquetStore, PostgresStore
-from thetastream.stores.question import query
-from thetastream.stores.snapshots import Snapshot, Snapshots
-from thetastream.stores.subscription import Delivery, subscribe
 
 __version__ = "0.1.0"
 

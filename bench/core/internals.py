@@ -1,20 +1,18 @@
 """Everything that benchmarks import from inside Thetastream. The rest uses the public interface."""
 
+from bench.papers.efficiency import brute_force, by_hash, by_range, matches
+from tests.support.controlled_run import ControlledRun
 from tests.support.local import LocalJoin, LocalMultiway
-from thetastream.aggregate.base import Measure
-from thetastream.aggregate.count import MatchCount
-from thetastream.aggregate.engine import FoldedSpec
-from thetastream.aggregate.extremes import Greatest, Least
-from thetastream.aggregate.operands import SideColumn
-from thetastream.aggregate.sums import Total
-from thetastream.aggregate.view import Fold, LocalView
-from thetastream.control.change import Rules
-from thetastream.control.load import LoadReader
-from thetastream.control.offset import fold
-from thetastream.control.request import Request
+from tests.support.local_run import LocalRun
+from thetastream.aggregates.base import Measure
+from thetastream.aggregates.operands import SideColumn
+from thetastream.aggregates.simple import Greatest, Least, MatchCount, Total
+from thetastream.conditions import Predicate
+from thetastream.conditions.sphere import RADIUS_M
 from thetastream.core.blocks import concat, pack, unpack
 from thetastream.core.columns import HASH as HASH_COLUMN
 from thetastream.core.condition import (
+    SUBINDEXES_PER_WINDOW,
     TIME,
     Bound,
     Condition,
@@ -27,11 +25,11 @@ from thetastream.core.condition import (
 )
 from thetastream.core.keys import scramble
 from thetastream.core.sides import Side
-from thetastream.core.windows import Rows as CountWindow
+from thetastream.core.spans import Rows as CountWindow
 from thetastream.engine.counters import Counters
 from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
 from thetastream.engine.handshake.instructions import AckBlk, Group, TupleBlk
-from thetastream.engine.handshake.letters import Letter
+from thetastream.engine.handshake.messages import HandshakeMessage
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.handshake.worker import HandshakeWorker
 from thetastream.engine.inbox import Inbox, Message
@@ -42,28 +40,29 @@ from thetastream.engine.multiway.partial_results import PartialResults
 from thetastream.engine.order import Order, sort_results
 from thetastream.engine.store.run import Run as SortedRun
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
-from thetastream.engine.two_stream.query import SUBINDEXES_PER_WINDOW, UnitSpec
+from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.engine.views.engine import FoldedSpec
+from thetastream.engine.views.view import Fold, LocalView
+from thetastream.families.hops.graph import HopOrders, build_multiway_spec
+from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.index import IndexSpec
 from thetastream.index.base import CANDIDATE_S, INSERT_S
 from thetastream.kernels import walk as walk_kernel
-from thetastream.local import LocalRun
-from thetastream.local.controlled import ControlledRun
+from thetastream.lowering.lower import choose_index
 from thetastream.models.base import AUTO, Model
-from thetastream.plan.cost import SEND_BYTE_S
-from thetastream.plan.efficiency import brute_force, by_hash, by_range, matches
-from thetastream.plan.index_choice import choose_index
-from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
-from thetastream.predicate import Predicate
-from thetastream.predicate.sphere import RADIUS_M
+from thetastream.runtime.choice import FittedSpec
+from thetastream.runtime.control.load import LoadReader
+from thetastream.runtime.control.offset import fold
+from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.control.request import Request
+from thetastream.runtime.mailbox.files import Mailbox
+from thetastream.runtime.mailbox.outbox import list_pages
+from thetastream.runtime.state.manifest import FORMAT as STATE_FORMAT
 from thetastream.simulator import core_time
 from thetastream.simulator.core_time import Cluster, compute_core_parts, compute_driver_s
 from thetastream.simulator.load_curve import BISTREAM as BISTREAM_CURVE
-from thetastream.simulator.setting import Setting
-from thetastream.spark.choice import FittedSpec
-from thetastream.spark.exchange import route_rows
-from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.mailbox.outbox import list_pages
-from thetastream.spark.standard_error import stderr_into
-from thetastream.spark.state.manifest import FORMAT as STATE_FORMAT
+from thetastream.simulator.scaling import Setting
+from thetastream.spark.dataflow.exchange import route_rows
+from thetastream.spark.session.standard_error import stderr_into

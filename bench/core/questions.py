@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from bench.core.publishing import publish_table
 from bench.core.rows import Row
+from thetastream.results.description import Description
+from thetastream.results.question import query
+from thetastream.results.staged import Origin
 from thetastream.stores import DeltaStore, ParquetStore
-from thetastream.stores.description import Description
-from thetastream.stores.question import query
-from thetastream.stores.staged import Origin
 
 SNAPSHOTS, ROWS, VALUES = 1000, 10_000, 1_000_000
 """Snapshots, results of a snapshot, and values of the key."""

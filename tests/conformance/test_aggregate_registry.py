@@ -11,12 +11,13 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support.streams import replay
-from thetastream.aggregate import REGISTRY, Aggregate, Fold, LocalView, Measure, MeasureFunction, NotFoldable
-from thetastream.aggregate.base import Accumulator, AggregateCall, Column
-from thetastream.aggregate.operands import SideColumn
+from thetastream.aggregates import REGISTRY, Aggregate, Measure, MeasureFunction, NotFoldable
+from thetastream.aggregates.base import Accumulator, AggregateCall, Column
+from thetastream.aggregates.operands import SideColumn
+from thetastream.core.blocks import Matches
 from thetastream.core.sides import Side
 from thetastream.core.spark_types import is_integral
-from thetastream.engine.two_stream.unit import Matches
+from thetastream.engine.views.view import Fold, LocalView
 
 ROWS = 40
 ON, WITHIN = "abs(a.id - b.id) <= 5", "20 seconds"

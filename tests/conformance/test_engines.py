@@ -14,11 +14,10 @@ import pyarrow as pa
 import pytest
 
 from tests.support import oracle
-from thetastream.aggregate import Fold, Lazy, Measure
-from thetastream.aggregate.count import MatchCount
-from thetastream.aggregate.engine import FoldedSpec
-from thetastream.control.change import Rules, find_target
-from thetastream.control.request import Request
+from tests.support.controlled_run import ControlledRun
+from tests.support.local_run import LocalRun
+from thetastream.aggregates import Measure
+from thetastream.aggregates.simple import MatchCount
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.sides import Side
 from thetastream.engine.handshake.spec import HandshakeSpec
@@ -32,10 +31,14 @@ from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.watermark_bound import BoundingSpec, BoundSource
+from thetastream.engine.views.engine import FoldedSpec
+from thetastream.engine.views.view import Fold, ViewDelays
+from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.index import Hash, IndexSpec
-from thetastream.local import ControlledRun, LocalRun
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
-from thetastream.plan.multiway_spec import build_multiway_spec
+from thetastream.runtime.control.change import find_target
+from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.control.request import Request
 
 WINDOW = 8
 SPAN = timedelta(microseconds=WINDOW)
@@ -123,7 +126,7 @@ FAMILIES: dict[str, Family] = {
     "folded, lazily": Family(
         FoldedSpec(
             TwoStreamSpec(UNIT, Biclique(2)),
-            Fold(FOLD.groups, FOLD.measures, lazy=Lazy(1_000_000, (0, 0))),
+            Fold(FOLD.groups, FOLD.measures, lazy=ViewDelays(1_000_000, (0, 0))),
         ),
         counted,
     ),

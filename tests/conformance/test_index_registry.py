@@ -14,11 +14,11 @@ from tests.support.draws import draw_cases
 from tests.support.local import LocalJoin
 from tests.support.strategies import Case, cases
 from tests.support.streams import outcome, replay
-from thetastream.core.keys import fold
+from thetastream.core.keys import Int64s, fold
 from thetastream.core.sides import Side
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.index import REGISTRY, Access, Fit, Indexable, Layout, Shape, Span
-from thetastream.index.base import Int64s, find_equal_buckets, group_equal_keys
+from thetastream.index.base import find_equal_buckets, group_equal_keys
 from thetastream.models import Biclique
 
 KEYS, STRIPES, ROWS = 12, 3, 40

@@ -6,7 +6,7 @@ import pytest
 
 import thetastream as th
 from tests.support.streams import outcome, replay
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
 from thetastream.models import Biclique, Chain, Matrix, Split
 
 

@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
 from tests.support.streams import outcome, replay
-from thetastream import cli
+from thetastream.app import cli
+from thetastream.app.job.spec import parse_model
 from thetastream.core.sides import Role, Side
-from thetastream.job.tables import parse_model
+from thetastream.families.pairs.explain import ESTIMATES
+from thetastream.joins.families import PLANNERS
 from thetastream.models import REGISTRY
 from thetastream.models.base import Model
 from thetastream.models.routes import Hashes, Route, split
-from thetastream.plan.explain_cost import ESTIMATES
-from thetastream.planners import PLANNERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import thetastream as th
-from thetastream.cli.arguments import build_parser
-from thetastream.frontend.options import Options, list_options, write_table
+from thetastream.app.cli import build_parser
+from thetastream.families.options import Options, list_options, write_table
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

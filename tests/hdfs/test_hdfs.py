@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from tests.support.file_streams import FILES, find_pairs, write_file
 from tests.support.hdfs import run_hdfs
-from thetastream import cli
+from thetastream.app import cli
 
 JARS = Path(__file__).parents[2] / "out" / "hdfs"
 PROGRAM = """

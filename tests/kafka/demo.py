@@ -85,7 +85,7 @@ def main() -> None:
         print(f"thetastream run {job}", flush=True)
         sender = threading.Thread(target=send, args=(broker,))
         sender.start()
-        with subprocess.Popen([sys.executable, "-m", "thetastream.cli", "run", str(job)]) as running:
+        with subprocess.Popen([sys.executable, "-m", "thetastream.app.cli", "run", str(job)]) as running:
             sender.join()
             broker.receive("pairs", 1, timeout_s=180)  # The first epoch of a busy machine may take a minute.
             time.sleep(5)

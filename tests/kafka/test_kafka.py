@@ -98,7 +98,7 @@ def write_job(
 
 
 def start(job: Path, *options: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "thetastream.cli", "run", str(job), "--json", *options]
+    command = [sys.executable, "-m", "thetastream.app.cli", "run", str(job), "--json", *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -20,13 +20,13 @@ from tests.support.checkpoints import write_checkpoint
 from tests.support.file_streams import FILES, find_pairs, write_file
 from tests.support.maven import fetch_jars
 from tests.support.object_store import BUCKET, HADOOP_AWS, ObjectStore, find_hadoop_version, run_object_store
-from thetastream import cli
+from thetastream.app import cli
+from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder
 from thetastream.core.identity import Part
-from thetastream.errors import StateError
-from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.mailbox.source import MailboxReader, Row, rows
-from thetastream.stores.commit_file import write_once
+from thetastream.results.atomic_files import write_once
+from thetastream.runtime.mailbox.files import Mailbox, Row, rows
+from thetastream.spark.sources.mailbox import MailboxReader
 
 JARS = Path(__file__).parents[2] / "out" / "s3"
 QUERY = {"the model": Part("Chain(workers=2)", "Chain(workers=2)")}

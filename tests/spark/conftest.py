@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from thetastream.plan.join_tree import JoinTree
-from thetastream.planners import pipeline
+from thetastream.joins.compose import pipeline
+from thetastream.joins.compose.tree import JoinTree
 
 
 @pytest.fixture

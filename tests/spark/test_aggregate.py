@@ -17,8 +17,8 @@ from tests.support.groups import (
     read_latest,
 )
 from tests.support.streams import replay
-from thetastream.aggregate import sketch
-from thetastream.aggregate.sketch import sketch_hashes
+from thetastream.aggregates import distinct
+from thetastream.aggregates.distinct import sketch_hashes
 
 # Statements over batch DataFrames
 
@@ -199,7 +199,7 @@ def test_distinct_values_are_counted_by_sketches(spark, tables):
 
 
 def test_without_the_library_distinct_values_are_counted_over_pairs(spark, tables, monkeypatch):
-    monkeypatch.setattr(sketch, "is_available", lambda: False)
+    monkeypatch.setattr(distinct, "is_available", lambda: False)
     how = explain_groups(spark, tables, f"SELECT ONLINE approx_count_distinct(r.k) {JOIN}")
     assert "pip install 'thetastream[sketches]'" in how
     monkeypatch.setitem(sys.modules, "datasketches", None)

@@ -17,9 +17,9 @@ from tests.support.answer_streams import EPOCHS, LEFT, RIGHT, ROWS, START, WITHI
 from tests.support.answers import answers, nearest
 from tests.support.streams import outcome
 from tests.support.truth import configured
+from thetastream.core.errors import QueryError
 from thetastream.core.how import HOWS as HOWS_OF_ENGINE
-from thetastream.errors import QueryError
-from thetastream.planners.join_plan import JoinPlan
+from thetastream.families.pairs.plan import JoinPlan
 
 HOWS = ["left", "right", "full", "semi", "anti"]
 

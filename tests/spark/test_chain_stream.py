@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
 from tests.support.streams import read_watermarks
-from thetastream.errors import InvalidQuery, QueryError
+from thetastream.core.errors import InvalidQuery, QueryError
 
 FILES, ROWS = 4, 60
 WINDOW_S = 20

@@ -14,8 +14,8 @@ import thetastream as th
 from tests.support.controlled_query import WITHIN_S, Controlled
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.two_stream.moving import MovingSpec
-from thetastream.plan import multiway_spec
-from thetastream.spark import joins
+from thetastream.families.hops import graph
+from thetastream.families.pairs import flow
 
 
 @pytest.mark.usefixtures("only_epochs_with_rows")
@@ -61,7 +61,7 @@ def test_tuples_of_the_full_history_move(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Units leave with their tuples, a few in each epoch, and each new tuple finds all older ones."""
-    monkeypatch.setattr(joins, "MovingSpec", partial(MovingSpec, most_tuples=50))
+    monkeypatch.setattr(flow, "MovingSpec", partial(MovingSpec, most_tuples=50))
     run = Controlled(spark, tmp_path)
     run.start(th.Matrix(1, 2), None, max_units=4)
     run.add(120)
@@ -106,8 +106,8 @@ def test_tuples_of_a_ring_move_to_its_new_nodes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aliases: str, within: str | None
 ) -> None:
     """A few tuples move in each epoch, and the query stops and starts again while they do."""
-    monkeypatch.setattr(joins, "MovingSpec", partial(MovingSpec, most_tuples=4))
-    monkeypatch.setattr(multiway_spec, "MultiwaySpec", partial(MultiwaySpec, most_moved=4))
+    monkeypatch.setattr(flow, "MovingSpec", partial(MovingSpec, most_tuples=4))
+    monkeypatch.setattr(graph, "MultiwaySpec", partial(MultiwaySpec, most_moved=4))
     run = Controlled(spark, tmp_path, aliases)
     model = th.Ring(1, moves_tuples=within is not None)
     run.start(model, within, max_units=3)

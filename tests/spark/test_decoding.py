@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from thetastream.job.decoding import decode, select_dead
-from thetastream.job.spec import SourceSpec
+from thetastream.app.job.decoding import decode, select_dead
+from thetastream.app.job.spec import SourceSpec
 
 SCHEMA = "id LONG, ts TIMESTAMP"
 GOOD = '{"id": 7, "ts": "2026-01-05T09:30:00Z", "more": [1]}'

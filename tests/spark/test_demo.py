@@ -6,13 +6,14 @@ import sys
 
 import pytest
 
-from thetastream.demo import check, departures, screenshot
+from thetastream.app.demo import picture, run
+from thetastream.app.demo.run import PER_FILE, load
 from thetastream.stores import ParquetStore
 
 
 def thetastream(*arguments, **options):
     return subprocess.run(
-        [sys.executable, "-m", "thetastream.cli", *map(str, arguments)],
+        [sys.executable, "-m", "thetastream.app.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=600,
@@ -22,15 +23,15 @@ def thetastream(*arguments, **options):
 
 @pytest.mark.slow
 def test_demo_counts_what_duckdb_counts(tmp_path):
-    rows = departures.PER_FILE + 1000
+    rows = PER_FILE + 1000
     done = thetastream("demo", "--rows", rows, "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    expected, _ = check.count(departures.load(rows))
+    expected, _ = run.count(load(rows))
     assert expected > 100
     assert f"{expected:,} = {expected:,}" in done.stdout
-    assert re.search(rf"^ +0  2013-02-0\d \d\d:\d\d +{2 * departures.PER_FILE:,} ", done.stdout, re.MULTILINE)
+    assert re.search(rf"^ +0  2013-02-0\d \d\d:\d\d +{2 * PER_FILE:,} ", done.stdout, re.MULTILINE)
     assert (tmp_path / "out" / "departures.png").stat().st_size > 10_000
     assert ParquetStore(str(tmp_path / "out" / "pairs")).read().num_rows == expected
-    if screenshot.find_browser() is not None:
+    if picture.find_browser() is not None:
         assert (tmp_path / "out" / "page.png").stat().st_size > 10_000
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -154,9 +154,9 @@ def test_windows_are_those_of_spark(spark: SparkSession, zone: None) -> None:
             + ["SELECT CAST(NULL AS TIMESTAMP), NULL, NULL, NULL"]
         )
     )
-    from thetastream.frontend.window_calls import write_windows
-    from thetastream.predicate import parse
-    from thetastream.spark.catalyst import Catalyst
+    from thetastream.conditions import parse
+    from thetastream.joins.ask.catalyst import Catalyst
+    from thetastream.joins.ask.window_calls import write_windows
 
     catalyst = Catalyst(spark, {"a": frame.schema})
     spans = [

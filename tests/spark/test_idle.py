@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 import thetastream as th
 from tests.support import faults
 from tests.support.idle_job import KEYS, WITHIN_S
-from thetastream.spark.running import is_marked
+from thetastream.runtime.observe.running import is_marked
 
 MOMENT = "timestamp '2026-01-05 09:30:00' + make_dt_interval(0, 0, 0, second)"
 

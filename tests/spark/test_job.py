@@ -16,10 +16,10 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.errors import PySparkException
 
-from thetastream import cli
-from thetastream.job.run import read
-from thetastream.job.spec import SourceSpec
-from thetastream.spark.refusals import summarize
+from thetastream.app import cli
+from thetastream.app.job.run import read
+from thetastream.app.job.spec import SourceSpec
+from thetastream.joins.ask.refusals import summarize
 
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
@@ -28,7 +28,7 @@ GOOD = {"sql": SQL, "checkpoint": "c", "sources": {"a": RATE, "b": RATE}}
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "thetastream.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "thetastream.app.cli", *map(str, arguments)]
 
 
 def thetastream(*arguments, **options):

@@ -11,9 +11,10 @@ from tests.support.truth import configured
 from thetastream.core.columns import PASSES
 from thetastream.core.condition import TIME, Bound, Dimension, Domain
 from thetastream.core.sides import Side
+from thetastream.families.pairs.identity import identify_two_streams
+from thetastream.lowering.identity import Reading
+from thetastream.lowering.payload import check_at_units, list_catalyst_residual
 from thetastream.models import Biclique
-from thetastream.plan.identity import Reading, identify_two_streams
-from thetastream.plan.unit_checks import check_at_units, list_catalyst_residual
 
 MINUTE, HOUR = 60_000_000, 3_600_000_000
 A = {

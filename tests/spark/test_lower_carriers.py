@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support.streams import outcome, replay
-from thetastream.errors import QueryError
-from thetastream.spark.carriers import carry
+from thetastream.core.errors import QueryError
+from thetastream.joins.ask.carriers import carry
 
 VALUES = {
     "tinyint": "CAST(-128 AS TINYINT)",

@@ -22,7 +22,7 @@ from tests.support.answer_streams import (
 )
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
 
 THIRD = make_rows(3)
 ROWS_OF = {"a": LEFT, "b": RIGHT, "c": THIRD}

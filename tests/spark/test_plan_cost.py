@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import thetastream as th
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
+from thetastream.families.pairs.choose import build_default_model
+from thetastream.families.pairs.cost import estimate
+from thetastream.families.pairs.workload import build_workload
+from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Biclique, Matrix
-from thetastream.plan.choose import build_default_model
-from thetastream.plan.cost import estimate
-from thetastream.plan.statistics import Statistics
-from thetastream.plan.workload import build_workload
 
 BINARY = {name for name, kind in REGISTRY.items() if kind.is_costed}
 CHANCE = np.random.default_rng(3)

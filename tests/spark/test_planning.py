@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thetastream as th
-from thetastream.plan.query import RESULT_TIME
-from thetastream.planners import two_streams
+from thetastream.families.pairs import plan as two_streams
+from thetastream.lowering.query import RESULT_TIME
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
 
@@ -70,8 +70,9 @@ def test_planning_builds_no_dataframe(
         raise AssertionError("a DataFrame is built")
 
     with monkeypatch.context() as patched:
-        for name in ("join_plan", "multiway", "shared_tasks"):
-            patched.setattr(import_module(f"thetastream.planners.{name}"), "build", refuse)
+        patched.setattr("thetastream.families.pairs.plan.build", refuse)
+        patched.setattr("thetastream.families.hops.plan.build", refuse)
+        patched.setattr("thetastream.joins.tasks.build", refuse)
         made = plans(streams)
         made[th.Chain] = th.plan(two(streams), "a.id = b.id", "1 minute", th.Chain(2))
         for plan in made.values():
@@ -164,7 +165,7 @@ def test_a_folded_plan_is_that_of_the_columns_it_carries(
 def test_a_refused_statement_is_read_once(
     spark: SparkSession, frames: dict[str, DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = import_module("thetastream.sql.answer")
+    answer = import_module("thetastream.statements.answer")
     asked = []
     monkeypatch.setattr(
         answer, "plan_join", lambda request: asked.append(1) or th.planners.plan_join(request)

@@ -75,7 +75,9 @@ def test_a_normal_run_prints_nothing_and_a_failing_one_ends_with_one_paragraph(t
     before, after = ended.stderr.split("HERE\n")
     assert before == ""
     *log, last = after.strip().splitlines()
-    assert last.startswith("thetastream.errors.PredicateError: [PREDICATE_RAISED] predicate 'fails' raised")
+    assert last.startswith(
+        "thetastream.core.errors.PredicateError: [PREDICATE_RAISED] predicate 'fails' raised"
+    )
     assert re.search(r"It stopped the query [\w-]+\. Set THETASTREAM_TRACEBACK=1", last)
     assert not [line for line in log if line.startswith(("\tat ", "Traceback"))], after
 

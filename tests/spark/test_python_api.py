@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import functions as F
 
 import thetastream as th
-from thetastream.frontend.request import complete_request
-from thetastream.planners import plan_join
-from thetastream.spark.event_time import MARK, mark_event_time
+from thetastream.core.columns import MARK
+from thetastream.joins.ask.request import complete_request
+from thetastream.joins.families import plan_join
+from thetastream.spark.event_time import mark_event_time
 
 NINE = dt.datetime(2026, 1, 5, 9)
 

@@ -9,8 +9,8 @@ import pytest
 
 import thetastream as th
 from tests.support.streams import outcome, replay
-from thetastream.spark import session as settings
-from thetastream.spark.session import check_session, count_cores
+from thetastream.spark.session import configure as settings
+from thetastream.spark.session.configure import check_session, count_cores
 
 
 class Conf(dict):

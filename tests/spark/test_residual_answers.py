@@ -16,8 +16,8 @@ import thetastream as th
 from tests.support.answer_streams import EPOCHS, START, WITHIN_S, frames, streams
 from tests.support.streams import outcome
 from tests.support.truth import configured
-from thetastream.job.document import read_job
-from thetastream.job.run import run as run_job
+from thetastream.app.job.document import read_job
+from thetastream.app.job.run import run as run_job
 
 INDEXED = "abs(a.x - b.x) <= 2 AND a.y > 1 AND b.y < 8"
 RESIDUAL = "a.y + b.y > 9"

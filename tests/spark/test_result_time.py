@@ -18,7 +18,7 @@ import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.ticks import make_ticks, stream_ticks
 from tests.support.truth import configured
-from thetastream.spark.event_time import MARK
+from thetastream.core.columns import MARK
 
 ROWS, EPOCH = 120, 40
 """Number of tuples; number of tuples per epoch."""

@@ -118,7 +118,7 @@ def test_nodes_and_slices_follow_from_statistics(streams: dict[str, DataFrame]) 
 
 
 def test_a_shared_folder_is_needed_on_a_cluster(streams: dict[str, DataFrame]) -> None:
-    from thetastream.frontend.mailbox_folder import choose_mailbox_folder as mailbox_folder
+    from thetastream.joins.ask.settings import choose_mailbox_folder as mailbox_folder
 
     class Cluster:
         def __init__(self, **settings: str) -> None:

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 import thetastream as th
 from tests.support.streams import replay
 from thetastream.core.columns import HASH
+from thetastream.core.errors import QueryError
 from thetastream.engine.shedding import Shedding
-from thetastream.errors import QueryError
-from thetastream.spark.exchange import select_block_columns
+from thetastream.spark.dataflow.exchange import select_block_columns
 
 N_EPOCHS, N_TUPLES = 6, 50
 ON = "abs(a.x - b.x) <= 1"

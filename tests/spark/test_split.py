@@ -11,8 +11,8 @@ import thetastream as th
 from tests.support import oracle
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
+from thetastream.core.errors import QueryError
 from thetastream.engine.order import Order
-from thetastream.errors import QueryError
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 DELAY_S = 5

@@ -12,7 +12,7 @@ import pytest
 
 import thetastream as th
 from tests.support.streams import replay
-from thetastream.errors import list_problems
+from thetastream.core.errors import list_problems
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
 

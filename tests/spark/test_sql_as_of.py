@@ -13,7 +13,7 @@ import thetastream as th
 from tests.support.answer_streams import WITHIN_S, frames
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import thetastream as th
 from tests.support.answer_streams import WITHIN_S, frames
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
 
 WINDOW = f"abs(unix_seconds(a.ts) - unix_seconds(b.ts)) <= {WITHIN_S}"
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
-from thetastream.spark.failure import describe_failure, unwrap_error
+from thetastream.spark.session.failure import describe_failure, unwrap_error
 
 N = 40
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support.streams import replay
-from thetastream.spark import listener
+from thetastream.spark.observe import listener
 
 JOINS, THREADS, ROWS = 16, 8, 40
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import thetastream as th
-from thetastream.planners import pipeline
+from thetastream.joins.compose import pipeline
 
 BAND = (
     "ABS(l1.l_orderkey - l2.l_orderkey) <= 1 AND l1.l_shipmode = 'TRUCK'"

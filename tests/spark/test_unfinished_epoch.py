@@ -9,8 +9,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import thetastream as th
-from thetastream.job.run import run
-from thetastream.job.spec import Job, SinkSpec, SourceSpec
+from thetastream.app.job.run import run
+from thetastream.app.job.spec import Job, SinkSpec, SourceSpec
 
 
 class FileQuery:

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured
-from thetastream.spark import wide_rows
-from thetastream.spark.wide_rows import drop_fillers
+from thetastream.core.blocks import STEP, drop_fillers
+from thetastream.spark.dataflow import wide_rows
 
 N = 60
 WIDTH = "IF(id % 3 = 0, 300000, 10)"
@@ -64,7 +64,7 @@ def check_batches(spark: SparkSession, frame: DataFrame) -> None:
         found = filled.mapInArrow(measure, "rows long, nbytes long, columns long").collect()
     assert sum(row.rows for row in found) == N
     assert {row.columns for row in found if row.rows} == {len(frame.columns)}
-    assert max(row.nbytes for row in found) <= 50 * wide_rows.STEP + 1_000_000
+    assert max(row.nbytes for row in found) <= 50 * STEP + 1_000_000
 
 
 @pytest.mark.parametrize("columns", [600, pytest.param(2_000, marks=pytest.mark.slow)])
@@ -109,7 +109,7 @@ def test_predicates_behind_spark_joins_and_stores_get_small_batches(
             trigger="available now",
         ).awaitTermination()
     sizes = [int(line) for line in monitored.read_text().split()]
-    assert max(sizes[1:]) <= 20 * wide_rows.STEP + 1_000_000
+    assert max(sizes[1:]) <= 20 * STEP + 1_000_000
     assert store.read().num_rows == 20
 
 

@@ -5,7 +5,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import thetastream as th
-from thetastream.predicate.sphere import measure_metres
+from thetastream.conditions.sphere import measure_metres
 
 
 @pytest.mark.parametrize("how", ["inner", "anti"])

@@ -11,7 +11,8 @@ from tests.support.hbase import run_hbase
 from tests.support.object_store import BUCKET, ObjectStore, run_object_store
 from tests.support.postgres import run_server
 from tests.support.stores import EMBEDDED, HELD, KINDS, ON_S3
-from thetastream.stores import CassandraStore, HBaseStore, PostgresStore, Store
+from thetastream.results.store import Store
+from thetastream.stores import CassandraStore, HBaseStore, PostgresStore
 
 NUMBERS = count()
 JARS = Path(__file__).parents[2] / "out"

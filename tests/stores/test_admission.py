@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores import HELD, read_ids, stage
+from thetastream.core.errors import StoreError
 from thetastream.core.folder import Folder
-from thetastream.errors import StoreError
-from thetastream.stores import DeltaStore, ParquetStore, Store
-from thetastream.stores.writer import PARTITIONS, Writer
+from thetastream.results.store import Store
+from thetastream.results.writer import PARTITIONS, Writer
+from thetastream.stores import DeltaStore, ParquetStore
 
 
 def write_epoch(

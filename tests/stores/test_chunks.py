@@ -17,15 +17,14 @@ from hypothesis import strategies as st
 from tests.support.chunk_memory import MemoryStore
 from tests.support.draws import draw_cases
 from tests.support.stores import HELD, make_rows, read_ids
-from thetastream.errors import QueryError, StoreError
+from thetastream.core.errors import QueryError, StoreError
+from thetastream.results.chunks import CHUNK_BYTES, CHUNK_ROWS, LEAST_LIMIT, Chunk, cut, decode
+from thetastream.results.description import Description
+from thetastream.results.selection import LONGEST, write_key
+from thetastream.results.staged import Origin
 from thetastream.stores import CassandraStore, HBaseStore
-from thetastream.stores.chunk_store import LEAST_LIMIT
-from thetastream.stores.chunks import CHUNK_BYTES, CHUNK_ROWS, Chunk, cut, decode
-from thetastream.stores.description import Description
+from thetastream.stores.hbase import HBaseTable
 from thetastream.stores.hbase_rows import HBaseRows
-from thetastream.stores.hbase_table import HBaseTable
-from thetastream.stores.key_bytes import LONGEST, write_key
-from thetastream.stores.staged import Origin
 
 ORDERED: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.int8(), st.integers(-128, 127)),

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from tests.support.stores import HELD, KINDS, SCHEMA, commit_rows
-from thetastream.errors import QueryError, StoreError
-from thetastream.stores import DeltaStore, Store
-from thetastream.stores.description import Description
+from thetastream.core.errors import QueryError, StoreError
+from thetastream.results.description import Description
+from thetastream.results.store import Store
+from thetastream.stores import DeltaStore
 
 
 def test_other_columns_are_refused_by_name(store: Store) -> None:

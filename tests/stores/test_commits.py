@@ -6,11 +6,12 @@ import pyarrow as pa
 import pytest
 
 from tests.support.stores import BESIDE_OTHERS, HELD, make_rows, read_ids, stage
+from thetastream.core.errors import StoreError
 from thetastream.core.folder import Folder
-from thetastream.errors import StoreError
-from thetastream.stores import DeltaStore, ParquetStore, Store, parquet_stage
-from thetastream.stores.snapshots import Snapshots
-from thetastream.stores.staged import Origin
+from thetastream.results.snapshots import Snapshots
+from thetastream.results.staged import Origin
+from thetastream.results.store import Store
+from thetastream.stores import DeltaStore, ParquetStore, parquet_files
 
 
 def test_an_epoch_that_runs_again_adds_nothing(store: Store) -> None:
@@ -73,7 +74,7 @@ def test_two_queries_write_to_one_store_at_the_same_time(store: Store) -> None:
 def test_an_attempt_that_stops_in_the_middle_leaves_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_stage, "GROUP_ROWS", 1000)
+    monkeypatch.setattr(parquet_files, "GROUP_ROWS", 1000)
     torn = store.open_stage(Origin("q", 0, "0"), HELD)
     rows = pa.concat_batches([make_rows(*range(60))] * 50)
     torn.add(rows)

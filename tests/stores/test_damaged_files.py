@@ -8,10 +8,11 @@ import pytest
 import thetastream as th
 from tests.support.service import connect
 from tests.support.stores import EMBEDDED, HELD, stage
+from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.folder import Folder
-from thetastream.errors import QueryError, StoreError
-from thetastream.stores import parquet, recent
-from thetastream.stores.recent import Recent
+from thetastream.results import recent
+from thetastream.results.recent import Recent
+from thetastream.stores import parquet
 
 
 @pytest.fixture(params=EMBEDDED)

@@ -27,9 +27,10 @@ from tests.support.stores import (
     read_ids,
     stage,
 )
-from thetastream.errors import QueryError, StoreError
-from thetastream.stores import DeltaStore, ParquetStore, PostgresStore, recent
-from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
+from thetastream.core.errors import QueryError, StoreError
+from thetastream.results import recent
+from thetastream.results.snapshots import EACH_EPOCH, Snapshots
+from thetastream.stores import DeltaStore, ParquetStore, PostgresStore
 
 OURS = {"STORE_DAMAGED", "STORE_FORMAT", "NO_STORE"}
 """The errors by which a damage may be refused."""

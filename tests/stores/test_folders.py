@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.stores import HELD, fill, read_ids, stage
-from thetastream.errors import QueryError, StoreError
-from thetastream.stores import DeltaStore, ParquetStore, history, read_store, version_log, write_store
-from thetastream.stores.snapshots import Snapshots
+from thetastream.core.errors import QueryError, StoreError
+from thetastream.results import history, version_log
+from thetastream.results.snapshots import Snapshots
+from thetastream.stores import DeltaStore, ParquetStore, read_store, write_store
 
 
 def test_there_is_no_store_in_an_empty_folder(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from tests.support.stores import commit_rows, read_ids
-from thetastream.stores import ParquetStore, key_values, parquet
-from thetastream.stores.description import Description
-from thetastream.stores.recent import Recent
+from thetastream.results import recent
+from thetastream.results.description import Description
+from thetastream.results.recent import Recent
+from thetastream.stores import ParquetStore, parquet
 
 EPOCHS, ROWS = 8, 30
 
@@ -71,9 +72,9 @@ def test_only_files_with_the_value_are_read(
 def test_values_that_find_no_room_are_not_looked_up(
     store: ParquetStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_values, "CAPACITY", 3 * 8 * (ROWS + 2))
+    monkeypatch.setattr(recent, "LOOKUP_CAPACITY", 3 * 8 * (ROWS + 2))
     assert read_ids(store, key={"id": 5}) == [5]
     # The three newest files are known not to have it.
     assert count_files(store, monkeypatch, {"id": 5}) == EPOCHS - 3
-    monkeypatch.setattr(key_values, "LARGEST", 8 * ROWS)
+    monkeypatch.setattr(recent, "LARGEST", 8 * ROWS)
     assert count_files(store, monkeypatch, {"id": 5}) == EPOCHS

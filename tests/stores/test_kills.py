@@ -10,8 +10,9 @@ import pytest
 
 from tests.support import store_writer
 from tests.support.stores import KINDS, read_ids
-from thetastream.stores import Store, write_store
-from thetastream.stores.ledger import EpochTotals, Ledger
+from thetastream.results.ledger import EpochTotals, Ledger
+from thetastream.results.store import Store
+from thetastream.stores import write_store
 
 
 def kill_often(store: Store, folder: Path, kills: int, seed: int) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from tests.support.stores import HELD, read_ids, stage
-from thetastream.stores import Store, cassandra_log, history
+from thetastream.results import history
+from thetastream.results.store import LoggedStore, Store
+from thetastream.stores import cassandra
 from thetastream.stores.cassandra_session import CassandraTables
-from thetastream.stores.logged import LoggedStore
 
 pytestmark = pytest.mark.databases
 
@@ -72,7 +73,7 @@ def test_a_commit_whose_answer_is_lost_is_done_once(
 
 @pytest.mark.parametrize("empty", ["cassandra"], indirect=True)
 def test_a_log_in_many_partitions_is_one_log(empty: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cassandra_log, "LOG_ROWS", 3)
+    monkeypatch.setattr(cassandra, "LOG_ROWS", 3)
     empty.describe(HELD)
     for epoch in range(8):
         assert empty.commit("q", epoch, stage(empty, epoch, epoch))

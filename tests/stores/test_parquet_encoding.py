@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from thetastream.results.description import Description
+from thetastream.results.staged import Origin
 from thetastream.stores import ParquetStore
-from thetastream.stores.description import Description
-from thetastream.stores.staged import Origin
 
 SCHEMA = pa.schema(
     [

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from tests.support.stores import HELD, NEEDS_SERVER, START, commit_rows
+from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.listening import open_port
-from thetastream.errors import QueryError, StoreError
+from thetastream.results.description import Description
+from thetastream.results.staged import Origin
 from thetastream.stores import PostgresStore
-from thetastream.stores.description import Description
-from thetastream.stores.staged import Origin
 
 
 def test_a_table_of_postgres_has_a_name_that_its_companions_extend() -> None:

@@ -1,10 +1,10 @@
 """Questions in SQL and subscriptions work on every kind of store."""
 
 from tests.support.stores import stage
-from thetastream.stores import Store
-from thetastream.stores.question import query
-from thetastream.stores.snapshots import Snapshots
-from thetastream.stores.subscription import subscribe
+from thetastream.results.question import query
+from thetastream.results.snapshots import Snapshots
+from thetastream.results.store import Store
+from thetastream.results.subscription import subscribe
 
 
 def test_questions_and_subscriptions_read_every_store(store: Store) -> None:

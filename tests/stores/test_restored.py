@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores import EMBEDDED, HELD, NEEDS_SERVER, read_ids, stage
-from thetastream.stores import PostgresStore, Store, history
-from thetastream.stores.snapshots import EACH_EPOCH
+from thetastream.results import history
+from thetastream.results.snapshots import EACH_EPOCH
+from thetastream.results.store import Store
+from thetastream.stores import PostgresStore
 
 
 def sleep_while_others_commit(store: Store, epochs: range, first: int) -> None:

@@ -8,10 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.stores import BESIDE_OTHERS, HELD, fill, read_ids, stage
+from thetastream.core.errors import QueryError
 from thetastream.core.folder import Folder
-from thetastream.errors import QueryError
-from thetastream.stores import DeltaStore, ParquetStore, Store, history, version_log
-from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
+from thetastream.results import history, version_log
+from thetastream.results.snapshots import EACH_EPOCH, Snapshots
+from thetastream.results.store import Store
+from thetastream.stores import DeltaStore, ParquetStore
 
 
 def test_merged_files_hold_the_same_snapshots(store: Store) -> None:

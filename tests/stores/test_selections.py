@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from tests.support.stores import KINDS, SCHEMA, START, commit_rows, read_ids, stage
-from thetastream.errors import QueryError
-from thetastream.stores import Store
-from thetastream.stores.answer_encoding import JSON, encode_table
-from thetastream.stores.description import Description
+from thetastream.core.errors import QueryError
+from thetastream.results.description import Description
+from thetastream.results.store import Store
+from thetastream.service.statement_worker import JSON, encode_table
 
 
 def test_results_are_read_by_time_and_by_key(store: Store) -> None:

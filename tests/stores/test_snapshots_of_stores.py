@@ -8,10 +8,11 @@ import pytest
 
 from tests.support.service import connect
 from tests.support.stores import HELD, SCHEMA, commit_rows, make_rows, read_ids, stage
-from thetastream.errors import QueryError
-from thetastream.stores import ParquetStore, Store
-from thetastream.stores.description import Description
-from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
+from thetastream.core.errors import QueryError
+from thetastream.results.description import Description
+from thetastream.results.snapshots import EACH_EPOCH, Snapshot, Snapshots
+from thetastream.results.store import Store
+from thetastream.stores import ParquetStore
 
 MINUTE = 60_000_000
 """A minute in microseconds."""

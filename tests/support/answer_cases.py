@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from tests.support import oracle
 from tests.support.answers import Answer
+from tests.support.local_run import LocalRun
 from tests.support.strategies import Case
 from tests.support.two_units import TwoUnits
 from thetastream.core.columns import PASSES
 from thetastream.core.condition import Condition
+from thetastream.core.errors import QueryError
 from thetastream.core.how import HOWS, How
 from thetastream.core.sides import Side
 from thetastream.engine.clock import BATCH, Clock
 from thetastream.engine.two_stream.content_routing import choose_placing
-from thetastream.errors import QueryError
-from thetastream.local import LocalRun
 from thetastream.models import Matrix, Split
 from thetastream.models.base import Model
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from thetastream.demo.screenshot import find_browser
+from thetastream.app.demo.picture import find_browser
 
 
 @contextmanager

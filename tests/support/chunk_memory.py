@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from thetastream.stores.chunk_store import ChunkStore
-from thetastream.stores.chunk_table import ChunkTable
-from thetastream.stores.chunks import Chunk, Place
-from thetastream.stores.version_log import VersionLog
+from thetastream.results.chunks import Chunk, ChunkStore, ChunkTable, Place
+from thetastream.results.version_log import VersionLog
 
 
 class MemoryTable(ChunkTable):

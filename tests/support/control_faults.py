@@ -15,9 +15,9 @@ import pytest
 
 from tests.support import file_faults
 from tests.support.control_runs import Run
-from thetastream.control.request import Request
-from thetastream.errors import ThetastreamError
+from thetastream.core.errors import ThetastreamError
 from thetastream.models import Biclique, Split
+from thetastream.runtime.control.request import Request
 
 EXACT, EPOCHS = "exact", 12
 

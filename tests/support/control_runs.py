@@ -18,7 +18,6 @@ from tests.support.answers import answers
 from tests.support.controlled import CONDITION, SCHEMA, UNIT
 from tests.support.graphs import GraphCase, answer, side
 from tests.support.spark_epochs import Crash, SparkEpochs, count_results
-from thetastream.control.change import Rules
 from thetastream.core.condition import TIME, Bound, Dimension, Equality
 from thetastream.core.how import HOWS
 from thetastream.core.shed import Shed
@@ -31,8 +30,9 @@ from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import Ring
-from thetastream.plan.multiway_spec import build_multiway_spec
+from thetastream.runtime.control.plan import Rules
 
 RULES = Rules(9, ("hash", "range"))
 STEP_US = 1000

@@ -17,21 +17,21 @@ from typing import Any
 import pyarrow as pa
 
 from tests.support import oracle
-from thetastream.control.change import Rules
-from thetastream.control.offset import fold
-from thetastream.control.request import Request
+from tests.support.controlled_run import ControlledRun
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.sides import Side
-from thetastream.core.windows import Rows
+from thetastream.core.spans import Rows
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
-from thetastream.local.controlled import ControlledRun
 from thetastream.models import Biclique, Chain, Matrix, Ring, Split
 from thetastream.models.base import Model
+from thetastream.runtime.control.offset import fold
+from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.control.request import Request
 
 WINDOW = 12
 COLUMNS = ("id", "t", "k", "v")

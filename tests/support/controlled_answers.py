@@ -25,20 +25,19 @@ from tests.support.controlled import (
     CrashingRun,
     Schedule,
 )
+from tests.support.local_run import LocalRun
 from tests.support.strategies import Case
 from tests.support.two_units import TwoUnits
-from thetastream.control.change import Rules
-from thetastream.control.request import Request
 from thetastream.core.columns import PASSES, RANKED
 from thetastream.core.condition import TIME, Bound, Dimension, Domain
-from thetastream.core.how import How, Nearest, find_nearest
-from thetastream.core.ranking import Ranking
+from thetastream.core.how import How, Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
 from thetastream.engine.answers.spec import AnswersSpec, NearestSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.local import LocalRun
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
+from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.control.request import Request
 
 Finish = Callable[[Iterable[list[pa.Array]]], Iterator[list[pa.Array]]]
 KINDS: dict[str, How] = {

@@ -11,17 +11,17 @@ from typing import Any
 import pyarrow as pa
 
 from tests.support.controlled import MAX_UNITS, MOST_MOVED, CrashingRun
+from tests.support.controlled_run import ControlledRun
 from tests.support.graphs import GraphCase, answer, count_windows, modulus, side
-from thetastream.control.change import Rules
-from thetastream.control.request import Request
 from thetastream.core.condition import Bound, Dimension, Equality
 from thetastream.core.sides import Side
-from thetastream.core.windows import Rows
+from thetastream.core.spans import Rows
 from thetastream.engine.multiway.graph import OPEN, Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
-from thetastream.local import ControlledRun
+from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import ATR, CTR, Multiway, Ring
-from thetastream.plan.multiway_spec import build_multiway_spec
+from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.control.request import Request
 
 RULES = Rules(MAX_UNITS, only_sizes=True)
 MOVING_RULES = replace(RULES, never_expires=(True, True), moves_tuples=True)

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tests.support.controlled_run import ControlledRun
 from tests.support.graphs import side
-from thetastream.control.change import Rules
-from thetastream.control.request import Request
 from thetastream.core.keys import Int64s
-from thetastream.core.windows import Rows
+from thetastream.core.spans import Rows
 from thetastream.engine.multiway.graph import Edge, Ends, GraphPredicate, JoinGraph
-from thetastream.local import ControlledRun
+from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import Ring
-from thetastream.plan.multiway_spec import build_multiway_spec
+from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.control.request import Request
 
 SECOND = 1_000_000
 WINDOW_S, EPOCH_S = 60, 2

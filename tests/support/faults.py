@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 import pyspark
 
 from tests.support.jumping_clock import follow
-from thetastream.predicate import Predicate, predicate
-from thetastream.spark.spark_home import HOME, link_home
+from thetastream.conditions import Predicate, predicate
+from thetastream.spark.session.home import HOME, link_home
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -265,7 +265,7 @@ class Job:
         from pyspark.sql import SparkSession
 
         import thetastream as th
-        from thetastream.spark.session import LOGGING
+        from thetastream.spark.session.configure import LOGGING
 
         follow(str(self.clock))
         builder = SparkSession.builder.master(self.master).appName("faults")

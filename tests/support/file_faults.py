@@ -18,16 +18,15 @@ from typing import Any
 import pyarrow as pa
 
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
+from thetastream.core.errors import StateError
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run, build
 from thetastream.engine.store.segment import SegmentMeta, describe
-from thetastream.errors import StateError
 from thetastream.index import IndexSpec, Sorted
-from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.mailbox.source import Row, rows
-from thetastream.spark.state.durable_store import DurableStore
+from thetastream.runtime.mailbox.files import Mailbox, Row, rows
+from thetastream.runtime.state.durable_store import DurableStore
 
 EXACT = "exact"
 QUERY = {"the model": Part("Ring(nodes=2)", "Ring(nodes=2)")}

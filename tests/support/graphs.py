@@ -16,8 +16,8 @@ from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain
 from thetastream.core.sides import Side
 from thetastream.engine.multiway.graph import OPEN, Edge, Ends, GraphPredicate, JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
+from thetastream.families.hops.graph import HopOrders, build_multiway_spec
 from thetastream.models import Multiway
-from thetastream.plan.multiway_spec import HopOrders, build_multiway_spec
 
 Row = dict[str, Any]
 N_KEYS = 2

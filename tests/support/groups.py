@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import thetastream as th
-from thetastream.aggregate import NotFoldable
+from thetastream.aggregates import NotFoldable
 
-answer = importlib.import_module("thetastream.sql.answer")
-evaluate = importlib.import_module("thetastream.sql.evaluate")
+answer = importlib.import_module("thetastream.statements.answer")
+evaluate = importlib.import_module("thetastream.statements.evaluate")
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SCHEMA = (

@@ -11,8 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-from thetastream.spark.class_archive import ClassArchive
-from thetastream.spark.spark_home import HOME
+from thetastream.spark.session.class_archive import ClassArchive
+from thetastream.spark.session.home import HOME
 
 VARIABLE = "SPARK_SUBMIT_OPTS"
 """The environment variable with the options of a JVM that PySpark starts."""
@@ -38,7 +38,7 @@ def configure_jvms() -> None:
 
 
 if __name__ == "__main__":
-    from thetastream.cli.prepare import run_joins
+    from thetastream.app.cli.small import run_joins
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ[VARIABLE] = OPTIONS

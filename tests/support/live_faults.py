@@ -21,7 +21,7 @@ import thetastream as th
 from tests.support import faults, file_faults
 from tests.support.faults import Job, find_daemons, find_segments, kill_group
 from tests.support.jumping_clock import set_clock
-from thetastream.errors import ThetastreamError
+from thetastream.core.errors import ThetastreamError
 
 SMALL_FILES = (0, 300, 5_000, 100_000)
 """Lengths in bytes at which files cannot grow further on a full disk."""

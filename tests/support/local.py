@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from tests.support.local_run import LocalRun
+from thetastream.core.blocks import Matches
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.handshake.worker import HandshakeWorker
-from thetastream.engine.matching import Matches
 from thetastream.engine.multiway.partial_results import PartialResults
 from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.local import LocalRun
 from thetastream.models.base import Model
 
 

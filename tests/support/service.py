@@ -11,10 +11,11 @@ import httpx
 import pyarrow as pa
 
 from thetastream.core.listening import open_port
+from thetastream.results.description import Description
+from thetastream.results.staged import Origin
+from thetastream.results.store import Store
 from thetastream.service import Limits, Server, build_app
-from thetastream.stores import ParquetStore, Store
-from thetastream.stores.description import Description
-from thetastream.stores.staged import Origin
+from thetastream.stores import ParquetStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("result_time", pa.timestamp("us", "UTC"))])
 HELD = Description(SCHEMA, "result_time", ("id",))

@@ -17,27 +17,26 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from thetastream.control.change import Rules
-from thetastream.control.plan import ControlPlan
+from tests.support.local_run import add_hash
 from thetastream.core.blocks import unpack
+from thetastream.core.errors import StateError
 from thetastream.core.identity import Identity, Part, digest
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
-from thetastream.errors import StateError
-from thetastream.local.runner import add_hash
 from thetastream.models.base import Model
-from thetastream.spark.choice import FittedSpec
-from thetastream.spark.control import source
-from thetastream.spark.control.access import ControlAccess
-from thetastream.spark.control.files import ControlFolder
-from thetastream.spark.control.mailbox_source import ControlledMailboxReader
-from thetastream.spark.control.source import ControlReader
-from thetastream.spark.emit import COUNTERS, BlockEmitter
-from thetastream.spark.epoch import UnitEpoch
-from thetastream.spark.exchange_reader import COLUMNS
-from thetastream.spark.mailbox.source import MailboxReader
-from thetastream.spark.routing_step import make_routing_step
-from thetastream.spark.shed_loads import ShedLoads
+from thetastream.runtime.choice import FittedSpec
+from thetastream.runtime.control.access import ControlAccess
+from thetastream.runtime.control.files import ControlFolder
+from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.emit import COUNTERS, BlockEmitter
+from thetastream.runtime.epoch import UnitEpoch
+from thetastream.runtime.inbox_rows import COLUMNS
+from thetastream.runtime.routing_step import make_routing_step
+from thetastream.runtime.shed_loads import ShedLoads
+from thetastream.spark.sources import control as source
+from thetastream.spark.sources.control import ControlReader
+from thetastream.spark.sources.control_and_mailbox import ControlledMailboxReader
+from thetastream.spark.sources.mailbox import MailboxReader
 
 QUERY: Identity = {"the model": Part("m", "m")}
 

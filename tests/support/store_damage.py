@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from thetastream.stores import history, parquet_reader, version_log
-from thetastream.stores.key_values import KEY_VALUES
-from thetastream.stores.recent import RECENT
+from thetastream.results import history, version_log
+from thetastream.results.recent import KEY_VALUES, RECENT
+from thetastream.stores import parquet_files
 
 DAMAGES = ("flip", "digit", "cut", "zeros", "empty", "remove", "copy", "swap", "append")
 
@@ -16,7 +16,7 @@ def forget_all() -> None:
     history._KNOWN.clear()
     version_log._NEWEST.clear()
     version_log._LISTED.clear()
-    parquet_reader._FOOTERS.clear()
+    parquet_files._FOOTERS.clear()
     for cache in (RECENT, KEY_VALUES):
         cache.__init__(cache._capacity)  # type: ignore[misc]
 

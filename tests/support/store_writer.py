@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from thetastream.results.description import Description
+from thetastream.results.snapshots import Snapshots
+from thetastream.results.staged import Origin
 from thetastream.stores import read_store
-from thetastream.stores.description import Description
-from thetastream.stores.snapshots import Snapshots
-from thetastream.stores.staged import Origin
 
 HELD = Description(pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))]), "at", ("id",))
 RULE = Snapshots(every="10 us", size=60, delays=1)

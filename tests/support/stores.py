@@ -6,11 +6,12 @@ import pyarrow as pa
 import pytest
 
 from tests.support.postgres import find_server
-from thetastream.stores import REGISTRY, DeltaStore, ParquetStore, Store
-from thetastream.stores.description import Description
-from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
-from thetastream.stores.staged import Origin, Staged
-from thetastream.stores.writer import Writer
+from thetastream.results.description import Description
+from thetastream.results.snapshots import EACH_EPOCH, Snapshots
+from thetastream.results.staged import Origin, Staged
+from thetastream.results.store import Store
+from thetastream.results.writer import Writer
+from thetastream.stores import REGISTRY, DeltaStore, ParquetStore
 
 SCHEMA = pa.schema(
     [

@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from thetastream.spark.metrics import metrics
+from thetastream.spark.observe.metrics import metrics
 
 _NAMES = count()
 _FIRST_FILE_S = 1_600_000_000

@@ -5,20 +5,20 @@ So small cases have many of them.
 
 import pytest
 
-from thetastream.engine.store import archive_periods, chained_index, probing, time_cells
+from thetastream.engine.store import chained_index, probing, run
 
 
 def make_segments_tiny(patch: pytest.MonkeyPatch) -> None:
     """Give each archive period of an epoch a segment of its own."""
-    patch.setattr(archive_periods, "SHARED_PERIODS", 1)
-    patch.setattr(archive_periods, "SPARSE_ROWS", 1)
-    patch.setattr(archive_periods, "SEGMENTS_PER_EPOCH", 1 << 20)
+    patch.setattr(chained_index, "SHARED_PERIODS", 1)
+    patch.setattr(chained_index, "SPARSE_ROWS", 1)
+    patch.setattr(chained_index, "SEGMENTS_PER_EPOCH", 1 << 20)
 
 
 def make_time_cells_tiny(patch: pytest.MonkeyPatch) -> None:
     """Cut each run that spans more than a window into time cells, which may have one row."""
-    patch.setattr(time_cells, "MIN_CELL", 1)
-    patch.setattr(time_cells, "MIN_CELLS", 1)
+    patch.setattr(run, "MIN_CELL", 1)
+    patch.setattr(run, "MIN_CELLS", 1)
 
 
 def make_all_tiny(patch: pytest.MonkeyPatch) -> None:

@@ -6,16 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.support.local_run import LocalRun
 from tests.support.strategies import Case
 from thetastream.core.columns import DECIDED
 from thetastream.core.condition import Condition, SideSpec
-from thetastream.core.how import How
-from thetastream.core.ranking import Ranking
+from thetastream.core.how import How, Ranking
 from thetastream.core.sides import Side
 from thetastream.engine.answers.spec import CandidatesSpec, DecidingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.local import LocalRun
 from thetastream.models.base import Model
 
 Residual = Callable[[int, int], bool]

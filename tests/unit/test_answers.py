@@ -24,12 +24,12 @@ from tests.support.answer_cases import (
 )
 from tests.support.answers import Answer, answers, nearest
 from tests.support.draws import draw_cases
+from tests.support.local_run import LocalRun
 from tests.support.strategies import Case, cases, index_specs
 from tests.support.tiny import make_all_tiny
 from thetastream.core.columns import RANKED
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
-from thetastream.core.how import HOWS, How, Nearest, find_nearest
-from thetastream.core.ranking import Ranking
+from thetastream.core.how import HOWS, How, Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
 from thetastream.engine.answers import best_partners, number_set, unit
 from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
@@ -38,7 +38,6 @@ from thetastream.engine.store.segment import MemoryStore
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
-from thetastream.local import LocalRun
 from thetastream.models import Matrix
 from thetastream.models.base import Model
 

@@ -12,14 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thetastream.core.blocks import BYTES_PER_BLOCK, gather, make_binary, pack
+from thetastream.core.blocks import (
+    BYTES_PER_BLOCK,
+    FREE_BYTES,
+    STEP,
+    RowBytes,
+    count_fillers,
+    cut_pairs,
+    gather,
+    make_binary,
+    pack,
+)
 from thetastream.core.columns import BLOCK
-from thetastream.core.row_bytes import RowBytes, cut_pairs
 from thetastream.engine.order import Order
-from thetastream.spark.emit import MOST_BYTES, BlockEmitter, gather_batches, unpack_blocks
-from thetastream.spark.mailbox.source import Row, address, rows
-from thetastream.spark.ordered import _make_gathering_step
-from thetastream.spark.wide_rows import FREE_BYTES, STEP, count_fillers
+from thetastream.runtime.emit import MOST_BYTES, BlockEmitter, gather_batches, unpack_blocks
+from thetastream.runtime.mailbox.files import Row, rows
+from thetastream.spark.dataflow.ordered import _make_gathering_step
+from thetastream.spark.sources.mailbox import address
 
 SPARK_ROWS = 10_000
 """The default of spark.sql.execution.arrow.maxRecordsPerBatch."""

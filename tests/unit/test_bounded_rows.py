@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
 from thetastream.service import Limits
-from thetastream.service.bounded_rows import read_bounded
+from thetastream.service.limits import read_bounded
 
 BATCH = pa.record_batch({"x": range(100), "s": ["y" * 1000] * 100})
 LIMITS = Limits(rows=250, memory="4 MB", seconds=5)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.draws import draw_cases
-from thetastream.aggregate import NotFoldable
-from thetastream.aggregate.operands import (
+from thetastream.aggregates import NotFoldable
+from thetastream.aggregates.operands import (
     ABSOLUTE,
     ADD,
     AND,
@@ -26,12 +26,16 @@ from thetastream.aggregate.operands import (
     SideColumn,
     list_columns,
 )
+from thetastream.conditions import parse
+from thetastream.core.blocks import Matches
+from thetastream.core.errors import ThetastreamError
 from thetastream.core.sides import Side
-from thetastream.engine.matching import Matches
-from thetastream.errors import ThetastreamError
-from thetastream.plan.fold_calculations import _check_types, _read_operation
-from thetastream.plan.fold_conditions import find_compared_type, read_condition
-from thetastream.predicate import parse
+from thetastream.families.views.calculations import (
+    _check_types,
+    _read_operation,
+    find_compared_type,
+    read_condition,
+)
 
 X, Y = SideColumn(Side.LEFT, "x"), SideColumn(Side.RIGHT, "y")
 PYTHON = {ADD: lambda x, y: x + y, SUBTRACT: lambda x, y: x - y, MULTIPLY: lambda x, y: x * y}

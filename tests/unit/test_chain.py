@@ -14,12 +14,12 @@ from tests.support.local import LocalChain, LocalJoin
 from tests.support.strategies import Case, cases
 from tests.support.tiny import make_all_tiny
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Key, SideSpec
+from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
-from thetastream.engine.handshake import measured_work
+from thetastream.engine.handshake import block_size
 from thetastream.engine.handshake.block_size import LARGEST, SMALLEST, BlockCost
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.two_stream.query import UnitSpec
-from thetastream.errors import QueryError
 from thetastream.index import IndexSpec, Scan
 from thetastream.models import Chain
 
@@ -63,7 +63,7 @@ def test_same_bag_as_the_nested_loop(case: Case, model: Chain, pauses: list[int]
 def test_same_bag_with_tiny_tiers_and_outputs(case: Case, model: Chain, pauses: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         make_all_tiny(patch)
-        patch.setattr(measured_work, "FIRST_BLOCK", 1)
+        patch.setattr(block_size, "FIRST_BLOCK", 1)
         assert run(case, model, pauses) == case.answer()
 
 
@@ -105,7 +105,7 @@ def test_tuples_are_stored_once_and_go_when_they_have_expired() -> None:
 def test_blocks_follow_what_workers_measure() -> None:
     join = grow(Chain(3), 8, 200)
     measured = BlockCost(*join.states[0].neighbourhood.measured)
-    assert join.blocks[0] == measured.find_best() != measured_work.FIRST_BLOCK
+    assert join.blocks[0] == measured.find_best() != block_size.FIRST_BLOCK
     assert SMALLEST <= join.blocks[0] <= LARGEST
     assert grow(Chain(3, block=7), 2, 20).blocks == [7] * 3
 

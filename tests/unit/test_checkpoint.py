@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkpoints import write_checkpoint
-from thetastream import cli
+from thetastream.app import cli
+from thetastream.app.job.checkpoints.inspect import describe_checkpoint, read_checkpoint
+from thetastream.core.errors import ThetastreamError
 from thetastream.core.identity import Part
-from thetastream.errors import ThetastreamError
-from thetastream.job.checkpoint import read_checkpoint
-from thetastream.job.inspection import describe_checkpoint
-from thetastream.spark.mailbox.source import MailboxReader
-from thetastream.spark.state.identity_source import WRITER, IdentityReader
+from thetastream.spark.sources.identity import WRITER, IdentityReader
+from thetastream.spark.sources.mailbox import MailboxReader
 
 QUERY = {
     "stream 'a'": Part("[]", "id bigint, ts timestamp", "columns"),

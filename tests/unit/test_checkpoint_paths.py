@@ -8,8 +8,8 @@ import pytest
 
 import thetastream as th
 from tests.support.kept_checkpoints import unpack
-from thetastream import cli
-from thetastream.errors import StateError
+from thetastream.app import cli
+from thetastream.core.errors import StateError
 
 METADATA = "checkpoint/state/0/_metadata/v2/0"
 

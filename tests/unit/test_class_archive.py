@@ -8,9 +8,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from thetastream.spark.class_archive import ClassArchive, find_archive, locate_archive
-from thetastream.spark.spark_home import HOME
-from thetastream.spark.worker_python import SETTING, VARIABLE
+from thetastream.spark.session.class_archive import ClassArchive, find_archive, locate_archive
+from thetastream.spark.session.home import HOME
+from thetastream.spark.session.workers import SETTING, VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from tests.support.checkpoints import write_checkpoint
-from thetastream import cli
+from thetastream.app import cli
+from thetastream.app.job.checkpoints.inspect import lock
 from thetastream.core.identity import Part
-from thetastream.job.checkpoint_lock import lock
-from thetastream.spark import running
-from thetastream.spark.idle.streams import REPORTS
-from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.mailbox.source import MailboxReader, Row, rows
-from thetastream.spark.running import RunningMarks, is_marked
-from thetastream.spark.shed_loads import LOADS, Loads
+from thetastream.runtime.mailbox.files import Mailbox, Row, rows
+from thetastream.runtime.observe import running
+from thetastream.runtime.observe.running import RunningMarks, is_marked
+from thetastream.runtime.shed_loads import LOADS, Loads
+from thetastream.spark.sources.idle import REPORTS
+from thetastream.spark.sources.mailbox import MailboxReader
 
 QUERY = {"the model": Part("Ring(nodes=2)", "Ring(nodes=2)")}
 MAIL: list[pa.RecordBatch] = [rows([Row(0, 0, None, b"", [(1, 1)])])]
@@ -100,7 +100,7 @@ def test_for_good_removes_all_of_the_query_and_nothing_of_others(folders: Any, c
 def test_stale_segments_of_this_host_are_removed(folders: Any, capsys: Any) -> None:
     cache = folders["checkpoint"].parent / "cache"
     assert clean(capsys, folders["checkpoint"], "--for-good", "--dry-run")
-    from thetastream.spark.state.cache_folder import choose_cache_root
+    from thetastream.runtime.state.cache_folder import choose_cache_root
 
     root = choose_cache_root(str(cache))
     root.mkdir(parents=True)
@@ -135,7 +135,7 @@ def test_a_running_query_is_left_alone(folders: Any, capsys: Any) -> None:
 def test_a_mark_ends_with_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running.tempfile, "gettempdir", lambda: str(tmp_path))
     program = (
-        "import sys; from thetastream.spark.running import RunningMarks; marks = RunningMarks(); "
+        "import sys; from thetastream.runtime.observe.running import RunningMarks; marks = RunningMarks(); "
         "marks.mark('q', 'r'); print('marked', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(

@@ -6,13 +6,13 @@ from importlib.metadata import version
 
 import pytest
 
-from thetastream.cli import main
+from thetastream.app.cli import main
+from thetastream.app.demo.run import load
 from thetastream.core.listening import open_port
-from thetastream.demo import departures
 
 
 def test_version_of_a_separate_process():
-    command = [sys.executable, "-m", "thetastream.cli", "--version"]
+    command = [sys.executable, "-m", "thetastream.app.cli", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     assert ended.stdout == f"thetastream {version('thetastream')}\n"
 
@@ -64,7 +64,7 @@ def test_demo_leaves_a_folder_of_others_alone(tmp_path, capsys):
 
 
 def test_departures_are_the_year_in_event_time_order():
-    table = departures.load()
+    table = load()
     assert table.num_rows == 328_521
     departed = table["departed"].to_numpy()
     assert (departed[1:] >= departed[:-1]).all()

@@ -9,11 +9,10 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from pyarrow import fs
 
+from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.folder import Folder
-from thetastream.errors import QueryError, StoreError
-from thetastream.stores import s3_commit
-from thetastream.stores.commit_file import write_once
-from thetastream.stores.s3_commit import S3Commits, connect
+from thetastream.results import atomic_files
+from thetastream.results.atomic_files import S3Commits, connect, write_once
 
 ROOT = "s3://key:secret@bucket/pairs?region=eu-west-1"
 
@@ -54,7 +53,7 @@ class Careless(Server):
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_commit.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(atomic_files.time, "sleep", lambda seconds: None)
 
 
 def test_the_second_writer_of_a_name_loses() -> None:

@@ -21,16 +21,16 @@ from tests.support.controlled import (
     UNIT,
     run_schedule,
 )
-from thetastream.control.change import Rules, change_plan, end_generations, settle
-from thetastream.control.model_json import decode_model, encode_model
-from thetastream.control.notices import ENDS, JOINS, LEAVES, list_notices
-from thetastream.control.offset import ACCEPTED, LAST_OUTCOMES, ControlOffset, fold
-from thetastream.control.plan import ControlPlan
-from thetastream.control.request import Request
+from tests.support.controlled_run import ControlledRun
+from thetastream.core.errors import QueryError
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.errors import QueryError
-from thetastream.local.controlled import ControlledRun
 from thetastream.models import REGISTRY, Biclique, Chain, Matrix, Ring, Split
+from thetastream.runtime.control.change import change_plan, end_generations, settle
+from thetastream.runtime.control.model_json import decode_model, encode_model
+from thetastream.runtime.control.notices import ENDS, JOINS, LEAVES, list_notices
+from thetastream.runtime.control.offset import ACCEPTED, LAST_OUTCOMES, ControlOffset, fold
+from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.request import Request
 
 GROW = Request(sizes={"units": (2, 3)})
 

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 from tests.support.controlled_answers import KINDS, AnswersSchedule
-from thetastream.control import change
-from thetastream.control.change import Rules, change_plan
-from thetastream.control.notices import ENDS, HANDS_OVER, JOINS, LEAVES, STAYS, Member, list_notices
-from thetastream.control.offset import ControlOffset, fold
-from thetastream.control.plan import ControlPlan
-from thetastream.control.request import Request
-from thetastream.control.routing import PlanRouter
 from thetastream.core.columns import TUPLE
+from thetastream.core.errors import QueryError
 from thetastream.core.sides import Role, Side
 from thetastream.engine.answers import unit
 from thetastream.engine.answers.candidates import CandidatesUnit
 from thetastream.engine.answers.deciding import DecidingUnit
 from thetastream.engine.counters import Counters
-from thetastream.engine.peers import ALONE
-from thetastream.errors import QueryError
+from thetastream.engine.inbox import ALONE
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
+from thetastream.runtime.control import change
+from thetastream.runtime.control.change import change_plan
+from thetastream.runtime.control.notices import ENDS, HANDS_OVER, JOINS, LEAVES, STAYS, Member, list_notices
+from thetastream.runtime.control.offset import ControlOffset, fold
+from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.request import Request
+from thetastream.runtime.control.routing import PlanRouter
 
 LEFT = Rules(12, ("hash",), preserved=(0,))
 START = ControlOffset(ControlPlan.begin(Matrix(2, 1)))

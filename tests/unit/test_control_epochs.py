@@ -11,11 +11,11 @@ import pytest
 
 from tests.support.control_runs import AntiRun, ChainRun, FullHistoryRun, MovingRingRun, MultiwayRun, Run
 from tests.support.controlled import SCHEMA
-from thetastream.control.request import Request
-from thetastream.core.windows import Rows
+from thetastream.core.errors import StateError
+from thetastream.core.spans import Rows
 from thetastream.engine.two_stream.moving import MovingSpec
-from thetastream.errors import StateError
 from thetastream.models import ATR, CTR, Biclique, Chain, Matrix, Ring, Split
+from thetastream.runtime.control.request import Request
 
 
 def test_a_change_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.control_faults import EXACT, count_cases
 from tests.support.control_runs import Run
-from thetastream.control.request import Request
 from thetastream.models import Biclique, Split
+from thetastream.runtime.control.request import Request
 
 CASES = 100
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "state.md"

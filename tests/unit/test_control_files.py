@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.control_runs import RULES, Run
-from thetastream.control.request import Request
-from thetastream.errors import StateError
+from thetastream.core.errors import StateError
 from thetastream.models import Biclique, Matrix, Split
-from thetastream.spark.control.files import ControlFolder, ControlLinks
+from thetastream.runtime.control.files import ControlFolder, ControlLinks
+from thetastream.runtime.control.request import Request
 
 
 def test_a_lost_folder_is_refused_once_there_was_a_change(

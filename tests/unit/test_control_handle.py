@@ -11,16 +11,16 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.support.control_runs import RULES, FullHistoryRun, Run
-from thetastream.cli import main
-from thetastream.control.plan import ControlPlan
-from thetastream.control.request import Request
+from thetastream.app.cli import main
+from thetastream.core.errors import QueryError, StateError
 from thetastream.core.shed import Shed
-from thetastream.errors import QueryError, StateError
+from thetastream.joins.handle import control
 from thetastream.models import Split
-from thetastream.spark.control import files
-from thetastream.spark.control.handle import control
-from thetastream.spark.control.source import ControlSource
-from thetastream.spark.mailbox.source import MailboxReader
+from thetastream.runtime.control import files
+from thetastream.runtime.control.plan import ControlPlan
+from thetastream.runtime.control.request import Request
+from thetastream.spark.sources.control import ControlSource
+from thetastream.spark.sources.mailbox import MailboxReader
 
 
 def test_status_knows_when_a_generation_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,6 @@ import pytest
 
 from tests.support.controlled import UNIT
 from tests.unit.test_control_protocol import Protocol, World, explore
-from thetastream.control.change import Rules
-from thetastream.control.offset import ControlOffset, fold
-from thetastream.control.plan import ControlPlan
-from thetastream.control.request import Request
-from thetastream.control.routing import build_router
 from thetastream.core.columns import HASH
 from thetastream.core.how import HOWS
 from thetastream.core.sides import Role, Side
@@ -25,6 +20,10 @@ from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Matrix
 from thetastream.models.base import Model
+from thetastream.runtime.control.offset import ControlOffset, fold
+from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.request import Request
+from thetastream.runtime.control.routing import build_router
 
 RULES = Rules(8, preserved=(0,))
 START, OTHER = Matrix(1, 1), Matrix(2, 1)

@@ -17,7 +17,7 @@ from tests.support.controlled import (
     make_moving,
     run_schedule,
 )
-from thetastream.control.request import Request
+from tests.support.controlled_run import ControlledRun
 from thetastream.core.sides import Role, Side
 from thetastream.engine import moved_tuples
 from thetastream.engine.counters import SendingCounters
@@ -27,10 +27,10 @@ from thetastream.engine.store.box import encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import MemoryStore
 from thetastream.engine.two_stream.moving import MovingSpec, MovingUnit
-from thetastream.local.controlled import ControlledRun
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model
 from thetastream.models.routes import Route
+from thetastream.runtime.control.request import Request
 
 N_BEFORE = 40
 """How many tuples of each stream arrive before a request."""

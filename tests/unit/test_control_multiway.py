@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from tests.support.controlled_graphs import explore, measure_agreement, run_graph_schedule
-from thetastream.core.windows import Rows
+from tests.support.controlled_run import ControlledRun
+from thetastream.core.spans import Rows
 from thetastream.engine.multiway import hop_orders, selectivities
 from thetastream.engine.multiway.equal_decisions import EqualDecisions
 from thetastream.engine.multiway.node import MultiwayNode
-from thetastream.engine.multiway.overlap import Overlap
-from thetastream.local import ControlledRun
+from thetastream.engine.multiway.partial_results import Overlap
 from thetastream.models import ATR, CTR, Multiway, Ring
 
 KINDS = (Ring, CTR, ATR)

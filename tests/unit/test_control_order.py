@@ -23,16 +23,16 @@ from tests.support.controlled import (
     Schedule,
     draw_model,
 )
-from thetastream.control.request import Request
-from thetastream.control.routing import PlanRouter
+from tests.support.local_run import LocalRun
 from thetastream.core.sides import Role, Side
+from thetastream.engine.inbox import Peers
 from thetastream.engine.order import Order
 from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
-from thetastream.engine.peers import Peers
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.local import LocalRun
 from thetastream.models import Biclique, Split
 from thetastream.models.base import Model
+from thetastream.runtime.control.request import Request
+from thetastream.runtime.control.routing import PlanRouter
 
 ORDER = Order(interval=3, is_punctuated=True)
 ARRIVALS = [pa.field(name, pa.int64()) for name in (ARRIVAL_LEFT, ARRIVAL_RIGHT)]

@@ -20,18 +20,17 @@ import pyarrow as pa
 import pytest
 
 from tests.support.controlled import UNIT
-from thetastream.control.change import Rules
-from thetastream.control.notices import ENDS, JOINS, Member, list_notices
-from thetastream.control.offset import ControlOffset, fold
-from thetastream.control.plan import ControlPlan
-from thetastream.control.request import Request
-from thetastream.control.routing import build_router
 from thetastream.core.columns import HASH
 from thetastream.core.sides import Role, Side
 from thetastream.engine.counters import Counters
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique, Matrix
 from thetastream.models.base import Model
+from thetastream.runtime.control.notices import ENDS, JOINS, Member, list_notices
+from thetastream.runtime.control.offset import ControlOffset, fold
+from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.request import Request
+from thetastream.runtime.control.routing import build_router
 
 RULES = Rules(8)
 REACH = 2

@@ -9,20 +9,20 @@ import pyarrow as pa
 import pytest
 
 from tests.support.controlled_graphs import MOVING_RULES, explore, run_graph_schedule
+from tests.support.controlled_run import ControlledRun
 from tests.support.doubling import measure_responses, run_ring
 from tests.support.graphs import GraphCase, side
-from thetastream.control.request import Request
 from thetastream.core.columns import BORN
 from thetastream.core.condition import Equality
-from thetastream.core.windows import Rows
+from thetastream.core.errors import QueryError
+from thetastream.core.spans import Rows
 from thetastream.engine.moved_tuples import is_moved, read_tuples
 from thetastream.engine.multiway.graph import OPEN, Edge, Ends, JoinGraph
 from thetastream.engine.multiway.node import MultiwayNode
 from thetastream.engine.multiway.stored_tuples import StoredTuples
-from thetastream.errors import QueryError
-from thetastream.local import ControlledRun
+from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import Ring
-from thetastream.plan.multiway_spec import build_multiway_spec
+from thetastream.runtime.control.request import Request
 
 SMALL = Ring(1, Rows(1), moves_tuples=True)
 WAITING = Ring(1, Rows(1), in_flight=1, moves_tuples=True)

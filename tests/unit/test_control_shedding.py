@@ -7,9 +7,9 @@ import pytest
 
 from tests.support import oracle
 from tests.support.control_runs import RULES, Run
-from thetastream.control.request import Request
 from thetastream.core.shed import Shed
 from thetastream.models import Biclique, Split
+from thetastream.runtime.control.request import Request
 
 SHEDDERS = {
     "state": Shed("300 B", "1200 B", base=0.2),

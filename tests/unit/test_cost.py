@@ -7,35 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.support.local import LocalJoin
-from thetastream.core.condition import (
-    TIME,
-    Bound,
-    Condition,
-    Dimension,
-    Domain,
-    Equality,
-    Key,
-    SideSpec,
-)
-from thetastream.core.sides import Side
-from thetastream.engine.handshake.block_size import BlockCost
-from thetastream.engine.two_stream.content_routing import CELL_BANDS
-from thetastream.engine.two_stream.query import UnitSpec
-from thetastream.errors import QueryError
-from thetastream.index import REGISTRY as INDEXES
-from thetastream.index import Hash, IndexSpec, Scan, Sorted
-from thetastream.models import REGISTRY, Biclique, Matrix, Split
-from thetastream.plan.choose import (
-    MOST_UNEVEN,
-    build_default_model,
-    choose,
-    choose_n_units,
-    choose_subgroups,
-    compare,
-    list_variants,
-)
-from thetastream.plan.closed_forms import (
+from bench.papers.closed_forms import (
     bandwidth_biclique,
     bandwidth_matrix,
     bandwidth_split,
@@ -53,15 +25,40 @@ from thetastream.plan.closed_forms import (
     visiting_latency_split,
     weigh_block,
 )
-from thetastream.plan.cost import estimate
-from thetastream.plan.lower import Lowered
-from thetastream.plan.measured_statistics import measure_statistics
-from thetastream.plan.physical import Carried, PhysicalPlan, SidePlan, compute_lifetimes
-from thetastream.plan.query import Query, Stream
-from thetastream.plan.routing_shares import compute_shares
-from thetastream.plan.second_exchange import SecondExchange
-from thetastream.plan.statistics import Statistics
-from thetastream.plan.workload import Inflow, Workload, build_workload
+from tests.support.local import LocalJoin
+from thetastream.core.condition import (
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    Key,
+    SideSpec,
+)
+from thetastream.core.errors import QueryError
+from thetastream.core.sides import Side
+from thetastream.engine.handshake.block_size import BlockCost
+from thetastream.engine.two_stream.content_routing import CELL_BANDS
+from thetastream.engine.two_stream.query import UnitSpec
+from thetastream.families.pairs.choose import (
+    MOST_UNEVEN,
+    build_default_model,
+    choose,
+    choose_subgroups,
+    compare,
+    list_variants,
+)
+from thetastream.families.pairs.cost import compute_shares, estimate
+from thetastream.families.pairs.workload import Inflow, SecondExchange, Workload, build_workload
+from thetastream.index import REGISTRY as INDEXES
+from thetastream.index import Hash, IndexSpec, Scan, Sorted
+from thetastream.joins.measured_statistics import measure_statistics
+from thetastream.lowering.lower import Lowered
+from thetastream.lowering.physical import Carried, PhysicalPlan, SidePlan, compute_lifetimes
+from thetastream.lowering.query import Query, Stream
+from thetastream.lowering.statistics import Statistics, choose_n_units
+from thetastream.models import REGISTRY, Biclique, Matrix, Split
 
 BINARY = {name for name, kind in REGISTRY.items() if kind.is_costed}
 CHANCE = np.random.default_rng(3)

@@ -9,9 +9,9 @@ from tests.support.graphs import side
 from tests.support.local import LocalMultiway
 from thetastream.core.condition import Equality
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
+from thetastream.families.hops.cost import MultiwayLoad, compute_load
+from thetastream.families.hops.graph import build_multiway_spec, list_hops
 from thetastream.models import Ring
-from thetastream.plan.cost_multiway import MultiwayLoad, compute_load
-from thetastream.plan.multiway_spec import build_multiway_spec, list_hops
 
 RATE, SPAN, KEYS = 30, 20, 10
 ORDERS = ((1, 2), (0, 2), (1, 0))

@@ -9,8 +9,8 @@ import pytest
 from bench.core import cpu_times, executors
 from bench.core.calibrate import CELLS, NO_PARTNER, Cell, Found, compute_constants
 from bench.core.cpu_times import CpuTimes, measure_cpu
+from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.index.base import CANDIDATE_S
-from thetastream.plan.cost import SEND_BYTE_S
 from thetastream.simulator import core_time
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"

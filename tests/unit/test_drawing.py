@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 import pytest
 
 import thetastream as th
+from thetastream.joins.notebook import render_html
 from thetastream.models import REGISTRY
-from thetastream.plan.explain_html import render_html
 
 MODELS = [
     th.Biclique((2, 3)),

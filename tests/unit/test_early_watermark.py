@@ -26,11 +26,11 @@ from thetastream.engine.inbox import Inbox
 from thetastream.engine.two_stream.query import UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique
-from thetastream.spark.choice import FittedSpec
-from thetastream.spark.exchange_reader import COLUMNS, take_in
-from thetastream.spark.routing_step import make_routing_step
-from thetastream.spark.state.manifest import Heard, Manifest, decode
-from thetastream.spark.watermarks import count_watermarks
+from thetastream.runtime.choice import FittedSpec
+from thetastream.runtime.inbox_rows import COLUMNS, take_in
+from thetastream.runtime.routing_step import make_routing_step
+from thetastream.runtime.state.manifest import LastEpoch, Manifest, decode
+from thetastream.spark.event_time import count_watermarks
 
 
 def test_every_unit_hears_of_the_latest_time_of_every_router() -> None:
@@ -56,11 +56,11 @@ def test_every_unit_hears_of_the_latest_time_of_every_router() -> None:
 
 
 def test_the_latest_times_survive_a_restart() -> None:
-    for heard in (Heard(4, None, (-5, None)), Heard(4, 17)):
+    for heard in (LastEpoch(4, None, (-5, None)), LastEpoch(4, 17)):
         manifest = Manifest(heard, None, UnitState())
         assert decode(manifest.encode({}), {}, UnitState) == manifest
     # A checkpoint from before has no latest times.
-    assert '"heard": [4, 17]' in Manifest(Heard(4, 17), None, UnitState()).encode({})
+    assert '"heard": [4, 17]' in Manifest(LastEpoch(4, 17), None, UnitState()).encode({})
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from urllib.request import urlopen
 import pytest
 
 from tests.support.metric_entries import make_entry
-from thetastream.errors import SessionError
+from thetastream.core.errors import SessionError
+from thetastream.runtime.observe.exposition import ALL, Exposition
 from thetastream.service.metrics_file import MetricsFile
-from thetastream.spark import export, metrics_endpoint
-from thetastream.spark.exposition import ALL, Exposition
-from thetastream.spark.listener import Listener
+from thetastream.spark.observe import export, metrics_endpoint
+from thetastream.spark.observe.listener import Listener
 
 ROOT = Path(__file__).parents[2]
 NAMES = {metric.name for metric in ALL}

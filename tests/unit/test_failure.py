@@ -12,14 +12,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import thetastream as th
-from thetastream.spark import failure
-from thetastream.spark.standard_error import without_chatter
-from thetastream.spark.worker_python import choose_worker_python
+from thetastream.spark.session import failure
+from thetastream.spark.session.standard_error import without_chatter
+from thetastream.spark.session.workers import choose_worker_python
 
 CAPTURED = """[STREAM_FAILED] Query prices [id = 4f0c-1, runId = 9b-2] terminated with exception: Job aborted
 Traceback (most recent call last):
   File "matching.py", line 12, in call
-thetastream.errors.PredicateError: [PREDICATE_RAISED] predicate 'near' raised ValueError: no (on 3 candidates)
+thetastream.core.errors.PredicateError: [PREDICATE_RAISED] predicate 'near' raised ValueError: no (on 3 rows)
 \tat org.apache.spark.api.python.BasePythonRunner
 """
 
@@ -31,7 +31,9 @@ def without_flag(monkeypatch):
 
 def test_our_error_is_found_inside_the_exception_of_spark(monkeypatch):
     shown = failure.describe_failure(PySparkException(CAPTURED))
-    assert shown.startswith("thetastream.errors.PredicateError: [PREDICATE_RAISED] predicate 'near' raised")
+    assert shown.startswith(
+        "thetastream.core.errors.PredicateError: [PREDICATE_RAISED] predicate 'near' raised"
+    )
     assert "It stopped the query prices." in shown
     assert "\n" not in shown
     monkeypatch.setenv(failure.FLAG, "1")
@@ -65,7 +67,7 @@ def test_notebooks_show_the_paragraph_and_all_other_errors_as_they_are(capsys, m
     ((kinds, handler),) = calls
     assert kinds == (PySparkException, Py4JError, ConnectionError)
     handler(shell, PySparkException, PySparkException(CAPTURED), None)
-    assert capsys.readouterr().err.startswith("thetastream.errors.PredicateError: [PREDICATE_RAISED]")
+    assert capsys.readouterr().err.startswith("thetastream.core.errors.PredicateError: [PREDICATE_RAISED]")
     other = PySparkException("[X] no table")
     handler(shell, PySparkException, other, None)
     assert calls[1:] == [(PySparkException, other, None)]
@@ -73,7 +75,7 @@ def test_notebooks_show_the_paragraph_and_all_other_errors_as_they_are(capsys, m
 
 def test_the_command_line_prints_the_error_of_the_unit():
     shown = str(failure.unwrap_error(PySparkException(CAPTURED)))
-    assert shown == "[PREDICATE_RAISED] predicate 'near' raised ValueError: no (on 3 candidates)"
+    assert shown == "[PREDICATE_RAISED] predicate 'near' raised ValueError: no (on 3 rows)"
     assert failure.unwrap_error(PySparkException("[X] no table\n at java")) is None
 
 
@@ -136,7 +138,7 @@ def test_a_file_that_is_gone_says_how_to_continue():
     shown = failure.describe_failure(RuntimeError(text))
     assert shown is not None
     assert shown.startswith(
-        "thetastream.errors.QueryError: [FILE_GONE] the query reads the file file:/t/part-0"
+        "thetastream.core.errors.QueryError: [FILE_GONE] the query reads the file file:/t/part-0"
     )
     assert "start the query with its checkpoint" in shown
     # A batch has no checkpoint, and Spark's own message says what to do.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.file_faults import EXACT, run_case
-from thetastream.spark.state import kept_runs, segment_cache
+from thetastream.runtime.state import segment_cache
 
 CASES = 1000
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "state.md"
@@ -17,7 +17,7 @@ REFUSED = {"MAILBOX_DAMAGED", "MAILBOX_MISSING", "MAILBOX_FOREIGN", "MAILBOX_UNU
 @pytest.fixture(autouse=True)
 def _read_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read files, not the runs that this process keeps; and map more than the largest ones."""
-    monkeypatch.setattr(kept_runs, "KEPT_BYTES", 0)
+    monkeypatch.setattr(segment_cache, "KEPT_BYTES", 0)
     monkeypatch.setattr(segment_cache, "MAPPED_BYTES", 1 << 12)
 
 

@@ -11,11 +11,11 @@ import pytest
 import thetastream as th
 from tests.support.control_runs import AntiRun, Run
 from tests.support.spark_epochs import QUERY
-from thetastream.control.load import LoadReader
-from thetastream.control.plan import ControlPlan, Generation
-from thetastream.control.policies import GroupLoad, TwoPhaseScaling
 from thetastream.core.identity import digest
 from thetastream.models import REGISTRY, Biclique, Matrix, Ring, Split
+from thetastream.runtime.control.load import LoadReader
+from thetastream.runtime.control.plan import ControlPlan, Generation
+from thetastream.runtime.control.policies import GroupLoad, TwoPhaseScaling
 
 JOIN = digest(QUERY)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from thetastream.spark import listener
-from thetastream.spark.health import EPOCHS, SHORT_EPOCHS, Health
-from thetastream.spark.listener import Listener
+from thetastream.runtime.observe.health import EPOCHS, SHORT_EPOCHS, Health
+from thetastream.spark.observe import listener
+from thetastream.spark.observe.listener import Listener
 
 BEGIN = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 

@@ -5,9 +5,10 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from thetastream.core.errors import StateError
 from thetastream.core.identity import CHOSEN, COLUMNS, NARROWER, Part, find_changes, fix_choices
-from thetastream.errors import StateError
-from thetastream.spark.state.identity_source import LONGEST, STATE_FORMAT, IdentityReader
+from thetastream.runtime.state.manifest import FORMAT
+from thetastream.spark.sources.identity import LONGEST, IdentityReader
 
 ALL = ReadAllAvailable()
 
@@ -99,15 +100,13 @@ def test_a_state_of_another_format_is_refused_before_an_epoch(monkeypatch: pytes
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
     reader = IdentityReader({"the window": window([-9, 9])})
     start = reader.initialOffset()
-    other = {**start, "writer": {"thetastream": "99.0", "state": STATE_FORMAT + 1}}
+    other = {**start, "writer": {"thetastream": "99.0", "state": FORMAT + 1}}
     for ask in (lambda: reader.latestOffset(other, ALL), lambda: reader.partitions(other, other)):
-        with pytest.raises(
-            StateError, match=rf"STATE_FORMAT.*must be {STATE_FORMAT}.*has {STATE_FORMAT + 1}"
-        ):
+        with pytest.raises(StateError, match=rf"STATE_FORMAT.*must be {FORMAT}.*has {FORMAT + 1}"):
             ask()
     # An earlier version did not write who it is, and another version may write the same format.
     for before in (
         {"query": start["query"]},
-        {**start, "writer": {"thetastream": "0.0", "state": STATE_FORMAT}},
+        {**start, "writer": {"thetastream": "0.0", "state": FORMAT}},
     ):
         assert reader.latestOffset(before, ALL) == start

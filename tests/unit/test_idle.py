@@ -8,11 +8,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.core.folder import Folder
 from thetastream.engine.counters import Arrived
-from thetastream.plan.query import Stream
-from thetastream.spark.idle import source
-from thetastream.spark.idle.reports import IdleReports, list_idle_reports
-from thetastream.spark.idle.rule import IdleRule, Report, StreamReport
-from thetastream.spark.idle.source import IdleReader
+from thetastream.lowering.query import Stream
+from thetastream.runtime.idle.reports import IdleReports, list_idle_reports
+from thetastream.runtime.idle.rule import IdleRule, Report, StreamReport
+from thetastream.spark.sources import idle
+from thetastream.spark.sources.idle import IdleReader
 
 SECOND = 1_000_000
 ALL = ReadAllAvailable()
@@ -86,7 +86,7 @@ def test_streams_without_a_mark_have_no_reports(tmp_path: Path):
 
 def begin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[IdleReader, dict]:
     """Start a reader, and run the first epoch of its query, whose task writes down the query ``q``."""
-    monkeypatch.setattr(source, "TaskContext", _Context)
+    monkeypatch.setattr(idle, "TaskContext", _Context)
     reader = IdleReader(Folder(str(folder), "b"), idle_s=5, delay_us=2 * SECOND)
     start = reader.initialOffset()
     end = latest(reader, start, 0, monkeypatch)
@@ -106,7 +106,7 @@ class _Context:
 
 def latest(reader: IdleReader, start: dict, now_s: float, monkeypatch: pytest.MonkeyPatch) -> dict:
     """Ask for the latest offset at a time."""
-    monkeypatch.setattr(source.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(idle.time, "monotonic", lambda: now_s)
     return reader.latestOffset(start, ALL)
 
 

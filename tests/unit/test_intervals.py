@@ -15,8 +15,8 @@ from thetastream.core.sides import Side
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.index import IndexSpec, Intervals, Sorted
 from thetastream.index.base import Indexable, Shape
+from thetastream.lowering.lower import choose_index
 from thetastream.models import Biclique
-from thetastream.plan.index_choice import choose_index
 
 START, END = 0, 1
 INTERVALS = {

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from thetastream.cli import main
-from thetastream.job.check import check_job
-from thetastream.job.document import examine
-from thetastream.job.schemas import find_columns
-from thetastream.job.template import write
+from thetastream.app.cli import main
+from thetastream.app.job.check import check_job
+from thetastream.app.job.document import examine
+from thetastream.app.job.schemas import find_columns
+from thetastream.app.job.template import write
 
 JOB = '''\
 # A comment

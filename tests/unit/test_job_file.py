@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from thetastream.app.job.document import parse_job, read_job
+from thetastream.app.job.progress import describe_epoch
+from thetastream.core.errors import InvalidQuery, QueryError
 from thetastream.core.shed import Shed
-from thetastream.errors import InvalidQuery, QueryError
-from thetastream.job.document import parse_job, read_job
-from thetastream.job.progress import describe_epoch
+from thetastream.lowering.statistics import Statistics
 from thetastream.models import Chain
-from thetastream.plan.statistics import Statistics
 
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"

@@ -17,20 +17,20 @@ from tests.support.draws import draw_cases
 from tests.support.local import LocalChain, LocalJoin, LocalTasks
 from tests.support.strategies import Case, cases, conditions, index_specs
 from tests.unit.test_chain import EVERYTHING
+from thetastream.core.blocks import Matches
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, PythonPredicate
+from thetastream.core.errors import StateError
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.handshake.state import HandshakeState
-from thetastream.engine.matching import Matches
 from thetastream.engine.shared_tasks import SHARED_COUNTERS, TaskSpec, TasksState
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.errors import StateError
 from thetastream.index import IndexSpec, Scan
 from thetastream.models import Biclique, Chain, Matrix, Split
 from thetastream.models.base import Model
-from thetastream.spark.state.manifest import NOTHING, Heard, Manifest, decode
+from thetastream.runtime.state.manifest import NOTHING, LastEpoch, Manifest, decode
 
 UNITS = st.integers(1, 3)
 MODELS = st.one_of(
@@ -189,7 +189,7 @@ def test_a_task_on_a_chain_works_as_a_chain_of_its_own() -> None:
 def test_state_of_tasks_and_of_one_join_do_not_mix() -> None:
     query = {"the set of tasks": Part("far, near", "far, near")}
     state = TasksState({"near": {"arrived": [1, 2]}, "far": {}})
-    heard = Heard(7, 1_000)
+    heard = LastEpoch(7, 1_000)
     manifest = Manifest(heard, None, state)
     assert decode(manifest.encode(query), query, TasksState) == manifest
     assert decode(None, query, TasksState) == Manifest(NOTHING, None, TasksState())

@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 
-from thetastream.frontend.statistics import read_statistics
-from thetastream.plan.join_order import choose_join_order, estimate_sizes
-from thetastream.plan.join_tree import (
+from thetastream.joins.ask.statistics import read_statistics
+from thetastream.joins.compose.tree import (
     MOST_STREAMS,
     Flow,
     build_left_deep,
@@ -14,9 +13,10 @@ from thetastream.plan.join_tree import (
     estimate_results,
     solve_ties,
 )
-from thetastream.plan.measured_statistics import find_inner_streams, measure_rates, measure_statistics
-from thetastream.plan.query import Query, Stream
-from thetastream.plan.statistics import Statistics
+from thetastream.joins.measured_statistics import find_inner_streams, measure_rates, measure_statistics
+from thetastream.lowering.query import Query, Stream
+from thetastream.lowering.selectivity import choose_join_order, estimate_sizes
+from thetastream.lowering.statistics import Statistics
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import jvm
-from thetastream.spark.class_archive import ClassArchive
-from thetastream.spark.spark_home import HOME
+from thetastream.spark.session.class_archive import ClassArchive
+from thetastream.spark.session.home import HOME
 
 
 @pytest.fixture(autouse=True)

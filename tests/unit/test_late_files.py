@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from thetastream.core.errors import ThetastreamError
 from thetastream.engine.counters import LateTuples
-from thetastream.errors import ThetastreamError
-from thetastream.frontend.late_folder import read_late_folder
-from thetastream.spark.late_files import LateColumn, LateFiles
+from thetastream.joins.ask.settings import read_late_folder
+from thetastream.runtime.late_files import LateColumn, LateFiles
 
 FILES = (
     ("a", (LateColumn("id", "c0", pa.int32()), LateColumn("ts", "c1", pa.timestamp("us", "UTC")))),

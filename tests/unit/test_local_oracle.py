@@ -27,10 +27,10 @@ from thetastream.core.condition import (
     Key,
     SideSpec,
 )
+from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
 from thetastream.engine.two_stream.content_routing import choose_placing
 from thetastream.engine.two_stream.query import UnitSpec
-from thetastream.errors import QueryError
 from thetastream.index import Hash, HashSorted, IndexSpec, Scan, Sorted
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.models.base import Model

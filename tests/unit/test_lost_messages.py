@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.control_runs import Epochs, FullHistoryRun
 from tests.unit.test_control_epochs import SENDING
-from thetastream.control.request import Request
-from thetastream.errors import StateError
+from thetastream.core.errors import StateError
 from thetastream.models import Biclique, Matrix, Split
+from thetastream.runtime.control.request import Request
 
 EPOCHS, WITH_TUPLES = 20, 14
 

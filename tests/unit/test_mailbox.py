@@ -10,15 +10,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.core.blocks import pack, unpack
 from thetastream.core.columns import ANNOUNCEMENT, MESSAGE
+from thetastream.core.errors import StateError
 from thetastream.core.identity import Part, encode_identity
 from thetastream.engine.inbox import Inbox, Message
-from thetastream.errors import StateError
-from thetastream.spark.exchange_reader import COLUMNS, Told, list_rows, take_in
-from thetastream.spark.mailbox import outbox, source
-from thetastream.spark.mailbox.announcement import Announcement, check_messages, find_mailbox_name
-from thetastream.spark.mailbox.files import FORMAT, Mailbox
-from thetastream.spark.mailbox.source import MailboxReader, Row
-from thetastream.spark.state.manifest import NOTHING, Heard, Manifest
+from thetastream.runtime.inbox_rows import COLUMNS, ControlRows, list_rows, take_in
+from thetastream.runtime.mailbox import outbox
+from thetastream.runtime.mailbox.announcement import Announcement, check_messages, find_mailbox_name
+from thetastream.runtime.mailbox.files import FORMAT, Mailbox, Row
+from thetastream.runtime.state.manifest import NOTHING, LastEpoch, Manifest
+from thetastream.spark.sources import mailbox
+from thetastream.spark.sources.mailbox import MailboxReader
 
 QUERY = {"the model": Part("Ring(nodes=2)", "Ring(nodes=2)"), "the condition": Part("a.k = b.k", "a.k=b.k")}
 OTHER = {**QUERY, "the model": Part("Ring(nodes=3)", "Ring(nodes=3)")}
@@ -177,7 +178,7 @@ def test_messages_of_a_refused_epoch_are_not_read_before_those_of_the_epoch_befo
     ],
 )
 def test_a_unit_misses_what_it_sent(announced: Announcement | None, hint: str) -> None:
-    sent = Manifest(Heard(7, None), "box", None, has_sent=True)
+    sent = Manifest(LastEpoch(7, None), "box", None, has_sent=True)
     with pytest.raises(StateError, match=f"MAILBOX_DAMAGED.* s3://mail/box/7/1 must hold messages.*{hint}"):
         check_messages(sent, 8, 1, announced, "s3://key:secret@mail")
     check_messages(sent, 8, 1, Announcement("box", 7, [1]), "mail")
@@ -251,7 +252,7 @@ def test_many_messages_are_read_by_several_tasks(tmp_path: Path, monkeypatch: py
     end = reader.latestOffset(start, ALL)
     assert len(reader.partitions(start, end)) == 1
     size = (tmp_path / box.name / "0" / "1").stat().st_size
-    monkeypatch.setattr(source, "BYTES_PER_TASK", 2 * size)
+    monkeypatch.setattr(mailbox, "BYTES_PER_TASK", 2 * size)
     assert [part.value["units"] for part in reader.partitions(start, end)] == [[0, 1], [2, 3]]
     assert read(reader, start, end) == [f"{unit}" * 10 for unit in range(4)]
 
@@ -263,7 +264,7 @@ def test_messages_are_sorted_whatever_the_frames_they_come_in() -> None:
         for part in (sent[3:], sent[:0], sent[1:3], sent[:1])
     ]
     inbox = Inbox()
-    assert take_in(inbox, list_rows(frames)) == Told()
+    assert take_in(inbox, list_rows(frames)) == ControlRows()
     assert [(message.header, message.sender) for message in inbox.messages] == [
         ("0.0", 0),
         ("0.1", 0),

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
+from thetastream.core.errors import StateError
 from thetastream.core.identity import NARROWER, Part, encode_identity
 from thetastream.engine.store.segment import SegmentMeta
 from thetastream.engine.two_stream.query import UnitState
-from thetastream.errors import StateError
-from thetastream.spark.state.manifest import FORMAT, NOTHING, Heard, Manifest, decode
+from thetastream.runtime.state.manifest import FORMAT, NOTHING, LastEpoch, Manifest, decode
 
 QUERY = {"the condition": Part("a.x < b.x", "a.x<b.x"), "the window": Part("[[-9, 9]]", "9 s", NARROWER)}
 KEPT = encode_identity(QUERY)
 WIDER = {**QUERY, "the window": Part("[[-9, 10]]", "10 s", NARROWER)}
 META = SegmentMeta("0a", 1, 3, 10, 1000, 5, 7, 600)
-HEARD = Heard(41, 1_700_000_000_000_000)
+HEARD = LastEpoch(41, 1_700_000_000_000_000)
 STATE = UnitState([META], (7, 2**40))
 MANIFEST = Manifest(HEARD, "box", STATE)
 

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 import thetastream as th
-from thetastream.spark import failure, memory
+from thetastream.spark.session import failure, memory
 
 KILLED = "[STREAM_FAILED] Query pairs [id = 4f0c-1, runId = 9b] terminated: Python worker exited unexpectedly"
 DIRECT = (

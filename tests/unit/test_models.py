@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from thetastream.core.errors import QueryError
 from thetastream.core.sides import Role, Side
-from thetastream.errors import QueryError
 from thetastream.models import Biclique, Hashes, Matrix, Places, Split
 
 N = 4000

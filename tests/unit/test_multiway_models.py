@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.support.graphs import side
 from tests.support.local import LocalMultiway
 from thetastream.core.condition import Domain, Key, SideSpec
+from thetastream.core.errors import QueryError
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
-from thetastream.errors import QueryError
+from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import ATR, CTR
 from thetastream.models.ctr import cover
 from thetastream.models.multiway import NewTuples, Probes
-from thetastream.plan.multiway_spec import build_multiway_spec
 
 NODES = st.integers(1, 6)
 TIMES = st.lists(st.integers(-100, 100), min_size=1).map(lambda times: np.array(times, dtype=np.int64))

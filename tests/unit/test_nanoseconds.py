@@ -6,8 +6,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from thetastream.errors import QueryError
-from thetastream.frontend.tables import read_tables
+from thetastream.core.errors import QueryError
+from thetastream.joins.ask.streams import read_tables
 
 TWO = [1_700_000_000_000_000_001, 1_700_000_000_000_000_999]
 """Two events that are 998 ns apart."""

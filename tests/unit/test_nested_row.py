@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from thetastream.core.how import HOWS
-from thetastream.plan.query import Stream
-from thetastream.planners.nested_row import NestedRow
+from thetastream.joins.compose.nested import NestedRow
+from thetastream.lowering.query import Stream
 
 NO_FRAME: Any = None
 

@@ -12,11 +12,11 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from tests.support.metric_entries import make_entry
-from thetastream.errors import SessionError
-from thetastream.spark import export
-from thetastream.spark.exposition import ALL
-from thetastream.spark.listener import Listener
-from thetastream.spark.open_telemetry import OTLP
+from thetastream.core.errors import SessionError
+from thetastream.runtime.observe.exposition import ALL
+from thetastream.runtime.observe.open_telemetry import OTLP
+from thetastream.spark.observe import export
+from thetastream.spark.observe.listener import Listener
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 
 from tests.support.controlled import SCHEMA, UNIT
+from tests.support.local_run import LocalRun
+from thetastream.core.errors import QueryError
 from thetastream.engine.order import Order, read_order, sort_results
 from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.errors import QueryError
-from thetastream.local import LocalRun
 from thetastream.models import Split
 
 ARRIVALS = pa.schema([(ARRIVAL_LEFT, pa.int64()), (ARRIVAL_RIGHT, pa.int64())])

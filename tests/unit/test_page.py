@@ -11,9 +11,9 @@ from tests.support.browser import open_browser
 from tests.support.contrast import LEAST, find_texts
 from tests.support.metric_entries import make_entry
 from tests.support.service import HELD, add_epoch, run_service
-from thetastream.demo.screenshot import take_screenshot
-from thetastream.service.page import HEADERS
-from thetastream.spark.metric_lines import MetricLines
+from thetastream.app.demo.picture import take_screenshot
+from thetastream.runtime.observe.metric_lines import MetricLines
+from thetastream.service.app import HEADERS
 from thetastream.stores import ParquetStore
 
 PLAN = {"model": {"name": "biclique", "units": [1, 1]}, "words": {"the condition": "a.x < b.x"}}

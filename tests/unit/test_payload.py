@@ -2,8 +2,8 @@
 
 from thetastream.core.condition import Condition, Domain, Key, PythonPredicate, SideSpec
 from thetastream.index import IndexSpec, Scan
-from thetastream.plan.payload import exchange_payload
-from thetastream.plan.physical import Carried, PhysicalPlan, SidePlan
+from thetastream.lowering.payload import exchange_payload
+from thetastream.lowering.physical import Carried, PhysicalPlan, SidePlan
 
 
 def carry(field: str, column: str) -> Carried:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from thetastream.control.policies import REGISTRY, GroupLoad, Load, TwoPhaseScaling
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
+from thetastream.runtime.control.policies import REGISTRY, GroupLoad, Load, TwoPhaseScaling
 
 GB = 1e9
 

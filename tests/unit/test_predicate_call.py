@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from thetastream.conditions import predicate
 from thetastream.core.condition import Condition, PythonPredicate, SideSpec
+from thetastream.core.errors import PredicateError, QueryError
 from thetastream.core.sides import Side
 from thetastream.engine.matching import Residual
-from thetastream.errors import PredicateError, QueryError
-from thetastream.predicate import predicate
 
 LEFT = pa.RecordBatch.from_pydict({"x": [1, 2, 3]})
 RIGHT = pa.RecordBatch.from_pydict({"y": [2, 3, 4, 5]})

@@ -3,11 +3,10 @@
 import pytest
 from pyspark import cloudpickle
 
-from thetastream.errors import QueryError
-from thetastream.predicate import parse, predicate, split_comparisons, split_conjuncts
-from thetastream.predicate.forbidden_calls import find_refused
-from thetastream.predicate.names import find_references
-from thetastream.predicate.respelled_names import qualify
+from thetastream.conditions import parse, predicate, split_comparisons, split_conjuncts
+from thetastream.conditions.names import find_references, qualify
+from thetastream.conditions.refused import find_refused
+from thetastream.core.errors import QueryError
 
 
 def split(text: str) -> list[str]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from thetastream.core.errors import SessionError
 from thetastream.core.folder import Folder, make_private
 from thetastream.core.identity import Part
-from thetastream.errors import SessionError
-from thetastream.spark.mailbox.files import Mailbox
-from thetastream.spark.state import cache_folder
-from thetastream.spark.state.cache_folder import STALE_S, sweep
+from thetastream.runtime.mailbox.files import Mailbox
+from thetastream.runtime.state import cache_folder
+from thetastream.runtime.state.cache_folder import STALE_S, sweep
 
 SOURCE = Path(__file__).parents[2] / "thetastream"
 PUBLIC = 0o1777
@@ -135,6 +135,6 @@ def test_no_file_is_read_as_a_pickle() -> None:
         and any(word in ast.unparse(node) for word in ("pickle", "marshal", "shelve", "joblib", "np."))
     }
     assert unpickling == {
-        "spark/processor.py: cloudpickle.loads",
-        "stores/statement_worker.py: pickle.loads",
+        "spark/dataflow/processor.py: cloudpickle.loads",
+        "service/statement_worker.py: pickle.loads",
     }

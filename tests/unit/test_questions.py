@@ -14,9 +14,10 @@ import pytest
 
 import thetastream as th
 from tests.support.stores import HELD, stage
-from thetastream.errors import QueryError
-from thetastream.stores import parquet, question, recent
-from thetastream.stores.recent import Recent
+from thetastream.core.errors import QueryError
+from thetastream.results import question, recent
+from thetastream.results.recent import Recent
+from thetastream.stores import parquet
 
 
 @pytest.fixture

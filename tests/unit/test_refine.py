@@ -14,15 +14,13 @@ from tests.support.graphs import GraphCase, answer, graph_cases, run_multiway, s
 from tests.support.local import LocalMultiway
 from thetastream.core.condition import Bound, Dimension, Equality
 from thetastream.core.sides import Side
-from thetastream.core.windows import Rows
+from thetastream.core.spans import Rows
 from thetastream.engine.multiway import hop_orders, selectivities
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
-from thetastream.engine.multiway.hop_order_costs import HopOrderCosts
-from thetastream.engine.multiway.hop_orders import HopMeasurements, Refiner
+from thetastream.engine.multiway.hop_orders import MOST, HopMeasurements, HopOrderCosts, Refiner, StoredCounts
 from thetastream.engine.multiway.selectivities import Refinement, Selectivities
-from thetastream.engine.multiway.stored_counts import MOST, StoredCounts
+from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import Ring
-from thetastream.plan.multiway_spec import build_multiway_spec
 
 
 @st.composite

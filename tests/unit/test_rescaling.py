@@ -10,11 +10,11 @@ from pyspark.errors import PySparkException
 
 import thetastream as th
 from tests.support.checkpoints import write_checkpoint
+from thetastream.app.job.checkpoints import rescaling
+from thetastream.app.job.checkpoints.rescaling import Rescaling, rescale
 from thetastream.core.identity import CHOSEN, Part
-from thetastream.job import rescaling
-from thetastream.job.rescaling import Rescaling, rescale
-from thetastream.spark.running import RunningMarks
-from thetastream.spark.state.identity_source import IdentityReader
+from thetastream.runtime.observe.running import RunningMarks
+from thetastream.spark.sources.identity import IdentityReader
 
 MODEL = Part("3:Split(cores=2)", "Split(cores=2)", CHOSEN)
 

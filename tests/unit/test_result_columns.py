@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from thetastream.core.result_columns import BlockColumn, LatestTime, TupleColumn, project
+from thetastream.core.columns import BlockColumn, LatestTime, TupleColumn, project
 
 
 @pytest.mark.parametrize("zone", ["UTC", None])

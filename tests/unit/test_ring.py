@@ -20,12 +20,12 @@ from tests.support.graphs import (
 )
 from tests.support.local import LocalMultiway
 from tests.support.tiny import make_all_tiny, make_segments_tiny, make_time_cells_tiny
-from thetastream.core.windows import Rows
+from thetastream.core.spans import Rows
 from thetastream.engine.multiway import hop_orders
 from thetastream.engine.multiway.graph import Edge, Ends, JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
+from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.models import ATR, CTR, Multiway, Ring
-from thetastream.plan.multiway_spec import build_multiway_spec
 
 SLICES = st.sampled_from([Rows(1), Rows(3), timedelta(microseconds=1), timedelta(microseconds=4)])
 NODES = st.integers(1, 4)

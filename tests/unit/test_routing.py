@@ -6,10 +6,10 @@ import pytest
 
 from tests.support.local import LocalJoin
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
+from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
 from thetastream.engine.two_stream.content_routing import ByRange, choose_placing
 from thetastream.engine.two_stream.query import UnitSpec
-from thetastream.errors import QueryError
 from thetastream.index import Hash, IndexSpec, Sorted
 from thetastream.models import Biclique, Matrix
 

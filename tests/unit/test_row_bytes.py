@@ -7,13 +7,12 @@ import pyarrow as pa
 import pytest
 
 from tests.support.local import LocalJoin
-from thetastream.core.blocks import concat, cut, gather
+from thetastream.core.blocks import RowBytes, concat, cut, gather
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
-from thetastream.core.row_bytes import RowBytes
+from thetastream.core.errors import StateError
 from thetastream.core.sides import Side
 from thetastream.engine.store.probing import BYTES_AT_ONCE
 from thetastream.engine.two_stream.query import UnitSpec
-from thetastream.errors import StateError
 from thetastream.index import IndexSpec, Sorted
 from thetastream.models import Biclique
 

@@ -16,7 +16,7 @@ from tests.support.service import make_pairs
 from thetastream.core.search_path import find_current_folder, list_program_folders, write_search_path
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
-from thetastream.spark.worker_python import list_search_settings
+from thetastream.spark.session.workers import list_search_settings
 
 SECRET = "THETASTREAM_TOKEN", "a long secret token"
 
@@ -67,7 +67,7 @@ def test_the_process_of_a_statement_has_its_own_folder_and_few_variables(
     assert SECRET[0] not in str(environment)
 
 
-@pytest.mark.parametrize("start", [("-m", "thetastream.cli"), ("-m", "thetastream.spark.daemon")])
+@pytest.mark.parametrize("start", [("-m", "thetastream.app.cli"), ("-m", "thetastream.spark.session.daemon")])
 def test_our_modules_that_start_by_their_names_run_nothing_of_the_current_folder(
     planted: Path, start: tuple[str, str]
 ) -> None:

@@ -11,18 +11,16 @@ import pyarrow as pa
 import pytest
 
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
+from thetastream.core.errors import StateError
 from thetastream.core.sides import Side
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import Run, build
 from thetastream.engine.store.segment import SegmentMeta, describe
-from thetastream.errors import StateError
 from thetastream.index import IndexSpec, Scan, Sorted
-from thetastream.spark.state import cache_folder, durable_store, kept_runs, segment_cache
-from thetastream.spark.state.cache_folder import sweep
-from thetastream.spark.state.durable_store import DurableStore
-from thetastream.spark.state.kept_runs import KeptRuns
-from thetastream.spark.state.seal import CheckedFiles, compute_seal
-from thetastream.spark.state.segment_cache import load
+from thetastream.runtime.state import cache_folder, durable_store, segment_cache
+from thetastream.runtime.state.cache_folder import sweep
+from thetastream.runtime.state.durable_store import DurableStore
+from thetastream.runtime.state.segment_cache import CheckedFiles, KeptRuns, compute_seal, load
 
 
 class Parts(dict):
@@ -49,7 +47,7 @@ PLANS = {side: IndexPlan(CONDITION, side, IndexSpec(Sorted(), dimensions=(0,))) 
 @pytest.fixture(autouse=True)
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read files, not the runs that this process keeps."""
-    monkeypatch.setattr(kept_runs, "KEPT_BYTES", 0)
+    monkeypatch.setattr(segment_cache, "KEPT_BYTES", 0)
 
 
 def write(parts: Parts, root: Path, meta: SegmentMeta, run: Run) -> SegmentMeta:
@@ -209,7 +207,7 @@ def test_a_small_segment_is_one_value_and_a_large_one_has_parts(
 
 def test_small_runs_are_kept_in_memory_by_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, run = segment()
-    monkeypatch.setattr(kept_runs, "KEPT_BYTES", 2 * run.nbytes)
+    monkeypatch.setattr(segment_cache, "KEPT_BYTES", 2 * run.nbytes)
     kept = KeptRuns()
     paths = [tmp_path / name for name in "abc"]
     for path in paths[:2]:

@@ -13,13 +13,15 @@ import pytest
 
 from tests.support.service import BIG_ID, HELD, add_epoch, connect, make_pairs, run_service
 from tests.support.stores import commit_rows
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
+from thetastream.results import recent
+from thetastream.results.description import Description
+from thetastream.results.recent import Recent
+from thetastream.results.store import Store
 from thetastream.service import Limits
 from thetastream.service.questions import Questions
-from thetastream.stores import ParquetStore, Store, parquet, recent
-from thetastream.stores.answer_encoding import ARROW
-from thetastream.stores.description import Description
-from thetastream.stores.recent import Recent
+from thetastream.service.statement_worker import ARROW
+from thetastream.stores import ParquetStore, parquet
 
 LIMITS = Limits(rows=10, seconds=0.2)
 ROOT = Path(__file__).parents[2]

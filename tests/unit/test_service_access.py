@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from tests.support.service import BIG_ID, connect, make_pairs, run_service
-from thetastream.cli.serving import read_named_store, read_stores, read_token, serve
+from thetastream.app.cli.serving import read_named_store, read_stores, read_token, serve
+from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.listening import open_port
-from thetastream.errors import QueryError, StoreError
 from thetastream.service import Limits, Server, build_app, guard
 from thetastream.stores import ParquetStore
 
@@ -186,7 +186,7 @@ def test_the_name_of_a_store_can_be_in_an_address_and_has_no_secret(
 
 
 def parse(*arguments: str) -> Any:
-    from thetastream.cli.arguments import build_parser
+    from thetastream.app.cli import build_parser
 
     return build_parser().parse_args(arguments)
 
@@ -259,7 +259,7 @@ def test_a_certificate_that_cannot_be_used_is_refused(store: ParquetStore, tmp_p
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_a_service_with_a_certificate_answers_over_https(store: ParquetStore, tmp_path: Path) -> None:
     subprocess.run(MAKE_CERTIFICATE.split(), cwd=tmp_path, check=True, capture_output=True)
-    command = [sys.executable, "-m", "thetastream.cli", "serve", store.path, "--port", "0"]
+    command = [sys.executable, "-m", "thetastream.app.cli", "serve", store.path, "--port", "0"]
     command += ["--tls-cert", "cert.pem", "--tls-key", "key.pem"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as service:
         assert service.stdout is not None

@@ -10,14 +10,14 @@ import pytest
 
 from tests.support.metric_entries import make_entry
 from tests.support.service import run_service
-from thetastream.control.change import Rules, change_plan
-from thetastream.control.plan import ControlPlan
-from thetastream.control.request import Request
 from thetastream.models import Biclique, Matrix
+from thetastream.runtime.control.change import change_plan
+from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.request import Request
+from thetastream.runtime.observe.metric_lines import MetricLines
 from thetastream.service import metrics_file
 from thetastream.service.metrics_file import MetricsFile
 from thetastream.service.running import find_changes
-from thetastream.spark.metric_lines import MetricLines
 
 ENDED = {"ended": "2026-01-05T09:31:00+00:00"}
 

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 
 from tests.support.service import BIG_ID, HELD, add_epoch, connect, make_pairs, run_service
-from thetastream.errors import QueryError
-from thetastream.service import Limits, events, feed
+from thetastream.core.errors import QueryError
+from thetastream.service import Limits, events
 from thetastream.service.answers import Encoded
 from thetastream.service.statement_pool import OpenRows, StatementPool
+from thetastream.service.statement_worker import encode_table
 from thetastream.stores import ParquetStore
-from thetastream.stores.answer_encoding import encode_table
 
 SUBSCRIBE = "/stores/pairs/subscribe"
 LIMITS = Limits(rows=10, seconds=0.2, subscribers_per_client=40)
@@ -131,7 +131,7 @@ def test_many_subscribers_share_one_read_and_give_their_seats_back(
 
 
 def test_a_client_has_as_many_subscriptions_as_it_may() -> None:
-    seats = events.Seats(total=3, per_client=2)
+    seats = events.SubscriberLimits(total=3, per_client=2)
     first = [seats.take("a") for _ in range(2)]
     with pytest.raises(QueryError, match="a has 2"):
         seats.take("a")
@@ -256,11 +256,11 @@ def test_a_snapshot_that_was_forgotten_is_gone_for_new_and_for_connected_subscri
 def test_a_subscriber_that_many_snapshots_have_overtaken_misses_none(
     store: ParquetStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "KEPT_SNAPSHOTS", 2)
-    monkeypatch.setattr(feed, "POLL_S", 0)
+    monkeypatch.setattr(events, "KEPT_SNAPSHOTS", 2)
+    monkeypatch.setattr(events, "POLL_S", 0)
 
     async def follow() -> list[int]:
-        one = feed.Feed(store)
+        one = events.Feed(store)
         seen = [snapshot.number for snapshot in await one.list_after(None)]
         for epoch in range(2, 9):
             add_epoch(store, epoch, epoch)
@@ -271,7 +271,7 @@ def test_a_subscriber_that_many_snapshots_have_overtaken_misses_none(
 
 def test_a_subscriber_ahead_of_the_others_leaves_them_no_gap(store: ParquetStore) -> None:
     async def follow() -> list[int]:
-        one = feed.Feed(store)
+        one = events.Feed(store)
         seen = [snapshot.number for snapshot in await one.list_after(None)]
         for epoch in range(2, 9):
             add_epoch(store, epoch, epoch)

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tests.support.service import connect, make_pairs, make_wide, run_service
+from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
-from thetastream.errors import QueryError
 from thetastream.service import Limits, answers
 from thetastream.service.answers import AnswerMemory, Encoded
 from thetastream.service.turns import Turns

@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import thetastream as th
-from thetastream.spark import session as settings
-from thetastream.spark.session import check_session
+from thetastream.runtime.task_facts import PARTITIONS
+from thetastream.spark.session import configure as settings
+from thetastream.spark.session.configure import check_session
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +43,12 @@ def test_configure_returns_the_session_and_leaves_nothing_to_complain_about():
             "CHECKPOINT_FORMAT",
         ]
     assert th.configure(spark) is spark
-    assert spark.conf[settings.PARTITIONS] == "3"
+    assert spark.conf[PARTITIONS] == "3"
     assert check_session(spark, 2) == []
 
 
 def test_partitions_given_win():
-    assert th.configure(bare(), partitions=7).conf[settings.PARTITIONS] == "7"
+    assert th.configure(bare(), partitions=7).conf[PARTITIONS] == "7"
     with pytest.raises(th.SessionError, match=r"partitions \(0\) must be at least 1"):
         th.configure(bare(), partitions=0)
 
@@ -81,11 +82,11 @@ def test_configure_builder():
     assert th.configure(builder) is builder
     options = builder._options
     assert options[settings.PROVIDER] == settings.ROCKSDB
-    assert options[settings.PARTITIONS] == str(os.cpu_count())
+    assert options[PARTITIONS] == str(os.cpu_count())
     assert options[settings.JAVA_OPTIONS] == "-Dmine=1 -Xss8m"
     th.configure(builder, partitions=5)
     assert options[settings.JAVA_OPTIONS] == "-Dmine=1 -Xss8m"
-    assert options[settings.PARTITIONS] == "5"
+    assert options[PARTITIONS] == "5"
 
 
 def test_a_remote_builder_gets_no_java_options():

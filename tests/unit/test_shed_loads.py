@@ -10,19 +10,18 @@ from tests.unit.test_shedding import CONDITION, UNIT, make_batch
 from thetastream.core import columns
 from thetastream.core.columns import BLOCK, HEADER, KIND, ORIGIN, SHED, STREAM
 from thetastream.core.columns import UNIT as UNIT_KEY
+from thetastream.core.errors import StateError
 from thetastream.core.shed import Shed
 from thetastream.core.sides import Role
 from thetastream.engine.inbox import Inbox, ShedReport
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.errors import StateError
 from thetastream.models import Biclique
-from thetastream.spark import task_properties
-from thetastream.spark.choice import FittedSpec
-from thetastream.spark.exchange_reader import COLUMNS, take_in
-from thetastream.spark.grouping_keys import find_unit_keys
-from thetastream.spark.routing_step import make_routing_step
-from thetastream.spark.shed_loads import Loads, ShedLoads
+from thetastream.runtime import task_facts
+from thetastream.runtime.choice import FittedSpec, find_unit_keys
+from thetastream.runtime.inbox_rows import COLUMNS, take_in
+from thetastream.runtime.routing_step import make_routing_step
+from thetastream.runtime.shed_loads import Loads, ShedLoads
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_an_epoch_that_runs_again_publishes_the_same(loads, tmp_path):
 def route(tmp_path, monkeypatch, epoch, shed=None, model=Biclique(2)):  # noqa: B008
     """Run a routing step of stream 1 as in a Spark task; return the inboxes of the units."""
     properties = {"streaming.sql.batchId": epoch, "sql.streaming.queryId": "q"}
-    monkeypatch.setattr(task_properties, "_read_property", properties.get)
+    monkeypatch.setattr(task_facts, "_read_property", properties.get)
     shed = None if shed is None else ShedLoads(Shedding(shed, CONDITION.sides), str(tmp_path), "j")
     fitted = FittedSpec(TwoStreamSpec(UNIT, model))
     to_rows = cloudpickle.loads(cloudpickle.dumps(make_routing_step(fitted, 1, False, shed, None)))

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 
 from tests.support import oracle
+from tests.support.local_run import LocalRun
 from thetastream.core.columns import HASH
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Key, SideSpec
+from thetastream.core.errors import QueryError
 from thetastream.core.shed import CURVES, Shed
 from thetastream.core.sides import Side
 from thetastream.engine.inbox import ShedReport
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.errors import QueryError
 from thetastream.index import IndexSpec, Sorted
-from thetastream.local import LocalRun
 from thetastream.models import Biclique, Matrix, Split
 
 SECOND = 1_000_000

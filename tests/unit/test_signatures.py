@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import thetastream as th
-from thetastream.errors import QueryError
-from thetastream.frontend.options import (
+from thetastream.core.errors import QueryError
+from thetastream.families.options import (
     JoinOptions,
     Options,
     StatementOptions,
@@ -27,12 +27,11 @@ DOORS: dict[Callable[..., Any], type] = {
 }
 
 
-class Session:
-    """A Spark session that has only settings."""
-
-    def __init__(self, **settings: str) -> None:
-        found = {f"spark.thetastream.{name}": text for name, text in settings.items()}
-        self.conf = type("Conf", (), {"getAll": {**found, "spark.app.name": "tests"}})()
+def session(**settings: str) -> dict[str, str]:
+    """Return the settings of a Spark session that has defaults of options."""
+    return {f"spark.thetastream.{name}": text for name, text in settings.items()} | {
+        "spark.app.name": "tests"
+    }
 
 
 @pytest.mark.parametrize("function", DOORS, ids=lambda function: function.__name__)
@@ -62,14 +61,14 @@ def test_every_parameter_and_result_is_annotated():
 
 
 def test_the_session_gives_defaults_of_what_the_door_takes():
-    session = Session(order="outer", max_units="8", punctuations="True")
+    found = session(order="outer", max_units="8", punctuations="True")
     problems: list[Any] = []
-    found = read_options({"max_units": 4, "late": None}, session, JoinOptions, problems)  # type: ignore[arg-type]
-    assert found.values == {"order": "outer", "max_units": 4, "punctuations": True}
-    assert found.of_session == {"order", "punctuations"}
-    assert found.without(["order", "max_units"]).values == {"max_units": 4, "punctuations": True}
-    found = read_options({}, session, StatementOptions, problems)  # type: ignore[arg-type]
-    assert found.values == {"max_units": 8}
+    options = read_options({"max_units": 4, "late": None}, found, JoinOptions, problems)
+    assert options.values == {"order": "outer", "max_units": 4, "punctuations": True}
+    assert options.of_session == {"order", "punctuations"}
+    assert options.without(["order", "max_units"]).values == {"max_units": 4, "punctuations": True}
+    options = read_options({}, found, StatementOptions, problems)
+    assert options.values == {"max_units": 8}
     assert not problems
 
 
@@ -82,7 +81,7 @@ def test_the_session_gives_defaults_of_what_the_door_takes():
 )
 def test_a_session_with_an_unknown_option_is_refused(settings, expected):
     with pytest.raises(QueryError, match=rf"UNKNOWN_SETTING.*{expected}"):
-        read_options({}, Session(**settings), JoinOptions, [])  # type: ignore[arg-type]
+        read_options({}, session(**settings), JoinOptions, [])
 
 
 @pytest.mark.parametrize(
@@ -103,6 +102,6 @@ def test_a_session_with_an_unknown_option_is_refused(settings, expected):
 )
 def test_a_wrong_value_is_refused_before_the_streams_are_read(name, value, expected):
     problems: list[Any] = []
-    read_options({name: value}, Session(), Options, problems)  # type: ignore[arg-type]
+    read_options({name: value}, session(), Options, problems)
     with pytest.raises(QueryError, match=expected):
         raise problems[0]

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from thetastream.cli import main
-from thetastream.control.policies import TwoPhaseScaling
-from thetastream.errors import QueryError
+from thetastream.app.cli import main
+from thetastream.core.errors import QueryError
+from thetastream.families.pairs.cost import estimate, estimate_unit_work
 from thetastream.index import Sorted
 from thetastream.models import Biclique
-from thetastream.plan.cost import estimate, estimate_unit_work
+from thetastream.runtime.control.policies import TwoPhaseScaling
 from thetastream.simulator.core_time import (
     EXCHANGE,
     FIXED,
@@ -22,8 +22,7 @@ from thetastream.simulator.core_time import (
 )
 from thetastream.simulator.limits import CORES, DRIVER, MEMORY, RESOURCES, compute_uses, find_limit
 from thetastream.simulator.load_curve import BISTREAM, LoadCurve, read_curve
-from thetastream.simulator.scaling import replay
-from thetastream.simulator.setting import Setting
+from thetastream.simulator.scaling import Setting, replay
 
 SETTING, CLUSTER = Setting(), Cluster()
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thetastream.errors import QueryError
-from thetastream.stores.ledger import EpochTotals, Ledger
-from thetastream.stores.snapshots import EACH_EPOCH, Snapshot, Snapshots
+from thetastream.core.errors import QueryError
+from thetastream.results.ledger import EpochTotals, Ledger
+from thetastream.results.snapshots import EACH_EPOCH, Snapshot, Snapshots
 
 EPOCHS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9), st.booleans()), min_size=1, max_size=40)
 RULES = st.one_of(

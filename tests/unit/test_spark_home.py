@@ -8,8 +8,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from thetastream.spark.spark_home import HOME, has_installed_pyspark, link_home, spark_home_without_zip
-from thetastream.spark.worker_python import SETTING, VARIABLE
+from thetastream.spark.session.home import HOME, has_installed_pyspark, link_home, spark_home_without_zip
+from thetastream.spark.session.workers import SETTING, VARIABLE
 
 
 @pytest.fixture(autouse=True)

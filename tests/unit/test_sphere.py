@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from tests.support.local import LocalJoin
+from thetastream.conditions.sphere import RADIUS_M, _measure_reach_mm, measure_metres, within_metres
 from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, SideSpec
+from thetastream.core.errors import QueryError
 from thetastream.core.sides import Side
 from thetastream.engine.two_stream.query import UnitSpec
-from thetastream.errors import QueryError
 from thetastream.index import REGISTRY, IndexSpec
 from thetastream.models import Biclique
-from thetastream.predicate.sphere import RADIUS_M, _measure_reach_mm, measure_metres, within_metres
 
 
 def to_millimetres(lat: np.ndarray, lon: np.ndarray) -> np.ndarray:

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
+from thetastream.conditions.grammar import parse_script, parse_statement
+from thetastream.conditions.statement import Insert, View, find_inputs
+from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.how import AsOf, Nearest
-from thetastream.core.windows import Rows
-from thetastream.errors import QueryError, ThetastreamError
-from thetastream.sql.grammar import parse_script, parse_statement
-from thetastream.sql.statement import Insert, View, find_inputs
+from thetastream.core.spans import Rows
 
 
 def parse_select(text):

@@ -2,9 +2,10 @@
 
 import pytest
 
-from thetastream.core.result_columns import BlockColumn, LatestTime, TupleColumn
-from thetastream.plan.physical import Carried, SidePlan
-from thetastream.planners.staging import Emitted, NotStaged, find_sources
+from thetastream.core.columns import BlockColumn, LatestTime, TupleColumn
+from thetastream.joins.plan import find_sources
+from thetastream.lowering.physical import Carried, SidePlan
+from thetastream.runtime.flow import Emitted, NotStaged
 
 
 def carry(field: str, block: str, type_: str, from_block: str = "") -> Carried:

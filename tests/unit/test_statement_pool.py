@@ -21,15 +21,14 @@ import pytest
 
 from tests.support.service import make_pairs
 from tests.unit.test_questions import ESCAPES, spell
-from thetastream.errors import QueryError, StoreError
+from thetastream.core.errors import QueryError, StoreError
+from thetastream.results.description import Description
+from thetastream.results.staged import Origin
 from thetastream.service import statement_pool
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
+from thetastream.service.statement_worker import JSON, SPARE_BYTES
 from thetastream.stores import ParquetStore
-from thetastream.stores.answer_encoding import JSON
-from thetastream.stores.description import Description
-from thetastream.stores.staged import Origin
-from thetastream.stores.statement_worker import SPARE_BYTES
 
 MEMORY = 200_000_000
 ROWS = partial(pa.table, {"i": list(range(1000)), "a": ["x" * 1000] * 1000})
@@ -54,7 +53,7 @@ def find_workers() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):
-            if "thetastream.stores.statement_worker" in child.cmdline():
+            if "thetastream.service.statement_worker" in child.cmdline():
                 found.append(child)
     return found
 

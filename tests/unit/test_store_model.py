@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tests.support.draws import draw_cases
 from tests.support.stores import HELD, make_rows
-from thetastream.stores import DeltaStore, ParquetStore, history, version_log
-from thetastream.stores.ledger import EpochTotals, Ledger
-from thetastream.stores.snapshots import Snapshot, Snapshots
-from thetastream.stores.staged import Origin
+from thetastream.results import history, version_log
+from thetastream.results.ledger import EpochTotals, Ledger
+from thetastream.results.snapshots import Snapshot, Snapshots
+from thetastream.results.staged import Origin
+from thetastream.stores import DeltaStore, ParquetStore
 
 RULES = [Snapshots(size=1), Snapshots(size=5), Snapshots(every="3 minutes", size=4, delays=1)]
 EPOCH = st.tuples(st.just("epoch"), st.lists(st.integers(0, 59), max_size=4))

@@ -22,18 +22,18 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from thetastream.api import write
-from thetastream.core.result_columns import BlockColumn, LatestTime
+from thetastream.core.columns import BlockColumn, LatestTime
+from thetastream.core.errors import QueryError
 from thetastream.engine.counters import Counters
-from thetastream.errors import QueryError
-from thetastream.spark import task_properties
-from thetastream.spark.emit import COUNTERS
-from thetastream.spark.staging import STAGED, Staging, StagingEmitter, Target
-from thetastream.spark.store_schema import describe
-from thetastream.spark.store_sink import ParquetSink, StagedRows, StoreSink, StoreWriter
+from thetastream.joins.write import write
+from thetastream.results.history import PAIR
+from thetastream.results.snapshots import EACH_EPOCH, Snapshots
+from thetastream.runtime import task_facts
+from thetastream.runtime.emit import COUNTERS
+from thetastream.runtime.flow import Staging, Target
+from thetastream.spark.dataflow.staging import STAGED, StagingEmitter
+from thetastream.spark.sinks.store import ParquetSink, StagedRows, StoreSink, StoreWriter, describe
 from thetastream.stores import ParquetStore, write_store
-from thetastream.stores.history import PAIR
-from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
 
 COLUMNS = StructType(
     [
@@ -48,7 +48,7 @@ COLUMNS = StructType(
 def epoch(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The properties that Spark gives to tasks."""
     told = {"sql.streaming.queryId": "q-1", "streaming.sql.batchId": "0"}
-    monkeypatch.setattr(task_properties, "_read_property", told.get)
+    monkeypatch.setattr(task_facts, "_read_property", told.get)
     return told
 
 

@@ -8,20 +8,19 @@ import pyarrow as pa
 import pytest
 
 from tests.support.graphs import side
+from thetastream.core.blocks import RowBytes
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Key, SideSpec
-from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Side
 from thetastream.engine.multiway.graph import OPEN, Edge, Ends, JoinGraph
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.probing import probe_segments
-from thetastream.engine.store.run import Run, build
+from thetastream.engine.store.run import Run, build, cut_by_time
 from thetastream.engine.store.segment import MemoryStore, describe
-from thetastream.engine.store.time_cells import cut_by_time
+from thetastream.families.hops.graph import build_multiway_spec
 from thetastream.index import IndexSpec, Scan, Shape, Sorted
 from thetastream.models import Ring
-from thetastream.plan.multiway_spec import build_multiway_spec
-from thetastream.spark.state import kept_runs
-from thetastream.spark.state.segment_cache import load, save
+from thetastream.runtime.state import segment_cache
+from thetastream.runtime.state.segment_cache import load, save
 
 N = 3_000
 GAP, WINDOW = 60, 30
@@ -99,7 +98,7 @@ def test_times_at_the_edges_of_int64() -> None:
 
 @pytest.mark.parametrize("shape", [Sorted(), Scan()])
 def test_a_cached_run_keeps_its_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: Shape) -> None:
-    monkeypatch.setattr(kept_runs, "KEPT_BYTES", 0)
+    monkeypatch.setattr(segment_cache, "KEPT_BYTES", 0)
     index = plan(shape)
     run = build(index, draw(1))
     save(tmp_path / "segment", run, index)

@@ -29,6 +29,7 @@ from tests.support.answer_cases import (
 )
 from tests.support.answers import Answer, answers, nearest
 from tests.support.draws import draw_cases
+from tests.support.local_run import LocalRun
 from tests.support.strategies import Case, cases
 from tests.support.tiny import make_all_tiny
 from tests.support.two_units import TwoUnits
@@ -44,16 +45,14 @@ from thetastream.core.condition import (
     PythonPredicate,
     SideSpec,
 )
-from thetastream.core.how import HOWS, Nearest, find_nearest
-from thetastream.core.ranking import Ranking
+from thetastream.core.how import HOWS, Nearest, Ranking, find_nearest
 from thetastream.core.sides import Side
 from thetastream.engine.answers import best_partners, number_set, unit
-from thetastream.engine.answers.arrival_order import sort_tuples
+from thetastream.engine.answers.candidates import sort_tuples
 from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
-from thetastream.local import LocalRun
 from thetastream.models import Matrix
 
 

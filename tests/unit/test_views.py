@@ -13,16 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thetastream.aggregate import Fold, LocalView, Measure, Pane
-from thetastream.aggregate.count import MatchCount, ValueCount
-from thetastream.aggregate.deviation import Moments
-from thetastream.aggregate.distinct import Sketch
-from thetastream.aggregate.extremes import Greatest, Least
-from thetastream.aggregate.operands import LESS, Calculation, SideColumn
-from thetastream.aggregate.sums import Total, WideTotal
+from thetastream.aggregates import Measure
+from thetastream.aggregates.distinct import Sketch
+from thetastream.aggregates.moments import Moments
+from thetastream.aggregates.operands import LESS, Calculation, SideColumn
+from thetastream.aggregates.simple import Greatest, Least, MatchCount, Total, ValueCount, WideTotal
+from thetastream.core.blocks import Matches
+from thetastream.core.errors import ThetastreamError
 from thetastream.core.sides import Side
-from thetastream.engine.matching import Matches
-from thetastream.errors import ThetastreamError
+from thetastream.engine.views.view import Fold, LocalView, Pane
 
 ints = st.one_of(st.none(), st.integers(-(2**62), 2**62))
 floats = st.one_of(st.none(), st.sampled_from([0.0, -0.0, math.nan, math.inf, -1.5, 3.25]))

@@ -5,8 +5,6 @@ import random
 import pyarrow as pa
 import pytest
 
-from thetastream.aggregate import Lazy
-from thetastream.aggregate.lazy import is_followed
 from thetastream.core.condition import Condition, Domain, Key, SideSpec
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
@@ -15,6 +13,7 @@ from thetastream.engine.store.segment import MemoryStore
 from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.watermark_bound import BoundingSpec, BoundSource, find_watermark_bound
+from thetastream.engine.views.view import ViewDelays, is_followed
 from thetastream.index import IndexSpec, Scan
 from thetastream.models import Biclique
 
@@ -81,7 +80,7 @@ def test_results_have_the_bound_of_their_epoch_and_not_of_stored_tuples():
     ],
 )
 def test_a_view_of_joined_streams_waits_only_for_a_watermark_that_rises(bounds, watermark_ms, expected):
-    lazy = Lazy(60_000, (0, 1), ("bound", None))
+    lazy = ViewDelays(60_000, (0, 1), ("bound", None))
     # The result time of the left tuples is far ahead, and says nothing about the streams behind them.
     inbox = fill([(10**9, bound) for bound in bounds], [(10**9,)])
     assert is_followed(lazy, CONDITION, inbox, watermark_ms) is expected

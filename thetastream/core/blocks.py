@@ -1,14 +1,21 @@
 """Blocks: the form in which tuples travel between operators.
 
 A block is an Arrow record batch (ESJ calls it TUPLE_BLK). ``thetastream.core.columns`` lists its columns.
+
+The bytes of each row of a batch, by which pieces of results stay small although rows are wide.
 """
 
 import struct
 from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from thetastream.errors import StateError
+from thetastream.core.errors import StateError
+from thetastream.core.keys import Int64s
 
 ROWS_PER_BLOCK = 1 << 17
 BYTES_PER_BLOCK = 1 << 24
@@ -109,3 +116,156 @@ def unpack(data: bytes | pa.Buffer) -> pa.RecordBatch:
     """Read what ``pack`` wrote, without copying."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_next_batch()
+
+
+class RowBytes:
+    """The bytes of the rows of a batch.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+    widest : int, optional
+        The bytes of the widest row, if they are known.
+
+    Examples
+    --------
+    >>> rows = RowBytes(pa.RecordBatch.from_pydict({"id": [1, 2, 3], "text": ["a", None, "long text"]}))
+    >>> rows.each.tolist(), rows.widest
+    ([13, 12, 21], 21)
+    """
+
+    def __init__(self, batch: pa.RecordBatch, widest: int | None = None) -> None:
+        self._batch = batch
+        self._widest = widest
+
+    @property
+    def mean(self) -> float:
+        """The mean over all rows."""
+        nbytes = int(self._batch.nbytes)
+        return nbytes / max(1, int(self._batch.num_rows))
+
+    @cached_property
+    def widest(self) -> int:
+        """The bytes of the widest row; 0 without rows."""
+        if self._widest is not None:
+            return self._widest
+        return int(self.each.max()) if len(self.each) else 0
+
+    @cached_property
+    def each(self) -> Int64s:
+        """The bytes of each row."""
+        total = np.zeros(self._batch.num_rows, dtype=np.int64)
+        for column in self._batch.columns:
+            total += measure_values(column)
+        return total
+
+
+def measure_values(column: pa.Array) -> Int64s:
+    """Compute the bytes of each value of an array, without validity bits."""
+    n, kind = len(column), column.type
+    if isinstance(column, pa.ExtensionArray):
+        return measure_values(column.storage)
+    if pa.types.is_struct(kind):
+        total = np.zeros(n, dtype=np.int64)
+        for number in range(kind.num_fields):
+            total += measure_values(column.field(number))
+        return total
+    if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets = np.asarray(column.offsets, dtype=np.int64)
+        inner = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
+        ends = np.zeros(int(offsets[-1]) + 1 if n else 1, dtype=np.int64)
+        for values in inner:
+            ends[1:] += np.cumsum(measure_values(values)[: len(ends) - 1])
+        return np.diff(ends[offsets]) + offsets.itemsize // 2 if n else np.zeros(0, dtype=np.int64)
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+        return _subtract_offsets(column, np.dtype(np.int32))
+    if pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
+        return _subtract_offsets(column, np.dtype(np.int64))
+    try:
+        return np.full(n, max(1, kind.bit_width // 8), dtype=np.int64)
+    except ValueError:  # a type without a fixed width, of which no offsets are known
+        return np.full(n, -(-column.nbytes // max(1, n)), dtype=np.int64)
+
+
+def _subtract_offsets(column: pa.Array, width: np.dtype[np.signedinteger]) -> Int64s:
+    buffer = column.buffers()[1]
+    if buffer is None or not len(column):
+        return np.zeros(len(column), dtype=np.int64)
+    offsets = np.frombuffer(buffer, dtype=width, count=len(column) + 1, offset=column.offset * width.itemsize)
+    return np.diff(offsets).astype(np.int64) + width.itemsize
+
+
+def cut_pairs(sizes: Int64s, limit: int) -> Iterator[slice]:
+    """Cut a sequence into stretches whose sizes add up to ``limit`` at most; a larger element is alone.
+
+    >>> [(s.start, s.stop) for s in cut_pairs(np.array([3, 4, 5, 20, 1, 1]), 10)]
+    [(0, 2), (2, 3), (3, 4), (4, 6)]
+    """
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        yield slice(start, stop)
+        start = stop
+
+
+class Matches(NamedTuple):
+    """Joined tuples: row i of ``left`` matches row i of ``right``."""
+
+    left: pa.RecordBatch
+    right: pa.RecordBatch
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """The columns of the left tuples, followed by those of the right tuples."""
+        return [*self.left.columns, *self.right.columns]
+
+
+def count_fillers(task: int, sent: int, nbytes: int) -> int:
+    """Count the fillers that go behind a block.
+
+    Parameters
+    ----------
+    task : int
+        The number of the task in its stage. Task t sends ``FREE_BYTES / (t + 1)`` bytes without fillers.
+    sent : int
+        The bytes of the blocks that the task has sent before.
+    nbytes : int
+        The bytes of the block.
+
+    Examples
+    --------
+    >>> count_fillers(0, 0, FREE_BYTES), count_fillers(1, 0, FREE_BYTES)
+    (0, 2048)
+    >>> count_fillers(0, FREE_BYTES, 10 * STEP)
+    10
+    """
+    beyond = sent + nbytes - FREE_BYTES // (task + 1)
+    return max(0, min(nbytes, beyond)) // STEP
+
+
+def drop_fillers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Drop the fillers that ``fill_up`` has put behind wide rows."""
+    if FILLER not in batch.schema.names:
+        return batch
+    if PACKED in batch.schema.names:
+        return pa.RecordBatch.from_struct_array(batch.column(PACKED).flatten())
+    is_tuple = pc.equal(batch.column(FILLER), 0)
+    tuples = batch.drop_columns([FILLER])
+    return tuples if pc.all(is_tuple).as_py() else tuples.filter(is_tuple)
+
+
+FILLER = "number of a filler"
+"""The column that is 0 for rows and positive for fillers. No alias is this name, as it is no identifier."""
+
+FREE_BYTES = 1 << 25
+"""Bytes of blocks that the first task of an epoch sends without fillers behind them. T tasks send at most
+``FREE_BYTES * (1 + ln T)`` bytes in this way, so this also bounds what they add to a batch."""
+
+STEP = 1 << 13
+"""Bytes of a row for each filler behind it, so that a batch holds about 80 MB. Batches of blocks with 330 MB
+needed more direct memory than a JVM with a heap of 1 GB has."""
+
+PACKED = "packed row"
+"""The only other column if rows have very many columns: a list of one struct, or NULL in a filler."""

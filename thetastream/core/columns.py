@@ -2,8 +2,8 @@
 
 A *block* is an Arrow record batch of tuples. Its columns are
 
-    c0, c1, ...      payload: the columns that results show, as ``thetastream.spark.carriers`` carries them
-    k0, k1, ...      keys that Catalyst computed and that are not payload
+    c0, c1, ...      payload: the columns that results show, as ``thetastream.joins.ask.carriers`` carries
+    them k0, k1, ...      keys that Catalyst computed and that are not payload
     h                hash of the whole tuple; routers spread tuples by it and drop it before the exchange
     p                not NULL if the tuple passes the filters of its stream; only for units that number all
                      tuples before they filter them
@@ -25,7 +25,24 @@ A *block* is an Arrow record batch of tuples. Its columns are
     first, end       interval of these numbers that a left tuple still has to meet, on the handshake chain
 
 A block travels as one binary value of a *row of the exchange*.
+
+Computes the columns that a user selected from the blocks that a unit emits, with Arrow alone.
+
+    block columns c0, c1, ...  ->  a.id, struct a, result_time
+
+A block holds a TIMESTAMP as a number of microseconds since 1970, so a cast restores it. Only columns that a
+cast restores can be computed here.
 """
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thetastream.core.spans import Duration, parse_duration, to_micros
 
 HASH = "h"
 PASSES = "p"
@@ -65,9 +82,13 @@ MESSAGE = 3
 ANNOUNCEMENT = 4
 """The kind of a row that announces an epoch. Its block holds the name of the query's mailbox, or nothing."""
 NOTICE = 7
-"""The kind of a row that tells a unit of a change of the control plan (``thetastream.control.notices``)."""
+"""The kind of a row that tells a unit of a change of the control plan
+(``thetastream.runtime.control.notices``).
+"""
 EMPTY = 5
-"""The kind of a row without a block, which follows a large block (``thetastream.spark.wide_rows``)."""
+"""The kind of a row without a block, which follows a large block
+(``thetastream.spark.dataflow.wide_rows``).
+"""
 SHED = 8
 """The kind of a row that reports to the first unit what a router dropped. Its header is a JSON list with the
 values of a ``ShedReport``."""
@@ -93,3 +114,91 @@ def name_seen_column(stream: int) -> str:
     'm2'
     """
     return f"{SEEN}{stream}"
+
+
+class ColumnSource(ABC):
+    """How one selected column follows from a block."""
+
+    @abstractmethod
+    def compute(self, block: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        """Compute the column as an array of this type."""
+
+    @property
+    @abstractmethod
+    def read(self) -> tuple[str, ...]:
+        """The block columns that the column follows from."""
+
+
+@dataclass(frozen=True)
+class BlockColumn(ColumnSource):
+    """A column of a stream."""
+
+    name: str
+
+    def compute(self, block: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        array = block.column(self.name)
+        return array if array.type == kind else array.cast(kind)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        return (self.name,)
+
+
+@dataclass(frozen=True)
+class TupleColumn(ColumnSource):
+    """All columns of a stream, as one struct."""
+
+    fields: tuple[BlockColumn, ...]
+
+    def compute(self, block: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        arrays = [field.compute(block, kind.field(n).type) for n, field in enumerate(self.fields)]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+
+@dataclass(frozen=True)
+class LatestTime(ColumnSource):
+    """The latest of several event times of one type; NULL if one of them is NULL."""
+
+    times: tuple[BlockColumn, ...]
+
+    def compute(self, block: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        # Arrow compares no instants with a time zone in this way, but their microseconds.
+        arrays = [time.compute(block, pa.int64()) for time in self.times]
+        return pc.max_element_wise(*arrays, skip_nulls=False).cast(kind)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        return tuple(time.name for time in self.times)
+
+
+def project(block: pa.RecordBatch, sources: Sequence[ColumnSource], schema: pa.Schema) -> pa.RecordBatch:
+    """Compute the selected columns of a block.
+
+    Examples
+    --------
+    >>> block = pa.RecordBatch.from_pydict({"c0": [7], "c1": [5], "c2": [6]})
+    >>> schema = pa.schema([("id", pa.int64()), ("result_time", pa.timestamp("us"))])
+    >>> sources = BlockColumn("c0"), LatestTime((BlockColumn("c1"), BlockColumn("c2")))
+    >>> project(block, sources, schema).to_pydict()
+    {'id': [7], 'result_time': [datetime.datetime(1970, 1, 1, 0, 0, 0, 6)]}
+    """
+    arrays = [source.compute(block, field.type) for source, field in zip(sources, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+MARK = "spark.watermarkDelayMs"
+"""The metadata key by which Spark marks the column that ``withWatermark`` names, with the delay."""
+
+
+def write_delay(delay: Duration) -> str:
+    """Write a delay in the form that Spark reads.
+
+    >>> write_delay("5m"), write_delay(timedelta(seconds=1.5)), write_delay("1 month")
+    ('300000000 microseconds', '1500000 microseconds', '1 month')
+    """
+    span = delay if isinstance(delay, timedelta) else parse_duration(delay)
+    return str(delay) if span is None else f"{to_micros(span)} microseconds"

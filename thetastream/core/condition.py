@@ -157,3 +157,24 @@ class Condition:
     same: tuple[tuple[str, str], ...] = ()
     """Pairs of payload columns (left, right) whose values must be the same bytes. The index compares their
     hashes only."""
+
+
+SUBINDEXES_PER_WINDOW = 10
+"""The default number of archive periods per window. With it, tuples stay in memory for a tenth of the window
+after they have left it."""
+
+
+def compute_lifetime_us(window: Dimension | None, side: Side) -> int | None:
+    """Compute how long after its event time a stored tuple of ``side`` may find a partner; None means
+    forever.
+
+    With low <= left.ts - right.ts <= high, a left tuple waits for right tuples up to t - low, and a right
+    tuple waits for left tuples up to t + high. In a count window, times are numbers of tuples.
+    """
+    if window is None:
+        return None
+    bound = window.low if window.point is side else window.high
+    if bound is None:
+        return None
+    delta = int(bound.delta)
+    return -delta if window.point is side else delta

@@ -263,7 +263,7 @@ def make_private(folder: Path) -> None:
 
 
 def _refuse(what: str) -> NoReturn:
-    from thetastream.errors import SessionError
+    from thetastream.core.errors import SessionError
 
     hint = "remove it, or name another folder (cache_folder=, mailbox=, spark.local.dir)"
     raise SessionError("UNSAFE_FOLDER", f"only this user may change a private folder, but {what}; {hint}")

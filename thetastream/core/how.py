@@ -3,12 +3,20 @@
 The partners of a tuple are the tuples with which it satisfies the condition inside the window. They are all
 known once the watermark is at or after t + W: the event time of the tuple plus the time that it waits for
 partners. From then on the tuple is *decided*.
+
+The expression by which the partners of a tuple are ranked: f, g, f - g or abs(f - g).
 """
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thetastream.core.condition import Domain
+from thetastream.core.errors import QueryError
+from thetastream.core.keys import HIGHEST, LOWEST, Int64s, encode, encode_floats
 from thetastream.core.sides import Side
-from thetastream.errors import QueryError
 
 
 @dataclass(frozen=True)
@@ -150,3 +158,125 @@ HOWS: dict[str, How] = {
 def find_nearest(nearest: Nearest) -> How:
     """Return the kind of join that finds the nearest partners of each left tuple."""
     return How(repr(nearest), (Side.LEFT,), has_unmatched=nearest.keep_unmatched, nearest=nearest)
+
+
+_FAR = float(1 << 62)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How the value of a pair follows from the values ``r`` of its tuples. Picklable."""
+
+    k: int
+    domain: Domain
+    """The domain of the values. WIDE_DECIMAL stands for a distance of numbers of up to 19 digits."""
+    has_left: bool
+    has_right: bool
+    """Whether the left and the right tuple has a value. If both have one, they are subtracted."""
+    is_flipped: bool = False
+    """Whether the left value is subtracted from the right one."""
+    is_abs: bool = False
+    is_single: bool = False
+    """Whether Spark computes in single precision."""
+    is_descending: bool = False
+    """Whether the greatest value is the nearest."""
+    has_nulls_first: bool = False
+
+    def rank_keys(self, left: pa.Array | None, right: pa.Array | None) -> Int64s:
+        """Compute for each pair a key that orders pairs as Spark orders their values.
+
+        >>> ranking = Ranking(1, Domain.FLOAT, True, True, is_abs=True)
+        >>> keys = ranking.rank_keys(pa.array([1.0, 1.0, None, 1.0]), pa.array([4.0, 2.0, 1.0, float("nan")]))
+        >>> keys.argsort().tolist()
+        [1, 0, 3, 2]
+        """
+        values = [column for column in (left, right) if column is not None]
+        is_null = np.zeros(len(values[0]), dtype=np.bool_)
+        for column in values:
+            is_null |= column.is_null().to_numpy(zero_copy_only=False)
+        combine = {Domain.FLOAT: self._combine_floats, Domain.WIDE_DECIMAL: _measure_wide}
+        keys = combine.get(self.domain, self._combine_whole)(values)
+        keys = ~keys if self.is_descending else keys
+        return np.where(is_null, LOWEST if self.has_nulls_first else HIGHEST, keys)
+
+    def _combine_floats(self, values: list[pa.Array]) -> Int64s:
+        precision = np.float32 if self.is_single else np.float64
+        plain = [column.fill_null(0).to_numpy(zero_copy_only=False).astype(precision) for column in values]
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = plain[0] if len(plain) == 1 else plain[0] - plain[1]
+            found = -found if self.is_flipped else found
+            found = np.abs(found) if self.is_abs else found
+        return encode_floats(found.astype(np.float64))
+
+    def _combine_whole(self, values: list[pa.Array]) -> Int64s:
+        plain = [encode(column, self.domain) for column in values]
+        if len(plain) == 1:
+            return plain[0]
+        found = _subtract(*plain)
+        found = -found if self.is_flipped else found
+        return np.abs(found) if self.is_abs else found
+
+
+def _subtract(a: Int64s, b: Int64s) -> Int64s:
+    """Subtract. A difference beyond int64 becomes the farthest one, before the place of NULL.
+
+    >>> found = _subtract(np.array([HIGHEST, -2, 5]), np.array([-1, HIGHEST, 3]))
+    >>> found + np.array([1 - HIGHEST, HIGHEST, 0])
+    array([0, 1, 2])
+    """
+    difference = a - b
+    is_beyond = ((a ^ b) & (a ^ difference)) < 0
+    farthest = np.where(a < 0, -(HIGHEST - 1), HIGHEST - 1)
+    found: Int64s = np.where(is_beyond, farthest, np.clip(difference, -(HIGHEST - 1), HIGHEST - 1))
+    return found
+
+
+def _measure_wide(values: list[pa.Array]) -> Int64s:
+    """Measure the distance of two decimals of one scale and of up to 38 digits.
+
+    A distance below 2^62 units of the last digit is its own key. A longer one has the first 16 digits in its
+    key, as a double has them.
+
+    >>> from decimal import Decimal
+    >>> both = [pa.array([x], pa.decimal128(38, 2)) for x in (Decimal("9e30"), Decimal("0.07"))]
+    >>> int(_measure_wide([both[1], pa.array([Decimal("-0.01")], pa.decimal128(38, 2))])[0])
+    8
+    >>> bool(_measure_wide(both)[0] > 1 << 62)
+    True
+    """
+    (low, high), (other_low, other_high) = map(_read_words, values)
+    high = high - other_high - (low < other_low)
+    low = low - other_low
+    is_negative = high < 0
+    low = np.where(is_negative, ~low + np.uint64(1), low)
+    high = np.where(is_negative, ~high + (low == 0), high)
+    approximate = np.ldexp(high.astype(np.float64), 64) + low.astype(np.float64)
+    beyond = np.maximum(approximate, _FAR).view(np.int64) - np.float64(_FAR).view(np.int64) + (1 << 62)
+    is_near = (high == 0) & (low < np.uint64(1 << 62))
+    keys: Int64s = np.where(is_near, low.view(np.int64), beyond)
+    return keys
+
+
+def _read_words(array: pa.Array) -> tuple[npt.NDArray[np.uint64], Int64s]:
+    """Read the low and the high 8 bytes of the unscaled values of decimals."""
+    words = np.frombuffer(array.buffers()[1], dtype=np.int64)
+    words = words[2 * array.offset : 2 * (array.offset + len(array))]
+    return np.ascontiguousarray(words[::2]).view(np.uint64), np.ascontiguousarray(words[1::2])
+
+
+def select_nearest(numbers: Int64s, keys: Int64s, k: int) -> Int64s:
+    """Return the positions of the pairs whose rank among the pairs with the same number is at most ``k``.
+
+    >>> select_nearest(np.array([7, 7, 7, 8]), np.array([5, 3, 3, 9]), 2).tolist()
+    [1, 2, 3]
+    """
+    order = np.lexsort((keys, numbers))
+    number, key = numbers[order], keys[order]
+    is_first = np.concatenate(([True], number[1:] != number[:-1]))[: len(order)]
+    is_new = is_first.copy()
+    is_new[1:] |= key[1:] != key[:-1]
+    places = np.arange(len(order))
+    start = np.maximum.accumulate(np.where(is_first, places, 0))
+    tie = np.maximum.accumulate(np.where(is_new, places, 0))
+    chosen: Int64s = order[tie - start < k]
+    return chosen

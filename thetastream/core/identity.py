@@ -153,7 +153,7 @@ def refuse_changes(before: Identity, now: Identity) -> None:
     """
     changes = find_changes(before, now)
     if changes:
-        from thetastream.errors import StateError
+        from thetastream.core.errors import StateError
 
         raise StateError(
             "STATE_OF_ANOTHER_QUERY",

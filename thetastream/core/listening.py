@@ -2,7 +2,7 @@
 
 import socket
 
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
 
 
 def open_port(host: str, port: int) -> socket.socket:
@@ -18,7 +18,7 @@ def open_port(host: str, port: int) -> socket.socket:
     >>> with open_port("127.0.0.1", 0) as taken:
     ...     open_port("127.0.0.1", taken.getsockname()[1])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    thetastream.errors.QueryError: [SERVICE_PORT] the service cannot listen at 127.0.0.1:...
+    thetastream.core.errors.QueryError: [SERVICE_PORT] the service cannot listen at 127.0.0.1:...
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

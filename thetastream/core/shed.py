@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from thetastream.core.durations import parse_duration
-from thetastream.core.sizes import parse_nbytes
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
+from thetastream.core.spans import parse_duration, parse_nbytes
 
 CURVES: dict[str, Callable[[float], float]] = {"linear": lambda x: x, "quadratic": lambda x: x * x}
 """The curves by name: functions that grow from (0, 0) to (1, 1)."""

@@ -1,34 +1,24 @@
 """Select the matches among candidates: compare the columns that must be the same, and call Python
-predicates."""
+predicates.
+"""
 
 import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from thetastream.core.blocks import Matches
 from thetastream.core.condition import Condition, PythonPredicate
+from thetastream.core.errors import PredicateError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 from thetastream.engine.counters import Counters
 from thetastream.engine.store.probing import Candidates
-from thetastream.errors import PredicateError
-
-
-class Matches(NamedTuple):
-    """Joined tuples: row i of ``left`` matches row i of ``right``."""
-
-    left: pa.RecordBatch
-    right: pa.RecordBatch
-
-    @property
-    def columns(self) -> list[pa.Array]:
-        """The columns of the left tuples, followed by those of the right tuples."""
-        return [*self.left.columns, *self.right.columns]
 
 
 def match(

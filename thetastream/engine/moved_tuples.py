@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from thetastream.core.blocks import concat
 from thetastream.core.keys import Int64s
-from thetastream.engine.inbox import Message
-from thetastream.engine.peers import Peers
+from thetastream.engine.inbox import Message, Peers
 from thetastream.engine.routing import Router, take_blocks
 from thetastream.engine.store.chained_index import ChainedIndex
 

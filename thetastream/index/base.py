@@ -153,7 +153,7 @@ class Shape(ABC):
     of this length just touches it."""
     has_one_bucket: ClassVar[bool] = False
     """Whether all rows lie in one bucket. If so, a run that spans many windows is cut into buckets by event
-    time (``thetastream.engine.store.time_cells``), and probes that do not know the window visit all of
+    time (``thetastream.engine.store.run``), and probes that do not know the window visit all of
     them."""
     bucket_shape: "ClassVar[Shape | None]" = None
     """The shape with which a hop reads runs of this shape if its condition has the equalities of the index

@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from thetastream.core.condition import Domain
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s, shift
-from thetastream.errors import QueryError
 from thetastream.models.multiway import Multiway, NewTuples, Travel, number_stretches
 from thetastream.models.ring import Ring
 

@@ -3,6 +3,8 @@
 A model chooses the unit that stores a tuple and the units that probe with it. It sees hashes and places, but
 no tuples, clocks or Spark. All routers of two streams run the same unit
 (``thetastream.engine.two_stream.unit``) and differ only in their routes.
+
+Reads the sizes of models, which are positive integers.
 """
 
 from abc import ABC, abstractmethod
@@ -12,18 +14,18 @@ from typing import Any, ClassVar, NamedTuple, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.errors import ThetastreamError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.errors import ThetastreamError
 from thetastream.models.drawing import Drawing, row
 from thetastream.models.routes import Hashes, Places, Route, split
 
 TWO_STREAMS, PIPELINE, MULTIWAY = "two_streams", "pipeline", "multiway"
-"""The names of planners in ``thetastream.planners.PLANNERS``."""
+"""The names of planners in ``thetastream.joins.families.PLANNERS``."""
 AUTO = "auto"
 """The value of a setting that the planner chooses."""
 UNITS, HANDSHAKE = "units", "handshake"
-"""The names of engines of two streams in ``thetastream.spark.joins.ENGINES``."""
+"""The names of engines of two streams in ``thetastream.families.engines.ENGINES``."""
 
 
 class JoinContext(NamedTuple):
@@ -93,12 +95,14 @@ class Model(ABC):
         yield from ()
 
     def planner(self, n_streams: int) -> str:
-        """Name the planner of a join of ``n_streams`` streams, as in ``thetastream.planners.PLANNERS``."""
+        """Name the planner of a join of ``n_streams`` streams, as in
+        ``thetastream.joins.families.PLANNERS``.
+        """
         return usual_planner(n_streams)
 
     @property
     def engine(self) -> str:
-        """The name of the engine that joins two streams, as in ``thetastream.spark.joins.ENGINES``."""
+        """The name of the engine that joins two streams, as in ``thetastream.families.engines.ENGINES``."""
         return UNITS
 
     def fit(self, join: JoinContext, problems: list[ThetastreamError]) -> "Model":
@@ -121,7 +125,7 @@ class Model(ABC):
 
     @property
     def costs_by(self) -> str:
-        """The name of the cost estimate of this model in ``thetastream.plan.explain_cost.ESTIMATES``."""
+        """The name of the cost estimate of this model in ``thetastream.families.pairs.explain.ESTIMATES``."""
         return "routes"
 
     # Features
@@ -286,3 +290,24 @@ def usual_planner(n_streams: int) -> str:
     ('two_streams', 'pipeline')
     """
     return TWO_STREAMS if n_streams == 2 else PIPELINE
+
+
+def is_positive(value: object) -> TypeGuard[int]:
+    """Whether a value is a positive integer.
+
+    >>> is_positive(2), is_positive(True), is_positive((2, 2))
+    (True, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def read_positive_pair(value: object) -> tuple[int, int] | None:
+    """Read a positive integer, which stands for a pair of equal numbers, or a pair; None for anything else.
+
+    >>> read_positive_pair(2), read_positive_pair([1, 3]), read_positive_pair(0)
+    ((2, 2), (1, 3), None)
+    """
+    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    if len(pair) != 2 or not all(map(is_positive, pair)):
+        return None
+    return pair[0], pair[1]

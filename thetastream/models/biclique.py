@@ -12,11 +12,10 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.errors import QueryError
-from thetastream.models.base import Model
-from thetastream.models.counts import is_positive, read_positive_pair
+from thetastream.models.base import Model, is_positive, read_positive_pair
 from thetastream.models.drawing import Drawing, columns
 from thetastream.models.routes import Hashes, Route, split
 from thetastream.models.subgroups import (

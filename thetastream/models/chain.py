@@ -16,11 +16,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.errors import QueryError
-from thetastream.models.base import AUTO, HANDSHAKE, UNITS, Model
-from thetastream.models.counts import is_positive
+from thetastream.models.base import AUTO, HANDSHAKE, UNITS, Model, is_positive
 from thetastream.models.drawing import Drawing, row
 from thetastream.models.routes import Hashes, Route
 

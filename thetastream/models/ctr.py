@@ -22,10 +22,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s, scramble
-from thetastream.errors import QueryError
 from thetastream.models.atr import SEGMENT, check_segment
-from thetastream.models.counts import is_positive
+from thetastream.models.base import is_positive
 from thetastream.models.multiway import Multiway, NewTuples, Probes, Travel, number_stretches
 from thetastream.models.ring import Ring
 

@@ -17,11 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.errors import QueryError
-from thetastream.models.base import Model
-from thetastream.models.counts import read_positive_pair
+from thetastream.models.base import Model, read_positive_pair
 from thetastream.models.drawing import Drawing, grid
 from thetastream.models.routes import Hashes, Places, Route
 from thetastream.models.subgroups import (

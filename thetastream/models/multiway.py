@@ -14,12 +14,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.core.windows import Rows, to_micros
-from thetastream.errors import QueryError, ThetastreamError
-from thetastream.models.base import AUTO, MULTIWAY, JoinContext, Model, usual_planner
-from thetastream.models.counts import is_positive
+from thetastream.core.spans import Rows, to_micros
+from thetastream.models.base import AUTO, MULTIWAY, JoinContext, Model, is_positive, usual_planner
 from thetastream.models.drawing import Drawing, circle
 from thetastream.models.routes import Hashes, Route
 

@@ -15,11 +15,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
-from thetastream.core.windows import Rows
-from thetastream.errors import QueryError
-from thetastream.models.base import AUTO
-from thetastream.models.counts import is_positive
+from thetastream.core.spans import Rows
+from thetastream.models.base import AUTO, is_positive
 from thetastream.models.multiway import Multiway, NewTuples, number_stretches
 
 SLICE = Rows(64)

@@ -13,11 +13,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.errors import QueryError
-from thetastream.models.base import Model
-from thetastream.models.counts import is_positive
+from thetastream.models.base import Model, is_positive
 from thetastream.models.routes import Hashes, Route
 
 

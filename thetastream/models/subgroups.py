@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
-from thetastream.errors import QueryError
 from thetastream.models.routes import Hashes, Places, split
 
 ROUTINGS = ("auto", "random", "hash", "range")

@@ -7,8 +7,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
-from thetastream.errors import QueryError
 
 PIECE_BYTES = 1 << 16
 """The bytes of an answer that are given to a connection at a time."""

@@ -10,27 +10,32 @@
     GET  /stores/{name}/subscribe             each snapshot once, as server-sent events
 
 Rows are JSON, or an Arrow IPC stream if the header ``Accept`` names its media type.
+
+Serves the page, which consists of files of HTML, CSS and JavaScript for the browser of a user.
+
+The page loads nothing from other hosts. A header tells the browser to refuse what another host sends.
 """
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
 
-from thetastream.errors import ThetastreamError
+from thetastream.core.errors import ThetastreamError
+from thetastream.results.store import Store
 from thetastream.service.bodies import STATUS, HealthBody
 from thetastream.service.guard import Guard, refuse_token
 from thetastream.service.limits import Limits
-from thetastream.service.page import add_page
 from thetastream.service.problems import write_message
-from thetastream.service.query_routes import add_query_routes
-from thetastream.service.store_routes import add_store_routes
-from thetastream.stores.answer_encoding import JSON
-from thetastream.stores.base import Store
+from thetastream.service.routes import add_query_routes, add_store_routes
+from thetastream.service.statement_worker import JSON
 
 RETRY_AFTER_S = "2"
 """The time after which a client that was refused because of others may ask again, in seconds."""
@@ -109,3 +114,33 @@ def _write_problem(
     status: int, condition: str, message: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     return JSONResponse({"condition": condition, "message": message}, status, headers)
+
+
+FOLDER = Path(__file__).parent / "static"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    # The browser asks each time whether a file has changed, so that it shows the page of a new version.
+    "Cache-Control": "no-cache",
+}
+
+
+class PageFiles(StaticFiles):
+    """The route of the files that the page loads."""
+
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        """Answer with a file and the headers of the page."""
+        answer = super().file_response(*arguments, **options)
+        answer.headers.update(HEADERS)
+        return answer
+
+
+def add_page(app: FastAPI) -> None:
+    """Add the routes of the page and of its files."""
+
+    @app.get("/", include_in_schema=False)
+    def show_page() -> FileResponse:
+        return FileResponse(FOLDER / "index.html", headers=HEADERS)
+
+    app.mount("/page", PageFiles(directory=FOLDER))

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict
 
-from thetastream.stores.answer_encoding import ARROW, JSON
-from thetastream.stores.base import Store
-from thetastream.stores.question import RESULTS
-from thetastream.stores.snapshots import Snapshot
+from thetastream.results.question import RESULTS
+from thetastream.results.snapshots import Snapshot
+from thetastream.results.store import Store
+from thetastream.service.statement_worker import ARROW, JSON
 
 STATUS = {
     "NO_STORE": 404,

@@ -1,9 +1,21 @@
-"""Limits of what clients may ask of a service."""
+"""Limits of what clients may ask of a service.
 
+Reads rows without a statement, and stops as soon as they are more than an answer may have.
+
+A snapshot may have far more rows than an answer, so they are read in small batches.
+"""
+
+import time
 from dataclasses import dataclass
+from typing import Any
 
-from thetastream.core.sizes import parse_nbytes
-from thetastream.errors import QueryError
+import pyarrow as pa
+
+from thetastream.core.errors import QueryError
+from thetastream.core.spans import parse_nbytes
+from thetastream.core.stopping import Stop
+from thetastream.results.frugal_rows import FrugalRows
+from thetastream.results.question import make_many, make_slow
 
 LEAST_BYTES = 1_000_000
 """The least memory of one question, in bytes. With much less, DuckDB cannot begin. 0 would be no limit."""
@@ -77,3 +89,39 @@ class Limits:
             what = f"memory ({self.memory}) must give each of {self.questions} questions at least 1 MB"
             raise QueryError("BAD_VALUE", f"{what}: give {self.questions * LEAST_BYTES} bytes or more")
         return nbytes // self.questions
+
+
+def read_bounded(rows: Any, limits: Limits, first: int | None = None, stop: Stop | None = None) -> pa.Table:
+    """Read rows that a store has opened, all of them or the first ones.
+
+    Raises
+    ------
+    QueryError
+        TOO_MANY_ROWS, TOO_LARGE or TOO_SLOW.
+    """
+    if isinstance(rows, pa.Table):
+        batches = iter(rows.slice(0, first).to_batches())
+    else:
+        batches = FrugalRows(rows).scanner().to_batches()
+    kept: list[pa.RecordBatch] = []
+    n, nbytes, most_bytes = 0, 0, limits.question_bytes
+    until = time.monotonic() + limits.seconds
+    for batch in batches:
+        batch = batch.slice(0, None if first is None else first - n)
+        kept.append(batch)
+        n, nbytes = n + batch.num_rows, nbytes + batch.nbytes
+        if n > limits.rows:
+            raise make_many(limits.rows)
+        if nbytes > most_bytes:
+            raise make_large(most_bytes)
+        if time.monotonic() > until or (stop is not None and stop.is_set):
+            raise make_slow(limits.seconds)
+        if n == first:
+            break
+    return pa.Table.from_batches(kept, rows.schema)
+
+
+def make_large(most_bytes: int) -> QueryError:
+    """Make the error of an answer that needs too much memory."""
+    what = f"an answer may have {most_bytes / 1e6:,.0f} MB, and these rows have more"
+    return QueryError("TOO_LARGE", f"{what}: ask for fewer rows or columns")

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
-from thetastream.errors import QueryError
-from thetastream.spark.metric_lines import is_written
+from thetastream.core.errors import QueryError
+from thetastream.runtime.observe.metric_lines import is_written
 
 KEPT_EPOCHS = 300
 """The number of epochs of each join that stay in memory."""

@@ -7,7 +7,7 @@ such error once, however many clients meet it.
 import logging
 from collections import OrderedDict
 
-from thetastream.errors import ThetastreamError
+from thetastream.core.errors import ThetastreamError
 
 LOG = logging.getLogger("thetastream.service")
 OF_FILES = ("STORE_DAMAGED", "STORE_UNREACHABLE", "NO_STORE", "NO_METRICS")

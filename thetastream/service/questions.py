@@ -10,16 +10,15 @@ from functools import partial
 
 from fastapi import Request, Response
 
+from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
-from thetastream.errors import QueryError
+from thetastream.results.store import Store, refuse_damage
 from thetastream.service.answers import AnswerMemory, AnswerResponse, Encoded
 from thetastream.service.bodies import ALL
-from thetastream.service.bounded_rows import make_large, read_bounded
-from thetastream.service.limits import Limits
+from thetastream.service.limits import Limits, make_large, read_bounded
 from thetastream.service.statement_pool import OpenRows, StatementPool
+from thetastream.service.statement_worker import ARROW, JSON, encode_table
 from thetastream.service.turns import Turns
-from thetastream.stores.answer_encoding import ARROW, JSON, encode_table
-from thetastream.stores.base import Store, refuse_damage
 
 FEW_ROWS = 1000
 """The number of rows of a read that waits for no large answers. The page asks for so many."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from thetastream.control.model_json import decode_model
-from thetastream.errors import ThetastreamError
+from thetastream.core.errors import ThetastreamError
+from thetastream.runtime.control.model_json import decode_model
 from thetastream.service.metrics_file import Entry, QueryLines, State
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import uvicorn
 
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
 from thetastream.service.connections import Connections, ListeningSocket
 from thetastream.service.limits import Limits
 

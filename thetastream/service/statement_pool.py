@@ -23,14 +23,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from thetastream.core.errors import QueryError, StoreError, ThetastreamError
 from thetastream.core.search_path import list_program_folders, write_search_path
 from thetastream.core.stopping import Stop
-from thetastream.errors import QueryError, StoreError, ThetastreamError
+from thetastream.results.question import make_slow
 from thetastream.service.answers import AnswerMemory, Encoded
 from thetastream.service.limits import Limits
-from thetastream.stores.answer_encoding import ARROW
-from thetastream.stores.question import make_slow
-from thetastream.stores.statement_worker import LENGTH
+from thetastream.service.statement_worker import ARROW, LENGTH
 
 GRACE_S = 2.0
 """How long after its time a statement may still run. DuckDB does not interrupt a function that is at work."""
@@ -128,7 +127,7 @@ class Worker:
         self._seconds = limits.seconds
         arguments = (limits.question_bytes, limits.rows, limits.seconds)
         self._process = subprocess.Popen(  # noqa: S603 (it starts a module of this package)
-            [sys.executable, "-P", "-m", "thetastream.stores.statement_worker", *map(str, arguments)],
+            [sys.executable, "-P", "-m", "thetastream.service.statement_worker", *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C in a terminal is for the service, which ends its processes.

@@ -6,7 +6,7 @@ A client with many questions delays its own questions, because the next place is
 import asyncio
 from collections import OrderedDict, deque
 
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
 
 
 class Turns:

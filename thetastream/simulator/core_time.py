@@ -5,15 +5,15 @@
 
 ``python -m bench calibrate`` measured the constants of this file on an AMD EPYC with 2 cores
 (docs/internals/cost-model.md). No run with which the simulator is compared (``python -m bench executors``)
-was used for them. UNITS and EXCHANGE have the constants of the planner (``thetastream.plan.cost``).
+was used for them. UNITS and EXCHANGE have the constants of the planner (``thetastream.families.pairs.cost``).
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from thetastream.families.pairs.cost import SEND_BYTE_S, estimate, estimate_unit_work
 from thetastream.models.base import Model
-from thetastream.plan.cost import SEND_BYTE_S, estimate, estimate_unit_work
-from thetastream.simulator.setting import Setting
+from thetastream.simulator.scaling import Setting
 
 EPOCH_S = 0.31
 """Seconds of the driver for each epoch: it lists files, plans the query, and writes offsets and commits."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from thetastream.errors import QueryError, ThetastreamError
-from thetastream.plan.explain_cost import format_nbytes
+from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.families.pairs.explain import format_nbytes
 from thetastream.simulator.limits import Limit
 from thetastream.simulator.scaling import Step
 

@@ -15,11 +15,11 @@ replaced. No run on several machines has checked the sum.
 
 from typing import NamedTuple
 
+from thetastream.families.pairs.choose import list_variants
+from thetastream.families.pairs.cost import estimate
 from thetastream.models.base import Model
-from thetastream.plan.choose import list_variants
-from thetastream.plan.cost import estimate
 from thetastream.simulator.core_time import Cluster, CorePart, compute_core_parts, compute_driver_s
-from thetastream.simulator.setting import Setting
+from thetastream.simulator.scaling import Setting
 
 NOMINAL_RATE = 100_000.0
 """Tuples per second at which variants of a model are compared."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from io import StringIO
 from math import isfinite
 
-from thetastream.errors import QueryError
+from thetastream.core.errors import QueryError
 
 
 @dataclass(frozen=True)

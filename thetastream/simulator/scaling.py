@@ -4,6 +4,8 @@
 
 As in a running query, a change moves nothing: a new unit gets its share of new tuples only, and a unit that
 leaves keeps its tuples until they expire.
+
+The join that is simulated: sizes of tuples, window, index and candidates, for any rate.
 """
 
 from collections.abc import Iterator
@@ -11,11 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from thetastream.control.policies import GroupLoad, Load, Policy
+from thetastream.families.pairs.cost import estimate_unit_work
+from thetastream.families.pairs.workload import Inflow, Workload
+from thetastream.index import REGISTRY
 from thetastream.models import Biclique
-from thetastream.plan.cost import estimate_unit_work
+from thetastream.runtime.control.policies import GroupLoad, Load, Policy
 from thetastream.simulator.load_curve import LoadCurve
-from thetastream.simulator.setting import Setting
 
 MOST_UNITS = 500
 """The largest number of units of a side. A policy that limits work may ask for ever more units, because with
@@ -71,6 +74,53 @@ class _Side:
         )
 
 
+@dataclass(frozen=True)
+class Setting:
+    """Two equal streams in a time window.
+
+    Parameters
+    ----------
+    window_s : float
+        The window in seconds.
+    stored_bytes : float
+        Bytes of a stored tuple with its share of the index.
+    sent_bytes : float
+        Bytes of a tuple in a block.
+    index : str
+        The index shape.
+    candidates : float
+        Stored tuples that the index offers to a probe.
+    results : float
+        Results that a tuple finds when it arrives.
+    delay_s : float
+        Delay of the watermark in seconds.
+    """
+
+    window_s: float = 300.0
+    stored_bytes: float = 100.0
+    sent_bytes: float = 60.0
+    index: str = "sorted"
+    candidates: float = 10.0
+    results: float = 1.0
+    delay_s: float = 0.0
+
+    @property
+    def span_s(self) -> float:
+        """How long a tuple is stored, in seconds: the window and half an archive period on average."""
+        return self.window_s * (1 + 0.5 / (SUBINDEXES - 1)) + self.delay_s
+
+    def build_workload(self, rate: float) -> Workload:
+        """Build the workload of ``rate`` tuples per second, both streams together."""
+        left, right = (
+            Inflow(alias, rate / 2, self.span_s, self.stored_bytes, self.sent_bytes, SUBINDEXES)
+            for alias in ("a", "b")
+        )
+        content = "hash" if self.index in ROUTABLE else None
+        return Workload(
+            (left, right), REGISTRY[self.index], self.candidates, heaviest_key=0.0, content=content
+        )
+
+
 def replay(
     policy: Policy, curve: LoadCurve, setting: Setting, units: tuple[int, int], epoch_s: float = 10.0
 ) -> Iterator[Step]:
@@ -120,3 +170,9 @@ def replay(
 
 def _estimate_work(setting: Setting, rate: float, units: tuple[int, int]) -> tuple[float, ...]:
     return tuple(estimate_unit_work(Biclique(units), setting.build_workload(rate)).tolist())
+
+
+ROUTABLE = ("hash", "hash_sorted")
+"""The index shapes of conditions with an equality, by which tuples can be routed."""
+SUBINDEXES = 11
+"""Subindexes of a window: ten archive periods, and the one that is being filled."""

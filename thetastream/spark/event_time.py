@@ -1,16 +1,24 @@
-"""Marks the event time of a stream, which may have no time zone, with a delay such as "5m"."""
+"""Marks the event time of a stream, which may have no time zone, with a delay such as "5m".
 
-from datetime import timedelta
+Reads the plan of a streaming DataFrame: calls of ``withWatermark``, and operators that drop late rows.
+
+Event time for sources that have none: the time of arrival.
+"""
+
+import io
+import re
+import sys
+from contextlib import redirect_stdout
+from threading import Lock, get_ident
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 
-from thetastream.core.durations import parse_duration
-from thetastream.core.windows import Duration, to_micros
-
-MARK = "spark.watermarkDelayMs"
-"""The metadata key by which Spark marks the column that ``withWatermark`` names, with the delay."""
+from thetastream.core.columns import write_delay
+from thetastream.core.errors import QueryError
+from thetastream.core.spans import Duration
 
 
 def mark_event_time(df: DataFrame, column: str, delay: Duration) -> DataFrame:
@@ -28,11 +36,83 @@ def cast_event_time(df: DataFrame, column: str) -> DataFrame:
     return df
 
 
-def write_delay(delay: Duration) -> str:
-    """Write a delay in the form that Spark reads.
+_ANALYZED = re.compile(r"== Analyzed Logical Plan ==\n(.*?)\n== Optimized", re.DOTALL)
+_NODE = re.compile(r"^[\s:|+\-~]*EventTimeWatermark\b", re.MULTILINE)
+_DROPPING = {
+    "Deduplicate": "dropDuplicates",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
+    "Aggregate": "an aggregation",
+}
+"""What a user calls the operators of an analyzed plan that drop late rows."""
+_OPERATOR = re.compile(r"^[\s:|+\-~]*(Deduplicate\w*|Aggregate)\b", re.MULTILINE)
 
-    >>> write_delay("5m"), write_delay(timedelta(seconds=1.5)), write_delay("1 month")
-    ('300000000 microseconds', '1500000 microseconds', '1 month')
+
+def count_watermarks(frame: DataFrame) -> int:
+    """Count the watermarks in the plan of a streaming DataFrame.
+
+    A union of two streams with watermarks has two, and so has the result of a join of such streams. Spark's
+    watermark is the minimum over all of them, so one that stands still holds the others back.
     """
-    span = delay if isinstance(delay, timedelta) else parse_duration(delay)
-    return str(delay) if span is None else f"{to_micros(span)} microseconds"
+    return len(_NODE.findall(_print_plan(frame)))
+
+
+def list_dropping(frame: DataFrame) -> list[str]:
+    """List the operators in the plan of a streaming DataFrame that drop late rows, as users call them.
+
+    Only operators behind a watermark drop late rows.
+    """
+    plan = _print_plan(frame)
+    before, _, _ = plan.partition("EventTimeWatermark") if _NODE.search(plan) else ("", "", "")
+    return sorted({_DROPPING[name] for name in _OPERATOR.findall(before) if name in _DROPPING})
+
+
+def _print_plan(frame: DataFrame) -> str:
+    """Print the analyzed plan. The operators that run last come first."""
+    # ``explain`` is the only public view of a plan that classic sessions and Spark Connect have in common.
+    with _REDIRECTING:
+        printed = _OwnOutput(sys.stdout)
+        with redirect_stdout(printed):
+            frame.explain(True)
+    found = _ANALYZED.search(printed.getvalue())
+    return found[1] if found else ""
+
+
+_REDIRECTING = Lock()
+
+
+class _OwnOutput(io.StringIO):
+    """Keeps what the thread prints that has made it. What other threads print goes where it went before."""
+
+    def __init__(self, before: Any) -> None:
+        super().__init__()
+        self._before = before
+        self._owner = get_ident()
+
+    def write(self, text: str) -> int:
+        if get_ident() != self._owner:
+            return int(self._before.write(text))
+        return super().write(text)
+
+
+def by_arrival(df: DataFrame, column: str = "arrival", slack: Duration = "10 seconds") -> DataFrame:
+    """Add the time at which its epoch began to every tuple, and make this the event time of the stream.
+
+    The time is Spark's ``current_timestamp()``: one instant for all tuples of an epoch. Spark writes it to
+    the offset log before the epoch runs. An epoch that runs again after a failure gets the same instant, so
+    the result stays exactly once.
+
+    ``slack`` is the delay of the watermark. It covers steps of the clock, not delays of the network. The
+    watermark never moves back, but a clock may be set back (by NTP, or because the driver restarts on another
+    host). With a slack of zero, every tuple that comes after such a step would be late. A step of up to
+    ``slack`` loses nothing. In return, the state lives longer by ``slack``.
+
+    All rows of a batch DataFrame get one instant, so every pair is inside any time window.
+    """
+    taken = {name.lower() for name in df.columns}
+    if column.lower() in taken:
+        raise QueryError(
+            "COLUMN_EXISTS",
+            f"column {column!r} is already in the stream ({', '.join(df.columns)}): "
+            "its values would be lost; give by_arrival another column name",
+        )
+    return df.withColumn(column, F.current_timestamp()).withWatermark(column, write_delay(slack))

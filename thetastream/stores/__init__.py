@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 
-from thetastream.stores.base import Store
+from thetastream.results.store import Store
 from thetastream.stores.cassandra import CassandraStore
 from thetastream.stores.delta import DeltaStore
 from thetastream.stores.hbase import HBaseStore
@@ -41,7 +41,6 @@ __all__ = [
     "HBaseStore",
     "ParquetStore",
     "PostgresStore",
-    "Store",
     "read_store",
     "write_store",
 ]

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from thetastream.errors import QueryError
-from thetastream.stores.base import make_unreachable
+from thetastream.core.errors import QueryError
+from thetastream.results.store import make_unreachable
 
 INSTALL = "pip install 'thetastream[cassandra]'"
 CONCURRENT = 32

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from thetastream.core.errors import QueryError, StoreError, ThetastreamError
 from thetastream.core.folder import Folder
-from thetastream.errors import QueryError, StoreError, ThetastreamError
-from thetastream.stores.base import SnapshotChoice
-from thetastream.stores.description import Description
-from thetastream.stores.logged import TARGET
+from thetastream.results.description import Description
+from thetastream.results.snapshots import EACH_EPOCH, Snapshots
+from thetastream.results.staged import Staged
+from thetastream.results.store import TARGET, SnapshotChoice
+from thetastream.results.writer import UNKNOWN_WRITER, Writer
 from thetastream.stores.parquet import ParquetStore
-from thetastream.stores.snapshots import EACH_EPOCH, Snapshots
-from thetastream.stores.staged import Staged
-from thetastream.stores.writer import UNKNOWN_WRITER, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from thetastream.errors import QueryError
-from thetastream.stores.base import make_unreachable
+from thetastream.core.errors import QueryError
+from thetastream.results.store import make_unreachable
 
 INSTALL = "pip install 'thetastream[hbase]'"
 COLUMN = b"d:d"

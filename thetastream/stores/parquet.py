@@ -2,31 +2,42 @@
 
 folder/part-<query>-<epoch>-<task>-<number>.parquet
 folder/_log/<version>.json
+
+Merges small files of a store into large ones, so that a reader opens fewer files.
+
+In the merged file, the rows of each snapshot have their own row groups, so that any snapshot can still be
+read. Rows that no snapshot has yet are not merged.
 """
 
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from thetastream.core.errors import StoreError
 from thetastream.core.folder import Folder, hide_secrets, is_uri, list_variables
-from thetastream.errors import StoreError
-from thetastream.stores.description import Description
-from thetastream.stores.history import History
-from thetastream.stores.key_values import KEY_VALUES, Numbers, keep_with_values, list_numbers
-from thetastream.stores.logged import TARGET, LoggedStore, select
-from thetastream.stores.merging import PREFIX, merge, plan_merges
-from thetastream.stores.parquet_reader import open_files, read_file
-from thetastream.stores.parquet_stage import ParquetStage
-from thetastream.stores.recent import RECENT, split_recent
-from thetastream.stores.sealed_file import find_damage
-from thetastream.stores.selection import Selection
-from thetastream.stores.staged import Origin, Stage, Staged, find_column
-from thetastream.stores.sweeping import Sweeping
-from thetastream.stores.version_log import VersionLog
+from thetastream.results.description import Description
+from thetastream.results.history import CommittedRows, History
+from thetastream.results.recent import (
+    KEY_VALUES,
+    RECENT,
+    Numbers,
+    keep_with_values,
+    list_numbers,
+    split_recent,
+)
+from thetastream.results.sealed_file import SealedFile, find_damage
+from thetastream.results.selection import Selection
+from thetastream.results.staged import BoundsFinder, Origin, Stage, Staged, find_column, sort_by_keys
+from thetastream.results.store import TARGET, LoggedStore, select
+from thetastream.results.upkeep import Sweeping
+from thetastream.results.version_log import VersionLog
+from thetastream.stores.parquet_files import ParquetStage, open_files, open_writer, read_file, write_groups
 
 
 @dataclass(frozen=True)
@@ -172,3 +183,49 @@ class ParquetStore(LoggedStore):
     def _read_recent(self, folder: Folder, staged: Staged) -> pa.Table:
         """Read staged rows, or take them from memory."""
         return RECENT.get((self.path, staged.place), lambda: read_file(folder, staged))
+
+
+PREFIX = "merged-"
+"""The beginning of the names of merged files."""
+
+
+def plan_merges(held: Sequence[CommittedRows], target: int) -> Iterator[list[CommittedRows]]:
+    """Yield lists of consecutive small files, which have ``target`` bytes together.
+
+    Each list has at least two files. Files of half the target and more are not merged. A list before such a
+    file, and the last list, may have fewer bytes.
+    """
+    waiting: list[CommittedRows] = []
+    for one in held:
+        is_small = one.snapshot is not None and one.staged.groups is None and 2 * one.staged.nbytes < target
+        if is_small:
+            waiting.append(one)
+        if not is_small or sum(each.staged.nbytes for each in waiting) >= target:
+            if len(waiting) > 1:
+                yield waiting
+            waiting = []
+    if len(waiting) > 1:
+        yield waiting
+
+
+def merge(folder: Folder, held: Sequence[CommittedRows], description: Description) -> list[CommittedRows]:
+    """Write the rows of several files into one; return its rows, snapshot by snapshot."""
+    name, merged, group = f"{PREFIX}{uuid.uuid4().hex}.parquet", [], 0
+    by_snapshot = sorted(held, key=lambda one: (one.snapshot or 0, one.query))
+    file, writer = SealedFile(folder, name), None
+    for (snapshot, query), parts in groupby(by_snapshot, key=lambda one: (one.snapshot, one.query)):
+        table = pa.concat_tables(read_file(folder, one.staged) for one in parts)
+        if description.keys:
+            table = sort_by_keys(table, description.keys)
+        writer = writer or open_writer(file, description, table)
+        bounds, before, first = BoundsFinder(description.bounded), file.tell(), group
+        group += write_groups(writer, table)
+        bounds.add(table)
+        place = first, group
+        staged = Staged(name, len(table), file.tell() - before, bounds.bounds, place)
+        merged.append(CommittedRows(staged, query, snapshot))
+    file.begin_tail()
+    if writer is not None:
+        writer.close()
+    seal = asdict(file.end())
+    return [replace(one, staged=replace(one.staged, seal=seal)) for one in merged]

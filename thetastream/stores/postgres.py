@@ -6,28 +6,158 @@
 
 A task copies its rows into the second table. A commit moves the rows that it names into the first table and
 adds its entry to the log, in one transaction.
+
+The log of a store in PostgreSQL. One transaction adds a version and moves the rows that it names.
+
+Copies the rows of one attempt of a task into the table of staged rows in PostgreSQL.
+
+The tables of a store in PostgreSQL, and connections to the database.
+
+Names of columns in PostgreSQL, and expressions for fields of columns.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from thetastream.errors import QueryError, StoreError
-from thetastream.stores.description import Description
-from thetastream.stores.logged import LoggedStore
-from thetastream.stores.part_name import read_part_name
-from thetastream.stores.postgres_columns import LONGEST_COLUMN, PART, refuse_names, write_name, write_path
-from thetastream.stores.postgres_log import PostgresLog
-from thetastream.stores.postgres_rows import decode
-from thetastream.stores.postgres_stage import PostgresStage
-from thetastream.stores.postgres_tables import PostgresTables
-from thetastream.stores.selection import Selection
-from thetastream.stores.staged import Origin, Stage, Staged
+from thetastream.core.errors import QueryError, StoreError
+from thetastream.results.description import Description
+from thetastream.results.log import Log
+from thetastream.results.selection import Selection
+from thetastream.results.staged import (
+    ROWS,
+    BoundsFinder,
+    Origin,
+    Stage,
+    Staged,
+    find_type,
+    make_part_name,
+    read_part_name,
+    split_path,
+)
+from thetastream.results.store import LoggedStore, make_unreachable
+from thetastream.stores.postgres_rows import decode, encode, name_type
+
+if TYPE_CHECKING:
+    import psycopg
+
+LONGEST_COLUMN = 63
+"""The largest number of bytes of a name in PostgreSQL."""
 
 LONGEST_NAME = LONGEST_COLUMN - len("_staged_part")
 """The largest number of bytes of the name of a store's table, to which the store adds endings."""
+
+
+@dataclass(frozen=True)
+class PostgresTables:
+    """The address and the names of the tables of a store."""
+
+    url: str = field(repr=False)
+    """The address, which may hold a password."""
+    table: str
+
+    def quote(self, suffix: str = "") -> str:
+        """Quote the name of the table, or of another table or index of the store."""
+        return write_name(f"{self.table}_{suffix}" if suffix else self.table)
+
+    def connect(self) -> "psycopg.Connection[Any]":
+        """Connect to the database."""
+        try:
+            import psycopg
+        except ImportError as error:
+            what = f"a store in PostgreSQL needs psycopg, and {error.name} is missing: {INSTALL}"
+            raise QueryError("MISSING_PACKAGE", what) from error
+        try:
+            return psycopg.connect(self.url, options=SETTINGS)
+        except psycopg.Error as error:
+            raise make_unreachable("PostgreSQL", error) from error
+
+    def sum_rows(
+        self, connection: "psycopg.Connection[Any]", table: str, part: str, description: Description
+    ) -> tuple[int, int]:
+        """Count the rows of a part in a quoted table, and add a hash of each row."""
+        columns = ", ".join(write_name(field.name) for field in description.schema).replace("%", "%%")
+        hashes = f"coalesce(sum(hashtextextended(ROW({columns})::text, 0)), 0)"
+        found = connection.execute(
+            f'SELECT count(*), {hashes} FROM {table} WHERE "{PART}" = %s', [part]
+        ).fetchone()
+        return (0, 0) if found is None else (int(found[0]), int(found[1]))
+
+    def make(self, description: Description) -> None:
+        """Make the tables and their indexes unless they exist."""
+        with self.connect() as connection:
+            # If several queries start at the same time, the lock lets one of them make the tables.
+            connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [self.table])
+            connection.execute(self._write_statements(description))
+
+    def _write_statements(self, description: Description) -> str:
+        named = ((write_name(field.name), name_type(field.type)) for field in description.schema)
+        columns = ", ".join(f"{name} {kind}" for name, kind in named)
+        statements = [
+            f'CREATE TABLE IF NOT EXISTS {self.quote()} ({columns}, "{PART}" TEXT, "{VERSION}" BIGINT)',
+            f'CREATE TABLE IF NOT EXISTS {self.quote("staged")} ({columns}, "{PART}" TEXT)',
+            f"CREATE TABLE IF NOT EXISTS {self.quote('commits')} (version BIGINT PRIMARY KEY, entry TEXT)",
+            f'CREATE INDEX IF NOT EXISTS {self.quote("part")} ON {self.quote()} ("{PART}")',
+            f'CREATE INDEX IF NOT EXISTS {self.quote("staged_part")} ON {self.quote("staged")} ("{PART}")',
+        ]
+        for number, column in enumerate(description.bounded):
+            path = split_path(description.schema, column)
+            if len(path) > 1 and not is_indexed(find_type(description.schema, column)):
+                continue
+            expression = write_path(path, description.schema)
+            index = self.quote(f"by_{number}")
+            statements.append(f"CREATE INDEX IF NOT EXISTS {index} ON {self.quote()} (({expression}))")
+        return "; ".join(statements)
+
+
+class PostgresLog(Log):
+    """The log of a store in its table of commits."""
+
+    def __init__(self, tables: PostgresTables, name: str) -> None:
+        super().__init__(name)
+        self._tables, self._table = tables, tables.quote("commits")
+
+    def find_newest(self) -> int:
+        found = self._select(f"SELECT coalesce(max(version), -1) FROM {self._table}")
+        return int(found[0][0]) if found else -1
+
+    def find_text(self, version: int) -> object:
+        found = self._select(f"SELECT entry FROM {self._table} WHERE version = {int(version)}")
+        return found[0][0] if found else None
+
+    def list_texts(self, after: int) -> Iterator[tuple[int, object]]:
+        sql = f"SELECT version, entry FROM {self._table} WHERE version > {int(after)} ORDER BY version"
+        yield from self._select(sql)
+
+    def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
+        import psycopg
+
+        tables = self._tables
+        names = [one["name"] for one in entry.get("staged", ())]
+        dropped = [one["name"] for one in entry.get("dropped", ())]
+        try:
+            with tables.connect() as connection:
+                # The version is the primary key of the table, so only one writer succeeds. The other writers
+                # read its entry and try the next version.
+                connection.execute(f"INSERT INTO {self._table} VALUES (%s, %s)", [version, text])
+                moved = f'DELETE FROM {tables.quote("staged")} WHERE "{PART}" = ANY(%s) RETURNING *'
+                inserting = f"INSERT INTO {tables.quote()} SELECT *, %s FROM moved"
+                connection.execute(f"WITH moved AS ({moved}) {inserting}", [names, version])
+                connection.execute(f'DELETE FROM {tables.quote()} WHERE "{PART}" = ANY(%s)', [dropped])
+        except psycopg.errors.UniqueViolation:
+            return False
+        return True
+
+    def _select(self, sql: str) -> list[Any]:
+        import psycopg
+
+        try:
+            with self._tables.connect() as connection:
+                return connection.execute(sql).fetchall()
+        except psycopg.errors.UndefinedTable:
+            return []
 
 
 @dataclass(frozen=True)
@@ -148,3 +278,84 @@ class PostgresStore(LoggedStore):
                     yield f"{one.name} must have {one.rows} rows; it has {found}"
                 elif str(total) != one.seal["sum"]:
                     yield f"{one.name} must have the rows that its commit names, and a value is altered"
+
+
+class PostgresStage(Stage):
+    """Copies rows over one connection, which ends with the stage."""
+
+    def __init__(self, tables: PostgresTables, origin: Origin, description: Description) -> None:
+        self._tables, self._description = tables, description
+        self._name = make_part_name(origin, ROWS)
+        self._bounds = BoundsFinder(description.bounded)
+        self._rows = self._nbytes = 0
+        self._connection: Any = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        if self._connection is None:
+            self._connection = self._tables.connect()
+        self._bounds.add(batch)
+        part = pa.array([self._name] * batch.num_rows)
+        text = encode(batch.append_column(PART, part))
+        with self._connection.cursor() as cursor:
+            copying = f"COPY {self._tables.quote('staged')} FROM STDIN (FORMAT csv)"
+            with cursor.copy(copying) as copy:
+                copy.write(text)
+        self._rows += batch.num_rows
+        self._nbytes += len(text)
+
+    def close(self) -> Staged | None:
+        if self._connection is None:
+            return None
+        table = self._tables.quote("staged")
+        _, total = self._tables.sum_rows(self._connection, table, self._name, self._description)
+        self._connection.commit()
+        self._connection.close()
+        return Staged(self._name, self._rows, self._nbytes, self._bounds.bounds, seal={"sum": str(total)})
+
+
+SETTINGS = "-c TimeZone=UTC -c DateStyle=ISO -c extra_float_digits=1 -c bytea_output=hex"
+"""The settings on which the text of a row depends. The seal of staged rows is a sum over such texts."""
+INSTALL = "pip install 'thetastream[postgres]'"
+
+PART, VERSION = "thetastream_part", "thetastream_version"
+"""The columns that this store adds: the part to which a row belongs, and the commit that named the part."""
+
+
+def refuse_names(names: list[str]) -> None:
+    """Raise if a table of results cannot have columns with these names.
+
+    Raises
+    ------
+    QueryError
+        STORE_COLUMN.
+    """
+    for name in names:
+        if name in (PART, VERSION):
+            what = f"a table of PostgreSQL has a column {name!r} of the store itself"
+            raise QueryError("STORE_COLUMN", f"{what}; rename the column of the results")
+        if len(name.encode()) > LONGEST_COLUMN:
+            what = f"PostgreSQL cuts names of columns after {LONGEST_COLUMN} bytes, as {name!r}"
+            raise QueryError("STORE_COLUMN", f"{what}; rename it")
+
+
+def write_name(name: str) -> str:
+    """Quote the name of a column, a table or an index."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def write_path(path: tuple[str, ...], schema: pa.Schema) -> str:
+    """Write the expression for a column, or for a field of a column of type JSONB with the field's type."""
+    head, *rest = path
+    if not rest:
+        return write_name(head)
+    *inner, last = ("'" + name.replace("'", "''") + "'" for name in rest)
+    fields = "".join(f"->{name}" for name in inner)
+    text, kind = f"({write_name(head)}{fields}->>{last})", find_type(schema, ".".join(path))
+    return f"decode({text}, 'hex')" if pa.types.is_binary(kind) else f"{text}::{name_type(kind)}"
+
+
+def is_indexed(kind: pa.DataType) -> bool:
+    """Whether a field of this type can have an index. Times cannot: their text depends on the session."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))

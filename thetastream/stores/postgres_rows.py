@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from thetastream.errors import QueryError, StoreError
+from thetastream.core.errors import QueryError, StoreError
 
 _NAMES = (
     (pa.types.is_int8, "SMALLINT"),

@@ -12,8 +12,8 @@ from bench.core.internals import ControlledRun, LoadReader, Request, Rules, TwoS
 from bench.core.query import Query
 from bench.core.replay import Batches, Step
 from bench.papers.bistream.load_curve import EPOCH_S, cut_epochs
-from thetastream.control.policies import Policy
 from thetastream.models import Biclique
+from thetastream.runtime.control.policies import Policy
 
 RULES = Rules(max_units=24)
 

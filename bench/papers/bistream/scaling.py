@@ -16,7 +16,7 @@ from bench.core.replay import bytes_held
 from bench.core.rows import Rows
 from bench.papers.bistream.load_curve import EPOCH_S, WINDOW_EPOCHS, describe_curve, follow_curve
 from bench.papers.bistream.scaled_replay import Change, ScaledRun, replay_curve
-from thetastream.control.policies import TwoPhaseScaling
+from thetastream.runtime.control.policies import TwoPhaseScaling
 
 UNITS, FILLED, REPLAYS = 8, 0.55, 2
 """Units for lineitem at first, the share of their capacity that they use then, and replays of each query."""

@@ -34,8 +34,8 @@ from bench.core.query import Query
 from bench.core.replay import Batches, Step, total, tuples_in
 from bench.papers import inputs
 from bench.papers.bistream.skew_load import SIDE, ZIPF
-from thetastream.control.policies import TwoPhaseScaling
 from thetastream.models import Biclique
+from thetastream.runtime.control.policies import TwoPhaseScaling
 
 RULES = Rules(64, ("hash",))
 EPOCHS, REPLAYS, TUPLES = 12, 2, 240_000

@@ -15,7 +15,7 @@ from statistics import median
 
 import numpy as np
 
-from bench.core.internals import AckBlk, Group, Letter, Side, TupleBlk, concat
+from bench.core.internals import AckBlk, Group, HandshakeMessage, Side, TupleBlk, concat
 from bench.papers.esj.inputs import draw_tuples
 from bench.papers.esj.replay import Post
 
@@ -34,11 +34,11 @@ class LetterCost:
 
 def letter_cost(repeat: int = 9) -> LetterCost:
     random = np.random.default_rng(1)
-    acknowledged = [Letter(AckBlk(Side.LEFT))] * LETTERS
+    acknowledged = [HandshakeMessage(AckBlk(Side.LEFT))] * LETTERS
     empty, per_block, nbytes = _seconds(acknowledged[:1], repeat), [], []
     for size in SIZES:
         block = concat(draw_tuples(random, size).to_batches())
-        sent = [Letter(TupleBlk(Group.FRESH), block)] * LETTERS
+        sent = [HandshakeMessage(TupleBlk(Group.FRESH), block)] * LETTERS
         both = _seconds(sent, repeat) + _seconds(acknowledged, repeat) - 2 * empty
         per_block.append(both / LETTERS)
         nbytes.append(block.nbytes)
@@ -46,7 +46,7 @@ def letter_cost(repeat: int = 9) -> LetterCost:
     return LetterCost(float(intercept), float(slope), empty)
 
 
-def _seconds(letters: list[Letter], repeat: int) -> float:
+def _seconds(letters: list[HandshakeMessage], repeat: int) -> float:
     found = []
     with tempfile.TemporaryDirectory(prefix="bench-letters-") as folder:
         post = Post(folder, 2)
@@ -55,7 +55,7 @@ def _seconds(letters: list[Letter], repeat: int) -> float:
             post.send(number, 0, [letter.seal(1) for letter in letters])
             post.turn()
             for message in post.messages(1):
-                Letter.unseal(message)
+                HandshakeMessage.unseal(message)
             found.append(time.process_time() - began)
             post.clear(number)
     return median(found)

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from thetastream.core.blocks import concat
 from thetastream.core.columns import KEY, RANKED, TUPLE
+from thetastream.core.how import Ranking, select_nearest
 from thetastream.core.keys import Int64s
-from thetastream.core.ranking import Ranking, select_nearest
 from thetastream.engine.answers.number_set import PAGE, Mask
 from thetastream.engine.store.segment import SegmentStore
 

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from thetastream.core.blocks import Matches
 from thetastream.core.columns import RANKED, TUPLE
-from thetastream.core.how import How
-from thetastream.core.ranking import Ranking
+from thetastream.core.how import How, Ranking
 from thetastream.core.sides import Side
 from thetastream.engine.answers.best_partners import BestPartners, BestState, rank_matches
 from thetastream.engine.answers.rows import build_pairs
 from thetastream.engine.answers.unit import AnsweringUnit, AnswersState
 from thetastream.engine.clock import Clock
-from thetastream.engine.matching import Matches, match
+from thetastream.engine.matching import match
 from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import SegmentStore
 from thetastream.engine.two_stream.spec import TwoStreamSpec

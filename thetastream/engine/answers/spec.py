@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from thetastream.core.columns import SENDER
-from thetastream.core.how import How
+from thetastream.core.how import How, Ranking
 from thetastream.core.keys import Int64s
-from thetastream.core.ranking import Ranking
 from thetastream.core.sides import Side
 from thetastream.engine.answers.candidates import CandidateColumns, CandidatesUnit
 from thetastream.engine.answers.deciding import DecidingState, DecidingUnit

@@ -12,9 +12,9 @@ none of them is a partner. Open tuples among the decided ones have no partner.
 A preserved tuple that fails a condition over its own stream, or has a NULL key, can have no partner. It is
 answered in the epoch in which it arrives, and it is not stored.
 
-While units change, a unit also receives tuples that another unit answers (``thetastream.control.handover``).
-These tuples are never open here. Guests (role PROBE) only look for partners. Copies (role COPY) are stored
-too, and their pairs are returned by the unit that answers them.
+While units change, a unit also receives tuples that another unit answers
+(``thetastream.runtime.control.handover``). These tuples are never open here. Guests (role PROBE) only look
+for partners. Copies (role COPY) are stored too, and their pairs are returned by the unit that answers them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from thetastream.core.blocks import Matches
 from thetastream.core.columns import PASSES, TUPLE
 from thetastream.core.how import How
 from thetastream.core.keys import HIGHEST, Int64s
@@ -35,12 +36,10 @@ from thetastream.engine.answers.rows import build_alone, build_pairs
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox
-from thetastream.engine.matching import Matches
 from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import SegmentStore
-from thetastream.engine.two_stream.query import UnitState
+from thetastream.engine.two_stream.query import Tuples, UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.engine.two_stream.tuples import Tuples
 from thetastream.engine.two_stream.unit import Unit
 
 GUEST, COPIED = -1, -2

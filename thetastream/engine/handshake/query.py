@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from thetastream.core.columns import END, FIRST, NUMBER
-from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key
+from thetastream.core.condition import Bound, Condition, Dimension, Domain, Key, compute_lifetime_us
 from thetastream.core.sides import Side
 from thetastream.engine.handshake.instructions import Group
-from thetastream.engine.store.box import IndexPlan
-from thetastream.engine.store.stored_stream import StoredStream, compute_lifetime_us
+from thetastream.engine.store.box import IndexPlan, StoredStream
 from thetastream.index.base import IndexSpec
 from thetastream.models.chain import Chain
 

@@ -18,13 +18,13 @@ from itertools import chain, groupby
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import concat, gather
+from thetastream.core.blocks import Matches, RowBytes, concat, gather
 from thetastream.core.columns import END, FIRST, NUMBER
 from thetastream.core.keys import HIGHEST
-from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import SendingCounters
+from thetastream.engine.handshake.block_size import average_work, choose_block
 from thetastream.engine.handshake.instructions import (
     Drop,
     Group,
@@ -36,14 +36,13 @@ from thetastream.engine.handshake.instructions import (
     TupleBlk,
     needs_tuples,
 )
-from thetastream.engine.handshake.letters import Letter, sort_letters
-from thetastream.engine.handshake.measured_work import average_work, choose_block
+from thetastream.engine.handshake.messages import HandshakeMessage, sort_letters
 from thetastream.engine.handshake.protocol import Protocol
 from thetastream.engine.handshake.query import COPIES, HandshakeQuery
 from thetastream.engine.handshake.state import HandshakeState
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late
-from thetastream.engine.matching import Matches, Residual, match
+from thetastream.engine.matching import Residual, match
 from thetastream.engine.store.box import IndexPlan, encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore
@@ -93,7 +92,7 @@ class HandshakeWorker:
         )
         self._slots: Sequence[int] = range(spec.model.workers)
         self._has_left = False
-        self.sent: list[tuple[int, Letter]] = []
+        self.sent: list[tuple[int, HandshakeMessage]] = []
         """The letters for the next epoch with the places of their receivers, in the order of sending."""
         self.counters = SendingCounters()
         entering = [side for side in Side if spec.model.end(side) == place]
@@ -152,7 +151,7 @@ class HandshakeWorker:
 
     # Events
 
-    def _read_letters(self, letters: Sequence[Letter]) -> Iterator[Matches]:
+    def _read_letters(self, letters: Sequence[HandshakeMessage]) -> Iterator[Matches]:
         """Handle letters in their order. Consecutive blocks with equal headers look for partners together."""
         for header, group in groupby(letters, key=lambda letter: letter.header):
             same = list(group)
@@ -245,18 +244,20 @@ class HandshakeWorker:
     def _send(self, send: Send, event: pa.RecordBatch | None) -> None:
         if send.has_event:
             assert event is not None
-            self.sent.append((send.to, Letter(send.header, event)))
+            self.sent.append((send.to, HandshakeMessage(send.header, event)))
             if send.is_copied:
                 self._insert(self._begin_copies(), event)
         elif send.group is None:
-            self.sent.append((send.to, Letter(send.header)))
+            self.sent.append((send.to, HandshakeMessage(send.header)))
         elif send.taken is None:
             metas = self._stored[send.group].segments
-            self.sent += [(send.to, Letter(send.header, self._read_payload(meta))) for meta in metas]
+            self.sent += [
+                (send.to, HandshakeMessage(send.header, self._read_payload(meta))) for meta in metas
+            ]
         else:
             metas = self._stored[send.group].take(send.taken)
             self.sent.append(
-                (send.to, Letter(send.header, concat([self._read_payload(meta) for meta in metas])))
+                (send.to, HandshakeMessage(send.header, concat([self._read_payload(meta) for meta in metas])))
             )
             if send.is_copied:
                 self._stored[self._begin_copies()].adopt(metas)

@@ -15,9 +15,9 @@ from thetastream.core.keys import Int64s
 from thetastream.engine.arrival import keep_passing
 from thetastream.engine.clock import Clock
 from thetastream.engine.lateness import drop_late, read_times
-from thetastream.engine.multiway.counters import MultiwayCounters
 from thetastream.engine.multiway.equal_decisions import EqualDecisions
 from thetastream.engine.multiway.query import MultiwayQuery
+from thetastream.engine.multiway.state import MultiwayCounters
 
 
 class Admitted(NamedTuple):

@@ -18,10 +18,9 @@ from thetastream.engine.arrival import Numbers, number_arrivals
 from thetastream.engine.inbox import Message
 from thetastream.engine.lateness import read_times
 from thetastream.engine.multiway.hop_orders import Refiner
-from thetastream.engine.multiway.horizons import Horizon, combine_horizons
 from thetastream.engine.multiway.partial_results import PartialResults
-from thetastream.engine.multiway.query import MultiwayQuery
-from thetastream.engine.multiway.queue import Fresh, Queue
+from thetastream.engine.multiway.query import Horizon, MultiwayQuery, combine_horizons
+from thetastream.engine.multiway.queue import NewOrigins, Queue
 from thetastream.engine.multiway.state import MultiwayState
 from thetastream.engine.store.segment import SegmentStore
 
@@ -81,7 +80,7 @@ class EqualDecisions:
         self._newest.append((stream, latest, n))
 
     def begin(
-        self, epoch: int, horizon: Horizon, fresh: list[Fresh], received: Iterable[PartialResults]
+        self, epoch: int, horizon: Horizon, fresh: list[NewOrigins], received: Iterable[PartialResults]
     ) -> list[PartialResults]:
         """Return the tuples that begin to look for partners in an epoch, as partial results.
 
@@ -105,7 +104,7 @@ class EqualDecisions:
                     partial.make_hop_key(partial.n_members), partial.block.num_rows
                 )
 
-    def _order_hops(self, beginning: Fresh) -> Iterator[PartialResults]:
+    def _order_hops(self, beginning: NewOrigins) -> Iterator[PartialResults]:
         """Convert tuples that begin to look for partners to partial results. Some try another hop order."""
         stream, horizon, block = beginning
         if self.refiner is None:

@@ -2,6 +2,8 @@
 
 An edge has the same parts as a binary condition (``thetastream.core.condition``). Its left side is the stream
 with the lower number. Python predicates may read any number of streams.
+
+Sets of streams as bit sets, hop orders, and keys of hops.
 """
 
 from collections.abc import Callable, Mapping
@@ -153,3 +155,18 @@ class JoinGraph:
                     if step is not None and so_far + step < reached.get(other, so_far + step + 1):
                         reached[other] = so_far + step
         return 0 if later == earlier else reached.get(later)
+
+
+HopOrder = tuple[int, ...]
+"""The other streams, in the order in which a tuple visits them."""
+HopKey = tuple[int, int]
+"""The members of a hop as a bit set, and its target."""
+
+
+def list_streams(streams: int) -> list[int]:
+    """List the streams of a bit set.
+
+    >>> list_streams(0b1010)
+    [1, 3]
+    """
+    return [stream for stream in range(streams.bit_length()) if streams >> stream & 1]

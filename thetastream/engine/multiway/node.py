@@ -10,7 +10,7 @@ Other multi-way models (``thetastream.models.multiway``) store tuples at several
 to some nodes only, or join them further at the node that found them. Everything else is the same.
 
 *Purge.* A stored tuple is dropped when no partial result in flight and no waiting tuple can need it.
-Therefore state expires by the earliest horizon (``thetastream.engine.multiway.horizons``) of the epochs of
+Therefore state expires by the earliest horizon (``thetastream.engine.multiway.query``) of the epochs of
 all tuples and partial results that are in flight, waiting or new (PSP-I).
 """
 
@@ -23,31 +23,29 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from thetastream.core.blocks import RowBytes
 from thetastream.core.columns import BORN, EARLIEST, LATEST, OLDEST
 from thetastream.core.keys import Int64s
-from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock, find_earliest
-from thetastream.engine.inbox import Inbox, Message
+from thetastream.engine.inbox import Inbox, Message, Peers
 from thetastream.engine.lateness import read_times
 from thetastream.engine.matching import Residual
 from thetastream.engine.moved_tuples import is_moved
 from thetastream.engine.multiway.admission import admit
-from thetastream.engine.multiway.counters import MultiwayCounters
 from thetastream.engine.multiway.equal_decisions import EqualDecisions, is_decision, take_over
 from thetastream.engine.multiway.hop import Hop, join_columns, list_member_columns
-from thetastream.engine.multiway.horizons import Horizon, combine_horizons
-from thetastream.engine.multiway.overlap import Overlap, find_end
 from thetastream.engine.multiway.partial_results import (
+    Overlap,
     PartialResults,
     PartialResultsHeader,
+    find_end,
     merge_partial_results,
 )
-from thetastream.engine.multiway.query import MultiwayQuery
-from thetastream.engine.multiway.queue import Fresh
-from thetastream.engine.multiway.state import MultiwayState
+from thetastream.engine.multiway.query import Horizon, MultiwayQuery, combine_horizons
+from thetastream.engine.multiway.queue import NewOrigins
+from thetastream.engine.multiway.state import MultiwayCounters, MultiwayState
 from thetastream.engine.multiway.stored_tuples import StoredTuples
-from thetastream.engine.peers import Peers
 from thetastream.engine.store.chained_index import ChainedIndex
 from thetastream.engine.store.segment import SegmentStore
 from thetastream.models.multiway import Multiway, NewTuples, Probes, Travel
@@ -205,7 +203,7 @@ class MultiwayNode:
 
     # New tuples
 
-    def _admit(self, inbox: Inbox, clock: Clock, horizon: Horizon) -> list[Fresh]:
+    def _admit(self, inbox: Inbox, clock: Clock, horizon: Horizon) -> list[NewOrigins]:
         """Admit the new tuples, and store the share of this node. Return the tuples that look for
         partners."""
         role = Role.PROBE if self._has_left else Role.BOTH
@@ -225,7 +223,7 @@ class MultiwayNode:
                     # A node that stores a tuple also stores all tuples that it can join with.
                     probing = probing.filter(pa.array(parts >= 0))
             if probing.num_rows:
-                fresh.append(Fresh(new.stream, horizon, probing))
+                fresh.append(NewOrigins(new.stream, horizon, probing))
         return fresh
 
     def _store(self, number: int, batch: pa.RecordBatch, is_mine: npt.NDArray[np.bool_]) -> None:

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from thetastream.engine.multiway.horizons import Horizon
+from thetastream.engine.multiway.query import Horizon
 from thetastream.engine.multiway.state import Waiting
 from thetastream.engine.store.segment import SegmentStore
 
 
-class Fresh(NamedTuple):
+class NewOrigins(NamedTuple):
     """Tuples of one stream that begin to look for partners."""
 
     stream: int
@@ -61,7 +61,7 @@ class Queue:
         """The number of waiting tuples."""
         return sum(entry.n_rows - entry.done for entry in self.waiting)
 
-    def admit(self, epoch: int, fresh: list[Fresh]) -> Iterator[Fresh]:
+    def admit(self, epoch: int, fresh: list[NewOrigins]) -> Iterator[NewOrigins]:
         """Yield the tuples that may begin in an epoch: first waiting tuples, then new tuples."""
         if self._limit is None:
             yield from fresh
@@ -74,7 +74,7 @@ class Queue:
                 break
             n = min(room, entry.n_rows - entry.done)
             block = self._store.get_block(entry.id, entry.n_rows)
-            yield Fresh(entry.stream, entry.horizon, block.slice(entry.done, n))
+            yield NewOrigins(entry.stream, entry.horizon, block.slice(entry.done, n))
             room -= n
             self.waiting.remove(entry)
             if entry.done + n < entry.n_rows:
@@ -86,7 +86,7 @@ class Queue:
             n = min(room, block.num_rows)
             room -= n
             if n:
-                yield Fresh(stream, horizon, block.slice(0, n))
+                yield NewOrigins(stream, horizon, block.slice(0, n))
             if n < block.num_rows:
                 rest = block.slice(n)
                 entry = Waiting(uuid.uuid4().hex, stream, horizon, rest.num_rows, 0)

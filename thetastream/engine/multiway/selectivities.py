@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
-from thetastream.engine.multiway.stream_sets import HopKey, list_streams
+from thetastream.engine.multiway.graph import HopKey, list_streams
 
 PRIOR_MATCHES = 16.0
 """The weight of the estimate of the plan, in matches."""

@@ -1,10 +1,14 @@
-"""The state that a node of a multi-way join keeps from epoch to epoch."""
+"""The state that a node of a multi-way join keeps from epoch to epoch.
+
+The counters of a node of a multi-way join.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from thetastream.engine.counters import SendingCounters
 from thetastream.engine.multiway.hop_orders import HopMeasurements
-from thetastream.engine.multiway.horizons import Horizon, read_horizon
+from thetastream.engine.multiway.query import Horizon, read_horizon
 from thetastream.engine.store.segment import SegmentMeta
 
 
@@ -55,3 +59,13 @@ class MultiwayState:
             None if values["measured"] is None else HopMeasurements.from_json(values["measured"]),
             values["ends_us"],
         )
+
+
+@dataclass
+class MultiwayCounters(SendingCounters):
+    """The work that one node did in one epoch."""
+
+    waiting: int = 0
+    """Stored tuples that have not begun to look for partners, because too many tuples are in flight."""
+    order: dict[str, list[str]] = field(default_factory=dict)
+    """By alias, the hop order of the tuples of each stream, if hop orders are refined."""

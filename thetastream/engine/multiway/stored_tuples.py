@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from thetastream.core.sides import Side
-from thetastream.engine.inbox import Message
+from thetastream.engine.inbox import Message, Peers
 from thetastream.engine.moved_tuples import read_tuples, send_tuples
 from thetastream.engine.multiway.query import MultiwayQuery
-from thetastream.engine.peers import Peers
 from thetastream.engine.routing import Router
 from thetastream.engine.store.box import encode_key_rows
 from thetastream.engine.store.chained_index import ChainedIndex

@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
-from thetastream.errors import QueryError
 
 MOST_ARRIVALS = 1 << 48
 INNER = "inner "
 """The beginning of a setting with an inner precision, as in ``inner 64``."""
-Asked: TypeAlias = str | int | None
+OrderOption: TypeAlias = str | int | None
 """The setting ``order``: None, ``"outer"``, ``"strict"``, ``"inner n"``, or the punctuation interval."""
 
 
@@ -50,7 +50,7 @@ class Order:
         return f"by arrival, any order inside {self.interval} arrivals"
 
 
-def read_order(asked: Asked, is_punctuated: bool) -> Order | None:
+def read_order(asked: OrderOption, is_punctuated: bool) -> Order | None:
     """Check the options ``order`` and ``punctuations``, and return the order of results or None.
 
     Raises

@@ -5,6 +5,8 @@ column c of the box. The formulas depend on which side of a dimension is stored:
 
     stored point:   low = p.lower + delta,   high = p.upper + delta
     stored bounds:  s.lower <= p.point - delta,   s.upper >= p.point - delta
+
+How the tuples of one stream are stored, and how long.
 """
 
 from dataclasses import dataclass, field, replace
@@ -205,3 +207,16 @@ def _end(
     keys, void = shift(probes[:, locate_key_column(bound.key)], delta, domain, towards, bound.is_strict)
     result.exclude(void)
     return keys
+
+
+@dataclass(frozen=True)
+class StoredStream:
+    """How the tuples of one stream are stored. Picklable. Times are in microseconds."""
+
+    stream: int
+    plan: IndexPlan
+    """How the tuples are indexed, and how they are checked if a probe has no plan of its own."""
+    archive_period_us: int | None
+    """Event time of one subindex. None keeps all tuples in one subindex."""
+    lifetime_us: int | None
+    """How long after its event time a tuple may still find a partner. None means forever."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from thetastream.core.blocks import RowBytes, cut_pairs
 from thetastream.core.condition import TIME
 from thetastream.core.keys import Int64s
-from thetastream.core.row_bytes import RowBytes, cut_pairs
 from thetastream.engine.store.box import Box, IndexPlan, build_box, locate_key_column
 from thetastream.engine.store.run import search
 from thetastream.engine.store.segment import SegmentMeta, SegmentStore

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.condition import Condition, Dimension, Domain
+from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s, decode_floats, encode, fold, scramble
 from thetastream.core.sides import Side
 from thetastream.engine.store.box import IndexPlan, build_box, encode_key_rows, locate_key_column
-from thetastream.errors import QueryError
 from thetastream.index.base import IndexSpec
 from thetastream.index.scan import Scan
 from thetastream.models.base import Model

@@ -18,13 +18,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from thetastream.core.blocks import Matches
 from thetastream.core.sides import Side
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import SendingCounters
-from thetastream.engine.inbox import Inbox, Message
-from thetastream.engine.matching import Matches
+from thetastream.engine.inbox import Inbox, Message, Peers
 from thetastream.engine.moved_tuples import MOVED_TUPLES, read_tuples, send_tuples
-from thetastream.engine.peers import Peers
 from thetastream.engine.protocol import OpenStore
 from thetastream.engine.routing import Router
 from thetastream.engine.store.box import encode_key_rows

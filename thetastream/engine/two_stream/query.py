@@ -1,20 +1,38 @@
-"""The fixed properties of a two-stream join, and the state of its units."""
+"""The fixed properties of a two-stream join, and the state of its units.
 
-from dataclasses import dataclass, field
+Count windows of two streams, as conditions on the numbers of tuples (``thetastream.engine.arrival``).
+
+A count window of n tuples of S is an interval of numbers: an arriving r meets the stored s with
+seen(r) - n <= sequence(s) < seen(r).
+
+The tuples of an epoch at a unit, with the key rows by which the index finds them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from thetastream.core.condition import Condition
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thetastream.core.columns import SEEN, SEQUENCE
+from thetastream.core.condition import (
+    SUBINDEXES_PER_WINDOW,
+    TIME,
+    Bound,
+    Condition,
+    Dimension,
+    Domain,
+    Key,
+    compute_lifetime_us,
+)
+from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
-from thetastream.engine.store.box import IndexPlan
+from thetastream.engine.store.box import IndexPlan, StoredStream
 from thetastream.engine.store.segment import SegmentMeta
-from thetastream.engine.store.stored_stream import StoredStream, compute_lifetime_us
-from thetastream.engine.two_stream.count_windows import apply_count_windows
 from thetastream.index.base import IndexSpec
-
-SUBINDEXES_PER_WINDOW = 10
-"""The default number of archive periods per window. With it, tuples stay in memory for a tenth of the window
-after they have left it."""
 
 
 @dataclass(frozen=True)
@@ -73,3 +91,61 @@ class UnitState:
             [SegmentMeta.from_json(meta) for meta in values["segments"]],
             tuple(int(n) for n in values["arrived"]),
         )
+
+
+def apply_count_windows(condition: Condition, counts: Sequence[int]) -> tuple[Condition, Condition]:
+    """Add count windows to a condition; return one condition for stored left and one for stored right tuples.
+
+    Sequence numbers replace event times. Each side gets one more key, the column ``m``: the number of tuples
+    of the other stream that arrived before the tuple.
+    """
+    sides = tuple(
+        replace(side, time=Key(SEQUENCE, Domain.INT), keys=(*side.keys, Key(SEEN, Domain.INT)))
+        for side in condition.sides
+    )
+    left, right = (
+        replace(
+            condition,
+            sides=(sides[0], sides[1]),
+            window=Dimension(
+                stored, TIME, Bound(_find_seen_key(condition, stored.other), -counts[stored]),
+                Bound(_find_seen_key(condition, stored.other), -1),
+                f"the last {counts[stored]} of {sides[stored].alias}",
+            ),
+        )
+        for stored in Side
+    )  # fmt: skip
+    return left, right
+
+
+def _find_seen_key(condition: Condition, side: Side) -> int:
+    return len(condition.sides[side].keys)
+
+
+class Tuples(NamedTuple):
+    """Tuples of an epoch with their key rows."""
+
+    payload: pa.RecordBatch
+    rows: Int64s
+
+    def take(self, mask: npt.NDArray[np.bool_]) -> "Tuples":
+        """Select the tuples for which ``mask`` is true."""
+        kept = np.flatnonzero(mask)
+        return Tuples(self.payload.take(kept), self.rows[kept])
+
+
+class Arrivals(NamedTuple):
+    """The new tuples of one stream at a unit: those that probe, and those that the unit stores."""
+
+    probing: Tuples | None
+    storing: Tuples | None
+
+
+def split_tuples(tuples: Tuples | None, stretch: int) -> tuple[Tuples | None, Tuples | None]:
+    """Split tuples by the stretches of event time in which they lie: those of even and of odd stretches."""
+    if tuples is None:
+        return None, None
+    second = (tuples.rows[:, 0] // stretch) % 2 == 1
+    if not second.any():
+        return tuples, None
+    return (None, tuples) if second.all() else (tuples.take(~second), tuples.take(second))

@@ -23,24 +23,21 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from thetastream.core.blocks import concat
+from thetastream.core.blocks import Matches, RowBytes, concat
 from thetastream.core.columns import ARRIVAL, SEEN, SEQUENCE
 from thetastream.core.keys import Int64s
-from thetastream.core.row_bytes import RowBytes
 from thetastream.core.sides import Role, Side
 from thetastream.engine.arrival import Numbers, keep_passing, number_arrivals
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.lateness import drop_late, read_times
-from thetastream.engine.matching import Matches, Residual, match
-from thetastream.engine.store.archive_periods import SHARED_PERIODS
+from thetastream.engine.matching import Residual, match
 from thetastream.engine.store.box import encode_key_rows
-from thetastream.engine.store.chained_index import ChainedIndex
+from thetastream.engine.store.chained_index import SHARED_PERIODS, ChainedIndex
 from thetastream.engine.store.probing import Candidates
 from thetastream.engine.store.segment import MemoryStore, SegmentStore
-from thetastream.engine.two_stream.query import UnitSpec, UnitState
-from thetastream.engine.two_stream.tuples import Arrivals, Tuples, split_tuples
+from thetastream.engine.two_stream.query import Arrivals, Tuples, UnitSpec, UnitState, split_tuples
 from thetastream.models.base import Model
 
 FRESH_PERIOD = 1 << 12

@@ -1,0 +1,1 @@
+"""Programs around a join: the command line, jobs and the demo."""

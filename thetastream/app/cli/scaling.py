@@ -1,0 +1,121 @@
+"""The commands that show and change the units of a running join. They start no Spark."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from thetastream.app.cli.shared_arguments import AddCommand, add_checkpoint
+from thetastream.joins.handle import control
+from thetastream.models import REGISTRY
+
+SIZES = tuple(dict.fromkeys(name for model in REGISTRY.values() for name in model.sizes))
+"""The sizes that some model may change while it runs."""
+
+
+def add_commands(add: AddCommand) -> None:
+    """Add these commands to the command line."""
+    parser = add(
+        "scale",
+        scale,
+        "change the units of a running join that was started with max_units",
+        description="The change takes effect in the second epoch from now. Nothing restarts.",
+        epilog="examples:\n  thetastream scale checkpoint --units 4,2"
+        "\n  thetastream scale checkpoint --model split --cores 4",
+    )
+    _add_join_arguments(parser)
+    parser.add_argument("--model", choices=sorted(REGISTRY), help="the new model (default: no change)")
+    for size in SIZES:
+        parser.add_argument(
+            f"--{size}", type=read_size, metavar="N[,N]", help=f"the new number of {size} of the model"
+        )
+
+    parser = add(
+        "status",
+        status,
+        "show the units of a running join that was started with max_units",
+        epilog="example:\n  thetastream status checkpoint",
+    )
+    _add_join_arguments(parser)
+
+
+def _add_join_arguments(parser: argparse.ArgumentParser) -> None:
+    add_checkpoint(parser)
+    parser.add_argument("--join", help="the name of the join, if the query has several")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def scale(arguments: argparse.Namespace) -> int:
+    """Ask a running join for other units, and print the name of the request."""
+    sizes = {name: getattr(arguments, name) for name in SIZES if getattr(arguments, name) is not None}
+    handle = control(arguments.checkpoint, arguments.join)
+    name = handle.scale(None if arguments.model is None else REGISTRY[arguments.model](), **sizes)
+    print(json.dumps({"request": name}) if arguments.json else f"request {name} is sent")
+    return 0
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Print the plan of a running join."""
+    found = control(arguments.checkpoint, arguments.join).status()
+    print(json.dumps(found) if arguments.json else describe_status(found))
+    return 0
+
+
+def describe_status(status: Mapping[str, Any]) -> str:
+    """Describe the plan of a join as text.
+
+    >>> generation = {"model": "Split(cores=2)", "units": [0, 1], "since": 0}
+    >>> generation |= {"leaving": [], "moving": [], "drained": []}
+    >>> plan = {"version": 0, "max_units": 4, "shed_factor": 0.0, "generations": [generation], "coming": None}
+    >>> print(describe_status({**plan, "requests": {}}))
+    version       0
+    max_units     4
+    generation    Split(cores=2) on units 0, 1 since epoch 0
+    >>> generation |= {"leaving": [0, 1], "moving": [1], "drained": [0]}
+    >>> for line in describe_status({**plan, "requests": {}}).splitlines()[2].split("; "):
+    ...     print(line)
+    generation    Split(cores=2) on units 0, 1 since epoch 0
+    units 0, 1 get no new tuples, tuples of unit 1 move to the newest units, and no tuples are left on unit 0
+    >>> plan["coming"] = {"model": "Split(cores=1)", "units": [2], "since": None, "waits_for": [0, 1]}
+    >>> print(describe_status({**plan, "requests": {}}).splitlines()[-1])
+    coming        Split(cores=1) on unit 2 takes over later; it waits for units 0, 1
+    """
+    lines = [("version", str(status["version"])), ("max_units", str(status["max_units"]))]
+    if status["shed_factor"]:
+        lines.append(("shed", f"{status['shed_factor']:.0%} of arriving tuples"))
+    for one in status["generations"]:
+        since = "the next epoch" if one["since"] is None else f"epoch {one['since']}"
+        text = f"{one['model']} on {_name_units(one['units'])} since {since}"
+        if one["leaving"]:
+            text += f"; {_name_units(one['leaving'])} get no new tuples"
+        if one["moving"]:
+            text += f", tuples of {_name_units(one['moving'])} move to the newest units"
+        if one["drained"]:
+            text += f", and no tuples are left on {_name_units(one['drained'])}"
+        lines.append(("generation", text))
+    coming = status["coming"]
+    if coming is not None:
+        text = f"{coming['model']} on {_name_units(coming['units'])} takes over later"
+        if coming["waits_for"]:
+            text += f"; it waits for {_name_units(coming['waits_for'])}"
+        lines.append(("coming", text))
+    lines += [("request", f"{name}: {outcome}") for name, outcome in status["requests"].items()]
+    return "\n".join(f"{name:<14}{text}" for name, text in lines)
+
+
+def _name_units(numbers: list[int]) -> str:
+    return f"unit{'s' if len(numbers) != 1 else ''} {', '.join(map(str, numbers))}"
+
+
+def read_size(text: str) -> int | tuple[int, ...]:
+    """Read a size: a number, or numbers with a comma between them.
+
+    >>> read_size("3"), read_size("4,2")
+    (3, (4, 2))
+    """
+    try:
+        numbers = tuple(map(int, text.split(",")))
+    except ValueError as error:
+        what = f"must be a number, or numbers with commas between them, not {text!r}"
+        raise argparse.ArgumentTypeError(what) from error
+    return numbers[0] if len(numbers) == 1 else numbers

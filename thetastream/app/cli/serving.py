@@ -1,0 +1,211 @@
+"""The command that serves stores of results and running queries over HTTP; it starts no Spark."""
+
+import argparse
+import os
+import resource
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from thetastream.app.cli.shared_arguments import AddCommand, read_positive
+from thetastream.core.errors import QueryError
+from thetastream.core.host_names import is_loopback
+from thetastream.core.listening import open_port
+from thetastream.results.store import Store, make_unreachable
+from thetastream.stores import DeltaStore, ParquetStore
+
+TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (the name of a variable)
+"""The environment variable that may hold the token."""
+SHORTEST_TOKEN = 16
+"""The least number of characters of a token."""
+OWN_FILES = 256
+"""Files that a service opens besides its connections: stores, pipes of its processes, libraries."""
+DELTA = "delta:"
+"""The prefix of a path that names a Delta table."""
+
+
+def add_commands(add: AddCommand) -> None:
+    """Add these commands to the command line."""
+    parser = add(
+        "serve",
+        serve,
+        "show running queries on a page, answer questions to stores of results, and send new snapshots to "
+        "subscribers",
+        description="A service without a token answers requests from this machine only.",
+        epilog="examples:\n  thetastream serve out/pairs --metrics out/metrics.jsonl"
+        "\n  THETASTREAM_TOKEN=... thetastream serve pairs=s3://bucket/pairs --host 0.0.0.0",
+    )
+    parser.add_argument("store", nargs="*", metavar="[NAME=]PATH", help="a Parquet store, or delta:PATH")
+    parser.add_argument(
+        "--metrics",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="a file of metrics, which th.export_metrics(json_lines=...) or thetastream run --metrics writes",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default %(default)s)")
+    parser.add_argument("--port", type=int, default=8080, help="the port (default %(default)s)")
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"the file with the token that clients must send (default: the variable {TOKEN})",
+    )
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate, for HTTPS")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="the key of the certificate")
+    parser.add_argument(
+        "--proxy",
+        metavar="ADDRESS",
+        help="the address of a proxy in front of the service, which says for whom it asks (X-Forwarded-For)",
+    )
+    parser.add_argument(
+        "--max-rows",
+        type=read_positive,
+        default=100_000,
+        metavar="N",
+        help="the largest number of rows of an answer (default %(default)s)",
+    )
+    parser.add_argument(
+        "--memory",
+        default="2 GB",
+        metavar="SIZE",
+        help="the memory of all statements of clients, of which four may run at once (default %(default)s)",
+    )
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Serve stores and the metrics of queries, until the process is stopped."""
+    try:
+        import duckdb  # noqa: F401 (the processes of statements need it)
+
+        from thetastream.service import Limits, Server, build_app
+        from thetastream.service.guard import refuse_token
+    except ImportError as error:
+        what = f"serve needs FastAPI, uvicorn and DuckDB, and {error.name} is missing"
+        raise QueryError("MISSING_PACKAGE", f"{what}: pip install 'thetastream[serve]'") from error
+
+    if not arguments.store and not arguments.metrics:
+        raise QueryError("BAD_VALUE", "serve needs a store, or --metrics FILE")
+    token = read_token(arguments.token_file)
+    is_local = is_loopback(arguments.host)
+    if token is None and not is_local:
+        what = f"host {arguments.host} can be reached from other machines, so the service needs a token"
+        raise QueryError("TOKEN", f"{what}: set {TOKEN}, or pass --token-file")
+    if token is not None:
+        refuse_token(token, TOKEN if arguments.token_file is None else str(arguments.token_file))
+    connections = min(Limits.connections, _allow_files() - OWN_FILES)
+    stores = read_stores(arguments.store)
+    limits = Limits(rows=arguments.max_rows, memory=arguments.memory, connections=connections)
+    refuse_missing_files(arguments.metrics)
+    app = build_app(stores, metrics=arguments.metrics, token=token, limits=limits)
+    server = Server(
+        app, limits, tls_cert=arguments.tls_cert, tls_key=arguments.tls_key, proxy=arguments.proxy
+    )
+    if not is_local and arguments.tls_cert is None and arguments.proxy is None:
+        what = f"everybody between a client and host {arguments.host} can read the token and the answers"
+        print(f"thetastream: {what}: pass --tls-cert and --tls-key", file=sys.stderr)
+    with open_port(arguments.host, arguments.port) as port, suppress(KeyboardInterrupt):
+        scheme = "http" if arguments.tls_cert is None else "https"
+        print(f"The page is {write_address(scheme, arguments.host, port.getsockname()[1])}", flush=True)
+        server.listen(port)
+    return 0
+
+
+def write_address(scheme: str, host: str, port: int) -> str:
+    """Write the address of a service. A URI has an IPv6 address in brackets.
+
+    >>> write_address("http", "localhost", 8080), write_address("https", "::1", 8443)
+    ('http://localhost:8080', 'https://[::1]:8443')
+    """
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def read_stores(texts: Sequence[str]) -> dict[str, Store]:
+    """Read stores by their names, and refuse a store that does not exist before the service starts."""
+    stores: dict[str, Store] = {}
+    for name, store in map(read_named_store, texts):
+        if name in stores:
+            raise QueryError(
+                "BAD_VALUE", f"two stores have the name {name!r}: give each one its own, as in NAME=PATH"
+            )
+        try:
+            store.description  # noqa: B018 (it raises NO_STORE)
+        except (OSError, pa.ArrowException) as error:
+            raise make_unreachable(str(store), error) from None
+        stores[name] = store
+    return stores
+
+
+def refuse_missing_files(metrics: Sequence[Path]) -> None:
+    """Refuse files of metrics that do not exist."""
+    for file in metrics:
+        if not file.is_file():
+            what = f"--metrics must name a file of metrics, and there is no file {file}"
+            raise QueryError("NO_METRICS", f"{what}; start the query that writes it first")
+
+
+def _allow_files() -> int:
+    """Raise the limit of open files, which connections are too, to what the system allows; return it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most if most != resource.RLIM_INFINITY else 1 << 20
+
+
+def read_named_store(text: str) -> tuple[str, Store]:
+    """Read ``NAME=PATH`` or ``PATH``. Without a name, the last part of the path is the name.
+
+    The name has no user, password or options of a URI, because clients see it.
+
+    The path of a Delta table begins with ``delta:``.
+
+    >>> read_named_store("/out/pairs")
+    ('pairs', ParquetStore(path='/out/pairs'))
+    >>> read_named_store("p=delta:/out/pairs")
+    ('p', DeltaStore(path='/out/pairs'))
+    """
+    before, equals, after = text.partition("=")
+    name, path = (before, after) if equals and "/" not in before else ("", text)
+    kind = DeltaStore if path.startswith(DELTA) else ParquetStore
+    path = path.removeprefix(DELTA)
+    if not path or name in (".", ".."):  # Clients remove such parts from an address.
+        raise QueryError("BAD_VALUE", f"a store must be PATH or NAME=PATH, not {text!r}")
+    store = kind(path)
+    name = name or store.name.rstrip("/").rpartition("/")[2]
+    if not name:
+        raise QueryError("BAD_VALUE", f"the path {text!r} ends with no name: give one, as in NAME={text}")
+    return name, store
+
+
+def read_token(file: Path | None) -> str | None:
+    """Read the token from a file, or from the environment; None if there is none."""
+    try:
+        token = os.environ.get(TOKEN) if file is None else _read_private(file).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError("TOKEN", f"--token-file must name a file that can be read: {error}") from error
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        where = f"the variable {TOKEN}" if file is None else str(file)
+        what = f"a token must have at least {SHORTEST_TOKEN} characters, and that of {where} has {len(token)}"
+        raise QueryError("TOKEN", f"{what}: make one by 'openssl rand -hex 16'")
+    return token
+
+
+def _read_private(file: Path) -> str:
+    """Read a file that only this user can read.
+
+    Raises
+    ------
+    QueryError
+        TOKEN.
+    """
+    with file.open() as opened:
+        # The file that is read, also if another one takes its place.
+        known = os.fstat(opened.fileno())
+        if known.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or known.st_uid not in (os.geteuid(), 0):
+            what = f"--token-file must name a file that only this user can read, and others can read {file}"
+            raise QueryError("TOKEN", f"{what}: make a new token, and call chmod 600 {file}")
+        return opened.read()

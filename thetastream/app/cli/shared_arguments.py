@@ -1,0 +1,84 @@
+"""Arguments that several commands have, and functions that read the values of arguments.
+
+Starts the Spark session of a command.
+"""
+
+import argparse
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from pyspark.errors import PySparkException
+
+from thetastream.app.job.session import start_session
+from thetastream.joins.ask.refusals import summarize
+from thetastream.spark.session.failure import shows_tracebacks, unwrap_error
+
+Run = Callable[[argparse.Namespace], int]
+"""The function that runs a command and returns its exit code."""
+
+
+class AddCommand(Protocol):
+    """A function that adds a command to the parser. Its texts are those of ``argparse``."""
+
+    def __call__(
+        self, name: str, run: Run, help: str, *, description: str | None = None, epilog: str | None = None
+    ) -> argparse.ArgumentParser: ...
+
+
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names a checkpoint."""
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="a path, or a URI that Arrow opens")
+
+
+def read_positive(text: str) -> int:
+    """Read a positive integer."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"must be a positive integer, not {text!r}")
+    return int(text)
+
+
+def read_seconds(text: str) -> float:
+    """Read a time in seconds.
+
+    >>> read_seconds("90"), read_seconds("1.5m"), read_seconds("2 h")
+    (90.0, 90.0, 7200.0)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a time such as 60s, 5m or 2h, not {text!r}")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def read_pair(text: str) -> tuple[str, str]:
+    """Read ``NAME=VALUE``."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
+    return name, value
+
+
+@contextmanager
+def open_session(conf: dict[str, Any], log: str = os.devnull) -> Iterator[Any]:
+    """Start a Spark session for one command, and stop it when the block ends.
+
+    An error of Spark is raised again as an error with one line. On a terminal, the command prints that Spark
+    is starting, because this takes some seconds.
+    """
+    spark = None
+    if sys.stderr.isatty():
+        print("Spark is starting", file=sys.stderr)
+    try:
+        spark = start_session(conf, log)
+        yield spark
+    except PySparkException as error:
+        if shows_tracebacks():
+            traceback.print_exception(error)
+        raise unwrap_error(error) or summarize(error) from None
+    finally:
+        if spark is not None:
+            spark.stop()

@@ -1,0 +1,1 @@
+"""What commands do with the checkpoint of a job: inspect, clean, rescale."""

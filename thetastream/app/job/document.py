@@ -1,0 +1,319 @@
+"""Reads ``job.toml``, and lists all errors of the file at once, without Spark.
+
+sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name = "pairs"
+[sources.NAME]  [sink]  [sinks.NAME]  [model]  [shed]  [statistics]  [options]  [spark]
+
+Checks the statements of a job against its sources and sinks, without Spark.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from thetastream.app.job.decoding import DECODERS
+from thetastream.app.job.names import find_name_problems
+from thetastream.app.job.schemas import Columns, find_columns
+from thetastream.app.job.source_tables import find_time_problems, parse_source
+from thetastream.app.job.spec import (
+    Job,
+    SinkSpec,
+    SourceSpec,
+    check_keys,
+    check_scalars,
+    find_span_problem,
+    get_table,
+    parse_model,
+    parse_sink,
+    read_option_tables,
+    resolve,
+)
+from thetastream.conditions import make_error_at, tokenize
+from thetastream.conditions.clauses import find_endless
+from thetastream.conditions.grammar import parse_script
+from thetastream.conditions.statement import Insert, Select, Statement, View, find_inputs, list_selects
+from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.core.spans import Rows
+from thetastream.core.suggestions import suggest
+from thetastream.statements.errors import sort_problems
+from thetastream.statements.insert import find_mode_problems
+
+_KEYS = {
+    "sql": str,
+    "checkpoint": str,
+    "trigger": str,
+    "name": str,
+    "sources": dict,
+    "sink": dict,
+    "sinks": dict,
+    "model": dict,
+    "shed": dict,
+    "statistics": dict,
+    "options": dict,
+    "spark": dict,
+}
+"""The keys at the top of a job file, and the types of their values."""
+
+SQL = "sql"
+"""The name of the section that has the errors in statements."""
+
+
+@dataclass
+class Document:
+    """The parts of a job file that can be read, and the errors of the others."""
+
+    problems: dict[str, list[ThetastreamError]] = field(default_factory=dict)
+    """The errors by section of the file: the name of a table, "sql", or "" for the top of the file."""
+    sources: dict[str, SourceSpec] = field(default_factory=dict)
+    """The sources whose values have the right types, by name in lower case."""
+    columns: dict[str, Columns | None] = field(default_factory=dict)
+    """The declared columns of each source, by its name in lower case; None if only Spark knows them."""
+    script: Sequence[Statement] = ()
+    """The statements. There are none if the text has an error of grammar."""
+    job: Job | None = None
+    """The job; None if there are errors."""
+
+    def get_problems(self, section: str) -> list[ThetastreamError]:
+        """Return the list of the errors of a section, to which errors can be added."""
+        return self.problems.setdefault(section, [])
+
+    @property
+    def all_problems(self) -> list[ThetastreamError]:
+        """The errors of all sections."""
+        return [problem for found in self.problems.values() for problem in found]
+
+
+def read_job(path: Path) -> Job:
+    """Read the job of a TOML file. Relative paths in the file are relative to its folder.
+
+    Raises
+    ------
+    QueryError
+        JOB_FILE if the file cannot be read as TOML; otherwise one error that contains all errors of the job.
+    """
+    return parse_job(read_toml(path), path.parent.absolute())
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; raise JOB_FILE if that fails."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise QueryError("JOB_FILE", f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise QueryError("JOB_FILE", f"{path} is not TOML: {error}") from None
+
+
+def parse_job(found: Mapping[str, Any], folder: Path) -> Job:
+    """Make the job that a parsed TOML document describes.
+
+    >>> job = parse_job({
+    ...     "sql": "SELECT * FROM a, b WHERE a.value > b.value WITHIN 5 seconds",
+    ...     "checkpoint": "state",
+    ...     "sources": {name: {"format": "rate", "event_time": "timestamp"} for name in "ab"},
+    ... }, Path("/jobs"))
+    >>> job.checkpoint, job.sink.format, [source.name for source in job.sources]
+    ('/jobs/state', 'console', ['a', 'b'])
+    """
+    document = examine(found, folder)
+    raise_problems(document.all_problems)
+    assert document.job is not None
+    return document.job
+
+
+def examine(found: Mapping[str, Any], folder: Path) -> Document:
+    """Read a parsed TOML document, and collect its errors."""
+    document = Document()
+    # 1. The top of the file, and every table by itself.
+    check_keys(found, _KEYS, "the job", document.get_problems(""))
+    for key in ("sql", "checkpoint", "sources"):
+        if key not in found:
+            document.get_problems("").append(QueryError("MISSING_KEY", f"the job must have {key!r}"))
+    if found.get("checkpoint") == "":
+        problem = QueryError("BAD_VALUE", "'checkpoint' of the job must name a folder, not ''")
+        document.get_problems("").append(problem)
+    trigger = found.get("trigger")
+    span_problem = find_span_problem(trigger, "trigger") if isinstance(trigger, str) else None
+    if span_problem is not None:
+        document.get_problems("").append(span_problem)
+    for name, table in get_table(found, "sources").items():
+        _read_source(document, name, table, folder)
+    sinks = {
+        name: parse_sink(table, folder, f"sink {name!r}", document.get_problems(f"sinks.{name}"))
+        for name, table in get_table(found, "sinks").items()
+    }
+    sink = parse_sink(get_table(found, "sink"), folder, "the sink", document.get_problems("sink"))
+    check_scalars(get_table(found, "spark"), "spark", document.get_problems("spark"))
+    model = parse_model(get_table(found, "model"), document.get_problems("model"))
+    options = read_option_tables(found, document.get_problems)
+    # 2. The statements, against the sources and sinks.
+    text = found.get("sql")
+    if isinstance(text, str):
+        sources = found.get("sources")
+        sink = _read_script(document, text, sink, sinks, list(sources) if isinstance(sources, dict) else None)
+    for problems in document.problems.values():
+        problems[:] = _drop_consequences(problems)
+    if not document.all_problems:
+        document.job = Job(
+            sql=found["sql"],
+            checkpoint=resolve(found["checkpoint"], folder),
+            sources=tuple(document.sources.values()),
+            sink=sink,
+            trigger=found.get("trigger"),
+            name=found.get("name"),
+            model=model,
+            options=options,
+            spark=dict(get_table(found, "spark")),
+        )
+    return document
+
+
+def _drop_consequences(problems: list[ThetastreamError]) -> list[ThetastreamError]:
+    """Drop the error that a key is missing if another error names a misspelt form of this key."""
+    meant = {
+        name
+        for problem in problems
+        if problem.condition == "UNKNOWN_KEY"
+        for name in re.findall(r"did you mean '(.*)'", problem.message)
+    }
+    return [
+        problem
+        for problem in problems
+        if problem.condition != "MISSING_KEY"
+        or not any(f"must have {name!r}" in problem.message for name in meant)
+    ]
+
+
+def _read_source(document: Document, name: str, table: object, folder: Path) -> None:
+    problems = document.get_problems(f"sources.{name}")
+    if name.casefold() in document.sources:
+        known = document.sources[name.casefold()].name
+        what = f"source {name!r} must have another name than source {known!r}; names ignore case"
+        problems.append(QueryError("BAD_VALUE", what))
+    source = parse_source(name, table, folder, problems)
+    if source is None:
+        return
+    read = None if source.decode is None else DECODERS[source.decode].read_columns
+    columns = find_columns(source.format, source.schema, source.select, source.path, source.options, read)
+    problems += find_time_problems(source, columns)
+    document.sources[name.casefold()], document.columns[name.casefold()] = source, columns
+
+
+def _read_script(
+    document: Document,
+    text: str,
+    sink: SinkSpec,
+    sinks: Mapping[str, SinkSpec],
+    names: Sequence[str] | None,
+) -> SinkSpec:
+    """Read the statements, collect their errors, and return the sink of the last statement.
+
+    ``names`` are the names of the sources; None if the file has no table of sources.
+    """
+    problems = document.get_problems(SQL)
+    try:
+        document.script = parse_script(text)
+    except QueryError as problem:
+        problems.append(problem)
+        return sink
+    sink = choose_sink(text, document.script[-1], sink, sinks, problems)
+    problems += find_script_problems(document.script, sink)
+    if names is not None:
+        problems += find_unknown_sources(document.script, names)
+    problems += find_name_problems(document.script, document.columns)
+    healthy = {
+        name: source
+        for name, source in document.sources.items()
+        if not document.problems.get(f"sources.{source.name}")
+    }
+    problems += find_missing_times(document.script, healthy)
+    problems += find_window_problems(document.script)
+    problems[:] = sort_problems(problems)
+    return sink
+
+
+def choose_sink(
+    text: str,
+    statement: Statement,
+    sink: SinkSpec,
+    sinks: Mapping[str, SinkSpec],
+    problems: list[ThetastreamError],
+) -> SinkSpec:
+    """Return the sink that INSERT INTO names. Without INSERT INTO, return the only sink of the job."""
+    if not isinstance(statement.head, Insert):
+        if sinks:
+            what = (
+                f"[sinks] names {', '.join(sinks)}, but sql names none; write INSERT INTO {next(iter(sinks))}"
+            )
+            problems.append(QueryError("UNKNOWN_SINK", what))
+        return sink
+    name = statement.head.name.strip("`")
+    found = {known.casefold(): spec for known, spec in sinks.items()}.get(name.casefold())
+    if found is None:
+        there = ", ".join(sinks) or "there are none"
+        what = f"INSERT INTO must name a sink of the job ({there}), not {name!r}"
+        problems.append(
+            make_error_at(text, statement.head.start, f"{what}; write [sinks.{name}]", "UNKNOWN_SINK")
+        )
+    return found or sink
+
+
+def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterator[QueryError]:
+    """Yield an error for EXPLAIN, for a view at the end, and for clauses that streams do not support."""
+    last = script[-1]
+    if last.is_explain:
+        what = "the statement of a job must not begin with EXPLAIN"
+        yield QueryError("EXPLAIN", f"{what}; leave it out, and call thetastream explain JOB.toml")
+    if isinstance(last.head, View):
+        what = "a job must end with a SELECT or an INSERT INTO, because a view alone has no result"
+        yield make_error_at(last.select.text, last.head.start, what)
+    for statement in script:
+        for select in list_selects(statement.select):
+            yield from find_endless(select.clauses)
+    yield from find_mode_problems(last.select, sink.mode)
+
+
+def find_unknown_sources(script: Sequence[Statement], names: Sequence[str]) -> Iterator[QueryError]:
+    """Yield an error for each name in FROM that is not a source, a part of WITH or a view.
+
+    A name with dots may be a table or a folder of files. Only Spark can check it.
+    """
+    known = {name.casefold() for name in names}
+    for select, source in find_inputs(script):
+        if source.plain_name not in known and len(tokenize(source.name).tokens) == 1:
+            there = ", ".join(names) or "there are none"
+            what = f"FROM must name a source ({there}), not {source.name!r}"
+            what += suggest(source.plain_name, known)
+            yield make_error_at(select.text, source.start, what, "UNKNOWN_SOURCE")
+
+
+def find_missing_times(
+    script: Sequence[Statement], sources: Mapping[str, SourceSpec]
+) -> Iterator[QueryError]:
+    """Yield an error for each source that has no event time and is joined with a time window."""
+    for select, source in find_inputs(script):
+        found = sources.get(source.plain_name)
+        if found is not None and found.event_time is None and _is_timed(select):
+            what = f"WITHIN needs the event time of source {found.name!r}"
+            hint = f"write event_time in [sources.{found.name}]"
+            yield make_error_at(select.text, source.start, f"{what}; {hint}", "NO_WATERMARK")
+
+
+def find_window_problems(script: Sequence[Statement]) -> Iterator[QueryError]:
+    """Yield an error for each WITHIN that is not a span of time."""
+    for select in (each for statement in script for each in list_selects(statement.select)):
+        spans = select.within.values() if isinstance(select.within, dict) else [select.within]
+        for span in spans:
+            problem = find_span_problem(span, "WITHIN") if isinstance(span, str) else None
+            if problem is not None and isinstance(span, str):
+                at = re.search(r"\W+".join(map(re.escape, span.split())), select.text)
+                start = 0 if at is None else at.start()
+                yield make_error_at(select.text, start, problem.message, problem.condition)
+
+
+def _is_timed(select: Select) -> bool:
+    """Whether a SELECT has a window of event time."""
+    spans = select.within.values() if isinstance(select.within, dict) else [select.within]
+    return any(span is not None and not isinstance(span, Rows) for span in spans)

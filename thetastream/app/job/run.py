@@ -1,0 +1,253 @@
+"""Runs a job on Spark: reads streams, starts the query, and stops it between two epochs."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from thetastream.app.job.dead_letters import DeadLetters
+from thetastream.app.job.decoding import decode
+from thetastream.app.job.document import SQL, Document
+from thetastream.app.job.files import read_file
+from thetastream.app.job.progress import read_epochs
+from thetastream.app.job.schemas import Columns
+from thetastream.app.job.session import write_option
+from thetastream.app.job.spec import REPLAY, Job, SourceSpec
+from thetastream.conditions.grammar import parse_script
+from thetastream.conditions.statement import find_inputs
+from thetastream.core.columns import write_delay
+from thetastream.core.errors import QueryError, ThetastreamError, list_problems
+from thetastream.joins.ask.refusals import summarize
+from thetastream.joins.ask.watermark import with_watermark
+from thetastream.lowering.domains import quote
+from thetastream.runtime.checkpoints.paths import update_paths
+from thetastream.spark.event_time import mark_event_time
+from thetastream.spark.sinks.file_sink_log import finish_epoch
+from thetastream.statements.sql import explain, run_script
+
+POLL_SECONDS = 0.2
+"""The pause between two looks at the query."""
+_NUMBER = "__number"
+"""The column with the place of a replayed row."""
+EpochListener = Callable[[dict[str, Any]], None]
+"""A function that is called with the figures of each epoch."""
+
+
+def read(spark: SparkSession, source: SourceSpec) -> DataFrame:
+    """Read the stream of a source."""
+    if source.format == REPLAY:
+        frame = replay(spark, source)
+    else:
+        reader = spark.readStream.format(source.format)
+        if source.schema is not None and source.decode is None:
+            reader = reader.schema(source.schema)
+        for key, value in source.options.items():
+            reader = reader.option(key, write_option(value))
+        frame = reader.load(source.path) if source.path is not None else reader.load()
+        if source.decode is not None:
+            frame = decode(frame, source)
+        if source.select:
+            frame = frame.selectExpr(*source.select)
+    if source.event_time is None:
+        return frame
+    if source.idle is None:
+        return mark_event_time(frame, source.event_time, source.delay)
+    return with_watermark(frame, source.event_time, source.delay, source.idle)
+
+
+def replay(spark: SparkSession, source: SourceSpec) -> DataFrame:
+    """Stream the rows of a file in the order of their event time, ``source.rate`` rows per second.
+
+    Spark's rate source produces numbers, which are joined with the numbered rows. The rows are kept in
+    memory.
+    """
+    rows = read_file(spark, source.name, Path(source.path or ""), source.schema, source.options)
+    if source.select:
+        rows = rows.selectExpr(*source.select)
+    # Rows of the same time are ordered by their content, so that a restarted job gives them the same numbers.
+    order = Window.orderBy(source.event_time or "", F.to_json(F.struct("*")))
+    numbered = rows.select("*", (F.row_number().over(order) - 1).alias(_NUMBER)).persist()
+    clock = spark.readStream.format("rate").option("rowsPerSecond", source.rate or 1).load()
+    named = clock.select(F.col("value").alias(_NUMBER))
+    return named.join(numbered, _NUMBER).select(*(F.col(quote(name)) for name in rows.columns))
+
+
+def join_streams(spark: SparkSession, job: Job) -> DataFrame:
+    """Build the streaming DataFrame of a job's results."""
+    return run_script(spark, parse_script(job.sql), _read_streams(spark, job), job.model, job.options)
+
+
+def explain_job(spark: SparkSession, job: Job) -> str:
+    """Explain the plan of a job. If the job has errors, raise all of them, also those that Spark finds."""
+    return explain(spark, job.sql, _read_streams(spark, job), job.model, job.options)
+
+
+def find_spark_problems(spark: SparkSession, document: Document) -> Iterator[tuple[str, ThetastreamError]]:
+    """Yield the errors that Spark finds in a job file: (section, error).
+
+    If a source cannot be read, this is an error of its section, and the statements are checked over an empty
+    stream with the columns that the file declares for the source. If the file declares none, the statements
+    are not checked.
+    """
+    streams: dict[str, DataFrame] = {}
+    for name in dict.fromkeys(source.plain_name for _, source in find_inputs(document.script)):
+        source, frame = document.sources.get(name), None
+        if source is not None and not document.problems.get(f"sources.{source.name}"):
+            try:
+                frame = read(spark, source)
+                _ = frame.schema
+            except PySparkException as error:
+                frame = None
+                yield f"sources.{source.name}", summarize(error, f"source {source.name!r}")
+        if frame is None and source is not None:
+            frame = _read_declared(spark, source, document.columns.get(name))
+        if frame is None:
+            return
+        streams[name] = frame
+    last = replace(document.script[-1], is_explain=True)
+    job = document.job
+    model, options = (None, {}) if job is None else (job.model, job.options)
+    try:
+        run_script(spark, [*document.script[:-1], last], streams, model, options)
+    except ThetastreamError as error:
+        for problem in list_problems(error):
+            # If the file has errors, the check without Spark has reported missing and wrong event times.
+            if document.job is not None or problem.condition != "NO_WATERMARK":
+                yield SQL, problem
+
+
+def _read_declared(spark: SparkSession, source: SourceSpec, columns: Columns | None) -> DataFrame | None:
+    """Make an empty stream with the declared columns of a source; None if they are unknown or wrong."""
+    if columns is None or not all(columns.values()):
+        return None
+    empty = spark.readStream.format("rate").load()
+    try:
+        frame = empty.selectExpr(*(f"CAST(NULL AS {type_}) AS {quote(n)}" for n, type_ in columns.items()))
+        _ = frame.schema
+    except PySparkException:
+        return None
+    times = [name for name, type_ in columns.items() if type_.upper().startswith("TIMESTAMP")]
+    asked = (source.event_time or "").casefold()
+    time = next((name for name in times if name.casefold() == asked), next(iter(times), None))
+    return frame if time is None else frame.withWatermark(time, "0 seconds")
+
+
+def _read_streams(spark: SparkSession, job: Job) -> dict[str, DataFrame]:
+    return {source.name: read(spark, source) for source in job.sources}
+
+
+def run(
+    spark: SparkSession,
+    job: Job,
+    say: EpochListener,
+    until_caught_up: bool = False,
+    seconds: float | None = None,
+) -> None:
+    """Run a job until it is stopped, has caught up, or its time is over.
+
+    SIGINT and SIGTERM let the running epoch finish. When the job is started again, it continues after the
+    last epoch that is committed in its checkpoint.
+
+    Raises
+    ------
+    ThetastreamError
+        If the job is wrong.
+    StreamingQueryException
+        If the query fails.
+    """
+    endless = [source.name for source in job.sources if source.format == REPLAY]
+    if until_caught_up and endless:
+        raise QueryError(
+            "ENDLESS_SOURCE",
+            f"--until-caught-up needs sources that end, and a replay never ends ({', '.join(endless)}); "
+            "use --for",
+        )
+    # Each look at the query reads all reports that Spark keeps. After a short pause, the last few are enough.
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "20")
+    with _catch_signals() as stop:
+        results = join_streams(spark, job)
+        # Arrow does not open each URI that Spark opens. Then Spark reports wrong paths and unfinished epochs.
+        with suppress(OSError, pa.ArrowException):
+            update_paths(job.checkpoint)
+            if job.sink.path is not None:
+                finish_epoch(results, job.checkpoint, job.sink.path)
+        writer = results.writeStream.format(job.sink.format).outputMode(job.sink.mode)
+        for key, value in job.sink.options.items():
+            writer = writer.option(key, write_option(value))
+        if job.sink.path is not None:
+            writer = writer.option("path", job.sink.path)
+        if until_caught_up:
+            writer = writer.trigger(availableNow=True)
+        elif job.trigger is not None:
+            writer = writer.trigger(processingTime=write_delay(job.trigger))
+        if job.name is not None:
+            writer = writer.queryName(job.name)
+        query = writer.option("checkpointLocation", job.checkpoint).start()
+        dead_letters = DeadLetters()
+        try:
+            dead_letters.start(spark, job, until_caught_up)
+            _watch(query, dead_letters, say, stop, None if seconds is None else time.monotonic() + seconds)
+            dead_letters.finish(until_caught_up)
+            last = dead_letters.count_new()
+            if any(last.values()):
+                say(last)
+        finally:
+            query.stop()
+            dead_letters.stop()
+
+
+def _watch(
+    query: StreamingQuery,
+    dead_letters: DeadLetters,
+    say: EpochListener,
+    stop: threading.Event,
+    deadline: float | None,
+) -> None:
+    """Report epochs until the query ends. After an epoch, stop it if ``stop`` is set or its time is over."""
+    seen = -1
+    last_before_stop: int | None = None
+    while True:
+        is_active = query.isActive
+        last = query.lastProgress
+        if last is not None and (last.batchId > seen or not is_active):
+            for epoch in read_epochs(query, seen):
+                seen = epoch["epoch"]
+                say(epoch | dead_letters.count_new())
+        if not is_active:
+            query.awaitTermination()  # This raises the exception of a failed query.
+            return
+        if last_before_stop is None and (
+            stop.is_set() or (deadline is not None and time.monotonic() > deadline)
+        ):
+            last_before_stop = seen
+        # The query is stopped when the running epoch has ended. The next epoch may have begun by then. If so,
+        # the next run repeats it.
+        if last_before_stop is not None and (seen > last_before_stop or not query.status["isTriggerActive"]):
+            query.stop()
+            for epoch in read_epochs(query, seen):
+                say(epoch)
+            return
+        time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def _catch_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGINT and SIGTERM set, in place of ending the program."""
+    stop = threading.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,161 @@
+"""Reads the tables ``[sources.NAME]`` of ``job.toml``, and lists their errors.
+
+format, path, schema, event_time, delay, idle, rate, select, options, decode, schema_id, dead_letters
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from thetastream.app.job.decoding import DECODERS
+from thetastream.app.job.schemas import Columns
+from thetastream.app.job.spec import (
+    REPLAY,
+    SourceSpec,
+    check_keys,
+    check_scalars,
+    find_span_problem,
+    get_table,
+    is_local,
+    resolve,
+)
+from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.suggestions import suggest_or_list
+
+FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
+"""The formats of sources that read files."""
+_NO_TIMES = {
+    *("INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "TINYINT"),
+    *("DOUBLE", "FLOAT", "STRING", "BOOLEAN", "DATE"),
+}
+"""Types that an event time cannot have, as job files write them."""
+_KEYS = {
+    "format": str,
+    "path": str,
+    "schema": str,
+    "event_time": str,
+    "delay": str,
+    "idle": str,
+    "rate": int,
+    "select": list,
+    "options": dict,
+    "decode": str,
+    "schema_id": int,
+    "dead_letters": str,
+}
+"""The keys of a source, and the types of their values."""
+
+
+def parse_source(
+    name: str, table: object, folder: Path, problems: list[ThetastreamError]
+) -> SourceSpec | None:
+    """Read a source, and add its errors to ``problems``; return None if values have wrong types."""
+    where = f"source {name!r}"
+    if not isinstance(table, dict):
+        problems.append(QueryError("BAD_VALUE", f"{where} must be a table, [sources.{name}]"))
+        return None
+    before = len(problems)
+    check_keys(table, _KEYS, where, problems)
+    problems += _find_format_problems(table, where)
+    problems += _find_decoding_problems(table, where)
+    problems += _find_span_problems(table, where)
+    check_scalars(get_table(table, "options"), f"the options of {where}", problems)
+    format_ = table.get("format")
+    if format_ is None or any(problem.condition == "BAD_VALUE" for problem in problems[before:]):
+        return None
+    path = resolve(table["path"], folder) if "path" in table else None
+    if path is not None and format_ in (*FILE_FORMATS, REPLAY) and _is_missing(path):
+        problems.append(QueryError("NO_SUCH_PATH", f"the path of {where} ({path}) does not exist"))
+    return SourceSpec(
+        name,
+        str(format_),
+        path,
+        table.get("schema"),
+        table.get("event_time"),
+        table.get("delay", "0 seconds"),
+        table.get("idle"),
+        table.get("rate"),
+        tuple(map(str, table.get("select", ()))),
+        dict(table.get("options", {})),
+        table.get("decode"),
+        table.get("schema_id"),
+        resolve(table["dead_letters"], folder) if "dead_letters" in table else None,
+    )
+
+
+def _find_format_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
+    """Yield an error for each key that the format of a source needs, and for a key of another format."""
+    format_ = table.get("format")
+    if format_ is None:
+        known = ", ".join(FILE_FORMATS)
+        yield QueryError(
+            "MISSING_KEY", f"{where} must have 'format': {known}, {REPLAY}, rate, socket, kafka, ..."
+        )
+    if format_ == REPLAY:
+        for key in ("path", "event_time", "rate"):
+            if key not in table:
+                yield QueryError("MISSING_KEY", f"{where} replays a file and must have {key!r}")
+        if isinstance(table.get("rate"), int) and table["rate"] < 1:
+            yield QueryError("BAD_VALUE", f"the rate of {where} must be at least 1, not {table['rate']}")
+    elif "rate" in table:
+        yield QueryError("UNKNOWN_KEY", f'{where} has a rate, which belongs to format = "{REPLAY}"')
+    if format_ in FILE_FORMATS:
+        for key in ("path", "schema"):
+            if key not in table and not (key == "schema" and format_ == "text"):
+                yield QueryError("MISSING_KEY", f"{where} reads {format_} files and must have {key!r}")
+
+
+def _find_span_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
+    """Yield an error for a delay or an idle time that has no event time, or is not a span of time."""
+    for key in ("delay", "idle"):
+        if key in table and "event_time" not in table:
+            yield QueryError("MISSING_KEY", f"{where} has {key!r} and must have 'event_time'")
+        span = table.get(key)
+        problem = find_span_problem(span, f"the {key} of {where}") if isinstance(span, str) else None
+        if problem is not None:
+            yield problem
+
+
+def _find_decoding_problems(table: Mapping[str, Any], where: str) -> Iterator[QueryError]:
+    """Yield an error for each key about the decoding of records that is missing or wrong."""
+    decode, schema = table.get("decode"), table.get("schema")
+    if decode is None:
+        for key in ("dead_letters", "schema_id"):
+            if key in table:
+                yield QueryError("MISSING_KEY", f"{where} has {key} and must have 'decode'")
+        if table.get("format") == "kafka" and schema is not None:
+            yield QueryError("MISSING_KEY", f"{where} reads records with a schema and must have 'decode'")
+        return
+    if table.get("format") != "kafka":
+        yield QueryError("UNKNOWN_KEY", f'{where} has decode, which belongs to format = "kafka"')
+    if schema is None:
+        yield QueryError("MISSING_KEY", f"{where} decodes records and must have 'schema'")
+    if isinstance(decode, str) and decode not in DECODERS:
+        what = f"decode of {where} ({decode!r}) must be one of {', '.join(DECODERS)}"
+        yield QueryError("BAD_VALUE", f"{what}; other values are decoded by expressions in select")
+    elif isinstance(decode, str) and isinstance(schema, str):
+        try:
+            DECODERS[decode].read_columns(schema)
+        except ValueError as problem:
+            yield QueryError("BAD_VALUE", f"the schema of {where} cannot be used: {problem}")
+    if "schema_id" in table and decode != "avro":
+        yield QueryError("UNKNOWN_KEY", f'{where} has schema_id, which belongs to decode = "avro"')
+
+
+def find_time_problems(source: SourceSpec, columns: Columns | None) -> Iterator[QueryError]:
+    """Yield an error if the event time of a source is not a column, or is a column that has no times."""
+    if source.event_time is None or columns is None:
+        return
+    types = {name.casefold(): type_ for name, type_ in columns.items()}
+    type_ = types.get(source.event_time.casefold())
+    if type_ is None:
+        what = f"event_time of source {source.name!r} names {source.event_time!r}, which is no column"
+        yield QueryError("UNKNOWN_COLUMN", what + suggest_or_list(source.event_time, columns))
+    elif type_.upper() in _NO_TIMES:
+        what = f"event_time of source {source.name!r} ({source.event_time}) must be a TIMESTAMP"
+        cast = f"CAST({source.event_time} AS TIMESTAMP) AS {source.event_time}"
+        yield QueryError("EVENT_TIME_TYPE", f'{what}, not {type_}; compute one: select = [..., "{cast}"]')
+
+
+def _is_missing(path: str) -> bool:
+    return is_local(path) and not set(path) & set("*?[{") and not Path(path).exists()

@@ -1,0 +1,256 @@
+"""A job: its sources, its statements, its sink and its model. ``job.document`` reads it from ``job.toml``.
+
+Reads the tables of ``job.toml``, and lists their errors. ``source_tables`` reads those of sources.
+
+[sink]          format, path, mode, options
+[sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
+[model]         name, and the parameters of the model
+[shed]          the parameters of th.Shed
+[statistics]    the parameters of th.Statistics
+[options]       options of thetastream.families.options.StatementOptions
+[spark]         session settings
+
+Checks spans of time in a job file.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.shed import Shed
+from thetastream.core.spans import parse_duration
+from thetastream.core.suggestions import suggest_or_list
+from thetastream.families.options import StatementOptions, list_options
+from thetastream.lowering.statistics import Statistics
+from thetastream.models import REGISTRY, Model
+from thetastream.statements.insert import FILE_SINKS, MODES
+
+REPLAY = "replay"
+"""Format of a source that streams a file in the order of its event time, at a given rate."""
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """One stream: a Spark source, its event time, and the expressions that compute its columns."""
+
+    name: str
+    format: str
+    path: str | None = None
+    schema: str | None = None
+    event_time: str | None = None
+    delay: str = "0 seconds"
+    idle: str | None = None
+    """The time without tuples after which the stream does not hold back the watermark. None means never."""
+    rate: int | None = None
+    """Rows per second of a replayed file."""
+    select: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    decode: str | None = None
+    """The name of the decoder for the values of Kafka records. None means that the values remain bytes."""
+    schema_id: int | None = None
+    """The number in the header of Confluent's Avro records. None means that they have no header."""
+    dead_letters: str | None = None
+    """The folder of records that cannot be decoded. None means that they are dropped."""
+
+
+@dataclass(frozen=True)
+class SinkSpec:
+    """The Spark sink to which results are written."""
+
+    format: str = "console"
+    path: str | None = None
+    mode: str = "append"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The content of a well-formed job file, which Spark has not checked yet."""
+
+    sql: str
+    checkpoint: str
+    sources: tuple[SourceSpec, ...]
+    sink: SinkSpec
+    trigger: str | None = None
+    name: str | None = None
+    """The name of the query in Spark."""
+    model: Model | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the joins, with the load shedder and the statistics."""
+    spark: dict[str, Any] = field(default_factory=dict)
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is a path on this machine and not a URL."""
+    return re.match(r"[a-z][a-z0-9+.-]+:", path) is None
+
+
+SINKS = ("console", "parquet", "csv", "json", "orc", "delta", "noop", "kafka")
+"""The formats of sinks."""
+
+_SINK_KEYS = {"format": str, "path": str, "mode": str, "options": dict}
+"""The keys of a sink, and the types of their values."""
+_KINDS = {
+    str: "a string",
+    dict: "a table",
+    list: "a list",
+    int: "an integer",
+}
+"""The names of types in messages."""
+
+
+def parse_sink(table: object, folder: Path, where: str, problems: list[ThetastreamError]) -> SinkSpec:
+    """Read a sink, and add its errors to ``problems``; ``where`` names the sink in them."""
+    if not isinstance(table, dict):
+        problems.append(QueryError("BAD_VALUE", f"{where} must be a table, not {table!r}"))
+        return SinkSpec()
+    check_keys(table, _SINK_KEYS, where, problems)
+    format_, mode = table.get("format", "console"), table.get("mode", "append")
+    if isinstance(format_, str) and format_ not in SINKS:
+        problems.append(
+            QueryError("BAD_VALUE", f"format of {where} ({format_!r}) must be one of {', '.join(SINKS)}")
+        )
+    if isinstance(mode, str) and mode not in MODES:
+        problems.append(
+            QueryError("BAD_VALUE", f"mode of {where} ({mode!r}) must be one of {', '.join(MODES)}")
+        )
+    if format_ in FILE_SINKS and "path" not in table:
+        problems.append(QueryError("MISSING_KEY", f"{where} writes {format_} files and must have 'path'"))
+    check_scalars(get_table(table, "options"), f"the options of {where}", problems)
+    path = table.get("path")
+    return SinkSpec(
+        str(format_),
+        resolve(path, folder) if isinstance(path, str) else None,
+        str(mode),
+        dict(get_table(table, "options")),
+    )
+
+
+def parse_model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model | None:
+    """Read the model, and add its errors to ``problems``; return None without a model."""
+    if not table:
+        return None
+    name = table.get("name", "biclique")
+    if not isinstance(name, str) or name not in REGISTRY:
+        problems.append(
+            QueryError("BAD_VALUE", f"the name of the model ({name!r}) must be one of {', '.join(REGISTRY)}")
+        )
+        return None
+    settings = {key: value for key, value in table.items() if key != "name"}
+    allowed = dict.fromkeys(signature(REGISTRY[name]).parameters, object)
+    before = len(problems)
+    check_keys(settings, allowed, f"the model {name}", problems)
+    if len(problems) > before:
+        return None
+    try:
+        model: Model = REGISTRY[name](
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
+        )
+        return model
+    except ThetastreamError as problem:
+        problems.append(problem)
+        return None
+
+
+def read_option_tables(
+    found: Mapping[str, Any], get_problems: Callable[[str], list[ThetastreamError]]
+) -> dict[str, Any]:
+    """Read [options], and [shed] and [statistics], which are options with tables of their own."""
+    problems, known = get_problems("options"), list_options(StatementOptions)
+    texts = {name: option for name, option in known.items() if option.is_text}
+    given = dict(get_table(found, "options"))
+    check_keys(given, dict.fromkeys(texts, object), "the options", problems)
+    for name in given.keys() & texts.keys():
+        try:
+            texts[name].read(given[name], name)
+        except ThetastreamError as problem:
+            problems.append(problem)
+    for name, kind, needed in (("shed", Shed, ("threshold", "capacity")), ("statistics", Statistics, ())):
+        value = _build(kind, get_table(found, name), f"[{name}]", needed, get_problems(name))
+        if value is not None:
+            given[name] = value
+    return given
+
+
+def _build(
+    kind: type, table: Mapping[str, Any], where: str, needed: Sequence[str], problems: list[ThetastreamError]
+) -> Any:
+    """Build a value from a table with its parameters; return None without a table, or if it has errors."""
+    if not table:
+        return None
+    before = len(problems)
+    check_keys(table, dict.fromkeys(signature(kind).parameters, object), where, problems)
+    problems += [
+        QueryError("MISSING_KEY", f"{where} must have {key!r}") for key in needed if key not in table
+    ]
+    if len(problems) > before:
+        return None
+    try:
+        return kind(**table)
+    except ThetastreamError as problem:
+        problems.append(problem)
+        return None
+
+
+def check_scalars(table: Mapping[str, Any], where: str, problems: list[ThetastreamError]) -> None:
+    """Add an error for each key of a table whose value is a table or a list."""
+    problems += [
+        QueryError(
+            "BAD_VALUE",
+            f'{key!r} of {where} must be one value, not {value!r}; put a key with dots in quotes: "a.b"',
+        )
+        for key, value in table.items()
+        if isinstance(value, dict | list)
+    ]
+
+
+def check_keys(
+    table: Mapping[str, Any], allowed: Mapping[str, Any], where: str, problems: list[ThetastreamError]
+) -> None:
+    """Add an error for each key of a table that is not allowed, or whose value has a wrong type.
+
+    ``allowed`` has the type of each key. The type ``object`` stands for any value.
+    """
+    for key, value in table.items():
+        if key not in allowed:
+            what = f"{where} has no {key!r}" + suggest_or_list(key, allowed)
+            problems.append(QueryError("UNKNOWN_KEY", what))
+        elif allowed[key] is object:
+            continue
+        elif not isinstance(value, allowed[key]) or isinstance(value, bool):
+            problems.append(
+                QueryError("BAD_VALUE", f"{key!r} of {where} must be {_KINDS[allowed[key]]}, not {value!r}")
+            )
+
+
+def get_table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the table under a key; it is empty if there is none."""
+    value = found.get(key, {})
+    return value if isinstance(value, dict) else {}
+
+
+def resolve(path: object, folder: Path) -> str:
+    """Return a path relative to the folder of the job file; a URL remains as it is."""
+    text = str(path)
+    return text if not is_local(text) or Path(text).is_absolute() else str(folder / text)
+
+
+_PARTS = re.compile(r"(\s*[+-]?\s*\d+(\.\d+)?\s*[^\W\d_]+\s*,?)+")
+
+
+def find_span_problem(text: str, what: str) -> QueryError | None:
+    """Return an error if a text has the form of a span of time and is not one. Spark checks other forms.
+
+    >>> print(find_span_problem("10 secnds", "delay"))
+    [INVALID_DURATION] delay ('10 secnds') is no span of time; write it as in "1 day 2 hours" or "90s"
+    >>> find_span_problem("5m", "delay") is None
+    True
+    """
+    if parse_duration(text) is not None or _PARTS.fullmatch(text) is None:
+        return None
+    what = f"{what} ({text!r}) is no span of time"
+    return QueryError("INVALID_DURATION", f'{what}; write it as in "1 day 2 hours" or "90s"')

@@ -1,0 +1,24 @@
+"""Splits the text of a condition into conjuncts, comparisons and names. Only this package imports sqlglot."""
+
+from thetastream.conditions.comparisons import expand_conjunct, find_comparisons
+from thetastream.conditions.phrases import Comparison, split_comparisons, split_conjuncts, write_candidates
+from thetastream.conditions.python import NUMPY, Predicate, predicate
+from thetastream.conditions.sphere import within_metres
+from thetastream.conditions.tokens import Phrase, make_error_at, parse, tokenize
+
+__all__ = [
+    "NUMPY",
+    "Comparison",
+    "Phrase",
+    "Predicate",
+    "expand_conjunct",
+    "find_comparisons",
+    "make_error_at",
+    "parse",
+    "predicate",
+    "split_comparisons",
+    "split_conjuncts",
+    "tokenize",
+    "within_metres",
+    "write_candidates",
+]

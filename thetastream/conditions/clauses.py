@@ -1,0 +1,224 @@
+"""Cuts a statement into its clauses, at the words with which they begin.
+
+The clauses of a SELECT over the rows of a join; every expression is a slice of the user's text.
+
+Finds the parts of a SELECT that no unbounded stream can answer.
+
+Items of a select list: their names, and GROUP BY that uses names or numbers of items.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from thetastream.conditions.tokens import OPERAND_ENDS, Phrase, Token, make_error_at, tokenize
+from thetastream.conditions.window_functions import suggest_nearest
+from thetastream.core.errors import QueryError
+
+TAIL = ("ORDER BY", "LIMIT", "OFFSET")
+"""Clauses that only batch inputs can have."""
+CLAUSES = ("SELECT", "FROM", "WHERE", "WITHIN", "GROUP BY", "HAVING", *TAIL)
+ENDLESS = {
+    "ORDER BY": "an unbounded result has no order; sort behind a window, or in the sink",
+    "LIMIT": "a stream has no end to cut at; limit in the sink",
+    "OFFSET": "a stream has no end to cut at; limit in the sink",
+}
+"""The reason why streams cannot have a clause of the tail."""
+UNSUPPORTED = {
+    "SORT BY": "use ORDER BY, over batch inputs",
+    "UNION": "union the DataFrames of two statements instead",
+    "INTERSECT": "write it as a join",
+    "EXCEPT": "a stream cannot take back what it has given out",
+    "QUALIFY": "window functions need an end of the stream",
+    "WINDOW": "window functions need an end of the stream",
+    "CLUSTER BY": "partitioning is the model's matter",
+    "DISTRIBUTE BY": "partitioning is the model's matter",
+}
+_OPERATORS = {
+    *("EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NULLSAFE_EQ"),
+    *("PLUS", "DASH", "STAR", "SLASH", "PERCENT", "MOD", "DIV", "IS"),
+    *("AND", "OR", "NOT", "COMMA", "DOT", "AMP", "PIPE", "CARET", "TILDE", "DPIPE", "BETWEEN", "LIKE", "IN"),
+}
+
+
+def cut_clauses(text: str, phrase: Phrase) -> dict[str, Phrase]:
+    """Cut a SELECT into clauses: first word of the clause -> the rest of the clause.
+
+    Clauses of the tail begin with their word.
+    """
+    starts = list(_find_clauses(text, phrase))
+    first = phrase.tokens[0]
+    if not starts or starts[0][1] != 0 or starts[0][0] != "SELECT":
+        raise make_error_at(text, first.start, f"a statement starts with SELECT, not {first.text!r}")
+    clauses: dict[str, Phrase] = {}
+    for (word, start), following in zip(starts, [*starts[1:], ("", len(phrase.tokens))], strict=True):
+        token = phrase.tokens[start]
+        if word in clauses:
+            raise make_error_at(text, token.start, f"{word} is there twice")
+        late = [other for other in clauses if "WITHIN" not in (word, other) and _rank(other) > _rank(word)]
+        if late:
+            raise make_error_at(text, token.start, f"{word} must stand before {late[0]}")
+        rest = phrase.slice(start + 1, following[1])
+        if not rest:
+            raise make_error_at(text, token.start, f"nothing follows {word}")
+        clauses[word] = phrase.slice(start, following[1]) if word in TAIL else rest
+        last = clauses[word].tokens[-1]
+        if last.kind in _OPERATORS - {"STAR"}:
+            raise make_error_at(text, last.start, f"nothing follows {last.text!r}")
+    if "FROM" not in clauses:
+        raise make_error_at(text, phrase.tokens[-1].end, "FROM is missing")
+    return clauses
+
+
+def check_expression(phrase: Phrase) -> None:
+    """Raise if a clause begins inside a text that should be one expression, as in ``count(*) FROM r``.
+
+    Raises
+    ------
+    QueryError
+        SYNTAX, or UNSUPPORTED_SQL for a clause that no statement may have.
+    """
+    for word, n in _find_clauses(phrase.source, phrase):
+        token = phrase.tokens[n]
+        raise make_error_at(
+            phrase.source, token.start, f"{word} begins a clause, but one expression is expected"
+        )
+
+
+def _rank(word: str) -> int:
+    return CLAUSES.index(word)
+
+
+def _find_clauses(text: str, phrase: Phrase) -> Iterator[tuple[str, int]]:
+    tokens = phrase.tokens
+    for n in phrase.top:
+        token, before = tokens[n], tokens[n - 1] if n else None
+        following = tokens[n + 1] if n + 1 < len(tokens) else None
+        if token.kind in ("FIELD", "IDENTIFIER", "STRING") or (before is not None and before.keyword == "AS"):
+            continue
+        word = " ".join(token.keyword.split())
+        # A word behind an operator is an operand, as in WHERE a.x > within.
+        is_operand = before is not None and before.kind in _OPERATORS
+        if word == "FROM" and before is not None and before.keyword == "DISTINCT" and n > 2:
+            continue  # IS DISTINCT FROM
+        if word == "WITHIN" and following is not None and following.keyword.startswith("GROUP"):
+            continue  # percentile_cont(0.5) WITHIN GROUP (ORDER BY ...)
+        if word in UNSUPPORTED and n and not is_operand and _is_clause(word, following):
+            what = f"{word} cannot be answered: {UNSUPPORTED[word]}"
+            if word == "QUALIFY":
+                what += f"; {suggest_nearest(phrase.slice(n + 1))}"
+            raise make_error_at(text, token.start, what, "UNSUPPORTED_SQL")
+        is_word = word in CLAUSES and not _is_name(word, before, following)
+        if word in ("LIMIT", "OFFSET"):
+            is_word = n > 0 and not is_operand and _is_clause(word, following)
+        if is_word and (n == 0 or not is_operand or word == "FROM"):
+            yield word, n
+
+
+def _is_clause(word: str, following: Token | None) -> bool:
+    """Whether a word that is not reserved starts a clause and is not a column."""
+    if word.endswith(" BY") or word in ("UNION", "INTERSECT", "EXCEPT"):
+        return True
+    if word in ("QUALIFY", "WINDOW"):  # window(...) is a function
+        return following is not None and following.kind in ("VAR", "IDENTIFIER")
+    return following is not None and following.kind in ("NUMBER", "ALL")
+
+
+def _is_name(word: str, before: Token | None, following: Token | None) -> bool:
+    """Whether a word that can start a clause is a column here."""
+    if following is None:
+        return before is not None and before.keyword in CLAUSES  # GROUP BY within
+    if word == "WITHIN" and (following.kind in _OPERATORS or following.text in (")", "]")):
+        return True
+    return following.text == "."
+
+
+@dataclass(frozen=True)
+class SelectClauses:
+    """The select list, and the other clauses that are evaluated over the rows of a join."""
+
+    items: Phrase
+    group_by: Phrase | None = None
+    having: Phrase | None = None
+    is_distinct: bool = False
+    tail: tuple[Phrase, ...] = ()
+    """ORDER BY, LIMIT and OFFSET. Each phrase begins with the word of its clause."""
+    where: tuple[Phrase, ...] = ()
+    """The conjuncts that results must satisfy. Those of an inner join are part of its condition instead."""
+
+    @property
+    def phrases(self) -> tuple[Phrase, ...]:
+        """All expressions over the results of the join."""
+        optional = (*self.where, self.group_by, self.having)
+        return (self.items, *(phrase for phrase in optional if phrase is not None), *self.tail)
+
+
+def find_endless(clauses: SelectClauses) -> Iterator[QueryError]:
+    """Yield an error for each part of a select list that needs the end of a stream."""
+    tokens, text = clauses.items.tokens, clauses.items.source
+    for n, token in enumerate(tokens):
+        if token.keyword == "OVER" and n + 1 < len(tokens) and tokens[n + 1].text == "(":
+            what = f"a window function needs a stream that ends; {suggest_nearest(clauses.items)}"
+            yield make_error_at(text, token.start, what, "UNSUPPORTED_SQL")
+    if clauses.is_distinct and clauses.group_by is not None:
+        what = "DISTINCT is not possible over groups that still change; leave it out"
+        yield make_error_at(text, tokens[0].start, what, "UNSUPPORTED_SQL")
+    for phrase in clauses.tail:
+        first = phrase.tokens[0]
+        word = " ".join(first.keyword.split())
+        what = f"{word} is not possible over streams: {ENDLESS[word]}"
+        yield make_error_at(text, first.start, what, "UNSUPPORTED_SQL")
+
+
+def write_out_groups(
+    items: Phrase, group_by: Phrase, columns: Collection[str], fold: Callable[[str], str]
+) -> Phrase:
+    """Replace the names and numbers of items in GROUP BY by the expressions of these items.
+
+    A column has precedence over an item of the same name, as in Spark. ``fold`` gives all spellings of one
+    name the same value, and has been applied to ``columns``.
+
+    >>> items = tokenize("date_trunc('hour', r.ts) AS h, r.k, count(*) n")
+    >>> write_out_groups(items, tokenize("h, 2"), ["ts", "k"], str.casefold).text
+    "date_trunc('hour', r.ts), r.k"
+    """
+    listed = items.split_at_commas()
+    named = {fold(name): part for name, part in map(split_name, listed) if name is not None}
+    keys = []
+    for key in group_by.split_at_commas():
+        is_word = len(key.tokens) == 1
+        name = fold(key.tokens[0].name) if is_word else ""
+        if is_word and key.text.isdecimal() and 1 <= int(key.text) <= len(listed):
+            keys.append(split_name(listed[int(key.text) - 1])[1])
+        elif is_word and name in named and name not in columns:
+            keys.append(named[name])
+        else:
+            keys.append(key)
+    return tokenize(", ".join(key.text for key in keys))
+
+
+def split_name(item: Phrase) -> tuple[str | None, Phrase]:
+    """Split an item into its name and its expression; the name is None if the item gives none."""
+    tokens = item.tokens
+    if len(tokens) > 2 and tokens[-2].keyword == "AS" and tokens[-2].depth == tokens[-1].depth:
+        return tokens[-1].name, item.slice(0, -2)
+    is_name = len(tokens) > 1 and tokens[-1].kind in ("VAR", "IDENTIFIER")
+    if is_name and tokens[-2].kind in OPERAND_ENDS:
+        return tokens[-1].name, item.slice(0, -1)
+    return None, item
+
+
+def find_name(item: Phrase) -> str | None:
+    """Find the name of the column that an item makes: that of AS, or of the column it reads; None otherwise.
+
+    >>> [find_name(item) for item in tokenize("a.x, y, a.x + 1, f(x) AS n, a.*").split_at_commas()]
+    ['x', 'y', None, 'n', None]
+    """
+    name, _ = split_name(item)
+    words, dots = item.tokens[::2], item.tokens[1::2]
+    is_column = all(token.text == "." for token in dots) and all(map(_is_word, words))
+    return item.tokens[-1].name if name is None and words and is_column else name
+
+
+def _is_word(token: Token) -> bool:
+    """Whether a token may be the name of a column; some names are also words of SQL, such as timestamp."""
+    return token.may_be_name and token.keyword not in ("TRUE", "FALSE", "NULL")

@@ -1,0 +1,182 @@
+"""Parses the clauses of a statement, and leaves its expressions to Catalyst.
+
+    script    = statement { ";" statement } [";"]
+    statement = [EXPLAIN] [view | insert] select [OPTIONS "(" name "=" literal {"," ...} ")"]
+    view      = CREATE [OR REPLACE] [TEMPORARY] VIEW name ["(" columns ")"] AS
+    insert    = INSERT INTO [TABLE] name ["(" columns ")"]
+    select    = [WITH name AS "(" select ")" {"," ...}] SELECT [ONLINE] [DISTINCT] items FROM sources
+                [WHERE condition] [WITHIN window] [GROUP BY keys] [HAVING condition]
+                [ORDER BY keys] [LIMIT number] [OFFSET number]
+    sources   = source { "," source | [kind] JOIN source [nearest | match] [ON condition | using] }
+    using     = USING "(" columns ")"
+    kind      = INNER | CROSS | (LEFT | RIGHT | FULL) [OUTER] | [LEFT] (SEMI | ANTI) | ASOF [LEFT | INNER]
+    nearest   = [EXACT | APPROX] NEAREST [number] BY DISTANCE expression
+    match     = MATCH_CONDITION "(" inequality ")" | FOR SYSTEM_TIME AS OF time
+    source    = (name | [LATERAL] "(" select ")") [[AS] alias]
+    window    = span | alias span { "," alias span }
+    span      = interval | number ROWS
+
+A conjunct ``[NOT] EXISTS (SELECT ...)`` or ``value [NOT] IN (SELECT ...)`` of WHERE is a semi or an anti
+join.
+
+The dialect is Spark SQL plus the words ONLINE and WITHIN. The parser reads sqlglot's tokens and not its
+syntax tree. A tree would have to be written as SQL again, but Catalyst must get the text that the user wrote.
+"""
+
+from itertools import pairwise
+
+from thetastream.conditions.clauses import TAIL, cut_clauses
+from thetastream.conditions.from_clause import read_sources
+from thetastream.conditions.heads import read_head, read_within
+from thetastream.conditions.lateral import refuse_star
+from thetastream.conditions.options_clause import read_options_clause
+from thetastream.conditions.statement import NamedSelect, Select, Source, Statement, View
+from thetastream.conditions.subqueries import read_subqueries
+from thetastream.conditions.tokens import Phrase, make_error_at, tokenize
+
+_NO_STATEMENT = "a statement is due: SELECT ... FROM ... WHERE ..."
+
+
+def parse_statement(text: str) -> Statement:
+    """Parse one statement.
+
+    Raises
+    ------
+    QueryError
+        SYNTAX or UNSUPPORTED_SQL, with line, column, and a caret under the position.
+
+    Examples
+    --------
+    >>> found = parse_statement("SELECT R.a, S.b FROM R, S WHERE R.a > S.b WITHIN 10 minutes").select
+    >>> [source.alias for source in found.sources], found.conditions[0].text, found.within
+    (['R', 'S'], 'R.a > S.b', '10 minutes')
+    """
+    first, *others = _split_statements(text)
+    if others:
+        raise make_error_at(
+            text, others[0].tokens[0].start, "one statement is expected, and here begins a second"
+        )
+    return _read_statement(text, first)
+
+
+def parse_script(text: str) -> tuple[Statement, ...]:
+    """Parse statements with semicolons between them; all but the last must be CREATE VIEW.
+
+    >>> [bool(found.head) for found in parse_script("CREATE VIEW v AS SELECT x FROM r; SELECT x FROM v")]
+    [True, False]
+    """
+    phrases = _split_statements(text)
+    statements = tuple(_read_statement(text, phrase) for phrase in phrases)
+    for phrase, statement in zip(phrases[:-1], statements, strict=False):
+        if not isinstance(statement.head, View) or statement.is_explain:
+            what = "only the last statement of several may be another one than CREATE VIEW"
+            raise make_error_at(text, phrase.tokens[0].start, what, "UNSUPPORTED_SQL")
+    return statements
+
+
+def _split_statements(text: str) -> list[Phrase]:
+    whole = tokenize(text)
+    ends = [-1, *(n for n in whole.top if whole.tokens[n].text == ";"), len(whole.tokens)]
+    parts = [whole.slice(start + 1, end) for start, end in pairwise(ends)]
+    statements = [part for part in parts if part]
+    if not statements:
+        raise make_error_at(text, len(text), _NO_STATEMENT)
+    return statements
+
+
+def _read_statement(text: str, phrase: Phrase) -> Statement:
+    is_explain = phrase.tokens[0].keyword == "EXPLAIN"
+    if is_explain:
+        phrase = phrase.slice(1)
+    head, rest = read_head(text, phrase)
+    if not rest:
+        last = phrase.tokens[-1].end if phrase else len(text)
+        raise make_error_at(text, last, _NO_STATEMENT)
+    options, rest = read_options_clause(text, rest)
+    return Statement(read_select(text, rest), head, is_explain, options)
+
+
+def read_select(text: str, phrase: Phrase) -> Select:
+    """Parse a SELECT with its WITH clause: the statement itself, a subquery, or a part of WITH."""
+    named: list[NamedSelect] = []
+    phrase = phrase.bare()
+    if phrase.tokens[0].keyword == "WITH":
+        named, phrase = _read_with(text, phrase)
+    clauses = cut_clauses(text, phrase)
+    items = clauses["SELECT"]
+    is_online = items.tokens[0].keyword == "ONLINE" and items.slice(1, 2).text not in (",", ".")
+    if is_online:
+        items = items.slice(1)
+    is_distinct = bool(items) and items.tokens[0].keyword == "DISTINCT"
+    if is_distinct:
+        items = items.slice(1)
+    if not items:
+        raise make_error_at(text, phrase.tokens[0].start, "the select list is empty")
+    sources, conditions = read_sources(text, clauses["FROM"], read_select)
+    refuse_star(text, items, sources)
+    where = [clauses["WHERE"]] if "WHERE" in clauses else []
+    if where:
+        subqueries, where = read_subqueries(text, where[0], sources, read_select)
+        sources += subqueries
+    if all(source.how == "inner" for source in sources):
+        conditions += where
+        where = []
+    _refuse_duplicates(text, sources)
+    aliases = {source.alias.casefold(): source.alias for source in sources}
+    within = read_within(text, clauses["WITHIN"], aliases) if "WITHIN" in clauses else None
+    if within is not None and len(sources) < 2:
+        what = "WITHIN is the window of a join, but FROM names one stream"
+        raise make_error_at(text, clauses["WITHIN"].tokens[0].start, what)
+    return Select(
+        text,
+        items,
+        tuple(sources),
+        tuple(conditions),
+        within,
+        clauses.get("GROUP BY"),
+        clauses.get("HAVING"),
+        is_distinct,
+        tuple(clauses[word] for word in TAIL if word in clauses),
+        tuple(where),
+        tuple(named),
+    )
+
+
+def _read_with(text: str, phrase: Phrase) -> tuple[list[NamedSelect], Phrase]:
+    """Parse a WITH clause; return its parts and the rest of the phrase."""
+    if phrase.slice(1, 2).text.upper() == "RECURSIVE":
+        raise make_error_at(
+            text, phrase.tokens[1].start, "a recursive WITH has no end over streams", "UNSUPPORTED_SQL"
+        )
+    named: list[NamedSelect] = []
+    n, tokens = 1, phrase.tokens
+    while True:
+        name = tokens[n] if n < len(tokens) else None
+        if name is None or not name.may_be_name:
+            raise make_error_at(text, tokens[n - 1].end, "a name must be here: WITH name AS (SELECT ...)")
+        opening = n + 2 if tokens[n + 1 : n + 2] and tokens[n + 1].keyword == "AS" else n + 1
+        if opening >= len(tokens) or tokens[opening].text != "(":
+            raise make_error_at(
+                text, tokens[min(n + 1, len(tokens) - 1)].start, "AS (SELECT ...) must follow the name"
+            )
+        close = next(i for i in phrase.top if i > opening and tokens[i].text == ")")
+        body = phrase.slice(opening + 1, close)
+        if not body:
+            raise make_error_at(text, tokens[opening].start, "the subquery is empty")
+        if name.name.casefold() in {part.name.casefold() for part in named}:
+            raise make_error_at(text, name.start, f"WITH names {name.name!r} twice", "DUPLICATE_ALIAS")
+        named.append(NamedSelect(name.name, name.start, read_select(text, body)))
+        if close + 1 >= len(tokens):
+            raise make_error_at(text, tokens[close].end, "SELECT must follow WITH")
+        if tokens[close + 1].text != ",":
+            return named, phrase.slice(close + 1)
+        n = close + 2
+
+
+def _refuse_duplicates(text: str, sources: list[Source]) -> None:
+    seen: set[str] = set()
+    for source in sources:
+        if source.alias.casefold() in seen:
+            what = f"the alias {source.alias!r} is taken; name this one with AS"
+            raise make_error_at(text, source.start, what, "DUPLICATE_ALIAS")
+        seen.add(source.alias.casefold())

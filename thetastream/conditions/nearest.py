@@ -1,0 +1,126 @@
+"""Reads joins that find the nearest partners of each row, as ``how=th.Nearest(k, by=e)``.
+
+    r [LEFT] JOIN s [EXACT] NEAREST [k] BY DISTANCE e ON c     Nearest(k, by=e)
+    r ASOF [LEFT] JOIN s ON c AND r.t >= s.t                   Nearest(1, by="r.t - s.t")
+    r ASOF [LEFT] JOIN s USING (k, t)                          ... ON r.k = s.k AND r.t >= s.t
+    r ASOF JOIN s MATCH_CONDITION (r.t >= s.t) ON c            Nearest(1, by="r.t - s.t", keep_unmatched=True)
+
+The first form is Spark's own, with an ON that Spark itself does not have. The second and the third form are
+DuckDB's, and the fourth is Snowflake's, which keeps rows without partners. With LEFT, a row without partners
+is a result.
+"""
+
+from collections.abc import Sequence
+
+from thetastream.conditions.names import find_references
+from thetastream.conditions.phrases import Comparison, split_comparisons, split_conjuncts
+from thetastream.conditions.tokens import Phrase, Token, make_error_at
+from thetastream.core.errors import QueryError
+from thetastream.core.how import AsOf, Nearest
+
+AS_OF = {"asof": False, "asof left": True, "asof inner": False}
+"""Kinds of as-of joins, and whether a row without partners is a result."""
+_FORM = "write JOIN stream EXACT NEAREST k BY DISTANCE expression ON condition"
+_KEEPS_UNMATCHED = {"inner": False, "left": True}
+
+
+def cut_ranking(phrase: Phrase) -> tuple[Phrase, Phrase]:
+    """Cut an input of FROM, without its ON, before NEAREST; the second part is empty if there is none.
+
+    >>> from thetastream.conditions import tokenize
+    >>> [part.text for part in cut_ranking(tokenize("s AS x EXACT NEAREST 2 BY DISTANCE r.t - x.t"))]
+    ['s AS x', 'NEAREST 2 BY DISTANCE r.t - x.t']
+    """
+    tokens = phrase.tokens
+    for n in phrase.top:
+        if n == 0 or tokens[n].keyword != "NEAREST" or n + 1 == len(tokens):
+            continue
+        if tokens[n + 1].kind == "NUMBER" or tokens[n + 1].keyword == "BY":
+            has_mode = n > 1 and tokens[n - 1].keyword in ("EXACT", "APPROX")
+            return phrase.slice(0, n - 1 if has_mode else n), phrase.slice(n)
+    return phrase, phrase.slice(0, 0)
+
+
+def read_nearest(text: str, kind: str, ranking: Phrase) -> Nearest:
+    """Read ``NEAREST [k] BY DISTANCE expression`` behind a join of this kind."""
+    start = ranking.tokens[0].start
+    if kind not in _KEEPS_UNMATCHED:
+        what = f"NEAREST belongs to JOIN or LEFT JOIN, not to a {kind.upper()} JOIN"
+        raise make_error_at(text, start, what, "UNSUPPORTED_SQL")
+    has_number = ranking.tokens[1].kind == "NUMBER"
+    by = ranking.slice(2 if has_number else 1)
+    words = [token.keyword for token in by.tokens[:2]]
+    if words == ["BY", "SIMILARITY"]:
+        what = "NEAREST ranks by DISTANCE, the smallest value first; negate the expression"
+        raise make_error_at(text, by.tokens[1].start, what, "UNSUPPORTED_SQL")
+    if words != ["BY", "DISTANCE"] or len(by.tokens) < 3:
+        raise make_error_at(text, start, f"BY DISTANCE must follow NEAREST; {_FORM}")
+    k = ranking.tokens[1].text if has_number else "1"
+    if not k.isdecimal():
+        raise make_error_at(text, ranking.tokens[1].start, f"NEAREST needs a whole number, not {k}")
+    try:
+        return Nearest(int(k), by.slice(2).text, _KEEPS_UNMATCHED[kind])
+    except QueryError as problem:
+        raise make_error_at(text, ranking.tokens[1].start, problem.message, problem.condition) from None
+
+
+def cut_match(phrase: Phrase) -> tuple[Phrase, Phrase]:
+    """Cut ``MATCH_CONDITION (...)`` out of what follows JOIN; the second part is the text in its brackets.
+
+    >>> from thetastream.conditions import tokenize
+    >>> [part.text for part in cut_match(tokenize("s MATCH_CONDITION (r.t >= s.t)"))]
+    ['s', 'r.t >= s.t']
+    """
+    tokens = phrase.tokens
+    for n in phrase.top[1:]:
+        opens = n + 1 < len(tokens) and tokens[n + 1].text == "("
+        if tokens[n].keyword == "MATCH_CONDITION" and tokens[n].kind != "FIELD" and opens:
+            close = next(i for i in phrase.top if i > n + 1 and tokens[i].text == ")")
+            if close == len(tokens) - 1:
+                return phrase.slice(0, n), phrase.slice(n + 2, close)
+    return phrase, phrase.slice(0, 0)
+
+
+def read_as_of(
+    text: str, join: Token, kind: str, condition: Phrase, aliases: Sequence[str], match: Phrase | None = None
+) -> Nearest:
+    """Read an as-of join: the nearest partner by the one inequality of ``match``, or else of its condition.
+
+    ``aliases`` are those of both inputs, the new one last.
+    """
+    conjuncts = split_conjuncts(match or condition)
+    found = [
+        (c, conjunct)
+        for conjunct in conjuncts
+        for c in split_comparisons(conjunct)
+        if c.op != "=" and c.limit is None and _compares_streams(c, aliases)
+    ]
+    if len(found) != 1:
+        where = "its condition" if match is None else "MATCH_CONDITION"
+        what = f"ASOF JOIN needs one inequality between both streams, and {where} has {len(found)}"
+        hint = _FORM if len(found) < 2 else _write_match(kind, found, conjuncts, aliases[-1])
+        raise make_error_at(text, join.start, f"{what}; {hint}", "UNSUPPORTED_SQL")
+    ((comparison, conjunct),) = found
+    f, g = comparison.f, comparison.g
+    later, earlier = (f, g) if comparison.op in (">", ">=") else (g, f)
+    keeps_unmatched = AS_OF[kind] or (match is not None and kind == "asof")
+    return AsOf(1, f"({later.text}) - ({earlier.text})", keeps_unmatched, conjunct.text)
+
+
+def _write_match(
+    kind: str, found: Sequence[tuple[Comparison, Phrase]], conjuncts: Sequence[Phrase], alias: str
+) -> str:
+    """Write the line that says which of several inequalities chooses the nearest partner."""
+    comparison, conjunct = found[0]
+    chosen = f"{comparison.f.text} {comparison.op} {comparison.g.text}"
+    is_whole = sum(other is conjunct for _, other in found) == 1
+    rest = " AND ".join(part.text for part in conjuncts if not (is_whole and part is conjunct))
+    word = "LEFT" if AS_OF[kind] else "INNER"
+    line = f"ASOF {word} JOIN {alias} MATCH_CONDITION ({chosen}) ON {rest}"
+    return f"say which one chooses the nearest partner: {line}"
+
+
+def _compares_streams(comparison: Comparison, aliases: Sequence[str]) -> bool:
+    """Whether each operand reads one stream, and they read two."""
+    read = [find_references(operand, aliases) for operand in (comparison.f, comparison.g)]
+    return [len(each) for each in read] == [1, 1] and read[0] != read[1]

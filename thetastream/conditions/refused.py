@@ -1,0 +1,107 @@
+"""Finds what Catalyst accepts but a join of streams cannot run: clocks, random values and subqueries.
+
+Finds misspelt operators, which Spark reports as an error of the grammar somewhere else.
+"""
+
+import difflib
+from collections.abc import Iterator
+
+from thetastream.conditions.tokens import OPERAND_ENDS, STRINGS, Phrase
+from thetastream.core.errors import Mark, QueryError
+
+TIME_DEPENDENT = {
+    *("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP", "LOCALTIME", "NOW", "CURDATE"),
+}
+"""Functions whose value changes from epoch to epoch. A result must not depend on the epoch that finds it."""
+
+NON_DETERMINISTIC = {
+    *("RAND", "RANDN", "RANDOM", "UUID", "SHUFFLE", "RANDSTR", "UNIFORM", "MONOTONICALLY_INCREASING_ID"),
+    *("SPARK_PARTITION_ID", "INPUT_FILE_NAME", "INPUT_FILE_BLOCK_START", "INPUT_FILE_BLOCK_LENGTH"),
+}
+"""Functions whose value differs each time they are evaluated."""
+
+
+def find_refused(phrase: Phrase) -> Iterator[QueryError]:
+    """Yield errors for what Catalyst accepts but a stream join cannot run.
+
+    These are subqueries, functions of the clock, and functions with random results.
+
+    >>> from thetastream.conditions.tokens import parse
+    >>> [str(e) for e in find_refused(parse("a.ts > now()"))][0][:30]
+    "[TIME_DEPENDENT] 'now' changes"
+    """
+    tokens = phrase.tokens
+    for n, token in enumerate(tokens):
+        after = tokens[n + 1].text if n + 1 < len(tokens) else ""
+        before = tokens[n - 1] if n else None
+        if token.kind == "FIELD":
+            continue
+        opens = before is not None and before.text == "("
+        if (
+            opens
+            and token.keyword in ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
+            and after not in (",", ")", ".")
+        ):
+            yield QueryError(
+                "SUBQUERY",
+                f"a join condition cannot contain a subquery, but has {_quote_around(phrase, n)!r}; "
+                'join with its table instead: how="semi" stands for IN and EXISTS, and how="anti" for NOT IN '
+                "and NOT EXISTS; the WHERE of th.sql may have them",
+            )
+        called = after == "("
+        if token.keyword in NON_DETERMINISTIC and called:
+            yield QueryError(
+                "NON_DETERMINISTIC",
+                f"{token.text!r} has a new value each time, so a retried epoch would give another result; "
+                "compute it in a column that is stored with the tuple",
+            )
+        clock = token.keyword in TIME_DEPENDENT and (called or token.keyword not in ("NOW", "CURDATE"))
+        clock |= (
+            token.keyword == "UNIX_TIMESTAMP" and called and n + 2 < len(tokens) and tokens[n + 2].text == ")"
+        )
+        clock |= (
+            token.kind in STRINGS
+            and before is not None
+            and before.keyword.startswith(("DATE", "TIMESTAMP"))
+            and token.text.strip("rR'\" ").lower() in ("now", "today", "tomorrow", "yesterday")
+        )
+        if clock:
+            yield QueryError(
+                "TIME_DEPENDENT",
+                f"{token.text!r} changes from epoch to epoch, and the join of two tuples must not change; "
+                "compute it in a column before the join, or use within=",
+            )
+
+
+def _quote_around(phrase: Phrase, n: int) -> str:
+    return phrase.source[phrase.tokens[n - 1].start : phrase.tokens[min(n + 2, len(phrase.tokens) - 1)].end]
+
+
+_OPERATORS = ("BETWEEN", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "IN", "IS", "DIV")
+
+
+def find_misspelt(phrase: Phrase) -> QueryError | None:
+    """Find a misspelt operator: a word between two operands that is almost an operator.
+
+    >>> from thetastream.conditions.tokens import parse
+    >>> print(find_misspelt(parse("a.x BETWEN b.lo AND b.hi")))
+    [SYNTAX] 'BETWEN' is no operator; did you mean BETWEEN?
+    >>> find_misspelt(parse("a.ts > b.ts - INTERVAL 1 DAY")) is None
+    True
+    """
+    tokens = phrase.tokens
+    for n, token in enumerate(tokens[:-1]):
+        if (
+            not n
+            or token.kind != "VAR"
+            or tokens[n - 1].kind not in OPERAND_ENDS
+            or token.keyword in _OPERATORS
+        ):
+            continue
+        following = tokens[n + 1]
+        near = difflib.get_close_matches(token.keyword, _OPERATORS, 1, 0.7)
+        if near and (following.kind in ("VAR", "IDENTIFIER", "NUMBER", "STRING", "L_PAREN")):
+            start = token.start - tokens[0].start
+            mark = Mark(phrase.text, start, start + len(token.text))
+            return QueryError("SYNTAX", f"{token.text!r} is no operator; did you mean {near[0]}?", mark)
+    return None

@@ -1,0 +1,149 @@
+"""Distance on the sphere as conjuncts: three bands that an index answers, and the exact distance.
+
+    p = R (sin lat, cos lat cos (lon + 25), cos lat sin (lon + 25))      R = 6,371,008.8 m, the mean radius
+    distance(p, q) <= d  implies  |p_i - q_i| <= |p - q| <= 2 R sin(d / 2 R)  for i = 1, 2, 3
+
+Catalyst computes the coordinates p in whole millimetres. They have no seam at the date line and no special
+place at the poles, so that the bands lose no pair. A grid orders tuples by the first two coordinates. It
+leaves the most candidates along the meridians 25 W and 155 E, where the third one changes most and few people
+live. The distance itself is checked for the candidates inside the bands, by the haversine formula:
+
+    h = sin^2((lat_q - lat_p) / 2) + cos lat_p cos lat_q sin^2((lon_q - lon_p) / 2)
+    distance = 2 R arcsin(sqrt h)
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from thetastream.conditions.python import NUMPY, Predicate, predicate
+from thetastream.core.errors import QueryError
+
+RADIUS_M = 6_371_008.8
+"""The mean radius of the Earth (IUGG)."""
+_ROUNDING_MM = 3
+"""More than the coordinates of two points lose together when they become whole millimetres."""
+_NAME = re.compile(r"(`[^`]+`|\w+)\.(`[^`]+`|\w+)")
+_AXES = (
+    "sin(radians({lat}))",
+    "cos(radians({lat})) * cos(radians({lon} + 25))",
+    "cos(radians({lat})) * sin(radians({lon} + 25))",
+)
+
+
+@dataclass(frozen=True)
+class WithinMetres:
+    """Whether two points are at most some metres apart. It takes one object of columns per alias."""
+
+    metres: float
+    columns: tuple[tuple[str, str], tuple[str, str]]
+    """The names of latitude and longitude of the first and of the second alias."""
+    aliases: tuple[str, str]
+
+    def __post_init__(self) -> None:
+        # A checkpoint knows a predicate by this name.
+        text = repr(self.metres).replace(".", "_")
+        object.__setattr__(self, "__qualname__", f"within_{text}_metres")
+
+    def __call__(self, **points: Any) -> npt.NDArray[np.bool_]:
+        """Compare the distances of pairs of points, in degrees."""
+        (lat, lon), (other_lat, other_lon) = (
+            [np.asarray(getattr(points[alias], name), np.float64) for name in names]
+            for alias, names in zip(self.aliases, self.columns, strict=True)
+        )
+        found: npt.NDArray[np.bool_] = measure_metres(lat, lon, other_lat, other_lon) <= self.metres
+        return found
+
+
+def measure_metres(lat: Any, lon: Any, other_lat: Any, other_lon: Any) -> Any:
+    """Return the distances of points in degrees on the sphere, in metres.
+
+    >>> float(np.round(measure_metres(0.0, 179.5, 0.0, -179.5)))
+    111195.0
+    """
+    lat, lon, other_lat, other_lon = map(np.radians, (lat, lon, other_lat, other_lon))
+    with np.errstate(invalid="ignore"):
+        h = (
+            np.sin((other_lat - lat) / 2) ** 2
+            + np.cos(lat) * np.cos(other_lat) * np.sin((other_lon - lon) / 2) ** 2
+        )
+        return 2 * RADIUS_M * np.arcsin(np.sqrt(np.minimum(h, 1.0)))
+
+
+def within_metres(lat: str, lon: str, other_lat: str, other_lon: str, metres: float) -> list[str | Predicate]:
+    """Return the condition that two points on the Earth are at most ``metres`` apart.
+
+    The Earth counts as a sphere with its mean radius of 6,371,008.8 m. The condition is exact at the poles
+    and at the date line. A NULL or NaN coordinate does not join.
+
+    Parameters
+    ----------
+    lat, lon : str
+        The columns of the first point, in degrees, as in ``"a.lat"``.
+    other_lat, other_lon : str
+        The columns of the second point, which belongs to another stream.
+    metres : float
+        The largest distance, in metres.
+
+    Returns
+    -------
+    list
+        Three bands, which an index answers, and the distance itself. Pass the list as ``on``, or put further
+        conjuncts behind it, as in ``on=[*th.within_metres(...), "a.kind = b.kind"]``.
+
+    Raises
+    ------
+    QueryError
+        WITHIN_METRES if an argument is not a column with its alias, both points belong to one stream, or
+        ``metres`` is not a positive number.
+
+    Examples
+    --------
+    >>> on = within_metres("a.lat", "a.lon", "b.lat", "b.lon", 500)
+    >>> len(on), on[0]
+    (4, 'abs(try_cast(6371008800 * sin(radians(a.lat)) AS BIGINT) - try_cast(6371008800 * sin(radians(b.lat)) AS BIGINT)) <= 500003')
+    """  # noqa: E501
+    is_number = isinstance(metres, int | float) and not isinstance(metres, bool)
+    if not is_number or not 0 < metres < math.inf:
+        raise QueryError("WITHIN_METRES", f"metres must be a positive number, not {metres!r}")
+    points = [[_read_column(text) for text in pair] for pair in ((lat, lon), (other_lat, other_lon))]
+    aliases = [pair[0][0] for pair in points]
+    if any(pair[0][0].casefold() != pair[1][0].casefold() for pair in points) or (
+        aliases[0].casefold() == aliases[1].casefold()
+    ):
+        raise QueryError(
+            "WITHIN_METRES",
+            f"{lat}, {lon} must be columns of one stream, and {other_lat}, {other_lon} of another stream",
+        )
+    reach = _measure_reach_mm(float(metres))
+    texts = [
+        f"abs({_write_axis(axis, lat, lon)} - {_write_axis(axis, other_lat, other_lon)}) <= {reach}"
+        for axis in _AXES
+    ]
+    names = tuple((pair[0][1], pair[1][1]) for pair in points)
+    function = WithinMetres(float(metres), (names[0], names[1]), (aliases[0], aliases[1]))
+    columns = dict(zip(aliases, map(list, names), strict=True))
+    return [*texts, predicate(NUMPY, **columns)(function)]
+
+
+def _write_axis(axis: str, lat: str, lon: str) -> str:
+    product = axis.format(lat=lat, lon=lon)
+    return f"try_cast({round(RADIUS_M * 1000)} * {product} AS BIGINT)"
+
+
+def _measure_reach_mm(metres: float) -> int:
+    """Return the largest difference of a coordinate of two points that are ``metres`` apart."""
+    half = min(metres / (2 * RADIUS_M), math.pi / 2)
+    return math.ceil(2000 * RADIUS_M * math.sin(half) * (1 + 1e-12)) + _ROUNDING_MM
+
+
+def _read_column(text: str) -> tuple[str, str]:
+    """Return the alias and the name of a column."""
+    found = _NAME.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None:
+        raise QueryError("WITHIN_METRES", f"a point is given by columns, as in 'a.lat', not by {text!r}")
+    return found[1].strip("`"), found[2].strip("`")

@@ -1,0 +1,163 @@
+"""Reads spans of time as people write them: ``5m``, ``15 mins``, ``1h 30m``, ``1 day 2 hours``, ``0.5 s``.
+
+The units are those of Spark's intervals and their usual short forms. Months and years have no fixed length,
+so they are not units of a span.
+
+Reads sizes in bytes as people write them: ``1.5 GB``, ``64 MiB``, ``800 kB``, or a number of bytes.
+
+Windows: how long a tuple stays joinable, measured in event time or in tuples.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from typing import TypeAlias
+
+from thetastream.core.errors import QueryError
+
+_SHORT_FORMS = {
+    "microsecond": ("us", "µs", "μs", "usec", "micro", "microsecond"),
+    "millisecond": ("ms", "msec", "milli", "millisecond"),
+    "second": ("s", "sec", "second"),
+    "minute": ("m", "min", "minute"),
+    "hour": ("h", "hr", "hour"),
+    "day": ("d", "day"),
+    "week": ("w", "wk", "week"),
+}
+_SIZES_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_NAMES = {name: _SIZES_US[unit] for unit, names in _SHORT_FORMS.items() for name in names}
+_NAMES |= {f"{name}s": size for name, size in _NAMES.items() if len(name) > 1 and name[-1] != "s"}
+_PART = re.compile(r"\s*([+-]?)\s*(\d+(?:\.\d+)?|\.\d+)\s*([^\W\d_]+)\s*,?")
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """Read a span of time. Return None if this is another kind of text, or no whole number of microseconds.
+
+    Examples
+    --------
+    >>> [str(parse_duration(text)) for text in ("5m", "15 mins", "1h30m", "1 day 2 hours", "0.5s", "250ms")]
+    ['0:05:00', '0:15:00', '1:30:00', '1 day, 2:00:00', '0:00:00.500000', '0:00:00.250000']
+    >>> [parse_duration(text) for text in ("", "5", "soon", "3 months", "5M", "0.1us")]
+    [None, None, None, None, None, None]
+    """
+    total, at = Fraction(0), 0
+    while at < len(text.rstrip()):
+        part = _PART.match(text, at)
+        if part is None:
+            return None
+        sign, number, name = part.groups()
+        # A single M stands for months in many programs, and for minutes in others.
+        size = None if name == "M" else _NAMES.get(name.lower())
+        if size is None:
+            return None
+        total += Fraction(number) * size * (-1 if sign == "-" else 1)
+        at = part.end()
+    if not at or total.denominator != 1:
+        return None
+    try:
+        return timedelta(microseconds=int(total))
+    except OverflowError:
+        return None
+
+
+_SIZES = {
+    "": 1,
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
+}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def parse_nbytes(given: object) -> int | None:
+    """Read a positive number of bytes. Return None if this is something else.
+
+    Examples
+    --------
+    >>> [parse_nbytes(given) for given in ("1.5 GB", "64MiB", 1000, "1000")]
+    [1500000000, 67108864, 1000, 1000]
+    >>> [parse_nbytes(given) for given in ("", "much", "-1 GB", "5 parsecs", 0, True, None)]
+    [None, None, None, None, None, None, None]
+    """
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given if given > 0 else None
+    found = _TEXT.fullmatch(given) if isinstance(given, str) else None
+    size = None if found is None else _SIZES.get(found[2].lower())
+    if found is None or size is None:
+        return None
+    return int(Fraction(found[1]) * size) or None
+
+
+MOST_ROWS = 1 << 48
+LONGEST_US = 3_652_500 * 86_400_000_000
+"""The longest span of event time: 10,000 years. An event time plus many such spans fits in int64."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A count window: an arriving tuple meets the last ``n`` tuples of each other stream.
+
+    Raises
+    ------
+    QueryError
+        INVALID_WINDOW if ``n`` is not an integer from 1 to 2**48.
+
+    Examples
+    --------
+    >>> Rows(1000)
+    Rows(n=1000)
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, int) or not 1 <= self.n <= MOST_ROWS:
+            raise QueryError(
+                "INVALID_WINDOW", f"th.Rows(n) needs an integer from 1 to {MOST_ROWS}, not {self.n!r}"
+            )
+
+
+Duration: TypeAlias = str | timedelta
+"""An interval: text that ``withWatermark`` understands, as in ``"10 minutes"``, or a ``timedelta``."""
+
+Within: TypeAlias = Duration | Rows | Mapping[str, Duration | Rows] | None
+"""One window for all streams or one per alias, in event time or in tuples. None means the full history."""
+
+
+def to_micros(duration: timedelta) -> int:
+    """Convert a duration to whole microseconds, exactly.
+
+    >>> to_micros(timedelta(minutes=-5))
+    -300000000
+    """
+    return (duration.days * 86_400 + duration.seconds) * 1_000_000 + duration.microseconds
+
+
+def spell(micros: int | None) -> str:
+    """Write a span of event time in words.
+
+    >>> spell(90_000_000), spell(3_600_000_000), spell(-1_500), spell(None)
+    ('90 seconds', '1 hour', '-1500 microseconds', 'unbounded')
+    """
+    if micros is None:
+        return "unbounded"
+    for unit, size in (
+        ("day", 86_400_000_000),
+        ("hour", 3_600_000_000),
+        ("minute", 60_000_000),
+        ("second", 10**6),
+    ):
+        if micros and micros % size == 0:
+            n = micros // size
+            return f"{n} {unit}" + ("" if abs(n) == 1 else "s")
+    return f"{micros} microseconds"

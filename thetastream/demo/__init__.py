@@ -1,5 +1,0 @@
-"""``thetastream demo`` runs a year of New York departures through a join without any equality."""
-
-from thetastream.demo.run import run
-
-__all__ = ["run"]

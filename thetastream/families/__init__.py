@@ -1,0 +1,1 @@
+"""Families of joins: plan, flow, costs, explanation and identity of each."""

@@ -1,0 +1,89 @@
+"""Explains the cost of a handshake chain: hops, copies, and the terms of the cost function J."""
+
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import DataFrame
+
+from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
+from thetastream.engine.handshake.spec import HandshakeSpec
+from thetastream.engine.order import Order
+from thetastream.families.pairs.flow import Choose, _read_session, describe_pairs
+from thetastream.families.pairs.identity import identify_two_streams
+from thetastream.families.pairs.workload import Workload
+from thetastream.lowering.physical import PhysicalPlan
+from thetastream.lowering.query import Query
+from thetastream.lowering.statistics import Statistics
+from thetastream.models.base import AUTO
+from thetastream.models.chain import Chain
+from thetastream.runtime.flow import JoinSpec
+
+ASSUMED_EPOCH_S = 1.0
+"""Assumed event time that an epoch spans, if it was not measured."""
+
+
+def estimate_block_cost(model: Chain, work: Workload, epoch_s: float) -> BlockCost:
+    """Estimate the work of a worker at an end of the chain in an epoch.
+
+    All arrivals probe, and all except 1 / k of them move on to the next worker.
+    """
+    left, right = work.inflows
+    arrivals = (left.rate + right.rate) * (epoch_s or ASSUMED_EPOCH_S)
+    held = sum(flow.estimate_held(1) for flow in work.inflows) / model.workers
+    looks = held if work.index.looks_at_all else (work.candidates or 1.0)
+    return BlockCost(
+        moved=arrivals * (model.workers - 1) / model.workers,
+        probes=arrivals,
+        look_share=min(1.0, looks / max(held, 1.0)),
+        nbytes=(left.sent_bytes + right.sent_bytes) / 2,
+        held=held,
+    )
+
+
+def explain_chain(model: Chain, query: Query, work: Workload, statistics: Statistics) -> Iterator[str]:
+    """Yield the cost of the chain, one fact per line."""
+    a, b = query.aliases
+    k = model.workers
+    yield f"tuple of {a}, of {b}: 1 send, then from worker to worker, {k - 1} at most, one an epoch"
+    yield f"state: each tuple once; those of {b} that are under way twice, for two epochs"
+    cost = estimate_block_cost(model, work, statistics.epoch_s)
+    if not cost.moved:
+        return
+    best = cost.find_best()
+    block = best if model.block == AUTO else int(model.block)
+    yield (
+        f"block: J(b) = {cost.moved:,.0f} moved x {MESSAGE_S * 1e6:.0f} us / b + {cost.moved:,.0f} x "
+        f"{cost.nbytes:.0f} bytes x {BYTE_S * 1e9:.0f} ns + {cost.probes:,.0f} probes x "
+        f"{cost.look_share:.2g} x {LOOK_S * 1e9:.0f} ns x b / 2, an epoch"
+    )
+    for name, size in (("runs with", block), ("least at", best)):
+        terms = cost.serialisation_s(size), cost.transmission_s, cost.imbalance_s(size)
+        parts = ", ".join(
+            f"{word} {seconds * 1000:.3g} ms"
+            for word, seconds in zip(("serialisation", "transmission", "imbalance"), terms, strict=True)
+        )
+        yield f"  {name} b = {size:,}: {cost.total_s(size) * 1000:.3g} ms ({parts})"
+    if model.block == AUTO:
+        yield "  every worker measures its own terms, and chooses its block anew at each epoch"
+
+
+def build_handshake_join(
+    plan: PhysicalPlan,
+    model: Chain,
+    streams: Sequence[DataFrame],
+    order: Order | None = None,
+    choose: Choose | None = None,
+) -> JoinSpec:
+    """Join two streams on a handshake chain, whose workers pass tuples on to their neighbours.
+
+    The planner refuses an order of results, because the chain does not keep the order of arrival. It never
+    chooses a chain.
+    """
+    assert order is None
+    assert choose is None
+    spec = _describe_chain(plan, model)
+    output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
+    return JoinSpec(spec, plan.sides, output, identify_two_streams(plan, model, _read_session(streams)))
+
+
+def _describe_chain(plan: PhysicalPlan, model: Chain) -> HandshakeSpec:
+    return HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, model)

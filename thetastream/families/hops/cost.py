@@ -1,0 +1,219 @@
+"""The cost of a multiway join: load, service rate, output, latency, bandwidth and number of nodes.
+
+The formulas follow PSP (EDBT 2009), section 5.
+
+A tuple of stream i is combined with earlier tuples. P(i, h) is the rate of its partial results before hop h.
+Each of them meets the stored tuples of the hop's target j, and a share s of these pairs matches:
+
+    C(i, h) = P(i, h) * index * held(j)        P(i, h + 1) = P(i, h) * s * held(j)        P(i, 1) = rate(i)
+
+per second of event time, with held(j) = rate(j) * (how long j is kept). Every node does one part of this
+work, and the other part is divided among N nodes:
+
+    w(N) = A + B / N      A: receive tuples and partial results, and probe with them
+                          B: store tuples, look at candidates, call predicates, send partial results
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, inf, prod, sqrt
+
+from thetastream.engine.multiway.graph import JoinGraph
+from thetastream.families.hops.graph import list_hops
+from thetastream.families.pairs.cost import SEND_BYTE_S
+from thetastream.families.pairs.workload import HOUR_S
+from thetastream.index.base import BISECTION_S, CANDIDATE_S, INSERT_S
+from thetastream.lowering.query import Stream
+from thetastream.lowering.selectivity import Tie
+from thetastream.lowering.statistics import Statistics, estimate_width
+
+NODE_S = 0.03
+"""Fixed cost of a node in core seconds per second: a Spark task and a commit of its state per epoch."""
+FULLEST = 0.7
+"""The largest share of its time that a node should be busy, so that it can catch up after a pause."""
+EPOCH_S = 1.0
+"""The length of an epoch for which ``explain`` computes the latency of results, in seconds."""
+PYTHON_CANDIDATE_S = 1e-6
+"""Assumed seconds per call of a Python predicate for one candidate."""
+
+
+@dataclass(frozen=True)
+class HopLoad:
+    """Steady load of one hop of one origin, per second."""
+
+    probes: float
+    """Partial results that probe."""
+    candidates: float
+    """Stored tuples that the index offers them."""
+    found: float
+    """Partial or complete results that the hop finds."""
+
+
+@dataclass(frozen=True)
+class MultiwayLoad:
+    """The load of a multiway join per second of event time."""
+
+    rate: float
+    """Tuples of all streams per second."""
+    held: tuple[float, ...]
+    """Number of stored tuples of each stream."""
+    hops: tuple[tuple[HopLoad, ...], ...]
+    """The loads of the hops of each origin."""
+    every_node_s: float
+    """A: seconds of work that every node does."""
+    divided_s: float
+    """B: seconds of work that are divided among the nodes."""
+    sent_bytes: float
+    """Bytes sent to one node per second."""
+
+    @property
+    def output_rate(self) -> float:
+        """Results per second."""
+        return sum(hops[-1].found for hops in self.hops)
+
+    def busy(self, nodes: int) -> float:
+        """Return the share of its time that each of ``nodes`` nodes is busy."""
+        return self.every_node_s + self.divided_s / nodes
+
+    def service_rate(self, nodes: int) -> float:
+        """Return the tuples per second that saturate the nodes."""
+        return self.rate / self.busy(nodes) if self.busy(nodes) else inf
+
+    def bandwidth(self, nodes: int) -> float:
+        """Return the bytes per second that cross the exchange. Tuples and partial results go to all nodes."""
+        return nodes * self.sent_bytes
+
+    def response_latency_s(self, nodes: int, epoch_s: float) -> float:
+        """Return the seconds from a tuple's arrival to its last result: half an epoch and one epoch per hop.
+
+        If a node is busy all the time, it falls behind without bound, and the latency is infinite.
+        """
+        if self.busy(nodes) >= 1:
+            return inf
+        n_hops = max(len(hops) for hops in self.hops)
+        return epoch_s / 2 + n_hops * epoch_s
+
+    def optimal_length(self, most: int) -> int:
+        """Return the best number of nodes, at most ``most``.
+
+        There are so many nodes that none is too busy. A further node is added as long as it saves more than
+        it costs. N A + B + N NODE_S grows with N, and B / N falls with N. Their sum is least at N = sqrt(B /
+        (A + NODE_S)).
+        """
+        best = sqrt(self.divided_s / (self.every_node_s + NODE_S))
+        room = FULLEST - self.every_node_s
+        needed = self.divided_s / room if room > 0 else most
+        return max(1, min(most, ceil(max(round(best), needed))))
+
+
+def choose_initial_slice(held: float, nodes: int) -> int:
+    """Choose the initial number of tuples in a slice.
+
+    Each node holds several slices of a window, so that no node is idle.
+
+    >>> choose_initial_slice(held=10_000, nodes=4)
+    312
+    """
+    return max(1, int(held / (8 * nodes)))
+
+
+def compute_load(
+    rates: Sequence[float],
+    held: Sequence[float],
+    hop_orders: Sequence[Sequence[int]],
+    selectivity: Mapping[tuple[frozenset[int], int], float],
+    index_share: Mapping[tuple[frozenset[int], int], float],
+    candidate_s: Mapping[tuple[frozenset[int], int], float],
+    tuple_bytes: Sequence[float],
+) -> MultiwayLoad:
+    """Compute the steady load of a multiway join.
+
+    Parameters
+    ----------
+    rates, held, tuple_bytes : sequences of float
+        For each stream: tuples per second, stored tuples, and bytes of a tuple as it is sent.
+    hop_orders : sequence of sequences of int
+        For each stream, the other streams in the order of the hops.
+    selectivity, index_share, candidate_s : mappings
+        For (members, target) of each hop: the share of the stored tuples that match, the share that the index
+        offers, and the seconds to look at one candidate.
+
+    Examples
+    --------
+    Two streams have ten tuples per second and a hundred stored tuples each. A tenth of the stored tuples
+    match. There is no index.
+
+    >>> one = {(frozenset({0}), 1): 0.1, (frozenset({1}), 0): 0.1}
+    >>> scan, fast = dict.fromkeys(one, 1.0), dict.fromkeys(one, 1e-6)
+    >>> load = compute_load([10, 10], [100, 100], [(1,), (0,)], one, scan, fast, [8, 8])
+    >>> load.output_rate, load.hops[0][0].candidates
+    (200.0, 1000.0)
+    """
+    origins, every, divided, sent = [], 0.0, 0.0, 0.0
+    for origin, order in enumerate(hop_orders):
+        members, partial, width = frozenset({origin}), rates[origin], tuple_bytes[origin]
+        hops = []
+        for n, target in enumerate(order):
+            key = members, target
+            candidates = partial * index_share[key] * held[target]
+            found = partial * selectivity[key] * held[target]
+            hops.append(HopLoad(partial, candidates, found))
+            sent += partial * width
+            every += partial * (width * SEND_BYTE_S + BISECTION_S * 20)
+            divided += candidates * candidate_s[key]
+            width += tuple_bytes[target]
+            if n + 1 < len(order):
+                divided += found * width * SEND_BYTE_S
+            members, partial = members | {target}, found
+        divided += rates[origin] * INSERT_S
+        origins.append(tuple(hops))
+    return MultiwayLoad(sum(rates), tuple(held), tuple(origins), every, divided, sent)
+
+
+def estimate_load(
+    streams: Sequence[Stream],
+    graph: JoinGraph,
+    hop_orders: Sequence[Sequence[int]],
+    ties: Sequence[Tie],
+    statistics: Statistics,
+) -> MultiwayLoad:
+    """Estimate the load of a query. ``ties`` are the aliases and selectivities of its conjuncts."""
+    aliases = [stream.alias for stream in streams]
+    rates = [statistics.rate_of(alias) for alias in aliases]
+    held = []
+    for n, rate in enumerate(rates):
+        lifetime_us = graph.lifetime_us(n)
+        seconds = HOUR_S if lifetime_us is None else lifetime_us / 1e6
+        held.append(rate * seconds if graph.counts is None else float(graph.counts[n]))
+    keys = {(frozenset(members), target) for members, target in list_hops(hop_orders)}
+    selectivity, share, candidate_s = {}, {}, {}
+    for members, target in keys:
+        known = {aliases[n] for n in (*members, target)}
+        selectivity[members, target] = prod(
+            part for read, part in ties if aliases[target] in read and read <= known
+        )
+        edges = [graph.edge(member, target) for member in members]
+        is_indexed = any(edge.equalities or edge.dimensions for edge in edges)
+        has_python = any(target in p.streams and p.streams <= {*members, target} for p in graph.predicates)
+        share[members, target] = selectivity[members, target] if is_indexed and not has_python else 1.0
+        candidate_s[members, target] = statistics.seconds_per_candidate or (
+            CANDIDATE_S + has_python * PYTHON_CANDIDATE_S
+        )
+    widths = [
+        statistics.nbytes_of(stream.alias) or sum(estimate_width(c.block_type) for c in stream.carried)
+        for stream in streams
+    ]
+    return compute_load(rates, held, hop_orders, selectivity, share, candidate_s, widths)
+
+
+def explain_multiway_cost(load: MultiwayLoad, nodes: int, streams: Sequence[Stream]) -> Iterator[str]:
+    """Yield the lines that ``explain`` shows about the load."""
+    for stream, hops in zip(streams, load.hops, strict=True):
+        texts = (f"{hop.probes:,.0f} x {hop.candidates / max(hop.probes, 1e-9):,.0f}" for hop in hops)
+        yield f"{stream.alias}: probes a second x candidates: {'; '.join(texts)}"
+    latency = load.response_latency_s(nodes, EPOCH_S)
+    slow = "falls behind" if latency == inf else f"{latency:.1f} s with epochs of {EPOCH_S:g} s"
+    yield f"results   {load.output_rate:,.0f} a second, {slow} after their last tuple"
+    busy, most = load.busy(nodes), load.service_rate(nodes)
+    yield f"nodes     {nodes}, each busy {busy:.0%}; {most:,.0f} tuples a second are the most"
+    yield f"exchange  {load.bandwidth(nodes):,.0f} bytes a second"

@@ -1,0 +1,64 @@
+"""The identity of a join hop by hop."""
+
+import json
+from typing import Any
+
+from thetastream.conditions.phrases import canonicalize
+from thetastream.core.identity import Part
+from thetastream.core.spans import spell
+from thetastream.engine.multiway.query import MultiwayQuery
+from thetastream.families.hops.graph import LoweredGraph
+from thetastream.lowering.identity import (
+    CONDITION,
+    MODEL,
+    WINDOW,
+    Parts,
+    Reading,
+    _describe_count,
+    _describe_dimension,
+    _describe_equality,
+    _describe_inputs,
+    _identify_condition,
+    _identify_streams,
+    _name_keys,
+    _name_predicate,
+    identify_model,
+)
+
+
+def identify_multiway(plan: LoweredGraph, query: MultiwayQuery, reading: Reading) -> Parts:
+    """Return the identity of a join hop by hop.
+
+    Its window must stay as it is, because partial results that were found in the old window are in flight.
+    """
+    graph = query.graph
+    names = [_name_keys(side, spec, reading) for side, spec in zip(plan.sides, graph.sides, strict=True)]
+    edges: dict[str, Any] = {}
+    spans, words = [], []
+    for (left, right), edge in sorted(graph.edges.items()):
+        pair = [names[left], names[right]]
+        edges[f"{left} {right}"] = [
+            sorted(_describe_equality(pair, equality) for equality in edge.equalities),
+            sorted(_describe_dimension(pair, dimension) for dimension in edge.dimensions),
+            sorted(edge.same),
+        ]
+        low, high = edge.window
+        spans.append([low, high])
+        if low is not None or high is not None:
+            a, b = graph.sides[left].alias, graph.sides[right].alias
+            words.append(f"{a} - {b} from {spell(low)} to {spell(high)}")
+    if graph.counts is not None:
+        spans = [list(graph.counts)]
+        words = [_describe_count(n, side) for n, side in zip(graph.counts, plan.sides, strict=True)]
+    meaning = {
+        **_describe_inputs(plan.sides, reading),
+        "edges": edges,
+        "predicates": sorted(_name_predicate(predicate) for predicate in graph.predicates),
+        "residual": sorted(canonicalize(text, reading.is_case_sensitive) for text in plan.residual),
+    }
+    return {
+        **_identify_streams(plan.sides, graph.sides),
+        CONDITION: _identify_condition(meaning, plan.on),
+        WINDOW: Part(json.dumps(spans), ", ".join(words) or "the full history"),
+        MODEL: identify_model(query.model, reading),
+    }

@@ -1,0 +1,264 @@
+"""Plans joins of any number of streams hop by hop: Ring, ATR and CTR (aligned, coordinated tuple routing).
+
+{ (t1, ..., tm) : condition is TRUE, T - ti <= Wi for the latest event time T }
+
+No intermediate result is stored. Each tuple is stored once, at the node of its slice
+(``thetastream.engine.multiway``). Batch DataFrames have no epochs in which messages could arrive. For them,
+joins of two streams compute the same bag of results; under count windows, one node makes all hops in one
+epoch.
+
+The hop order of each stream: the one that the user set, or an estimated one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
+
+from pyspark.sql import DataFrame
+
+from thetastream.core.columns import ColumnSource
+from thetastream.core.errors import QueryError, raise_problems
+from thetastream.core.shed import Shed
+from thetastream.engine.multiway.graph import JoinGraph
+from thetastream.engine.multiway.selectivities import Refinement
+from thetastream.engine.multiway.spec import MultiwaySpec
+from thetastream.engine.shedding import Shedding
+from thetastream.families.asked import CheckedRequest, refuse_result_order
+from thetastream.families.hops.cost import MultiwayLoad, choose_initial_slice, estimate_load
+from thetastream.families.hops.explain import explain_multiway
+from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multiway_spec, lower_graph
+from thetastream.families.hops.identity import identify_multiway
+from thetastream.families.pairs.choose import find_shed_problem
+from thetastream.families.pairs.flow import Choose, _open_choice, _read_session, describe_pairs
+from thetastream.families.pairs.plan import plan_two_streams
+from thetastream.joins.ask.settings import check_max_units, choose_mailbox_folder
+from thetastream.joins.ask.window import read_count_windows
+from thetastream.joins.compose.pipeline import plan_pipeline
+from thetastream.joins.plan import Plan, QueryPlan
+from thetastream.lowering.lower import choose_archive_period
+from thetastream.lowering.query import Query
+from thetastream.lowering.selectivity import Tie, estimate_sizes, extend_join_order, list_ties
+from thetastream.lowering.statistics import Statistics, choose_n_units
+from thetastream.models.base import Model
+from thetastream.models.multiway import Multiway, Travel, read_hops
+from thetastream.runtime.control.access import Control
+from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.flow import Emitted, JoinSpec, Staging, Target
+from thetastream.runtime.idle.reports import list_idle_reports
+from thetastream.spark.dataflow.build import build
+from thetastream.spark.session.configure import check_session
+
+
+@dataclass(frozen=True, repr=False)
+class MultiwayPlan(QueryPlan):
+    """A join hop by hop that is checked and planned but not started."""
+
+    query: Query
+    lowered: LoweredGraph
+    spec: MultiwaySpec
+    """The spec that the nodes run."""
+    streams: tuple[DataFrame, ...]
+    mailbox: str
+    cache_folder: str | None
+    late: str | None
+    """The folder of late tuples; None if they are only counted."""
+    shed: Shed | None
+    """The load shedder; None if nothing is dropped."""
+    load: MultiwayLoad
+    """The estimated load of the nodes."""
+    choose: Callable[[int], Model] | None = None
+    """How the model follows from the number of shuffle partitions; None if the user gave the nodes."""
+    control: Control | None = None
+    """How the nodes may change while the join runs; None if they do not change."""
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return (self.spec.model,)
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.spec.model.is_prompt(len(self.inputs))
+
+    @property
+    def folding_obstacle(self) -> str:
+        return "the matches of a join hop by hop are not folded"
+
+    def explain_join(self) -> str:
+        """Return every stage of the plan as text: parsed, rewritten, hops, physical, cost."""
+        query = self.query
+        return explain_multiway(
+            query.streams,
+            query.on,
+            query.within_us,
+            self.lowered,
+            self.spec,
+            self.mailbox,
+            self.load,
+            self.shed,
+        )
+
+    @property
+    def staging_obstacle(self) -> str | None:
+        residual = self.lowered.residual
+        return f"Spark evaluates {residual[0]}" if residual else None
+
+    @property
+    def emitted(self) -> Emitted:
+        return Emitted(self.lowered.sides, self.event_times if self.has_result_time else {})
+
+    def stage_results(self, target: Target, sources: tuple[ColumnSource, ...]) -> DataFrame:
+        columns = tuple(carried.block_column for side in self.lowered.sides for carried in side.carried)
+        return self._build(Staging(target, columns, sources))
+
+    def results(self) -> DataFrame:
+        return self._build()
+
+    def _build(self, staging: Staging | None = None) -> DataFrame:
+        join = build_multiway_join(self.lowered, self.spec, self.streams, self.choose)
+        return build(
+            join,
+            self.streams,
+            mailboxes=self.mailbox,
+            cache_folder=self.cache_folder,
+            late=self.late,
+            idle=list_idle_reports(self.inputs),
+            shedding=None if self.shed is None else Shedding(self.shed, self.spec.graph.sides),
+            staging=staging,
+            control=self.control,
+        )
+
+
+def plan_multiway(checked: CheckedRequest) -> Plan:
+    """Plan a join hop by hop. For batch DataFrames in a time window, plan joins of two streams
+    instead."""
+    # 1. Refuse what hops do not support.
+    request, options, problems = checked.request, checked.options, checked.problems
+    model = cast(Multiway, checked.model)  # only these models name this planner
+    refuse_result_order(checked)
+    counts = read_count_windows(checked)
+    if counts is not None and not model.keeps_arrival_order:
+        what = f"a count window needs the order of arrival, which {model!r} does not keep"
+        hint = "use th.Split(cores) for two streams, th.Ring(nodes) for more, or leave model out"
+        problems.append(QueryError("COUNT_WINDOW", f"{what}; {hint}"))
+    if "index" in options:
+        what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
+        problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
+    if not checked.is_streaming and counts is None:
+        raise_problems(problems)
+        alike = replace(checked, model=model.on_batch).without_defaults({"max_units"})
+        return plan_two_streams(alike) if len(checked.streams) == 2 else plan_pipeline(alike)
+    # 2. Check the session.
+    mailbox, max_units, has_open_size = "", None, False
+    if checked.is_streaming:
+        has_open_size = checked.has_open_size
+        problems += check_session(request.spark, model.n_units)
+        max_units = options.get("max_units")
+        check_max_units(max_units, model, problems)
+        has_mailbox = model.has_mailbox(len(checked.streams))
+        if has_mailbox or checked.shed is not None or max_units is not None:
+            mailbox = choose_mailbox_folder(request.spark, options.get("mailbox"), problems)
+    else:
+        model = model.on_one_node
+    unfit = find_shed_problem(checked.shed, model)
+    problems += [] if unfit is None else [unfit]
+    query = checked.query(counts)
+    # 3. Turn the condition into hops, and choose an index for the hops.
+    lowered = lower_graph(
+        query.streams, query.conjuncts, query.predicates, query.within_us, checked.catalyst, counts
+    )
+    graph, ties = lowered.graph, list_ties(query)
+    hops = choose_hop_orders(model, query, checked.statistics)
+    load = estimate_load(query.streams, graph, hops.orders, ties, checked.statistics or Statistics())
+    sizes = _NodesChoice(model, load, has_open_size, checked.statistics is not None)
+    model = sizes(checked.partitions)
+    lifetimes_us = [] if counts is not None else map(graph.lifetime_us, range(len(query.streams)))
+    choose_archive_period(lifetimes_us, checked.archive_period_us)
+    refinement = choose_refinement(model, graph, hops.is_set, ties)
+    spec = build_multiway_spec(graph, hops.orders, model, checked.archive_period_us, refinement)
+    frames = tuple(request.streams.values())
+    choose = sizes if has_open_size else None
+    cache, late = checked.cache_folder, checked.late
+    control = None if max_units is None else _describe_control(mailbox, max_units, spec, checked.shed)
+    return MultiwayPlan(
+        query, lowered, spec, frames, mailbox, cache, late, checked.shed, load, choose, control
+    )
+
+
+def _describe_control(root: str, max_units: int, spec: MultiwaySpec, shed: Shed | None) -> Control:
+    """Describe how the nodes may change while the join runs."""
+    is_endless = any(stored.lifetime_us is None for stored in spec.stored)
+    rules = Rules(
+        max_units,
+        never_expires=(is_endless, is_endless),
+        can_shed=shed is not None,
+        only_sizes=True,
+        moves_tuples=spec.model.can_move_tuples,
+    )
+    return Control(root, rules)
+
+
+@dataclass(frozen=True)
+class _NodesChoice:
+    """The cheapest number of nodes and the initial slice size, where the user left them open. Picklable."""
+
+    model: Multiway
+    load: MultiwayLoad
+    has_open_size: bool
+    has_statistics: bool
+
+    def __call__(self, partitions: int) -> Multiway:
+        """Choose the sizes for a number of shuffle partitions."""
+        model = self.model
+        if self.has_open_size:
+            model = model.with_nodes(self.load.optimal_length(choose_n_units(partitions)))
+        if self.has_statistics:
+            model = model.with_slices(choose_initial_slice(min(self.load.held), model.n_units))
+        return model
+
+
+class HopOrderChoice(NamedTuple):
+    """The hop order of each stream, and whether the user set it."""
+
+    orders: HopOrders
+    is_set: tuple[bool, ...]
+    """For each stream, whether the user set its hop order. The other hop orders are estimated."""
+
+
+def choose_hop_orders(model: Multiway, query: Query, statistics: Statistics | None = None) -> HopOrderChoice:
+    """Take the hop orders that the model sets. Estimate the others: the smallest results come first."""
+    given = read_hops(model.order, query.aliases, [])
+    sizes, ties = estimate_sizes(query, statistics), list_ties(query)
+    orders = [
+        given.get(n) or tuple(map(query.aliases.index, extend_join_order([alias], sizes, ties)[1:]))
+        for n, alias in enumerate(query.aliases)
+    ]
+    return HopOrderChoice(tuple(orders), tuple(n in given for n in range(len(orders))))
+
+
+def choose_refinement(
+    model: Multiway, graph: JoinGraph, is_set: Sequence[bool], ties: Sequence[Tie]
+) -> Refinement | None:
+    """Return how hop orders follow measured selectivities at run time, or None if they stay as planned.
+
+    Only hop orders that the user did not set are refined, and only where all nodes receive all partial
+    results.
+    """
+    if not model.has_mailbox(len(graph.sides)) or model.travel is not Travel.ALL or all(is_set):
+        return None
+    numbers = {side.alias: n for n, side in enumerate(graph.sides)}
+    read = [(sum(1 << numbers[alias] for alias in aliases), share) for aliases, share in ties]
+    return Refinement(
+        tuple(not each for each in is_set),
+        tuple((streams, share) for streams, share in read if streams.bit_count() > 1),
+        tuple(graph.lifetime_us(stream) for stream in range(len(graph.sides))),
+    )
+
+
+def build_multiway_join(
+    plan: LoweredGraph, spec: MultiwaySpec, streams: Sequence[DataFrame], choose: Choose | None = None
+) -> JoinSpec:
+    """Join two or more streams, hop by hop. ``choose`` is given if the planner has chosen the nodes."""
+    output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
+    reading = _read_session(streams, choose)
+    choice = _open_choice(reading, choose, spec.with_model)
+    return JoinSpec(spec, plan.sides, output, identify_multiway(plan, spec, reading), choice=choice)

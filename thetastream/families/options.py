@@ -1,0 +1,376 @@
+"""What a user may set of a join beside streams, condition, window, model and kind: the only declaration.
+
+One TypedDict names the options of each door, and an ``Option`` at each of them says what it means and how its
+value is read. Signatures, docstrings, defaults of the session, the OPTIONS clause of SQL, the table
+``[options]`` of a job file and the table in docs/reference/settings.md follow from it.
+"""
+
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
+
+from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.shed import Shed
+from thetastream.core.spans import Duration
+from thetastream.core.suggestions import suggest_or_list
+from thetastream.engine.order.spec import OrderOption
+from thetastream.index import REGISTRY as SHAPES
+from thetastream.lowering.statistics import Statistics
+
+SESSION_PREFIX = "spark.thetastream."
+"""``spark.thetastream.<name>`` gives the session's default of an option."""
+MOST_UNITS = 4096
+"""The largest number of units that a model may have."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _keep(value: object, name: str) -> object:
+    """Keep a value that can only be read together with the streams."""
+    return value
+
+
+def _read_shape(value: object, name: str) -> object:
+    if value not in SHAPES:
+        raise QueryError("UNKNOWN_INDEX", f"{name} ({value!r}) must be one of {', '.join(SHAPES)}")
+    return value
+
+
+def _read_bool(value: object, name: str) -> bool:
+    text = str(value).casefold()
+    if text not in ("true", "false"):
+        raise QueryError("BAD_VALUE", f"{name} must be true or false, not {value!r}")
+    return text == "true"
+
+
+def _read_folder(condition: str) -> Callable[[object, str], str]:
+    def read(value: object, name: str) -> str:
+        if not isinstance(value, str | Path) or not str(value):
+            raise QueryError(condition, f"{name} must be a folder as a path or URI, not {value!r}")
+        return str(value)
+
+    return read
+
+
+def _read_local_folder(value: object, name: str) -> str:
+    folder = _read_folder("CACHE_FOLDER")(value, name)
+    if "://" in folder:
+        what = f"{name} must be a folder of each host, because segments are mapped into memory"
+        raise QueryError("CACHE_FOLDER", f"{what}, not {folder}; give a path, as in {name}='/dev/shm/joins'")
+    return folder
+
+
+def _read_most_units(value: object, name: str) -> int:
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MOST_UNITS:
+        raise QueryError("MAX_UNITS", f"{name} must be a number from 1 to {MOST_UNITS}, not {value!r}")
+    return number
+
+
+def _read_shed(value: object, name: str) -> Shed:
+    if not isinstance(value, Shed):
+        raise QueryError("SHED", f'{name} must be th.Shed(threshold="1 GB", capacity="2 GB"), not {value!r}')
+    return value
+
+
+def _read_statistics(value: object, name: str) -> Statistics:
+    if not isinstance(value, Statistics):
+        what = f"{name} must be th.Statistics or th.statistics(query)"
+        raise QueryError("STATISTICS", f"{what}, not {value!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class Option:
+    """What an option means, and how its value is read."""
+
+    summary: str
+    """One or two sentences for docstrings and for the table of settings."""
+    default: str
+    """What holds if the option is left out."""
+    read: Callable[[object, str], object] = _keep
+    """Returns the value to use, and raises QueryError for a wrong one. It takes the value and the name."""
+    is_text: bool = True
+    """Whether a session, a statement or a job file can give the value as text or number."""
+
+
+class StreamOptions(TypedDict, total=False):
+    """Options of every join."""
+
+    index: Annotated[
+        str | None,
+        Option(
+            f"Force an index shape: {', '.join(f'`{name}`' for name in SHAPES)}.",
+            "chosen from the condition",
+            _read_shape,
+        ),
+    ]
+    archive_period: Annotated[
+        Duration | None,
+        Option(
+            'The event time that one subindex spans, as in `"1 minute"`. A whole subindex expires at once.',
+            "a tenth of the window",
+        ),
+    ]
+    event_time: Annotated[
+        str | Mapping[str, str] | None,
+        Option(
+            "The event-time column, or one for each alias, of batch DataFrames, which carry no watermark.",
+            "the only timestamp column",
+        ),
+    ]
+    mailbox: Annotated[
+        str | Path | None,
+        Option(
+            "A folder, shared by driver and executors, for messages between units, for the loads of a "
+            "shedder, for requests of `th.control`, and, as a setting of the session, for reports about "
+            "idle streams.",
+            "beside the checkpoints",
+            _read_folder("MAILBOX"),
+        ),
+    ]
+    cache_folder: Annotated[
+        str | Path | None,
+        Option("A folder on each host for mapped segments.", "Spark's local directory", _read_local_folder),
+    ]
+    late: Annotated[
+        str | Path | None,
+        Option(
+            "A folder in which late tuples are kept, as Parquet files, each tuple exactly once. Each join "
+            "needs a folder of its own.",
+            "late tuples are only counted",
+            _read_folder("LATE_FOLDER"),
+        ),
+    ]
+    statistics: Annotated[
+        Statistics | None,
+        Option(
+            "`th.Statistics`, from which costs are estimated, and from which the model is chosen if it is "
+            "left out.",
+            "assumed figures",
+            _read_statistics,
+            is_text=False,
+        ),
+    ]
+
+
+class RunOptions(StreamOptions, total=False):
+    """Options of a join whose units may change while it runs."""
+
+    max_units: Annotated[
+        int | None,
+        Option(
+            "The largest number of units at once, older generations included. With it, `th.control` changes "
+            "the units while the join runs.",
+            "the units do not change",
+            _read_most_units,
+        ),
+    ]
+    shed: Annotated[
+        Shed | None,
+        Option(
+            "A `th.Shed`, which drops tuples of streams while the load is too high.",
+            "nothing is dropped",
+            _read_shed,
+            is_text=False,
+        ),
+    ]
+
+
+class StatementOptions(RunOptions, total=False):
+    """Options of statements and of groups."""
+
+    every: Annotated[
+        str | timedelta | None,
+        Option(
+            "Groups over streams are updated only when the watermark has moved by this much, or when the "
+            "streams pause. This works for aggregates that units fold, and not for windows of `result_time`.",
+            "groups are updated in each epoch",
+        ),
+    ]
+
+
+class TimedOptions(TypedDict, total=False):
+    """Options of joins whose results are rows with a time."""
+
+    result_time: Annotated[
+        bool | None,
+        Option(
+            "Whether results have the column `result_time`. A statement names the column where it wants it.",
+            "they have it if every stream has an event time",
+            _read_bool,
+        ),
+    ]
+
+
+class TaskOptions(StreamOptions, TimedOptions, total=False):
+    """Options of several joins over one exchange."""
+
+
+class JoinOptions(RunOptions, TimedOptions, total=False):
+    """Options of a join."""
+
+    order: Annotated[
+        OrderOption,
+        Option(
+            'The order of results, with `th.Split` or `th.Ring`: `"outer"`, `"strict"`, `"inner n"`, or a '
+            "punctuation interval in arrivals.",
+            "results have no order",
+        ),
+    ]
+    punctuations: Annotated[
+        bool | None,
+        Option(
+            "Whether punctuations are rows of ordered results.",
+            "they are not",
+            _read_bool,
+        ),
+    ]
+
+
+class Options(JoinOptions, StatementOptions, total=False):
+    """All options. A request holds those that its door takes and that the user or the session gave."""
+
+
+def list_options(door: type) -> dict[str, Option]:
+    """List the options of a door, in the order of their declaration.
+
+    >>> list(list_options(TaskOptions))[-2:]
+    ['statistics', 'result_time']
+    """
+    hints = get_type_hints(door, include_extras=True)
+    return {
+        name: next(part for part in get_args(hint) if isinstance(part, Option))
+        for name, hint in hints.items()
+    }
+
+
+def takes(door: type) -> Callable[[Function], Function]:
+    """Give a public function the options of a door: their check, its signature and its docstring.
+
+    The docstring has an entry ``**options``. The options take its place.
+    """
+    known = list_options(door)
+
+    def give(function: Function) -> Function:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            refuse_unknown(kwargs.keys() - own, known)
+            return function(*args, **kwargs)
+
+        signature = inspect.signature(function)
+        own = {name for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
+        hints = get_type_hints(door)
+        named = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hints[name] | None
+            )
+            for name in known
+        ]
+        parameters = [one for name, one in signature.parameters.items() if name in own]
+        vars(call)["__signature__"] = signature.replace(parameters=[*parameters, *named])
+        call.__doc__ = _write_docstring(function.__doc__ or "", known)
+        return cast(Function, call)
+
+    return give
+
+
+def refuse_unknown(names: Collection[str], known: Collection[str]) -> None:
+    """Raise UNKNOWN_SETTING if a name is no option."""
+    for name in sorted(set(names) - set(known)):
+        raise QueryError("UNKNOWN_SETTING", f"{name!r} is no option here{suggest_or_list(name, known)}")
+
+
+def _write_docstring(text: str, options: Mapping[str, Option]) -> str:
+    """Replace the entry ``**options`` of a docstring by one entry for each option."""
+    lines = text.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.strip() == "**options")
+    end = next(n for n, line in enumerate(lines[start:], start) if not line.strip())
+    indent = " " * (len(lines[start]) - len(lines[start].lstrip()))
+    written = []
+    for name, option in options.items():
+        summary = f"{option.summary} By default: {option.default}."
+        written.append(f"{indent}{name} : optional")
+        written += textwrap.wrap(
+            summary, 110, initial_indent=indent + "    ", subsequent_indent=indent + "    "
+        )
+    written += [
+        "",
+        f"{indent}The session's default of an option that text can give is ``{SESSION_PREFIX}<name>``.",
+    ]
+    return "\n".join([*lines[:start], *written, *lines[end:]])
+
+
+@dataclass(frozen=True)
+class GivenOptions:
+    """The options of a request that somebody gave."""
+
+    values: Options
+    """Their values, which are read."""
+    of_session: frozenset[str] = frozenset()
+    """The names of those that the user left out, so that the session's default holds."""
+
+    def with_value(self, name: str, value: object) -> "GivenOptions":
+        """Return the options with another value of one of them."""
+        return GivenOptions(cast(Options, {**self.values, name: value}), self.of_session - {name})
+
+    def without(self, names: Collection[str]) -> "GivenOptions":
+        """Return the options without defaults of the session that a family of joins cannot honour."""
+        dropped = self.of_session & frozenset(names)
+        kept = cast(Options, {name: value for name, value in self.values.items() if name not in dropped})
+        return GivenOptions(kept, self.of_session - dropped)
+
+
+def read_options(
+    given: Mapping[str, Any], session: Mapping[str, str], door: type, problems: list[ThetastreamError]
+) -> GivenOptions:
+    """Read the options that the user gave, and the session's defaults of the others; add errors to
+    ``problems``.
+
+    ``session`` has the settings of the Spark session. None stands for an option that is left out.
+    """
+    known = list_options(door)
+    defaults = {name: text for name, text in read_defaults(session).items() if name in known}
+    asked = {name: value for name, value in given.items() if value is not None}
+    values = {}
+    for name, value in {**defaults, **asked}.items():
+        try:
+            values[name] = known[name].read(value, name)
+        except QueryError as problem:
+            problems.append(problem)
+    return GivenOptions(cast(Options, values), frozenset(defaults.keys() - asked.keys()))
+
+
+def read_defaults(session: Mapping[str, str]) -> dict[str, str]:
+    """Read the defaults of options from the settings of a Spark session.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_SETTING if the session sets an option that does not exist or that no text can give.
+    """
+    found = {
+        key.removeprefix(SESSION_PREFIX): value
+        for key, value in session.items()
+        if key.startswith(SESSION_PREFIX)
+    }
+    texts = {name for name, option in list_options(Options).items() if option.is_text}
+    for name in sorted(found.keys() - texts):
+        what = f"the session sets {SESSION_PREFIX}{name}, which is no option that a text can give"
+        raise QueryError("UNKNOWN_SETTING", f"{what}{suggest_or_list(name, sorted(texts))}")
+    return found
+
+
+def write_table() -> list[str]:
+    """Write the rows of the table of options in docs/reference/settings.md."""
+    doors = {"join": JoinOptions, "join_many": TaskOptions, "statements": StatementOptions}
+    rows = []
+    for name, option in list_options(Options).items():
+        where = [door for door, kind in doors.items() if name in list_options(kind)]
+        taken = "all" if len(where) == len(doors) else ", ".join(where)
+        rows.append(f"| `{name}` | {option.summary} | {option.default} | {taken} |")
+    return rows

@@ -1,0 +1,1 @@
+"""Joins of two streams whose units store tuples and probe them."""

@@ -1,0 +1,248 @@
+"""Plans join tasks over the same two streams as one plan. What they share is sent once.
+
+    sent(s) = { (t, keys of all tasks, tasks that t passes) : t in s, t passes the filters of some task }
+
+If several tasks need the same key, it is one column. A key that is a payload column needs no column. A key
+that is computed for a task is guarded by the filters that only this task has. In the task's own join, tuples
+that do not pass these filters would not be evaluated either.
+
+Explains several join tasks: what they share, then each task as a join of its own.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from thetastream.core.condition import SideSpec
+from thetastream.core.identity import Part
+from thetastream.core.sides import Side
+from thetastream.engine.shared_tasks import SharedTasksSpec, TaskJoin, TaskSpec
+from thetastream.families.chain import _describe_chain
+from thetastream.families.pairs.cost import compute_shares
+from thetastream.families.pairs.flow import (
+    Choose,
+    _describe_units,
+    _open_choice,
+    _read_session,
+    describe_pairs,
+)
+from thetastream.families.pairs.identity import identify_two_streams
+from thetastream.lowering.identity import MODEL, Parts, Reading, identify_model
+from thetastream.lowering.lower import write_guarded
+from thetastream.lowering.physical import PhysicalPlan, SidePlan
+from thetastream.lowering.report import format_average, format_one_line
+from thetastream.models.base import HANDSHAKE, UNITS, Model
+from thetastream.runtime.flow import JoinSpec, Output
+
+TASK = "task"
+"""The text column of results that names the task. The units emit the number of the task instead."""
+Filters = tuple[str, ...]
+_HARMLESS = re.compile(r"\([\w`.]+\) IS NOT NULL")
+"""A filter that a column is not NULL. It cannot raise an error."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One join task behind the shared exchange."""
+
+    name: str
+    plan: PhysicalPlan
+    """The plan of its own join, in which key columns have the names of the shared blocks."""
+    passes: tuple[str | None, str | None]
+    """Left and right block columns that are true for tuples that pass its filters. None means all pass."""
+
+
+@dataclass(frozen=True)
+class TasksPlan:
+    """What both streams send, and the tasks that use it."""
+
+    sides: tuple[SidePlan, SidePlan]
+    tasks: tuple[Task, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [task.name for task in self.tasks]
+
+
+class _MergedSide(NamedTuple):
+    """The plan of one stream for all tasks."""
+
+    side: SidePlan
+    passes: list[str | None]
+    """For each task, the block column that is true for tuples that pass its filters, or None."""
+
+
+def share(plans: Mapping[str, PhysicalPlan]) -> TasksPlan:
+    """Combine the plans of joins over the same two streams into one plan with a task for each join."""
+    left, right = (_merge([plan.sides[side] for plan in plans.values()]) for side in Side)
+    tasks = [
+        Task(name, _rename_keys(plan), passes)
+        for (name, plan), passes in zip(
+            plans.items(), zip(left.passes, right.passes, strict=True), strict=True
+        )
+    ]
+    return TasksPlan((left.side, right.side), tuple(tasks))
+
+
+def _merge(sides: Sequence[SidePlan]) -> _MergedSide:
+    # 1. Find the filters that all tasks share. If each task has others, a tuple must pass those of some task.
+    shared = _find_shared([side.filters for side in sides])
+    own = [tuple(text for text in side.filters if text not in shared) for side in sides]
+    filters = [*shared, *([_write_any(own)] if all(own) else [])]
+    # 2. Compute each key for the tuples that pass a task which needs the key.
+    asked: dict[str, list[Filters]] = {}
+    for side, guard in zip(sides, own, strict=True):
+        for _, text in side.computed:
+            asked.setdefault(text, []).append(guard)
+    computed = [(name_key_column(text), _write_guarded_key(text, guards)) for text, guards in asked.items()]
+    # 3. Compute which tuples pass which task.
+    columns = {guard: f"p{number}" for number, guard in enumerate(dict.fromkeys(filter(None, own)))}
+    computed += [(column, _write_any([guard])) for guard, column in columns.items()]
+    merged = replace(sides[0], filters=tuple(filters), computed=tuple(computed))
+    return _MergedSide(merged, [columns.get(guard) for guard in own])
+
+
+def _find_shared(filters: Sequence[Filters]) -> list[str]:
+    """Return the filters that may run before all tasks.
+
+    These are the filters with which all tasks begin, and other common filters that cannot raise an error.
+
+    >>> common = "1 / x > y", "(a.y) IS NOT NULL"
+    >>> _find_shared([("x <> 0", *common), ("x > 0", *common)])
+    ['(a.y) IS NOT NULL']
+    """
+    first, *others = filters
+    common = [text for text in first if all(text in other for other in others)]
+    n = 0
+    while n < len(first) and all(other[: n + 1] == first[: n + 1] for other in others):
+        n += 1
+    return [*first[:n], *(text for text in common if text not in first[:n] and _HARMLESS.fullmatch(text))]
+
+
+def name_key_column(text: str) -> str:
+    """Name a key column by a hash of its expression. So the name does not depend on the other tasks."""
+    return f"k_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _write_any(guards: Sequence[Filters]) -> str:
+    """Write an expression that is true if all filters of at least one guard are true, and false otherwise.
+
+    >>> _write_any([("x > 0", "y > 0")])
+    'coalesce(CASE WHEN x > 0 THEN CASE WHEN y > 0 THEN true END END, false)'
+    """
+    return f"coalesce({', '.join(write_guarded(guard, 'true') for guard in dict.fromkeys(guards))}, false)"
+
+
+def _write_guarded_key(text: str, guards: Sequence[Filters]) -> str:
+    """Write the key, which is NULL unless a tuple passes one of the guards.
+
+    >>> _write_guarded_key("1 / x", [("x > 0",), ("x < 0",)])
+    'coalesce(CASE WHEN x > 0 THEN 1 / x END, CASE WHEN x < 0 THEN 1 / x END)'
+    >>> _write_guarded_key("1 / x", [("x > 0",), ()])
+    '1 / x'
+    """
+    if not all(guards):
+        return text
+    cases = [write_guarded(guard, text) for guard in dict.fromkeys(guards)]
+    return cases[0] if len(cases) == 1 else f"coalesce({', '.join(cases)})"
+
+
+def _rename_keys(plan: PhysicalPlan) -> PhysicalPlan:
+    """Rename the key columns of a plan to those of the shared blocks."""
+    names = [{column: name_key_column(text) for column, text in side.computed} for side in plan.sides]
+    sides = [
+        replace(side, computed=tuple((name_key_column(text), text) for _, text in side.computed))
+        for side in plan.sides
+    ]
+    specs = [_rename_spec_keys(spec, new) for spec, new in zip(plan.condition.sides, names, strict=True)]
+    condition = replace(plan.condition, sides=(specs[0], specs[1]))
+    return replace(plan, sides=(sides[0], sides[1]), condition=condition)
+
+
+def _rename_spec_keys(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
+    return replace(
+        spec,
+        computed=tuple(names[column] for column in spec.computed),
+        keys=tuple(replace(key, column=names.get(key.column, key.column)) for key in spec.keys),
+    )
+
+
+def explain_tasks(plan: TasksPlan, model: Model, alone: Mapping[str, str]) -> str:
+    """Return the shared plan, one fact per line, and the plan of each task by name."""
+    titles = [("Shared by all tasks", "\n".join(_explain_shared(plan, model)) + "\n")]
+    titles += [(f"Task {name}", text) for name, text in alone.items()]
+    return "\n".join(f"==== {title} ====\n{text}" for title, text in titles)
+
+
+def _explain_shared(plan: TasksPlan, model: Model) -> Iterator[str]:
+    yield f"tasks     {', '.join(plan.names)}"
+    yield f"model     {model.describe()}"
+    copies = ", ".join(format_average(stream.sends) for stream in compute_shares(model))
+    yield f"exchange  one for all tasks; sends a tuple: {copies}"
+    for side, stream in zip(Side, plan.sides, strict=True):
+        for text in stream.filters:
+            yield f"before    {stream.alias}: {format_one_line(text)}"
+        for column, text in stream.computed:
+            users = [
+                task.name
+                for task in plan.tasks
+                if column in (task.passes[side], *(name for name, _ in task.plan.sides[side].computed))
+            ]
+            yield f"before    {stream.alias}: {column} = {format_one_line(text)}   (for {', '.join(users)})"
+        if not stream.computed:
+            yield f"before    {stream.alias}: nothing computed; keys are payload columns"
+    yield "state     each task stores what passes its filters, for its own window"
+
+
+def build_shared_tasks_join(
+    plan: TasksPlan, model: Model, streams: Sequence[DataFrame], choose: Choose | None = None
+) -> JoinSpec:
+    """Run several joins of the same two streams behind one exchange."""
+    describe = TASK_JOINS[model.engine]
+    spec = SharedTasksSpec(
+        tuple(TaskSpec(task.name, describe(task.plan, model), task.passes) for task in plan.tasks)
+    )
+    output = describe_tagged_pairs(streams[0].sparkSession, plan)
+    reading = _read_session(streams, choose)
+    identity = identify_tasks(plan, model, reading)
+    choice = _open_choice(reading, choose, spec.with_model)
+    return JoinSpec(spec, plan.sides, output, identity, choice=choice)
+
+
+TASK_JOINS: Mapping[str, Callable[[PhysicalPlan, Any], TaskJoin]] = {
+    UNITS: _describe_units,
+    HANDSHAKE: _describe_chain,
+}
+"""For each name that ``Model.engine`` returns, the function that describes one of several tasks."""
+
+
+def describe_tagged_pairs(spark: SparkSession, plan: TasksPlan) -> Output:
+    """Describe the output of several joins: the column ``task``, and one struct column per alias."""
+    first = describe_pairs(spark, plan.sides, ())
+    names = F.array(*(F.lit(name) for name in plan.names))
+    residual = tuple(
+        F.when(F.col(TASK) == task.name, F.expr(conjunct)).otherwise(True)
+        for task in plan.tasks
+        for conjunct in task.plan.residual
+    )
+    columns = StructType([StructField(TASK, IntegerType()), *first.columns])
+    return Output(columns, [F.get(names, F.col(TASK)).alias(TASK), *first.restored], residual)
+
+
+def identify_tasks(plan: TasksPlan, model: Model, reading: Reading) -> Parts:
+    """Return the identity of several joins behind one exchange: the task names and the parts of each task."""
+    names = ", ".join(sorted(plan.names))
+    parts = {"the set of tasks": Part(names, names), MODEL: identify_model(model, reading)}
+    for task in plan.tasks:
+        for name, part in identify_two_streams(task.plan, model, reading).items():
+            if name.startswith("stream "):
+                parts[name] = part
+            elif name != MODEL:
+                parts[f"{name} of task {task.name!r}"] = part
+    return parts

@@ -1,0 +1,1 @@
+"""Groups over a join, which units fold into views."""

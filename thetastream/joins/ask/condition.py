@@ -1,0 +1,177 @@
+"""Reads the condition of a join: resolves SQL texts into conjuncts and checks Python predicates.
+
+Refuses a comparison of text with a number where it could end the query.
+
+Spark converts each text to a number while the query runs. The first text that is not a number ends the query.
+Without ``spark.sql.ansi.enabled``, such a text counts as NULL, and the comparison may run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyspark.sql import Column
+from pyspark.sql.types import StructType
+
+from thetastream.conditions import (
+    Phrase,
+    Predicate,
+    expand_conjunct,
+    find_comparisons,
+    parse,
+    split_conjuncts,
+)
+from thetastream.conditions.names import find_references, qualify, quote_names
+from thetastream.conditions.refused import find_refused
+from thetastream.core.errors import Mark, QueryError, ThetastreamError
+from thetastream.families.asked import Conjunct, On
+from thetastream.joins.ask.catalyst import Catalyst
+from thetastream.joins.ask.trial import try_predicate
+from thetastream.joins.ask.window_calls import has_window_calls, write_windows
+from thetastream.lowering.domains import find_family
+from thetastream.lowering.query import Stream
+
+
+def read_condition(
+    on: On,
+    catalyst: Catalyst,
+    streams: Sequence[Stream],
+    schemas: Mapping[str, StructType],
+    problems: list[ThetastreamError],
+) -> tuple[list[str], list[Phrase], list[Predicate]]:
+    """Read ``on`` and return its SQL texts, their conjuncts, and its Python predicates.
+
+    A Column is written as SQL text first.
+    """
+    items: Sequence[Conjunct] = [on] if isinstance(on, Conjunct) else on
+    texts: list[str] = []
+    phrases: list[Phrase] = []
+    predicates: list[Predicate] = []
+    if not isinstance(items, Sequence) or not items:
+        problems.append(_make_condition_error(on))
+        return texts, phrases, predicates
+    for item in items:
+        if isinstance(item, Predicate):
+            found_here = _find_predicate_problems(item, streams, catalyst.is_case_sensitive)
+            if not found_here:
+                failed = try_predicate(item, streams, schemas, catalyst.is_case_sensitive)
+                found_here = [] if failed is None else [failed]
+            problems += found_here
+            predicates.append(item)
+        elif isinstance(item, str | Column):
+            try:
+                text = item if isinstance(item, str) else catalyst.write_column(item)
+                texts.append(text)
+                found, refused = _read_sql(text, catalyst, streams)
+            except QueryError as problem:
+                problems.append(problem)
+                continue
+            problems += refused
+            phrases += found
+        else:
+            problems.append(_make_condition_error(item))
+    return texts, phrases, predicates
+
+
+def _read_sql(
+    text: str, catalyst: Catalyst, streams: Sequence[Stream]
+) -> tuple[list[Phrase], list[QueryError]]:
+    """Return the conjuncts of one SQL text and its problems."""
+    phrase = quote_names(parse(text))
+    refused = list(find_refused(phrase))
+    if refused:
+        return [], refused
+    aliases = [stream.alias for stream in streams]
+    columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
+    fold = str if catalyst.is_case_sensitive else str.casefold
+    if has_window_calls(phrase):
+        phrase = write_windows(qualify(phrase, columns, fold), catalyst, aliases)
+    elif not catalyst.is_resolved(phrase):
+        phrase = qualify(phrase, columns, fold)
+    found = split_conjuncts(phrase)
+    problems = catalyst.problems(phrase, found)
+    if not problems and catalyst.is_ansi:
+        problems = [
+            error for conjunct in found for error in find_mixed_comparisons(conjunct, catalyst, aliases)
+        ]
+    expanded = [part for conjunct in found for part in expand_conjunct(conjunct, aliases)]
+    return expanded, problems
+
+
+def _make_condition_error(item: object) -> QueryError:
+    return QueryError(
+        "CONDITION",
+        "on must be a SQL condition, a Column, a @th.predicate function, or a list of them, "
+        f"not {item!r}" + ("; mark the function with @th.predicate" if callable(item) else ""),
+    )
+
+
+def _find_predicate_problems(
+    predicate: Predicate, streams: Sequence[Stream], is_case_sensitive: bool
+) -> list[QueryError]:
+    by_alias = {stream.alias.casefold(): stream for stream in streams}
+    aliases = {folded: stream.alias for folded, stream in by_alias.items()}
+    named = [alias for alias, _ in predicate.columns]
+    listed = ", ".join(aliases.values())
+    problems = [
+        QueryError(
+            "UNKNOWN_ALIAS", f"predicate {predicate.name} names {alias!r}, which is not one of {listed}"
+        )
+        for alias in named
+        if alias.casefold() not in aliases
+    ]
+    missing = [
+        alias for folded, alias in aliases.items() if folded not in {name.casefold() for name in named}
+    ]
+    if missing and not problems and len(aliases) - len(missing) < 2:
+        problems.append(
+            QueryError(
+                "PREDICATE_COLUMNS",
+                f"predicate {predicate.name} names no column of {', '.join(missing)}; "
+                "a predicate over one stream is a filter: put it before the join",
+            )
+        )
+    problems += [
+        QueryError(
+            "UNKNOWN_COLUMN",
+            f"predicate {predicate.name} reads {alias}.{name}, but {alias!r} has the columns "
+            + ", ".join(column for column, _ in stream.types),
+        )
+        for alias, names in predicate.columns
+        if (stream := by_alias.get(alias.casefold())) is not None
+        for name in names
+        if stream.find(name, is_case_sensitive) is None
+    ]
+    return problems
+
+
+def find_mixed_comparisons(
+    conjunct: Phrase, catalyst: Catalyst, aliases: Sequence[str]
+) -> Iterator[QueryError]:
+    """Yield an error for each comparison of text with a number in a conjunct, which Catalyst accepts.
+
+    A text without columns, as in ``a.price > '5'``, is a constant, which Spark reads only once.
+    """
+    for comparison in find_comparisons(conjunct):
+        sides = [(phrase, _find_type(phrase, catalyst, aliases)) for phrase in (comparison.f, comparison.g)]
+        for (text, text_type), (number, number_type) in (sides, reversed(sides)):
+            if (
+                text_type.startswith("string")
+                and find_family(number_type) == "numeric"
+                and find_references(text, aliases)
+            ):
+                yield _make_error(conjunct, text, number, number_type)
+
+
+def _find_type(phrase: Phrase, catalyst: Catalyst, aliases: Sequence[str]) -> str:
+    named = find_references(phrase, aliases) or aliases[:1]
+    return catalyst.type_of(phrase.text, named) or ""
+
+
+def _make_error(conjunct: Phrase, text: Phrase, number: Phrase, number_type: str) -> QueryError:
+    start = text.tokens[0].start - conjunct.tokens[0].start
+    return QueryError(
+        "TYPE_MISMATCH",
+        f"{text.text!r} is text and {number.text!r} is a number, in {conjunct.text!r}; cast one side: "
+        f"try_cast({text.text} AS {number_type.upper()}) is NULL for a text that is no number, and "
+        f"CAST({number.text} AS STRING) compares as text",
+        Mark(conjunct.text, start, start + len(text.text)),
+    )

@@ -1,0 +1,74 @@
+"""Reads the model: checks that it is known and not too large, and reads its durations."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.families.options import MOST_UNITS
+from thetastream.joins.ask.catalyst import Catalyst
+from thetastream.lowering.query import Stream
+from thetastream.lowering.statistics import choose_n_units
+from thetastream.models import REGISTRY, Ring
+from thetastream.models.base import AUTO, JoinContext, Model, is_model
+
+
+def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | None:
+    """Return the model that ``model=`` names.
+
+    Return None if the planner chooses one or if this is not a model.
+    """
+    if given is None or given == AUTO:
+        return None
+    if not is_model(given):
+        problems.append(
+            QueryError(
+                "UNKNOWN_MODEL",
+                f'model must be "auto" or one of {", ".join(kind.__name__ for kind in REGISTRY.values())} '
+                f"with its units, as in th.Biclique(4), not {given!r}",
+            )
+        )
+        return None
+    return given
+
+
+def choose_named_model(given: Any, n_streams: int, is_counted: bool) -> Any:
+    """Return the model that ``model=`` names, or the only one that can join these streams."""
+    is_open = given is None or (isinstance(given, str) and given == AUTO)
+    return Ring() if is_open and is_counted and n_streams > 2 else given
+
+
+class ReadModel(NamedTuple):
+    """The model of a request."""
+
+    model: Model | None
+    """The model, fitted to the streams. It is None if the planner chooses one."""
+    has_open_size: bool = False
+    """Whether the user named the model and left its number of units open."""
+
+
+def read_model(
+    given: Any,
+    streams: Sequence[Stream],
+    catalyst: Catalyst,
+    partitions: int,
+    problems: list[ThetastreamError],
+) -> ReadModel:
+    """Read the model that ``model=`` names, and fit it to the streams."""
+    named = read_named_model(given, problems)
+    if named is None:
+        return ReadModel(None)
+    join = JoinContext(
+        tuple(stream.alias for stream in streams),
+        tuple(stream.event_time is not None for stream in streams),
+        choose_n_units(partitions),
+        catalyst.duration,
+    )
+    model = named.fit(join, problems)
+    if model.n_units > MOST_UNITS:
+        problems.append(
+            QueryError(
+                "BAD_UNITS", f"{model!r} has {model.n_units} units, and a model may have at most {MOST_UNITS}"
+            )
+        )
+        return ReadModel(None)
+    return ReadModel(model, named.has_open_size)

@@ -1,0 +1,360 @@
+"""Reads the streams of a join: their aliases, their kind (stream or batch) and their event-time columns.
+
+Turns tables of pandas and Arrow into batch DataFrames, so that a join takes them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from thetastream.core.columns import MARK
+from thetastream.core.errors import QueryError, SessionError, ThetastreamError, raise_problems
+from thetastream.joins.ask.carriers import carry
+from thetastream.joins.ask.catalyst import Catalyst
+from thetastream.joins.ask.window import spell_cast
+from thetastream.lowering.query import ORIGIN_LATE, Stream
+from thetastream.spark.session.configure import is_case_sensitive
+from thetastream.spark.sources.idle import MARK as IDLE_MARK
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    Table: TypeAlias = DataFrame | pd.DataFrame | pa.Table
+    """An input of a join: a streaming or batch DataFrame, or a table of pandas or Arrow."""
+
+LATE_RESULTS = "thetastream.late_results"
+"""The metadata key of a result time that the watermark may have passed. It must not be marked."""
+_INSTANTS = ("timestamp", "timestamp_ntz")
+
+
+def check_streams(streams: Mapping[str, DataFrame]) -> None:
+    """Raise unless there are two or more DataFrames with valid aliases."""
+    if not isinstance(streams, Mapping) or not streams:
+        raise QueryError(
+            "STREAMS", f'streams must map aliases to DataFrames, {{"a": df1, "b": df2}}, not {streams!r}'
+        )
+    problems: list[ThetastreamError] = []
+    if len(streams) < 2:
+        problems.append(
+            QueryError(
+                "STREAM_COUNT",
+                f"a join takes two streams or more, not one ({', '.join(map(str, streams))}); "
+                "for a self-join give the stream twice, under two aliases",
+            )
+        )
+    for alias, frame in streams.items():
+        if not isinstance(alias, str) or not alias.isidentifier():
+            problems.append(
+                QueryError(
+                    "INVALID_ALIAS",
+                    f"an alias must be a name of letters, digits and underscores, not {alias!r}",
+                )
+            )
+        if not hasattr(frame, "sparkSession") or not hasattr(type(frame), "isStreaming"):
+            problems.append(
+                QueryError(
+                    "STREAMS",
+                    f"stream {alias!r} must be a DataFrame of Spark or pandas or an Arrow table, "
+                    f"not {type(frame).__name__}",
+                )
+            )
+        else:
+            problems += _find_analysis_problems(alias, frame)
+    raise_problems(problems)
+    if len({alias.casefold() for alias in streams}) < len(streams):
+        raise QueryError(
+            "DUPLICATE_ALIAS", f"aliases ignore case, so two of {', '.join(streams)} are the same"
+        )
+
+
+def refuse_tables(streams: Mapping[str, DataFrame]) -> None:
+    """Raise unless all inputs are streams or all are batch DataFrames."""
+    kinds = {alias: "streaming" if frame.isStreaming else "batch" for alias, frame in streams.items()}
+    if len(set(kinds.values())) > 1:
+        listed = ", ".join(f"{alias} is {kind}" for alias, kind in kinds.items())
+        raise QueryError(
+            "MIXED_INPUTS",
+            f"all inputs of join tasks must be streaming or all batch, but {listed}; use th.join for a table",
+        )
+
+
+def _find_analysis_problems(alias: str, frame: DataFrame) -> list[ThetastreamError]:
+    """Return an error if the watermark of a stream of Spark Connect is on a column that cannot have one.
+
+    Spark Connect analyses a DataFrame when it is first asked. A classic session refuses the watermark itself.
+    """
+    try:
+        _ = frame.isStreaming
+    except AnalysisException as error:
+        if not (error.getCondition() or "").startswith("EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE"):
+            raise
+        column = (error.getMessageParameters() or {}).get("eventName", "ts").strip("`")
+        found = (error.getMessageParameters() or {}).get("eventType", "another type").strip('"')
+        return [
+            QueryError(
+                "EVENT_TIME_TYPE",
+                f"the event time of stream {alias!r} must be TIMESTAMP, because Spark has watermarks on no "
+                f"other type, and {column!r} is {found}; {spell_cast(alias, column)}",
+            )
+        ]
+    return []
+
+
+class ReadStreams(NamedTuple):
+    """The streams of a join, their resolver, and those of their problems that do not stop the reading."""
+
+    catalyst: Catalyst
+    schemas: dict[str, StructType]
+    streams: tuple[Stream, ...]
+    problems: list[ThetastreamError]
+
+
+def read_streams(
+    streams: Mapping[str, DataFrame],
+    needs_time: bool,
+    event_time: str | Mapping[str, str] | None,
+    columns: Mapping[str, Collection[str] | None],
+) -> ReadStreams:
+    """Read every stream: its columns and their types, its event time, and how its columns are sent.
+
+    ``columns`` gives, by alias and in lower case, the columns that are sent to the units. Columns that may be
+    the event time are sent too. All columns of an alias without an entry are sent.
+    """
+    spark = next(iter(streams.values())).sparkSession
+    problems: list[ThetastreamError] = []
+    schemas = {alias: frame.schema for alias, frame in streams.items()}
+    for alias, schema in schemas.items():
+        problems += _find_duplicates(alias, schema, not is_case_sensitive(spark))
+    raise_problems(problems)
+    catalyst = Catalyst(spark, schemas)
+    inputs: list[Stream] = []
+    for alias, frame in streams.items():
+        schema = schemas[alias]
+        taken = sum(len(stream.carried) for stream in inputs)
+        travelling = select_fields(schema, columns.get(alias), frame.isStreaming)
+        carried, unsupported = carry(alias, travelling, taken)
+        problems += unsupported
+        types = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
+        stream = Stream(alias, types, carried, is_streaming=frame.isStreaming)
+        inputs.append(_find_event_time(stream, schema, event_time, needs_time, catalyst, problems))
+    return ReadStreams(catalyst, schemas, tuple(inputs), problems)
+
+
+def select_fields(schema: StructType, names: Collection[str] | None, is_streaming: bool) -> StructType:
+    """Select the columns with these lower-case names and those that may be the event time.
+
+    None selects all.
+    """
+    if names is None:
+        return schema
+    kept = [
+        field
+        for field in schema.fields
+        if field.name.casefold() in names
+        or MARK in (field.metadata or {})
+        or (not is_streaming and field.dataType.simpleString() in _INSTANTS)
+    ]
+    return StructType(kept or schema.fields[:1])  # a tuple without any column would not be counted
+
+
+def find_time_column(frame: DataFrame, asked: str | None) -> str | None:
+    """Find the event time of a DataFrame: the column of its watermark, the one that is asked for, or its only
+    timestamp if it is a batch; None if there is none."""
+    marked = [field.name for field in frame.schema.fields if MARK in (field.metadata or {})]
+    if marked or frame.isStreaming:
+        return marked[0] if len(marked) == 1 else None
+    if asked is not None:
+        return next((name for name in frame.columns if name.casefold() == asked.casefold()), None)
+    stamps = [field.name for field in frame.schema.fields if field.dataType.simpleString() in _INSTANTS]
+    return stamps[0] if len(stamps) == 1 else None
+
+
+def _find_duplicates(alias: str, schema: StructType, ignores_case: bool) -> list[QueryError]:
+    """Return an error for each column name that occurs twice."""
+    seen: dict[str, str] = {}
+    problems = []
+    for name in schema.names:
+        folded = name.casefold() if ignores_case else name
+        if folded in seen:
+            problems.append(
+                QueryError(
+                    "DUPLICATE_COLUMN",
+                    f"stream {alias!r} has the column {name!r} twice: the name is ambiguous; rename one",
+                )
+            )
+        seen[folded] = name
+    return problems
+
+
+def _find_event_time(
+    stream: Stream,
+    schema: StructType,
+    asked: str | Mapping[str, str] | None,
+    needs_time: bool,
+    catalyst: Catalyst,
+    problems: list[ThetastreamError],
+) -> Stream:
+    """Find the event-time column and return the stream with it. Without one, return the stream without it."""
+    marked = [field.name for field in schema.fields if MARK in (field.metadata or {})]
+    wanted = asked.get(stream.alias) if isinstance(asked, Mapping) else asked
+    if len(marked) > 1:
+        # A column that Spark's window() returned has the mark of the time that it was made from.
+        instants = [name for name in marked if stream.type_of(name) in _INSTANTS]
+        named = None if wanted is None else stream.find(wanted, catalyst.is_case_sensitive)
+        marked = [named] if named in marked else instants or marked[:1]
+    column, origin = (marked[0], "watermark") if marked else (None, "watermark")
+    if len(marked) > 1:
+        problems.append(
+            QueryError(
+                "AMBIGUOUS_EVENT_TIME",
+                f"stream {stream.alias!r} has a watermark on {' and '.join(marked)}; drop one, or name the "
+                f'event time: event_time={{"{stream.alias}": "{marked[0]}"}}',
+            )
+        )
+    if wanted is not None and not (stream.is_streaming and marked):
+        column, origin = stream.find(wanted, catalyst.is_case_sensitive), "event_time="
+        if column is None or stream.is_streaming:
+            problems.append(_make_event_time_error(stream, wanted, column))
+    elif wanted is not None and stream.find(wanted, catalyst.is_case_sensitive) != column:
+        problems.append(_make_event_time_error(stream, wanted, column))
+    if column is None and not stream.is_streaming:
+        # Spark drops the mark of withWatermark from batch DataFrames. One timestamp column is unambiguous.
+        stamps = [name for name, type_ in stream.types if type_ in _INSTANTS]
+        if len(stamps) == 1:
+            column, origin = stamps[0], "only timestamp"
+    if column is not None and not needs_time and stream.type_of(column) not in _INSTANTS:
+        # The mark is on a struct that Spark's window() returned. It is not an instant, and none is needed.
+        column = None
+    if column is None and any(LATE_RESULTS in (field.metadata or {}) for field in schema.fields):
+        origin = ORIGIN_LATE
+    delay_ms = (schema[column].metadata or {}).get(MARK) if column is not None else None
+    delay_us = None if delay_ms is None else int(delay_ms) * 1000
+    mark = None if column is None else read_mark(schema[column])
+    return replace(
+        stream,
+        event_time=column,
+        event_time_origin=origin,
+        watermark_delay_us=delay_us,
+        idle_mark=mark,
+    )
+
+
+def _make_event_time_error(stream: Stream, wanted: str, column: str | None) -> QueryError:
+    if not stream.is_streaming:
+        return QueryError(
+            "UNKNOWN_COLUMN",
+            f"event_time names {wanted!r}, but stream {stream.alias!r} has the columns "
+            + ", ".join(name for name, _ in stream.types),
+        )
+    return QueryError(
+        "EVENT_TIME",
+        f"event_time names {wanted!r}, but the event time of a stream is the column of its watermark "
+        f'({column or "it has none"}); call .withWatermark("{wanted}", "delay") on {stream.alias}',
+    )
+
+
+def read_tables(streams: Any, spark: SparkSession | None = None) -> Any:
+    """Return the streams of a join with a batch DataFrame in place of each table of pandas or Arrow.
+
+    ``spark`` reads the tables; without it, the session of another input or the active session does. Other
+    values stay as they are, and ``check_streams`` refuses what is no DataFrame. Any object that exports
+    Arrow's C stream counts as an Arrow table, for example a DataFrame of polars or a relation of DuckDB.
+
+    Raises
+    ------
+    QueryError
+        NANOSECONDS if a table has times that Spark, which has microseconds, would cut.
+    SessionError
+        NO_SESSION if a table is given, and there is no Spark session that could read it.
+    """
+    if not isinstance(streams, Mapping) or not any(map(_is_table, streams.values())):
+        return streams
+    given = [stream for stream in streams.values() if hasattr(stream, "sparkSession")]
+    if spark is None:
+        spark = given[0].sparkSession if given else SparkSession.getActiveSession()
+    if spark is None:
+        raise SessionError(
+            "NO_SESSION",
+            "a table of pandas or Arrow needs a Spark session that reads it, and none is active; "
+            "start one, for example with th.local_session()",
+        )
+    return {
+        alias: _read_table(spark, alias, stream) if _is_table(stream) else stream
+        for alias, stream in streams.items()
+    }
+
+
+def _is_table(stream: object) -> bool:
+    return not hasattr(stream, "sparkSession") and hasattr(stream, "__arrow_c_stream__")
+
+
+def _read_table(spark: SparkSession, alias: str, table: Any) -> DataFrame:
+    import pandas as pd
+    import pyarrow as pa
+
+    if not isinstance(table, pd.DataFrame | pa.Table):
+        table = pa.table(table)
+    if isinstance(table, pd.DataFrame):
+        columns = {
+            str(name): pa.array(table[name]) for name, type_ in table.dtypes.items() if type_.kind in "mM"
+        }
+    else:
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+    for name, column in columns.items():
+        if any(map(_has_nanoseconds, _list_leaves(column))):
+            raise _make_nanoseconds_error(alias, name, isinstance(table, pd.DataFrame))
+    return spark.createDataFrame(table)
+
+
+def _list_leaves(column: pa.ChunkedArray | pa.Array) -> Iterator[pa.Array]:
+    """Yield the values of a column, also those inside structs, lists and maps."""
+    import pyarrow as pa
+
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        if pa.types.is_struct(chunk.type):
+            for field in chunk.flatten():
+                yield from _list_leaves(field)
+        elif pa.types.is_map(chunk.type):
+            yield from _list_leaves(chunk.keys)
+            yield from _list_leaves(chunk.items)
+        elif pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type):
+            yield from _list_leaves(chunk.flatten())
+        else:
+            yield chunk
+
+
+def _has_nanoseconds(values: pa.Array) -> bool:
+    """Whether some of the values are times or spans that are no whole number of microseconds."""
+    import pyarrow as pa
+
+    types = pa.types
+    if not any(is_kind(values.type) for is_kind in (types.is_timestamp, types.is_duration, types.is_time64)):
+        return False
+    nanos = values.drop_null().view(pa.int64()).to_numpy()
+    return bool(values.type.unit == "ns" and (nanos % 1000 != 0).any())
+
+
+def _make_nanoseconds_error(alias: str, column: str, is_pandas: bool) -> QueryError:
+    if is_pandas:
+        cast = f'{alias}["{column}"] = {alias}["{column}"].astype("int64")'
+    else:
+        cast = f'{alias}["{column}"].cast(pa.int64())'
+    return QueryError(
+        "NANOSECONDS",
+        f"Spark has times of microseconds, and the column {column!r} of {alias!r} has nanoseconds: times "
+        f"less than a microsecond apart would become equal; carry them as BIGINT, {cast}, "
+        f'and give the event time as th.from_nanos("{column}")',
+    )
+
+
+def read_mark(field: StructField) -> tuple[str, str] | None:
+    """Read folder and name from the mark of an event-time column; None if its stream has no ``idle=``."""
+    found = (field.metadata or {}).get(IDLE_MARK)
+    return None if found is None else (found[0], found[1])

@@ -1,0 +1,1 @@
+"""Joins made of joins: pipelines, nested joins, and streams with tables."""

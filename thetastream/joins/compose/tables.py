@@ -1,0 +1,320 @@
+"""Plans joins of streams with tables: batch DataFrames, which Spark reads in every epoch.
+
+{ (s1, ..., sm, t1, ..., tn) : condition is TRUE, the streams s1, ..., sm are inside their windows }
+
+The streams are first joined with each other, as if there were no tables. Spark's own join then adds one table
+after the other. It takes any condition and needs no state, because a table is whole in every epoch. Windows
+compare the event times of streams. A table has no event time.
+
+A join of one stream with one table may also be an outer, semi or anti join that answers each tuple of the
+stream. All partners of a tuple are known at once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from thetastream.conditions import Phrase, Predicate, parse
+from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.core.how import How
+from thetastream.families.asked import JoinRequest
+from thetastream.joins.ask.condition import read_condition
+from thetastream.joins.ask.settings import read_result_time
+from thetastream.joins.ask.streams import read_streams
+from thetastream.joins.plan import Plan
+from thetastream.lowering.elapsed_time import write_elapsed_time
+from thetastream.lowering.physical import Carried
+from thetastream.lowering.query import Stream, list_conditions
+from thetastream.lowering.report import format_one_line
+from thetastream.lowering.selectivity import EQUALITY, estimate_selectivity, find_aliases
+from thetastream.models.base import Model
+from thetastream.spark.dataflow.predicate_filter import filter_rows
+
+_OF_ONE_STREAM = frozenset({"event_time", "result_time", "order", "punctuations"})
+"""Options that a single stream with tables can have, or that have an error of their own."""
+IGNORED = frozenset({"order", "punctuations"})
+"""Options that no join with tables can honour."""
+
+
+@dataclass(frozen=True)
+class TableStep:
+    """One table, and the parts of the condition that it completes."""
+
+    table: Stream
+    phrases: tuple[Phrase, ...]
+    predicates: tuple[Predicate, ...]
+    join: str = "inner"
+    """Spark's name of the join of the rows with the table: inner, left, semi or anti."""
+
+    def describe(self) -> str:
+        """Describe the join of this table in one line."""
+        parts = [format_one_line(phrase.text) for phrase in self.phrases]
+        parts += [f"Python predicate {predicate.name}" for predicate in self.predicates]
+        has_equality = any(estimate_selectivity(phrase) == EQUALITY for phrase in self.phrases)
+        how = "by its equality" if has_equality else "each row with the whole table, for want of an equality"
+        kind = "join" if self.join == "inner" else f"{self.join} join"
+        return f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}   (Spark's own {kind}, {how})"
+
+
+@dataclass(frozen=True, repr=False)
+class TablesPlan(Plan):
+    """A join of streams with tables that is checked and planned but not started."""
+
+    given: tuple[Stream, ...]
+    """Streams and tables, in the order of the user. Tables have no event time."""
+    frames: Mapping[str, DataFrame]
+    joined: Plan | None
+    """The join of the streams. It is None if there is only one stream."""
+    filters: tuple[Phrase, ...]
+    """Conjuncts that read no table, if there is only one stream."""
+    steps: tuple[TableStep, ...]
+    """The tables in the order in which they are joined."""
+    shows_result_time: bool
+    on: tuple[str, ...]
+    """The conditions as the user wrote them."""
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return () if self.joined is None else self.joined.models
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return self.on
+
+    def __repr__(self) -> str:
+        """Describe the plan in two lines."""
+        models = ", ".join(["Spark's own join", *dict.fromkeys(map(repr, self.models))])
+        return f"{self._headline}\nby {models}; print(plan) explains it"
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        if self.joined is None:
+            return self.given
+        streams = {stream.alias: stream for stream in self.joined.inputs}
+        return tuple(streams.get(known.alias, known) for known in self.given)
+
+    @property
+    def timed(self) -> tuple[Stream, ...]:
+        return tuple(known for known in self.inputs if known.is_streaming)
+
+    @property
+    def has_result_time(self) -> bool:
+        return self.shows_result_time
+
+    @property
+    def longest_window_us(self) -> int:
+        return 0 if self.joined is None else self.joined.longest_window_us
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.joined is None or self.joined.is_prompt
+
+    @property
+    def folding_obstacle(self) -> str:
+        return "tables are joined behind the units"
+
+    def explain_join(self) -> str:
+        """Return how each table is joined, and every stage of the join of the streams."""
+        lines = ["== Tables =="]
+        lines += [
+            f"table {known.alias}: {len(known.types)} columns"
+            for known in self.given
+            if not known.is_streaming
+        ]
+        lines.append("Spark reads a table in every epoch; it has no window and needs no state")
+        lines += [
+            f"before   {self.timed[0].alias}: {format_one_line(phrase.text)}" for phrase in self.filters
+        ]
+        lines += [f"join     {step.describe()}" for step in self.steps]
+        if self.joined is None:
+            return "\n".join([*lines, ""])
+        return "\n".join([*lines, "", self.joined.explain_join()])
+
+    def results(self) -> DataFrame:
+        if self.joined is None:
+            rows = self._gather(self.timed[0])
+            for phrase in self.filters:
+                rows = rows.where(F.expr(f"{phrase.text}\n"))
+        else:
+            rows = self.joined.results()
+        for step in self.steps:
+            table = self._gather(step.table, is_padded=step.join == "left")
+            if step.phrases:
+                texts = " AND ".join(f"({phrase.text}\n)" for phrase in step.phrases)
+                rows = rows.join(table, F.expr(texts), step.join)
+            else:
+                rows = rows.crossJoin(table) if step.join == "inner" else rows.join(table, how=step.join)
+            for predicate in step.predicates:
+                rows = self._call(rows, predicate)
+        hidden = {step.table.alias for step in self.steps if step.join in ("semi", "anti")}
+        return rows.select(*(known.alias for known in self.given if known.alias not in hidden))
+
+    def _gather(self, stream: Stream, is_padded: bool = False) -> DataFrame:
+        """Gather the columns of a stream or table into one struct column.
+
+        The struct may be NULL in the rows of a left join. If Spark then takes the columns in it for never
+        NULL, later joins read them as 0.
+        """
+        frame, row = self.frames[stream.alias], F.struct("*")
+        if is_padded:
+            fields = [StructField(each.name, each.dataType, True, each.metadata) for each in frame.schema]
+            row = row.cast(StructType(fields))
+        return frame.select(row.alias(stream.alias))
+
+    def _call(self, rows: DataFrame, predicate: Predicate) -> DataFrame:
+        """Keep the rows for which a predicate is true."""
+        known = {stream.alias.casefold(): stream for stream in self.given}
+        columns: list[list[tuple[str, Carried]]] = []
+        instants = set()
+        n_columns = 0
+        for alias, names in predicate.columns:
+            stream = known[alias.casefold()]
+            carried = {c.field.casefold(): c for c in stream.carried} | {c.field: c for c in stream.carried}
+            own = []
+            for name in names:
+                column = carried.get(name) or carried[name.casefold()]
+                own.append((name, replace(column, block_column=f"__read_{n_columns}")))
+                n_columns += 1
+                if stream.type_of(column.field) == "timestamp":
+                    instants.add((alias, name))
+            columns.append(own)
+        return filter_rows(rows, predicate, [alias for alias, _ in predicate.columns], columns, instants)
+
+
+def has_tables(streams: Mapping[str, DataFrame]) -> bool:
+    """Whether some inputs are streams and some are tables."""
+    return len({frame.isStreaming for frame in streams.values()}) > 1
+
+
+def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest], Plan]) -> TablesPlan:
+    """Plan a join of streams with tables. ``plan_streams`` plans the join of two streams or more."""
+    # 1. Read all inputs and the condition. A table has no event time.
+    n_streams = sum(frame.isStreaming for frame in request.streams.values())
+    unused = IGNORED if n_streams > 1 else frozenset(request.options) - _OF_ONE_STREAM | IGNORED
+    request = replace(request, given=request.given.without(unused))
+    options = request.options
+    read = read_streams(request.streams, False, options.get("event_time"), request.columns)
+    problems = list(request.problems)
+    given = tuple(known if known.is_streaming else replace(known, event_time=None) for known in read.streams)
+    texts, phrases, predicates = read_condition(request.on, read.catalyst, given, read.schemas, problems)
+    # Blocks carry the columns that a Python predicate reads. Spark's own join takes any type.
+    problems += [p for p in read.problems if predicates or p.condition != "UNSUPPORTED_TYPE"]
+    streams = [known for known in given if known.is_streaming]
+    tables = [known for known in given if not known.is_streaming]
+    problems += _find_problems(request, streams, tables)
+    problems += _find_how_problems(request.how, given, streams, tables, predicates)
+    shows_result_time = read_result_time(options.get("result_time"), streams, problems)
+    raise_problems(problems)
+    # 2. Plan the join of the streams, with the parts of the condition that read no table.
+    aliases = [known.alias for known in given]
+    every: list[Phrase | Predicate] = [*phrases, *predicates]
+    parts = [(part, find_aliases(part, aliases)) for part in every]
+    arrived = {known.alias for known in streams}
+    of_streams = [part for part, names in parts if names <= arrived]
+    joined = None
+    if len(streams) > 1:
+        on = [part if isinstance(part, Predicate) else part.text for part in of_streams]
+        frames = {alias: frame for alias, frame in request.streams.items() if alias in arrived}
+        # The result time of the streams is added behind the tables.
+        without = request.given.with_value("result_time", False)
+        joined = plan_streams(replace(request, streams=frames, on=on or ["true"], given=without))
+    filters = () if joined is not None else tuple(part for part in of_streams if isinstance(part, Phrase))
+    on_texts = list_conditions(texts, predicates)
+    if not request.how.is_inner:
+        # A conjunct over the stream alone is part of the condition, and not a filter.
+        step = TableStep(tables[0], tuple(phrases), (), _name_join(request.how))
+        return TablesPlan(given, request.streams, None, (), (step,), shows_result_time, on_texts)
+    # 3. Join one table after the other, each with the parts of the condition that it completes.
+    steps = []
+    parts = [(part, names) for part, names in parts if not names <= arrived]
+    for table in tables:
+        arrived = {*arrived, table.alias}
+        complete = [part for part, names in parts if names <= arrived]
+        parts = [(part, names) for part, names in parts if not names <= arrived]
+        steps.append(
+            TableStep(
+                table,
+                tuple(
+                    parse(write_elapsed_time(part, aliases, read.catalyst))
+                    for part in complete
+                    if isinstance(part, Phrase)
+                ),
+                tuple(part for part in complete if isinstance(part, Predicate)),
+            )
+        )
+    return TablesPlan(given, request.streams, joined, filters, tuple(steps), shows_result_time, on_texts)
+
+
+def _name_join(how: How) -> str:
+    """Name the join of the stream with the table, as Spark calls it when the stream comes first."""
+    return "left" if how.padded else how.name
+
+
+def _find_how_problems(
+    how: How,
+    given: Sequence[Stream],
+    streams: Sequence[Stream],
+    tables: Sequence[Stream],
+    predicates: Sequence[Predicate],
+) -> list[ThetastreamError]:
+    """Find reasons why Spark's own join cannot answer each tuple of a stream that joins tables."""
+    if how.is_inner:
+        return []
+    names = ", ".join(table.alias for table in tables)
+    if len(given) != 2:
+        rest = "join the streams first, and then the result" if len(streams) > 1 else "join the stream"
+        what = (
+            f"how={how.name!r} joins two inputs, and there are {len(given)}; {rest} with one table at a time"
+        )
+        return [QueryError("HOW", f"{what} ({names})")]
+    (stream,), (table,) = streams, tables
+    if how.nearest is not None:
+        what = f"{how.name} ranks the tuples of a stream, and {table.alias!r} is a table, which a join with "
+        what += f"{stream.alias!r} reads as a whole; leave how out and rank in foreachBatch"
+        return [QueryError("HOW", what)]
+    if any(not given[side].is_streaming for side in how.preserved):
+        fits = "left" if given[0].is_streaming else "right"
+        what = f"how={how.name!r} answers each row of the table {table.alias!r}, but a later tuple of "
+        what += (
+            f"{stream.alias!r} may always be its partner; how={fits!r} answers each tuple of {stream.alias!r}"
+        )
+        if how.name in ("semi", "anti"):
+            what += f", and {{{stream.alias!r}: ..., {table.alias!r}: ...}} names the stream first"
+        return [QueryError("HOW", what)]
+    if predicates:
+        what = f"how={how.name!r} with the table {table.alias!r} is Spark's own join, which calls no Python "
+        return [QueryError("HOW", f"{what}predicate ({predicates[0].name}); write the condition in SQL")]
+    return []
+
+
+def _find_problems(
+    request: JoinRequest, streams: list[Stream], tables: list[Stream]
+) -> list[ThetastreamError]:
+    """Find parameters that tables, or a single stream with tables, cannot have."""
+    options = request.options
+    asked = {"within": request.within, "model": request.model, **options}
+    names = ", ".join(table.alias for table in tables)
+    problems: list[ThetastreamError] = []
+    if len(streams) == 1:
+        given = [
+            name
+            for name, value in asked.items()
+            if name not in _OF_ONE_STREAM and value not in (None, "auto")
+        ]
+        if given:
+            what = f"{', '.join(given)} needs two streams, but only {streams[0].alias} is one"
+            why = f"{names}: tables have no window and no state"
+            problems.append(QueryError("MIXED_INPUTS", f"{what} ({why}); leave it out"))
+    if isinstance(request.within, Mapping):
+        known = {table.alias.casefold() for table in tables}
+        named = [alias for alias in request.within if str(alias).casefold() in known]
+        if named and len(streams) > 1:
+            what = f"within names {', '.join(named)}, which is a table: it is whole in every epoch"
+            problems.append(QueryError("MIXED_INPUTS", f"{what}; name streams only"))
+    if "order" in options:
+        what = f"results have no order behind the join with {names}; leave order out"
+        problems.append(QueryError("ORDER", what))
+    return problems

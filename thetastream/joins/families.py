@@ -1,0 +1,59 @@
+"""Planners turn a checked request into a plan. The model of the request names its planner.
+
+To add a planner, write one file and add one entry to ``PLANNERS`` under the name that ``Model.planner``
+returns.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from thetastream.core.errors import QueryError
+from thetastream.families.asked import CheckedRequest, JoinRequest
+from thetastream.families.hops.plan import plan_multiway
+from thetastream.families.pairs.plan import plan_two_streams
+from thetastream.joins.ask.request import check
+from thetastream.joins.compose.pipeline import plan_pipeline
+from thetastream.joins.compose.tables import has_tables, plan_with_tables
+from thetastream.joins.plan import Plan
+from thetastream.models.base import MULTIWAY, PIPELINE, TWO_STREAMS, usual_planner
+
+
+class Planner(NamedTuple):
+    """A planner, and the options that it cannot honour."""
+
+    plan: Callable[[CheckedRequest], Plan]
+    ignored: frozenset[str] = frozenset()
+    """If the user gives such an option, the planner refuses it. A default of the session is left out."""
+
+
+PLANNERS: dict[str, Planner] = {
+    TWO_STREAMS: Planner(plan_two_streams),
+    PIPELINE: Planner(plan_pipeline, frozenset({"order", "punctuations", "max_units"})),
+    MULTIWAY: Planner(plan_multiway, frozenset({"index"})),
+}
+
+__all__ = []
+
+
+def plan_join(request: JoinRequest) -> Plan:
+    """Check a request, and plan it with the planner that its model names.
+
+    Raises
+    ------
+    QueryError
+        If the request has problems. ``InvalidQuery`` lists several.
+    SessionError
+        If the settings of the Spark session do not allow the join.
+    """
+    if has_tables(request.streams):
+        return plan_with_tables(request, plan_join)
+    checked = check(request)
+    n_streams, model = len(checked.streams), checked.model
+    name = usual_planner(n_streams) if model is None else model.planner(n_streams)
+    if name not in PLANNERS:
+        raise QueryError(
+            "UNKNOWN_PLANNER", f"{model!r} names the planner {name!r}, not {', '.join(PLANNERS)}"
+        )
+    planner = PLANNERS[name]
+    unused = planner.ignored | ({"order", "punctuations"} if n_streams > 2 else frozenset())
+    return planner.plan(checked.without_defaults(unused))

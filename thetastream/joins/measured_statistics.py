@@ -1,0 +1,193 @@
+"""Computes statistics of a running join from its counters and Spark's query progress.
+
+rate = tuples / (latest - earliest event time)        bytes = MLV / tuples stored now
+
+The event times in the progress are those of one stream. This is sufficient, because the watermark stops
+unless both streams move on.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import permutations
+from statistics import median
+from typing import Any
+
+from thetastream.core.errors import QueryError
+from thetastream.lowering.statistics import Statistics
+
+COUNTED = ("left", "right")
+
+
+def measure_statistics(
+    epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mapping[str, Any]]
+) -> Statistics:
+    """Compute the statistics of one join from its epochs.
+
+    Parameters
+    ----------
+    epochs : sequence of mapping
+        The epochs in ``th.metrics``, oldest first.
+    progress : sequence of mapping
+        The parsed JSON of ``StreamingQuery.recentProgress``. It has the same epochs and those without
+        counters.
+
+    Returns
+    -------
+    Statistics
+        The statistics, with origin ``measured``. Bytes are given only if Spark remembers the first epoch.
+        Otherwise earlier tuples would be missing from the count.
+
+    Raises
+    ------
+    QueryError
+        NOTHING_MEASURED if no epoch has brought a tuple.
+    """
+    n = [sum(epoch.get(name, 0) for epoch in epochs) for name in COUNTED]
+    if any(n) and any(len(epoch.get("streams", ())) > 2 for epoch in epochs):
+        return measure_rates(epochs, progress)
+    if not any(n):
+        raise QueryError(
+            "NOTHING_MEASURED", "statistics need an epoch with tuples, and the query has had none yet"
+        )
+    clock = _measure_time(progress)
+    is_whole = progress[0]["batchId"] == 0
+    return Statistics(
+        tuples_per_second=(n[0] / clock.span_s, n[1] / clock.span_s),
+        bytes_per_tuple=_measure_bytes(epochs) if is_whole else None,
+        watermark_delay_s=clock.delay_s,
+        epoch_s=clock.epoch_s,
+        candidates_per_tuple=sum(epoch["candidates"] for epoch in epochs) / sum(n),
+        origin="measured",
+    )
+
+
+def measure_rates(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mapping[str, Any]]) -> Statistics:
+    """Compute the rate of each stream of a join hop by hop, or of the joins of a pipeline.
+
+    The arguments are those of ``measure_statistics``; ``epochs`` has the epochs of all joins.
+    """
+    counted: dict[str, int] = defaultdict(int)
+    results: set[str] = set()
+    inner = find_inner_streams([epoch["streams"] for epoch in epochs])
+    joined = {alias.rstrip("_") for alias in inner}
+    for epoch in epochs:
+        for alias, stream in epoch["streams"].items():
+            counted[alias] += stream["timely"]
+        if inner and not _name_results(epoch["streams"]) & joined:
+            # No join receives the results of the last join. Its units count them, before Spark filters them.
+            last = "_".join(epoch["streams"])
+            results.add(last)
+            counted[last] += epoch["matched"]
+    results |= inner
+    clock = _measure_time(progress)
+    rates = {alias: n / clock.span_s for alias, n in counted.items()}
+    return Statistics(
+        tuples_per_second={alias: rate for alias, rate in rates.items() if alias not in results},
+        watermark_delay_s=clock.delay_s,
+        epoch_s=clock.epoch_s,
+        results_per_second={alias: rates[alias] for alias in sorted(results)} or None,
+        origin="measured",
+    )
+
+
+def _name_results(join: Iterable[str]) -> set[str]:
+    """Return the names that the result of a join may have, without underscores at the end."""
+    return {"_".join(order).rstrip("_") for order in permutations(join)}
+
+
+def find_inner_streams(joins: Iterable[Iterable[str]]) -> set[str]:
+    """Find the streams of joins that are the results of other joins, given the aliases of each join.
+
+    The result of a step of a pipeline has the aliases of both its streams in its name, and more underscores
+    if a stream of the user has this name. A join of three streams or more is no step of a pipeline.
+
+    >>> find_inner_streams([["b", "c"], ["b_c", "a"]])
+    {'b_c'}
+    """
+    pairs = {join for join in map(tuple, joins) if len(join) == 2}
+    aliases = {alias for pair in pairs for alias in pair}
+    inner = set()
+    for result in {name for pair in pairs for name in _name_results(pair)}:
+        named = [alias for alias in aliases if alias.rstrip("_") == result]
+        inner |= {max(named, key=len)} if named else set()
+    return inner
+
+
+@dataclass
+class _MeasuredTime:
+    span_s: float
+    delay_s: float | None = None
+    epoch_s: float = 0.0
+
+
+def _measure_time(progress: Sequence[Mapping[str, Any]]) -> _MeasuredTime:
+    """Measure how event time moves. Without event times, use the wall clock."""
+    latest: float | None = None
+    earliest = float("inf")
+    steps, delays = [], []
+    for report in progress:
+        times = report.get("eventTime") or {}
+        watermark = _read_instant(times.get("watermark"))
+        # The epochs before an epoch determine its watermark. A watermark of 0 means that there is none yet.
+        if latest is not None and watermark:
+            delays.append(max(0.0, latest - watermark))
+        if times.get("max") is not None:
+            newest = _read_instant(times["max"])
+            earliest = min(earliest, _read_instant(times["min"]))
+            if latest is not None:
+                steps.append(max(0.0, newest - latest))
+            latest = newest if latest is None else max(latest, newest)
+    if latest is not None and latest > earliest:
+        return _MeasuredTime(
+            latest - earliest, median(delays) if delays else None, median(steps) if steps else 0.0
+        )
+    first, last = _read_instant(progress[0]["timestamp"]), _read_instant(progress[-1]["timestamp"])
+    return _MeasuredTime(max(last - first + progress[-1].get("batchDuration", 0) / 1000, 1e-3))
+
+
+def _read_instant(text: str | None) -> float:
+    """Return the seconds since 1970 of an ISO instant, or 0 if there is none.
+
+    >>> _read_instant("1970-01-01T00:00:01.500Z")
+    1.5
+    """
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0
+
+
+@dataclass
+class _UnitTotals:
+    """State of a unit after its last report. Idle units send no report; their last report counts."""
+
+    live: int = 0
+    nbytes: int = 0
+    stored: int = 0
+    counted: list[int] = field(default_factory=lambda: [0, 0])
+
+
+def _measure_bytes(epochs: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
+    """Return the MLV per stored tuple for each side, or the mean of both sides where units store both.
+
+    The values are averages over epochs, because the share of index overhead and of half-expired periods
+    varies from epoch to epoch.
+    """
+    units: dict[int, _UnitTotals] = {}
+    live, nbytes = [0, 0, 0], [0, 0, 0]
+    for epoch in epochs:
+        for report in epoch["units"]:
+            unit = units.setdefault(report["unit"], _UnitTotals())
+            unit.live += report["stored"] - report["expired"]
+            unit.nbytes = report["mlv_bytes"]
+            unit.stored += report["stored"]
+            unit.counted = [n + report.get(name, 0) for n, name in zip(unit.counted, COUNTED, strict=True)]
+        for unit in units.values():
+            # If a unit stored as many tuples as it counted of one side, it stores only that side.
+            alone = [side for side in range(2) if unit.counted[side] == unit.stored > 0]
+            for part in (*alone, 2):
+                live[part] += unit.live
+                nbytes[part] += unit.nbytes
+    if not live[2]:
+        return None
+    left, right = (nbytes[part] / live[part] for part in (side if live[side] else 2 for side in range(2)))
+    return left, right

@@ -1,0 +1,230 @@
+"""Plans several joins of the same two streams over one exchange.
+
+{ (task, l, r) : l in LEFT, r in RIGHT, condition_task(l, r) is TRUE, both inside the task's window }
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
+from thetastream.families.options import TaskOptions, read_options
+from thetastream.families.pairs.choose import build_default_model
+from thetastream.families.pairs.plan import JoinPlan, plan_two_streams
+from thetastream.families.tasks import TASK, TasksPlan, build_shared_tasks_join, explain_tasks, share
+from thetastream.joins.ask.model import read_named_model
+from thetastream.joins.ask.request import check, complete_request
+from thetastream.joins.ask.streams import check_streams, read_tables, refuse_tables
+from thetastream.joins.ask.window import is_counted
+from thetastream.joins.plan import Plan
+from thetastream.lowering.query import Stream
+from thetastream.models.base import Model
+from thetastream.spark.dataflow.build import build
+from thetastream.spark.session.configure import count_partitions
+
+TASK_SETTINGS = ("on", "within", "index", "archive_period")
+"""The keys of a task in ``th.join_many``."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JoinTasks(Mapping[str, DataFrame], Plan):
+    """Join tasks that are checked and planned but not started: a mapping of task names to DataFrames.
+
+    It is also a plan. The plan's DataFrame holds the results of all tasks, as ``together`` does.
+    """
+
+    plans: Mapping[str, JoinPlan]
+    """The plan of each task as a join of its own."""
+    shared: TasksPlan
+    """The plan of all tasks behind one exchange."""
+
+    def __getitem__(self, task: str) -> DataFrame:
+        return self.plans[task].dataframe()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.plans)
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    @property
+    def model(self) -> Model:
+        """The model of all tasks."""
+        return self._first.model
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        return self._first.inputs
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        return (self.model,)
+
+    _between = "; "
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return tuple(f"{name}: {' AND '.join(plan.conditions)}" for name, plan in self.plans.items())
+
+    @property
+    def has_result_time(self) -> bool:
+        return self._first.has_result_time
+
+    @property
+    def is_prompt(self) -> bool:
+        return self._first.is_prompt
+
+    @property
+    def folding_obstacle(self) -> str:
+        return "several tasks have no common select list"
+
+    @property
+    def _first(self) -> JoinPlan:
+        return next(iter(self.plans.values()))
+
+    @cached_property
+    def together(self) -> DataFrame:
+        """The results of all tasks over one exchange: the column ``task``, and the columns of ``th.join``."""
+        return self.dataframe()
+
+    def results(self) -> DataFrame:
+        """Build the results of all tasks anew: the column ``task``, and one struct column per alias."""
+        first = self._first
+        join = build_shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
+        given = first.settings
+        return build(
+            join,
+            first.streams,
+            mailboxes=given.mailbox,
+            cache_folder=given.cache_folder,
+            late=given.late,
+            idle=given.idle,
+        )
+
+    def split(self, batch: DataFrame) -> dict[str, DataFrame]:
+        """Split a batch of ``together``, as ``foreachBatch`` passes it, into one DataFrame per task.
+
+        Each DataFrame has the columns that ``th.join`` returns. It is a filter over the rows of the batch, so
+        persist the batch before you write several of them.
+
+        >>> def save(batch, epoch):
+        ...     for name, found in pairs.split(batch.persist()).items():
+        ...         found.write.mode("append").parquet(f"out/{name}")
+        ...     batch.unpersist()
+        >>> query = pairs.together.writeStream.foreachBatch(save).start()  # doctest: +SKIP
+        """
+        return {name: batch.where(batch[TASK] == name).drop(TASK) for name in self}
+
+    def explain_join(self) -> str:
+        """Return the shared plan and every stage of each task's plan as text."""
+        return explain_tasks(
+            self.shared, self.model, {name: plan.explain_join() for name, plan in self.plans.items()}
+        )
+
+
+def plan_tasks(
+    streams: Mapping[str, Any],
+    tasks: Mapping[str, Mapping[str, Any]],
+    model: Model | str | None,
+    options: Mapping[str, Any],
+) -> JoinTasks:
+    """Plan the tasks of ``th.join_many``. It takes the parameters of ``th.join_many``."""
+    # 1. Read the request for all tasks.
+    streams = read_tables(streams)
+    check_streams(streams)
+    refuse_tables(streams)
+    problems: list[ThetastreamError] = []
+    frame = next(iter(streams.values()))
+    given = read_options(options, frame.sparkSession.conf.getAll, TaskOptions, problems)
+    if len(streams) != 2:
+        raise QueryError(
+            "STREAM_COUNT", f"tasks share two streams, not {len(streams)} ({', '.join(streams)}); use th.join"
+        )
+    problems += _find_problems(streams, tasks)
+    named = read_named_model(model, problems)
+    raise_problems(problems)
+    reason, choose = "as asked for, for all tasks", None
+    if named is None:
+        named = build_default_model(count_partitions(frame.sparkSession))
+        choose = build_default_model
+        reason = "left out: runs any condition, and routes by tuples alone"
+    refused = find_model_problem(named, frame.isStreaming)
+    if refused is not None:
+        raise refused
+    # 2. Plan each task as a join of its own.
+    plans: dict[str, JoinPlan] = {}
+    wrong: dict[str, list[ThetastreamError]] = {}
+    for name, task in tasks.items():
+        own = {key: task[key] for key in TASK_SETTINGS[2:] if key in task}
+        request = complete_request(
+            streams, task["on"], task.get("within"), named, {**given.values, **own}, door=TaskOptions
+        )
+        try:
+            plan = plan_two_streams(check(request))
+        except ThetastreamError as error:
+            wrong[name] = list(list_problems(error))
+            continue
+        plans[name] = replace(plan, model_reason=reason, settings=replace(plan.settings, choose=choose))
+    raise_problems(_name_tasks(wrong, len(tasks)))
+    # 3. Plan what the tasks share.
+    return JoinTasks(plans, share({name: plan.physical for name, plan in plans.items()}))
+
+
+def find_model_problem(model: Model, is_streaming: bool) -> QueryError | None:
+    """Return an error if the model cannot run several tasks, or None if it can."""
+    obstacle = (model if is_streaming else model.on_batch).sharing_obstacle
+    if obstacle is None:
+        return None
+    return QueryError(
+        "TASKS_MODEL",
+        f"tasks need a model that routes by tuples alone, and {model!r} {obstacle}; "
+        "use th.Biclique(units), th.Matrix(rows, columns), th.Split(cores) or th.Chain(workers), "
+        "or leave model out",
+    )
+
+
+def _find_problems(streams: Mapping[str, DataFrame], tasks: object) -> Iterator[QueryError]:
+    """Yield the problems that are found before any condition is read."""
+    if not isinstance(tasks, Mapping) or not tasks:
+        yield QueryError(
+            "TASKS", f'tasks must map names to mappings, {{"near": {{"on": ...}}}}, not {tasks!r}'
+        )
+        return
+    if TASK in map(str.casefold, streams):
+        yield QueryError("INVALID_ALIAS", f"results have a column {TASK!r}; rename the stream")
+    for name, task in tasks.items():
+        if not isinstance(name, str) or not name:
+            yield QueryError("TASKS", f"a task's name must be text, not {name!r}")
+        elif not isinstance(task, Mapping) or "on" not in task:
+            yield QueryError("TASKS", f'task {name!r} must be a mapping with "on", not {task!r}')
+        else:
+            yield from _find_task_problems(name, task)
+
+
+def _find_task_problems(name: str, task: Mapping[str, Any]) -> Iterator[QueryError]:
+    for key in task:
+        if key not in TASK_SETTINGS:
+            what = f"task {name!r} sets {key!r}, and a task may set {', '.join(TASK_SETTINGS)}"
+            yield QueryError("UNKNOWN_SETTING", f"{what}; other settings apply to all tasks")
+    if is_counted(task.get("within")):
+        what = f"task {name!r} counts tuples, and streams that several tasks filter have no common count"
+        yield QueryError("COUNT_WINDOW", f"{what}; use a time window, or th.join for this task alone")
+
+
+def _name_tasks(wrong: Mapping[str, list[ThetastreamError]], n_tasks: int) -> list[ThetastreamError]:
+    """Prefix each problem with the tasks that have it. A problem that all tasks have gets no prefix."""
+    seen: dict[str, tuple[ThetastreamError, list[str]]] = {}
+    for name, problems in wrong.items():
+        for problem in problems:
+            seen.setdefault(str(problem), (problem, []))[1].append(name)
+    return [
+        problem
+        if len(names) == n_tasks
+        else type(problem)(
+            problem.condition, f"task {', '.join(map(repr, dict.fromkeys(names)))}: {problem.message}"
+        )
+        for problem, names in seen.values()
+    ]

@@ -1,0 +1,199 @@
+"""``th.write`` starts a query that keeps its results in a store, each exactly once.
+
+``th.read_results`` reads the results of a folder.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import TimestampType
+
+from thetastream.core.errors import QueryError
+from thetastream.joins.plan import Plan, find_plan
+from thetastream.results.history import PAIR
+from thetastream.results.snapshots import EACH_EPOCH, Snapshots
+from thetastream.results.store import SnapshotChoice, Store, refuse_other
+from thetastream.results.writer import Writer
+from thetastream.runtime.flow import NotStaged, Target
+from thetastream.runtime.trigger import read_trigger
+from thetastream.spark.session.configure import is_local
+from thetastream.spark.sinks.store import describe, write_into
+from thetastream.stores import ParquetStore
+
+
+def write(
+    df: DataFrame | Plan,
+    store: Store,
+    *,
+    checkpoint: str | Path,
+    select: Sequence[str] | None = None,
+    snapshots: Snapshots | None = None,
+    key: str | Sequence[str] = (),
+    time: str | None = None,
+    trigger: str | None = None,
+    name: str | None = None,
+    beside_others: bool = False,
+) -> StreamingQuery:
+    """Start a query that puts its rows into a store, each exactly once, also through crashes.
+
+    Parameters
+    ----------
+    df : DataFrame or Plan
+        A streaming DataFrame: what ``th.join`` returned, or anything behind it whose rows do not change. Or
+        what ``th.plan`` returned.
+    store : Store
+        Where results are kept, as in ``th.ParquetStore("out/pairs")``.
+    checkpoint : str
+        The folder of the query's checkpoint. A query that continues from it adds to what it has written.
+    select : sequence of str, optional
+        What is kept of each row, as texts of ``DataFrame.selectExpr``. By default it is every column. Units
+        write results into the store themselves if ``df`` comes from ``th.join`` or ``th.plan`` and each text
+        is a column, such as ``"a.id"``, ``"a.id AS trade"``, ``"a.*"``, ``"a"`` or ``"result_time"``.
+        Otherwise Spark hands rows to the store, which is slower. ``th.plan(...).explain_write(select)`` says
+        which it is, and why.
+    snapshots : Snapshots, optional
+        When results become a snapshot. By default each epoch that has results is one.
+    key : str or sequence of str, optional
+        Columns by which results are looked up. ``"a.symbol"`` is a field of the struct column ``a``.
+    time : str, optional
+        The column of time by which results are read. By default it is ``result_time``, or the column that is
+        marked as event time.
+    trigger : str, optional
+        The interval between two epochs, as in "10 seconds". ``"available now"`` ends the query when all
+        available input has been read. Without a trigger, epochs follow one another without a pause.
+    name : str, optional
+        The name of the query in Spark.
+    beside_others : bool
+        Whether the query may add to a store that has results of other queries. By default it is refused,
+        because a query that begins again with another checkpoint would add all its results a second time.
+
+    Returns
+    -------
+    StreamingQuery
+
+    Raises
+    ------
+    QueryError
+        NOT_STREAMING, STORE_COLUMN, STORE_FOLDER or BAD_VALUE. It is raised before anything starts.
+    StoreError
+        STORE_SCHEMA if the store holds other columns. STORE_IN_USE if it has results of another query. While
+        the query runs, STORE_AHEAD or STORE_BEHIND if the checkpoint and the store do not fit.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> pairs = th.join({"a": trades, "b": quotes}, on="a.price > b.bid", within="1m")  # doctest: +SKIP
+    >>> store = th.ParquetStore("out/pairs")
+    >>> query = th.write(pairs, store, key="a.symbol", checkpoint="out/checkpoint")  # doctest: +SKIP
+    """
+    refuse_other(store)
+    if not isinstance(snapshots, Snapshots | None):
+        what = f'snapshots must be a rule, as in th.Snapshots(every="1 minute"), not {snapshots!r}'
+        raise QueryError("BAD_VALUE", what)
+    pace = read_trigger(trigger)
+    plan = df if isinstance(df, Plan) else find_plan(df)
+    df = df.dataframe() if isinstance(df, Plan) else df
+    if not df.isStreaming:
+        what = "th.write keeps the results of a streaming DataFrame, and this one is a batch"
+        raise QueryError("NOT_STREAMING", f"{what}; write it with df.write")
+    if not store.is_shared and not is_local(df.sparkSession):
+        what = f"results are written by all executors, and {store} is on one machine"
+        raise QueryError("STORE_FOLDER", f'{what}; name a URI, as in "hdfs://..." or "file:/shared/..."')
+    rows, rule = df if select is None else df.selectExpr(*select), snapshots or EACH_EPOCH
+    target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)
+    staged = None if plan is None else _stage(plan, target, select)
+    if rule.punctuations is not None:
+        rows = mark_pairs(df, select, target.description.time, rule.punctuations)
+    owner = Writer(str(checkpoint), beside_others)
+    store.describe(target.description)
+    store.admit(owner)
+    store.sweep()
+    writer = write_into(rows if staged is None else staged, target, staged is not None, owner)
+    if name is not None:
+        writer = writer.queryName(name)
+    return writer.trigger(**pace).start()
+
+
+def _stage(plan: Plan, target: Target, select: Sequence[str] | None) -> DataFrame | None:
+    """Let units stage their results in a store; None if Spark must compute the selected columns."""
+    if target.rule.punctuations is not None:
+        return None  # Spark evaluates the conditions that mark punctuations.
+    try:
+        sources = plan.find_sources(select)
+    except NotStaged:
+        return None
+    return plan.stage_results(target, sources)
+
+
+def mark_pairs(
+    df: DataFrame, select: Sequence[str] | None, time: str | None, punctuations: Mapping[str, str]
+) -> DataFrame:
+    """Select columns, and add the time of each row that is a pair of punctuations.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE.
+    """
+    unknown = [alias for alias in punctuations if alias not in df.columns]
+    if unknown:
+        what = f"punctuations must map the aliases of the join ({', '.join(df.columns)})"
+        raise QueryError("BAD_VALUE", f"{what}, and {unknown[0]!r} is none of them")
+    pair = " AND ".join(f"({text})" for text in punctuations.values())
+    marked = df.selectExpr(*(["*"] if select is None else select), f"{pair} AS `{PAIR}`")
+    if (
+        time is None
+        or time not in marked.columns
+        or not isinstance(marked.schema[time].dataType, TimestampType)
+    ):
+        raise QueryError("BAD_VALUE", "punctuations need time=, a column of type TIMESTAMP")
+    return marked.withColumn(PAIR, F.when(F.col(PAIR), F.unix_micros(F.col(f"`{time}`"))))
+
+
+def read_results(
+    path: str | Path,
+    snapshot: SnapshotChoice = None,
+    since: Any = None,
+    until: Any = None,
+    key: Mapping[str, Any] | None = None,
+) -> pa.Table:
+    """Read the results that ``th.write`` has put into a folder of Parquet files.
+
+    It reads the files that commits have named, and no file of an attempt that failed. The same rows as a
+    DataFrame of Spark are ``spark.read.parquet(*th.ParquetStore(path).files())``.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder, as a path or URI.
+    snapshot : int, Snapshot, datetime or str, optional
+        The results of all snapshots up to this one, by its number or as of a time.
+    since, until : datetime or str, optional
+        The time range, ``since`` <= time < ``until``. A time without a zone is UTC.
+    key : mapping of column to value, optional
+        For each key column a value, or a pair of the least and the greatest value, both inclusive.
+
+    Returns
+    -------
+    pyarrow.Table
+        All results that are committed, unless fewer are asked for. ``to_pandas()`` makes a table of pandas of
+        it, and DuckDB reads it by the name of its variable.
+
+    Raises
+    ------
+    StoreError
+        NO_STORE or STORE_DAMAGED.
+    QueryError
+        UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> pairs = th.read_results("out/pairs", since="2026-01-05 09:30")  # doctest: +SKIP
+    """
+    return ParquetStore(str(path)).read(snapshot, since, until, key)

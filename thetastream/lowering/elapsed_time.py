@@ -1,0 +1,59 @@
+"""Writes the difference of two instants as elapsed time, in expressions that Catalyst evaluates.
+
+    a.ts - b.ts   ->   INTERVAL '0.000001' SECOND * (unix_micros(a.ts) - unix_micros(b.ts))
+
+Spark subtracts two TIMESTAMPs as local times. In the hour that a clock repeats, an event of 05:45Z and one of
+06:29:59Z both have a local time between 01:00 and 02:00, and Spark's difference says that the later one is
+15 minutes earlier. Event times are instants, so a difference between two streams is elapsed time wherever it
+is in a condition. A difference between two columns of one stream is an expression of the user, and Spark
+computes it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from thetastream.conditions import Phrase, parse
+from thetastream.conditions.names import find_references
+from thetastream.conditions.phrases import find_difference_operands
+from thetastream.core.spark_types import DATETIME
+from thetastream.lowering.query import Resolver
+
+_MICROSECOND = "INTERVAL '0.000001' SECOND"
+
+
+def write_elapsed_time(phrase: Phrase, aliases: Sequence[str], resolver: Resolver) -> str:
+    """Write a phrase whose differences of instants of two streams are elapsed time.
+
+    In a time zone whose clock never changes, the phrase stays as it is.
+    """
+    while not resolver.zone_is_fixed:
+        found = next(_find_differences(phrase, aliases, resolver), None)
+        if found is None:
+            break
+        before, after = found
+        start, end = before.tokens[0].start, after.tokens[-1].end
+        micros = [write_micros(operand.text, "timestamp") for operand in found]
+        written = f"({_MICROSECOND} * ({micros[0]} - {micros[1]}))"
+        base = phrase.tokens[0].start
+        text = phrase.text
+        phrase = parse(text[: start - base] + written + text[end - base :])
+    return phrase.text
+
+
+def write_micros(text: str, type_: str) -> str:
+    """Write the microseconds since 1970 of a value of this type."""
+    return f"unix_micros({text})" if type_ == "timestamp" else f"unix_micros(CAST(({text}) AS TIMESTAMP))"
+
+
+def _find_differences(
+    phrase: Phrase, aliases: Sequence[str], resolver: Resolver
+) -> Iterator[tuple[Phrase, Phrase]]:
+    for before, after in find_difference_operands(phrase):
+        owners = [find_references(operand, aliases) for operand in (before, after)]
+        if not all(owners) or len({*owners[0], *owners[1]}) < 2:
+            continue
+        types = [
+            resolver.type_of(operand.text, owner)
+            for operand, owner in zip((before, after), owners, strict=True)
+        ]
+        if "timestamp" in types and all(type_ in DATETIME for type_ in types):
+            yield before, after

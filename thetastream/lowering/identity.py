@@ -1,0 +1,120 @@
+"""The parts of a query's identity that several families share."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from thetastream.conditions.phrases import canonicalize
+from thetastream.core.condition import TIME, Bound, Dimension, Equality, Key, SideSpec
+from thetastream.core.identity import CHOSEN, COLUMNS, Part
+from thetastream.lowering.physical import SidePlan
+from thetastream.models.base import Model
+
+Parts = dict[str, Part]
+"""The parts of a query by their names."""
+CONDITION, WINDOW, MODEL = "the condition", "the window", "the model"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the session reads a query and how its model came about."""
+
+    is_case_sensitive: bool = False
+    chosen_for: int | None = None
+    """The number of shuffle partitions for which the planner chose the model. None means that the user named
+    the model."""
+
+
+def identify_model(model: Model, reading: Reading) -> Part:
+    """Return the part that names the model."""
+    kept = repr(model.kept)
+    if reading.chosen_for is None:
+        return Part(kept, kept)
+    return Part(f"{reading.chosen_for}:{kept}", kept, CHOSEN)
+
+
+def identify_settings(settings: dict[str, str]) -> Parts:
+    """Return the parts for settings of the session that change the values of expressions."""
+    return {name: Part(value, value) for name, value in settings.items()}
+
+
+# Streams
+
+
+def _identify_streams(plans: Sequence[SidePlan], specs: Sequence[SideSpec]) -> Parts:
+    """Return the columns and the event time of each stream."""
+    parts = {}
+    for plan, spec in zip(plans, specs, strict=True):
+        columns = [f"{carried.field} {carried.type or carried.block_type}" for carried in plan.carried]
+        parts[f"stream {plan.alias!r}"] = Part(json.dumps(columns), ", ".join(columns), COLUMNS)
+        fields = {carried.block_column: carried.field for carried in plan.carried}
+        time = "no column" if spec.time is None else fields.get(spec.time.column, spec.time.column)
+        parts[f"the event time of {plan.alias!r}"] = Part(time, time)
+    return parts
+
+
+def _describe_inputs(plans: Sequence[SidePlan], reading: Reading) -> dict[str, Any]:
+    """Return the filters of each stream, and its computed columns as they lie in blocks."""
+    return {
+        "filters": [
+            sorted(
+                {
+                    canonicalize(text, reading.is_case_sensitive)
+                    for text in plan.filters
+                    if not _is_not_null(text)
+                }
+            )
+            for plan in plans
+        ],
+        "computed": [
+            [(name, canonicalize(text, reading.is_case_sensitive)) for name, text in plan.computed]
+            for plan in plans
+        ],
+    }
+
+
+def _is_not_null(text: str) -> bool:
+    """Whether a filter only excludes NULL keys. It follows from the condition and the window."""
+    return text.startswith("(") and text.endswith(") IS NOT NULL")
+
+
+# The condition
+
+
+def _name_keys(plan: SidePlan, spec: SideSpec, reading: Reading) -> dict[int, str]:
+    """Name the keys of a stream by what they hold. Their positions depend on the order of conjuncts."""
+    texts = {name: canonicalize(text, reading.is_case_sensitive) for name, text in plan.computed}
+
+    def name_key(key: Key | None) -> str:
+        if key is None:
+            return "no event time"
+        return f"{texts.get(key.column, key.column)} {key.domain.value} {key.offset!r}"
+
+    return {TIME: name_key(spec.time), **{n: name_key(key) for n, key in enumerate(spec.keys)}}
+
+
+def _describe_equality(names: Sequence[dict[int, str]], equality: Equality) -> list[str]:
+    return [names[0][equality.left], names[1][equality.right]]
+
+
+def _describe_dimension(names: Sequence[dict[int, str]], dimension: Dimension) -> list[Any]:
+    point, bounds = names[dimension.point], names[dimension.point.other]
+
+    def describe(bound: Bound | None) -> str:
+        return "open" if bound is None else f"{bounds[bound.key]} {bound.delta!r} {bound.is_strict}"
+
+    return [int(dimension.point), point[dimension.key], describe(dimension.low), describe(dimension.high)]
+
+
+def _name_predicate(predicate: Any) -> list[Any]:
+    """Name a predicate by its function, without the module and the functions around it."""
+    return [predicate.name.rpartition(".")[2], repr(predicate.columns), predicate.is_encoded]
+
+
+def _identify_condition(meaning: dict[str, Any], on: Sequence[str]) -> Part:
+    return Part(json.dumps(meaning, sort_keys=True), " AND ".join(on) or "not written down")
+
+
+def _describe_count(n: int, side: SidePlan) -> str:
+    return f"the last {n} of {side.alias!r}"

@@ -1,0 +1,307 @@
+"""Lowers a query to a physical plan: keys, dimensions, window, index and archive period.
+
+``rewrite`` turns conjuncts into keys and bounds, ``dimensions`` turns the bounds into dimensions and a
+window, and ``index_choice`` chooses the index.
+
+Chooses the index of stored tuples: the strongest shape that fits, or the shape that the user names.
+
+    equalities and a dimension    hash_sorted      equalities               hash
+    two bands                     grid             one dimension            sorted
+    overlap of intervals          intervals        nothing                  scan
+    a window alone                sorted by time
+
+Each shape defines when it fits and how strong it is (``thetastream.index.Shape``). So this table describes
+the shapes of this package, and a shape that a user registers needs no change here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from thetastream.conditions import Predicate
+from thetastream.core.columns import PASSES, RANKED
+from thetastream.core.condition import (
+    SUBINDEXES_PER_WINDOW,
+    Condition,
+    Dimension,
+    Domain,
+    Equality,
+    Key,
+    PythonPredicate,
+    SideSpec,
+)
+from thetastream.core.errors import QueryError
+from thetastream.core.exact import VALUE
+from thetastream.core.sides import Side
+from thetastream.core.spans import spell
+from thetastream.index import REGISTRY
+from thetastream.index.base import Indexable, IndexSpec
+from thetastream.lowering.conjunct import Check, Note, Rewritten
+from thetastream.lowering.dimensions import build_dimensions, build_window, is_empty
+from thetastream.lowering.domains import quote
+from thetastream.lowering.physical import PhysicalPlan, SidePlan, compute_lifetimes
+from thetastream.lowering.query import (
+    Query,
+    Resolver,
+    Stream,
+    find_type,
+    list_conditions,
+    warn_of_cross_join,
+    warn_of_unbounded_state,
+)
+from thetastream.lowering.ranking import lower_ranking
+from thetastream.lowering.rewrite import rewrite
+from thetastream.lowering.side_keys import SideKeys
+
+SHORTEST_PERIOD_US = 1_000_000
+"""The shortest default archive period. Windows of milliseconds would otherwise have too many subindexes."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A physical plan, with notes on the conjuncts and the reason for the index shape."""
+
+    physical: PhysicalPlan
+    notes: tuple[Note, ...]
+    shape_reason: str
+
+
+def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowered:
+    """Choose keys, dimensions, index and archive period for a query.
+
+    Parameters
+    ----------
+    query : Query
+        A validated query.
+    resolver : Resolver
+        It resolves types and constants.
+    settings : mapping
+        ``index`` forces an index shape, and ``archive_period_us`` sets the span of a subindex. None means
+        that the planner chooses.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_INDEX, INDEX_NOT_APPLICABLE or ARCHIVE_PERIOD if a setting is not valid.
+    """
+    # 1. Rewrite conjuncts as keys and bounds.
+    rewritten = rewrite(remove_event_times(query) if query.counts else query, resolver)
+    for keys in rewritten.keys:
+        keys.sort_computed()
+    if not rewritten.ties and not query.predicates:
+        warn_of_cross_join(
+            f"no conjunct ties {query.aliases[0]} and {query.aliases[1]}: every pair "
+            + ("inside the window" if query.within_us or query.counts else "of tuples")
+            + " is a result"
+        )
+    # 2. Turn bounds into dimensions and a window.
+    window = build_window(query, rewritten)
+    dimensions = build_dimensions(rewritten)
+    equalities = tuple(Equality(left, right, text) for left, right, text in rewritten.equalities)
+    if window is not None and is_empty(window):
+        # No tuple has a partner, so each preserved tuple is answered in the epoch in which it arrives.
+        for filters in rewritten.filters:
+            filters.append("false")
+        rewritten.notes.append(Note(window.text, "nothing", "the bounds contradict each other"))
+    condition = Condition(
+        sides=(
+            build_side_spec(query.streams[0], rewritten.keys[0]),
+            build_side_spec(query.streams[1], rewritten.keys[1]),
+        ),
+        equalities=equalities,
+        dimensions=dimensions,
+        window=window,
+        predicates=(
+            *(_build_check(check, rewritten) for check in rewritten.checks),
+            *(_build_predicate(predicate, query, resolver) for predicate in query.predicates),
+        ),
+        same=tuple(rewritten.same),
+    )
+    if query.counts is None:
+        warn_of_unbounded_state(query.streams, compute_lifetimes(window))
+    nearest = query.how.nearest
+    ranked = None if nearest is None else lower_ranking(nearest, query, resolver)
+    values = (None, None) if ranked is None else ranked.texts
+    # 3. Choose the index shape.
+    index, reason = choose_index(condition, settings.get("index"))
+    physical = PhysicalPlan(
+        sides=(
+            _plan_side(query, rewritten, Side.LEFT, window, values[0]),
+            _plan_side(query, rewritten, Side.RIGHT, window, values[1]),
+        ),
+        condition=condition,
+        indexes=(index, index),
+        residual=tuple(rewritten.residual),
+        archive_period_us=choose_archive_period(
+            compute_lifetimes(condition.window), settings.get("archive_period_us")
+        ),
+        counts=query.counts,
+        on=list_conditions(query.on, query.predicates),
+        how=query.how,
+        ranking=None if ranked is None else ranked.ranking,
+        unit_checks=tuple(
+            (text, tuple(_build_check(check, rewritten) for check in checks))
+            for text, checks in rewritten.replaceable.items()
+        ),
+    )
+    return Lowered(physical, tuple(rewritten.notes), reason)
+
+
+def remove_event_times(query: Query) -> Query:
+    """Remove the event times of a query. With a count window, they are ordinary columns."""
+    return replace(query, streams=tuple(replace(stream, event_time=None) for stream in query.streams))
+
+
+# Sides
+
+
+def build_side_spec(stream: Stream, keys: SideKeys) -> SideSpec:
+    """Build the spec of a stream for the engine."""
+    time = None
+    if stream.event_time is not None:
+        column = next(c.block_column for c in stream.carried if c.field == stream.event_time)
+        time = Key(column, Domain.INT)
+    return SideSpec(
+        alias=stream.alias,
+        columns=tuple(c.block_column for c in stream.carried),
+        computed=tuple(keys.computed.values()),
+        keys=tuple(keys.keys),
+        time=time,
+    )
+
+
+def _plan_side(
+    query: Query, rewritten: Rewritten, side: Side, window: Dimension | None, ranked: str | None
+) -> SidePlan:
+    keys = rewritten.keys[side]
+    stream = keys.stream
+    filters = [*rewritten.filters[side], *keys.not_null]
+    if window is not None:
+        filters.append(f"({quote(stream.alias)}.{quote(stream.event_time or '')}) IS NOT NULL")
+    filters = list(dict.fromkeys(filters))
+    computed = [(column, text) for text, column in keys.computed.items()]
+    computed += [] if ranked is None else [(RANKED, ranked)]
+    if filters and (query.counts or side in query.how.preserved):
+        # The unit needs the tuples that fail a filter too. In a count window, they count as well.
+        # In a preserved stream, they are answered without a partner.
+        computed, filters = guard_computed(filters, computed), []
+    # Otherwise preserved tuples would wait for tuples of this stream that pass the filters.
+    moves_watermark = query.how.waits and stream.is_streaming
+    return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried, moves_watermark)
+
+
+def guard_computed(filters: Sequence[str], computed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Write computed columns for units that need the tuples that fail the filters too. These columns are
+    then NULL, and so is one more column."""
+    return [(column, write_guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
+
+
+def write_guarded(filters: Sequence[str], text: str) -> str:
+    """Write an expression that is NULL unless all filters are true.
+
+    A filter is evaluated only if the filters before it are true. The CASEs are nested because of Spark:
+    before an AND, it computes what the operands have in common, even if this raises an error.
+
+    >>> write_guarded(["x > 0", "10 / x > 2"], "y")
+    'CASE WHEN x > 0 THEN CASE WHEN 10 / x > 2 THEN y END END'
+    """
+    for condition in reversed(filters):
+        text = f"CASE WHEN {condition} THEN {text} END"
+    return text
+
+
+def _build_predicate(predicate: Predicate, query: Query, resolver: Resolver) -> PythonPredicate:
+    given = {alias.casefold(): (alias, names) for alias, names in predicate.columns}
+    spelled, columns = [], []
+    for stream in query.streams:
+        alias, names = given.get(stream.alias.casefold(), (stream.alias, ()))
+        blocks = {carried.field: carried.block_column for carried in stream.carried}
+        found = {name: stream.find(name, resolver.is_case_sensitive) for name in names}
+        spelled.append(alias)
+        columns.append(tuple((name, blocks[column]) for name, column in found.items() if column))
+    return PythonPredicate(
+        predicate.name,
+        predicate.adapt(lambda alias, name: find_type(query.streams, alias, name, resolver) == "timestamp"),
+        (spelled[0], spelled[1]),
+        (columns[0], columns[1]),
+        predicate.is_encoded,
+    )
+
+
+def _build_check(check: Check, rewritten: Rewritten) -> PythonPredicate:
+    """Build the predicate that evaluates an exact comparison on the values of two keys."""
+    left, right = (
+        keys.keys[key].column for keys, key in zip(rewritten.keys, (check.left, check.right), strict=True)
+    )
+    name = f"{left} {right} {check.comparison}".replace(".", "_")  # a dot would end the name of a module
+    return PythonPredicate(name, check.comparison, ("left", "right"), (((VALUE, left),), ((VALUE, right),)))
+
+
+# State
+
+
+def choose_archive_period(lifetimes_us: Iterable[int | None], asked_us: int | None) -> int | None:
+    """Choose the event time that a subindex spans, from the lifetimes of the streams' tuples.
+
+    Return None if all tuples live for ever.
+
+    Raises
+    ------
+    QueryError
+        ARCHIVE_PERIOD if the period that the user asks for is too short or too long.
+    """
+    lives = [life for life in lifetimes_us if life is not None]
+    if not lives:
+        return None
+    longest = max(lives)
+    if asked_us is None:
+        return max(SHORTEST_PERIOD_US, -(-longest // SUBINDEXES_PER_WINDOW))
+    if asked_us < 1:
+        raise QueryError(
+            "ARCHIVE_PERIOD", f"archive_period ({spell(asked_us)}) must be at least a microsecond"
+        )
+    if asked_us > max(longest, 1):
+        raise QueryError(
+            "ARCHIVE_PERIOD",
+            f"archive_period ({spell(asked_us)}) must be <= window ({spell(longest)}): "
+            "expired tuples would stay in memory",
+        )
+    return asked_us
+
+
+def choose_index(condition: Condition, asked: str | None = None) -> tuple[IndexSpec, str]:
+    """Return the index of both sides and the reason for the choice.
+
+    Parameters
+    ----------
+    condition : Condition
+        The condition of the join.
+    asked : str, optional
+        The name of the shape to use. If it is None, the strongest shape that fits is used.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_INDEX or INDEX_NOT_APPLICABLE if the named shape is unknown or does not fit.
+    """
+    offer = Indexable.of(condition)
+    if asked is not None:
+        return _choose_asked_index(asked, offer), "forced by index="
+    by_strength = sorted(REGISTRY.values(), key=lambda shape: shape.strength, reverse=True)
+    fits = ((shape, shape.fit(offer, is_asked=False)) for shape in by_strength)
+    shape, fit = next((shape, fit) for shape, fit in fits if fit is not None)  # a scan always fits
+    return IndexSpec(shape, fit.equalities, fit.dimensions), fit.reason
+
+
+def _choose_asked_index(name: str, offer: Indexable) -> IndexSpec:
+    if name not in REGISTRY:
+        raise QueryError("UNKNOWN_INDEX", f"index ({name!r}) must be one of {', '.join(REGISTRY)}")
+    shape = REGISTRY[name]
+    fit = shape.fit(offer, is_asked=True)
+    if fit is None:
+        raise QueryError(
+            "INDEX_NOT_APPLICABLE",
+            f"index {name!r} needs {shape.needs}; the condition has {len(offer.equalities)} equalities and "
+            f"{len(offer.comparisons)} comparisons, {len(offer.bands)} of them bands",
+        )
+    return IndexSpec(shape, fit.equalities, fit.dimensions)

@@ -1,0 +1,85 @@
+"""The physical plan, which lowering produces and ``spark`` runs: SQL texts, key columns, an index per side.
+
+Catalyst evaluates all SQL texts of the plan over a DataFrame with one struct column per alias. So ``a.price``
+has the meaning that the user intends.
+"""
+
+from dataclasses import dataclass
+
+from thetastream.core.condition import Condition, Dimension, PythonPredicate, compute_lifetime_us
+from thetastream.core.how import INNER, How, Ranking
+from thetastream.core.sides import Side
+from thetastream.index.base import IndexSpec
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How one payload column is sent in the Arrow blocks.
+
+    ``to_block`` is SQL that computes the block column from the struct column of the alias. ``from_block`` is
+    SQL that restores the user's column exactly from the column ``block_column`` of the engine's output.
+    """
+
+    field: str
+    block_column: str
+    block_type: str
+    """The Spark type of the block column as DDL, for example ``bigint``."""
+    to_block: str
+    from_block: str
+    type: str = ""
+    """The Spark type of the user's column, for messages."""
+
+
+@dataclass(frozen=True)
+class SidePlan:
+    """One input stream: its filters, key columns and payload."""
+
+    alias: str
+    filters: tuple[str, ...]
+    computed: tuple[tuple[str, str], ...]
+    """(block column, SQL) of each key column that Catalyst computes before routing."""
+    carried: tuple[Carried, ...]
+    moves_watermark: bool = False
+    """Whether tuples that fail the filters move the watermark too. Then Spark must not evaluate the filters
+    before the watermark."""
+
+
+@dataclass(frozen=True)
+class PhysicalPlan:
+    """A join of two streams that is ready to run, except for the model."""
+
+    sides: tuple[SidePlan, SidePlan]
+    condition: Condition
+    indexes: tuple[IndexSpec, IndexSpec]
+    """The indexes of stored left tuples and of stored right tuples."""
+    residual: tuple[str, ...]
+    """Conjuncts that Catalyst evaluates behind the join."""
+    archive_period_us: int | None
+    """Event time that one subindex spans, in microseconds. It is None for full history and count windows."""
+    counts: tuple[int, ...] | None = None
+    """For a count window, the number of left and right tuples that stay joinable."""
+    on: tuple[str, ...] = ()
+    """The condition as the user wrote it, for messages."""
+    how: How = INNER
+    """Whether results are pairs, or answers for each tuple of a preserved stream."""
+
+    ranking: Ranking | None = None
+    """How the partners of a tuple are ranked, if only the nearest are results."""
+    unit_checks: tuple[tuple[str, tuple[PythonPredicate, ...]], ...] = ()
+    """For conjuncts of the residual, comparisons of keys by which units can evaluate them instead."""
+
+    @property
+    def lifetimes_us(self) -> tuple[int | None, int | None]:
+        """How long left and right tuples wait for partners, in microseconds. None means for ever."""
+        return compute_lifetimes(self.condition.window)
+
+
+def compute_lifetimes(window: Dimension | None) -> tuple[int | None, int | None]:
+    """Return how long left and right tuples stay joinable, in microseconds. None means for ever.
+
+    >>> from thetastream.core.condition import TIME, Bound
+    >>> compute_lifetimes(Dimension(Side.LEFT, TIME, Bound(TIME, -5), Bound(TIME, 3)))
+    (5, 3)
+    """
+    left, right = (compute_lifetime_us(window, side) for side in Side)
+    return None if left is None else max(0, left), None if right is None else max(0, right)

@@ -1,0 +1,148 @@
+"""Rewrites each conjunct into a form that the engine can use: filters, comparisons of keys, window bounds.
+
+    one stream            -> filter before routing
+    f(l) OP g(r)          -> comparison of two key columns in the type in which Spark compares
+    abs(f - g) <= c       -> a band of key columns
+    f - g OP c            -> a comparison of key columns and a constant
+    bounds on event times -> the window
+    anything else         -> residual, a filter behind the join
+
+Each form that is used follows logically from the conjunct. If the conjunct requires more, it also stays as a
+residual. ``rewrite_comparisons`` and ``rewrite_bands`` rewrite what reads both streams.
+"""
+
+from thetastream.conditions import Comparison, Phrase, find_comparisons
+from thetastream.conditions.names import find_references
+from thetastream.conditions.phrases import FLIPPED
+from thetastream.core.sides import Side
+from thetastream.lowering.conjunct import Conjunct, Rewritten, TypedPair
+from thetastream.lowering.domains import find_family
+from thetastream.lowering.elapsed_time import write_elapsed_time
+from thetastream.lowering.query import Query, Resolver
+from thetastream.lowering.rewrite_bands import rewrite_band
+from thetastream.lowering.rewrite_comparisons import rewrite_comparison
+from thetastream.lowering.rewrite_differences import read_difference, rewrite_difference
+from thetastream.lowering.rewrite_windows import narrow_window
+from thetastream.lowering.side_keys import SideKeys
+
+
+def rewrite(query: Query, resolver: Resolver, keys: tuple[SideKeys, SideKeys] | None = None) -> Rewritten:
+    """Rewrite the conjuncts of a query. Their keys are added to ``keys`` if it is given."""
+    left, right = query.streams
+    keys = keys or (SideKeys(left, resolver), SideKeys(right, resolver))
+    out = Rewritten(keys)
+    for number, phrase in enumerate(query.conjuncts):
+        _rewrite_conjunct(Conjunct(query, resolver, out, number, phrase))
+    return out
+
+
+def _rewrite_conjunct(conjunct: Conjunct) -> None:
+    named = find_references(conjunct.phrase, conjunct.query.aliases)
+    if not named:
+        _rewrite_constant(conjunct)
+        return
+    alone = conjunct.resolver.type_of(conjunct.text, named) if len(named) == 1 else None
+    if alone is not None:
+        side = Side(conjunct.query.aliases.index(named[0]))
+        conjunct.out.filters[side].append(cast_to_boolean(conjunct.text, alone))
+        conjunct.add_note("filter", f"reads {named[0]} alone, so it runs before routing")
+    else:
+        conjunct.out.ties = True
+        _rewrite_two_sided(conjunct)
+
+
+def _rewrite_constant(conjunct: Conjunct) -> None:
+    # AND accepts strings as booleans.
+    constant = conjunct.resolver.constant(f"CAST(({conjunct.text}) AS BOOLEAN)")
+    if constant is not None and constant.value is True:
+        conjunct.add_note("nothing", "always true")
+        return
+    text = conjunct.text if constant is None else "false"
+    for filters in conjunct.out.filters:
+        filters.append(text)
+    conjunct.add_note("filter", "reads no stream" if constant is None else "never true: the result is empty")
+
+
+def _rewrite_two_sided(conjunct: Conjunct) -> None:
+    found = find_comparisons(conjunct.phrase)
+    if not found:
+        _keep_residual(conjunct, "no single comparison of a left with a right expression")
+        return
+    before = len(conjunct.out.possible_checks)
+    reasons = [reason for reason in [_rewrite_part(conjunct, comparison) for comparison in found] if reason]
+    if reasons:
+        _keep_residual(conjunct, "; ".join(dict.fromkeys(reasons)))
+    checks = tuple(conjunct.out.possible_checks[before:])
+    # If there is a check for each reason, the units can evaluate the whole conjunct.
+    if len(checks) == len(reasons) > 0:
+        conjunct.out.replaceable[conjunct.out.residual[-1]] = checks
+
+
+def _keep_residual(conjunct: Conjunct, why: str) -> None:
+    aliases, resolver = conjunct.query.aliases, conjunct.resolver
+    type_ = resolver.type_of(conjunct.text, aliases) or "boolean"
+    text = write_elapsed_time(conjunct.phrase, aliases, resolver)
+    conjunct.out.residual.append(cast_to_boolean(text, type_))
+    conjunct.add_note("residual", why)
+
+
+def _rewrite_part(conjunct: Conjunct, comparison: Comparison) -> str | None:
+    """Use one comparison.
+
+    Return None, or the reason why the conjunct must be evaluated again behind the join.
+    """
+    f, op, g = comparison.f, comparison.op, comparison.g
+    named = [find_references(phrase, conjunct.query.aliases) for phrase in (f, g)]
+    if comparison.limit is None and sorted(map(len, named)) == [0, 1]:
+        _rewrite_one_sided(conjunct, comparison, named[0] or named[1])
+        return None
+    if narrow_window(conjunct, comparison):
+        return None
+    difference = None
+    if comparison.limit is None and sorted(map(len, named)) == [0, 2]:
+        difference = read_difference(comparison, conjunct.query.aliases)
+    if difference is not None:
+        f, op, g = difference.f, difference.op, difference.g
+        named = [find_references(phrase, conjunct.query.aliases) for phrase in (f, g)]
+    if [len(names) for names in named] != [1, 1] or named[0] == named[1]:
+        return "not one stream on each side of the operator"
+    limit = comparison.limit if difference is None else difference.limit
+    is_flipped = named[0][0] == conjunct.query.aliases[1]
+    if is_flipped:
+        f, g, op = g, f, op if limit else FLIPPED[op]
+    types = [
+        conjunct.resolver.type_of(phrase.text, (alias,))
+        for phrase, alias in zip((f, g), conjunct.query.aliases, strict=True)
+    ]
+    if types[0] is None or types[1] is None:
+        return "Catalyst resolves a side only with both streams"
+    typed = TypedPair(f, types[0], g, types[1], _find_common_type(conjunct, f, types[0], g, types[1]))
+    if limit is None:
+        return rewrite_comparison(conjunct, typed, op)
+    if difference is None:
+        return rewrite_band(conjunct, typed, op, limit)
+    return rewrite_difference(conjunct, typed, op, limit, is_flipped)
+
+
+def _rewrite_one_sided(conjunct: Conjunct, comparison: Comparison, named: tuple[str, ...]) -> None:
+    """Use the half of a BETWEEN that reads one stream."""
+    side = Side(conjunct.query.aliases.index(named[0]))
+    conjunct.out.filters[side].append(f"({comparison.f.text}) {comparison.op} ({comparison.g.text})")
+    conjunct.add_note("filter", f"one end reads {named[0]} alone, so it runs before routing")
+
+
+def _find_common_type(conjunct: Conjunct, f: Phrase, f_type: str, g: Phrase, g_type: str) -> str | None:
+    if f_type == g_type:
+        return f_type
+    are_texts = f_type.startswith("string") and g_type.startswith("string")
+    if not are_texts and (find_family(f_type) is None or find_family(f_type) != find_family(g_type)):
+        return None
+    return conjunct.resolver.type_of(f"coalesce(({f.text}), ({g.text}))", conjunct.query.aliases)
+
+
+def cast_to_boolean(text: str, type_: str) -> str:
+    """Write a conjunct as a filter.
+
+    AND accepts strings as booleans, but a filter does not, so they are cast.
+    """
+    return text if type_ == "boolean" else f"CAST(({text}) AS BOOLEAN)"

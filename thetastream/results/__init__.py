@@ -1,0 +1,1 @@
+"""Stores keep results over a log: what all kinds of stores share."""

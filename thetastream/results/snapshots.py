@@ -1,0 +1,150 @@
+"""Snapshots, and the rules by which committed results become a snapshot."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from thetastream.core.errors import QueryError
+from thetastream.core.spans import Duration, parse_duration, to_micros
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_US, LAST_US = (
+    (end.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) for end in (datetime.min, datetime.max)
+)
+"""The first and the last time that Python has, in microseconds since 1970 UTC."""
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _refuse(what: str) -> None:
+    raise QueryError("BAD_VALUE", what)
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """The rule by which results become a snapshot.
+
+    Parameters
+    ----------
+    every : str or timedelta, optional
+        A snapshot is made when the time of results reaches a multiple of this span, counted from 1970 UTC.
+        Its identifier is this multiple. The time of results is the latest time of all rows so far, in the
+        column that ``th.write`` calls ``time``. Rows whose time is NULL do not change the time of results.
+        They wait for a row that has a time. Results without such a column follow the clock of the driver.
+    size : int, optional
+        The number of rows that a snapshot should have. A snapshot is made at the end of the epoch in which so
+        many rows are collected. Its identifier is the time of results. If no row has a time yet, its
+        identifier is the time of the clock.
+    delays : int
+        How often a snapshot that has fewer than half of ``size`` rows waits for the next multiple of
+        ``every``. After that, it is made whatever its size is. By default, no snapshot waits.
+    punctuations : mapping of alias to str, optional
+        A condition for each of the two streams, which marks the punctuations of the stream, as in ``{"a":
+        "a.kind = 'end'", "b": "b.kind = 'end'"}``. A snapshot is made at the end of the epoch in which a pair
+        of punctuations has joined. Its identifier is the time of the pair.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> th.Snapshots(every="1 minute", size=100_000, delays=3)
+    Snapshots(every='1 minute', size=100000, delays=3, punctuations=None)
+    """
+
+    every: Duration | None = None
+    size: int | None = None
+    delays: int = 0
+    punctuations: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.punctuations is not None:
+            others = (self.every, self.size, self.delays or None)
+            if others != (None, None, None):
+                _refuse("punctuations are the only rule of their snapshots; leave every, size and delays out")
+            if not isinstance(self.punctuations, Mapping) or len(self.punctuations) != 2:
+                _refuse(f"punctuations must map two aliases to conditions, not {self.punctuations!r}")
+        elif self.every is None and self.size is None:
+            _refuse("snapshots need every, size or punctuations")
+        if self.every is not None and (self.every_us or 0) <= 0:
+            _refuse(f"every ({self.every!r}) must be a positive span of time")
+        if self.size is not None and not _is_count(self.size, least=1):
+            _refuse(f"size ({self.size!r}) must be a positive number of rows")
+        if not _is_count(self.delays, least=0):
+            _refuse(f"delays ({self.delays!r}) must be a number of multiples of every, 0 or more")
+        if self.delays and (self.every is None or self.size is None):
+            _refuse("delays need every and size")
+
+    @property
+    def every_us(self) -> int | None:
+        """The span between two snapshots in microseconds."""
+        if self.every is None:
+            return None
+        span = parse_duration(self.every) if isinstance(self.every, str) else self.every
+        return to_micros(span) if isinstance(span, timedelta) else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
+        every = None if self.every is None else f"{self.every_us} us"
+        return {
+            "every": every,
+            "size": self.size,
+            "delays": self.delays,
+            "punctuations": None if self.punctuations is None else dict(self.punctuations),
+        }
+
+
+EACH_EPOCH = Snapshots(size=1)
+"""The rule by which every epoch that has rows is a snapshot."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A set of results with one identifier. It never changes.
+
+    Parameters
+    ----------
+    number : int
+        Its place among the snapshots of the store, from 1.
+    at_us : int
+        Its identifier, a time in microseconds since 1970 UTC.
+    begin_us, end_us : int or None
+        The least and the greatest time of its rows, in microseconds since 1970 UTC. None without rows.
+    epochs : pair of int
+        The first and the last epoch whose rows it has.
+    rows : int
+        The number of its rows.
+    reason : str
+        The rule that made it: ``"every"``, ``"size"`` or ``"punctuations"``.
+    query : str
+        The identifier of the query that found the rows.
+    """
+
+    number: int
+    at_us: int
+    begin_us: int | None
+    end_us: int | None
+    epochs: tuple[int, int]
+    rows: int
+    reason: str
+    query: str
+
+    @property
+    def at(self) -> datetime:
+        """The identifier as a time. Python has only the years 1 to 9999: other times are the nearest one."""
+        return EPOCH + timedelta(microseconds=max(FIRST_US, min(self.at_us, LAST_US)))
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the value to plain values of JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Snapshot":
+        """Read what ``as_json`` returned."""
+        return cls(**{**values, "epochs": tuple(values["epochs"])})

@@ -1,0 +1,497 @@
+"""The interface of all stores: a store takes staged rows, commits them epoch by epoch, and reads them.
+
+    stage (tasks, any number of attempts)  ->  names  ->  commit (driver, once for each query and epoch)
+
+Rows are results when the commit of their epoch names them. A commit is one atomic step. It does nothing if
+the store has a commit of this query and epoch, so that an epoch that runs again adds nothing. No commit names
+the rows of failed attempts, and ``sweep`` removes them.
+
+The base class of all stores. It keeps a log of commits; a subclass keeps the rows.
+
+    version 0   the description of the store
+    version n   staged names, the ledger, and a snapshot if one is made
+
+A commit reads the newest version, lets the ledger decide, and appends the next version. If another query has
+appended that version in the meantime, the commit reads that version and tries the next one. So the log needs
+only one atomic step: to append a version.
+"""
+
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from thetastream.core.errors import QueryError, StoreError
+from thetastream.core.folder import hide_secrets
+from thetastream.results.admission import is_new, refuse_second
+from thetastream.results.description import Description
+from thetastream.results.history import CommittedRows, History, make_entry, make_rewrite, read_history, sum_up
+from thetastream.results.ledger import CommittedEpoch, Ledger
+from thetastream.results.log import Log
+from thetastream.results.sealed_entry import NO_SEAL
+from thetastream.results.selection import Selection
+from thetastream.results.snapshots import EACH_EPOCH, Snapshot, Snapshots
+from thetastream.results.staged import Origin, Stage, Staged
+from thetastream.results.verification import Verification
+from thetastream.results.writer import UNKNOWN_WRITER, Writer
+
+SnapshotChoice = int | Snapshot | str | datetime | None
+"""The snapshot that a reader names: by its number, or as the last one at a time. None means all results."""
+
+
+def make_unreachable(server: str, error: Exception) -> StoreError:
+    """Make the error of a store whose server does not answer, without its address and password."""
+    why = str(error).partition("\n")[0]
+    what = f"the store needs {server}, and connecting failed: {why}"
+    return StoreError("STORE_UNREACHABLE", f"{what}. Start the server, or correct the address of the store")
+
+
+@contextmanager
+def refuse_damage(name: str, store: "Store | None" = None) -> Iterator[None]:
+    """Raise an error of the store if the block cannot read a file that a commit names.
+
+    Arrow raises an OSError for a damaged page, and also if the place of a file does not answer. So if there
+    is one, the store is asked whether its place answers.
+
+    Raises
+    ------
+    StoreError
+        STORE_DAMAGED, or STORE_UNREACHABLE if the place of the files does not answer.
+    """
+    try:
+        yield
+    except pa.ArrowMemoryError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        if _is_unreachable(error, store):
+            raise make_unreachable(f"the files of {name}", error) from error
+        what = f"{name} must have all rows that its commits name, and a file of them cannot be read: {error}"
+        hint = "If its snapshot was forgotten while you read, read again. Otherwise restore a backup"
+        raise StoreError("STORE_DAMAGED", f"{what}. {hint}") from error
+
+
+def _is_unreachable(error: Exception, store: "Store | None") -> bool:
+    """Whether an error says that a place does not answer. Errors of the operating system have a number."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return error.errno is not None or (store is not None and not store.answers())
+
+
+def make_not_atomic(root: str, why: str) -> QueryError:
+    """Make the error of a folder in which two writers could replace the commits of each other."""
+    what = (
+        f"only one of several writers of a commit must succeed, and {hide_secrets(root)} cannot ensure that"
+    )
+    return QueryError("NO_ATOMIC_COMMIT", f"{what}: {why}. Put the store on s3://, on hdfs://, or on a disk")
+
+
+def refuse_other(store: object) -> None:
+    """Raise if the argument ``store`` is not a store, for example if it is a path.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE.
+    """
+    if not isinstance(store, Store):
+        raise QueryError("BAD_VALUE", f'store must be a store, as in th.ParquetStore("out"), not {store!r}')
+
+
+class Store(ABC):
+    """A place for results. It is a frozen, picklable description; every call opens what it needs."""
+
+    kind: ClassVar[str]
+    """The name of the kind of store in the registry."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all machines of a cluster can reach the store."""
+        return True
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Prefixes of the environment variables with which a reader opens the store, such as its password.
+
+        The processes that run statements of clients get no other secrets.
+        """
+        return ()
+
+    def answers(self) -> bool:
+        """Whether the place of the results answers."""
+        return True
+
+    # Writing
+
+    @abstractmethod
+    def describe(self, description: Description) -> None:
+        """Write down the description of the store. This must happen before anything is staged.
+
+        Raises
+        ------
+        StoreError
+            STORE_SCHEMA if the store has another description.
+        """
+
+    @abstractmethod
+    def open_stage(self, origin: Origin, description: Description) -> Stage:
+        """Open a stage for one attempt of a task."""
+
+    @abstractmethod
+    def commit(
+        self,
+        query: str,
+        epoch: int,
+        staged: Sequence[Staged],
+        rule: Snapshots = EACH_EPOCH,
+        clock_us: int = 0,
+        writer: Writer = UNKNOWN_WRITER,
+    ) -> bool:
+        """Make the staged rows of an epoch results, in one step.
+
+        Parameters
+        ----------
+        query : str
+            The identifier of the query.
+        epoch : int
+        staged : sequence of Staged
+            The staged rows of the epoch, from one attempt of each task.
+        rule : Snapshots
+            The rule by which results become a snapshot.
+        clock_us : int
+            The time of the clock in microseconds since 1970 UTC, for results without a column of time.
+        writer : Writer
+            The checkpoint of the query.
+
+        Returns
+        -------
+        bool
+            False if the epoch is the last one of the query that is committed. Nothing changes then.
+
+        Raises
+        ------
+        StoreError
+            STORE_AHEAD if a later epoch of the query is committed, or this epoch with other input.
+            STORE_BEHIND if an epoch before this one is not committed. STORE_IN_USE if the store has results
+            of other queries, and the writer is not one of several.
+        """
+
+    @abstractmethod
+    def verify(self) -> Verification:
+        """Read everything that commits name, and list all that is damaged. It changes nothing.
+
+        A question reads only what it needs, and raises the first error that it finds.
+        """
+
+    @abstractmethod
+    def admit(self, writer: Writer) -> None:
+        """Raise if the query of a checkpoint must not write into the store. It commits nothing.
+
+        Raises
+        ------
+        StoreError
+            STORE_IN_USE.
+        """
+
+    @abstractmethod
+    def sweep(self) -> int:
+        """Remove staged rows that no commit can name any more; return the number of removed names."""
+
+    # Reading
+
+    @property
+    @abstractmethod
+    def description(self) -> Description:
+        """The description of the store.
+
+        Raises
+        ------
+        StoreError
+            NO_STORE if there is no such store.
+        """
+
+    @abstractmethod
+    def snapshots(self, after: int = 0) -> list[Snapshot]:
+        """List the snapshots whose number is greater than ``after``, in order."""
+
+    @abstractmethod
+    def open(
+        self,
+        snapshot: SnapshotChoice = None,
+        since: Any = None,
+        until: Any = None,
+        key: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Open the results that ``read`` returns, as a table or a data set of Arrow."""
+
+    def read(
+        self,
+        snapshot: SnapshotChoice = None,
+        since: Any = None,
+        until: Any = None,
+        key: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """Read results.
+
+        Parameters
+        ----------
+        snapshot : int, Snapshot, datetime or str, optional
+            The results of all snapshots up to this one, by its number or as of a time. By default, all
+            committed results.
+        since, until : datetime or str, optional
+            The time range: ``since`` <= time < ``until``. A time without a zone is UTC.
+        key : mapping of column to value, optional
+            For each named key column a value, or a pair of the least and the greatest value, both inclusive.
+            Values are compared as in Spark SQL: NaN is the greatest number, and NULL lies in no range.
+
+        Returns
+        -------
+        pyarrow.Table
+
+        Raises
+        ------
+        QueryError
+            UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
+        StoreError
+            NO_STORE, STORE_DAMAGED or STORE_UNREACHABLE.
+        """
+        return load(self.open(snapshot, since, until, key), self)
+
+    @abstractmethod
+    def open_snapshot(self, snapshot: SnapshotChoice) -> Any:
+        """Open the rows that ``read_snapshot`` returns, as a table or a data set of Arrow."""
+
+    def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
+        """Read the rows of one snapshot, without those of earlier ones."""
+        return load(self.open_snapshot(snapshot), self)
+
+
+def load(rows: Any, store: Store) -> pa.Table:
+    """Read rows that a store has opened."""
+    with refuse_damage(str(store), store):
+        return rows if isinstance(rows, pa.Table) else rows.to_table()
+
+
+TARGET = 1 << 27
+"""Bytes that a merged file should have."""
+
+
+class LoggedStore(Store):
+    """A store with a log of commits."""
+
+    deletes_at_once: ClassVar[bool] = False
+    """Whether ``forget`` deletes rows at once. Other stores keep them for a while, for present readers."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the store in messages: its folder, or its table."""
+
+    @property
+    @abstractmethod
+    def log(self) -> Log:
+        """The log of the store."""
+
+    @abstractmethod
+    def open_staged(self, staged: Iterable[Staged], selection: Selection) -> Any:
+        """Open the selected rows among these staged rows, which commits have named."""
+
+    def describe(self, description: Description) -> None:
+        log = self.log
+        entry = {"id": uuid.uuid4().hex, "description": description.as_json()}
+        if log.find_newest() >= 0 or not log.append(0, NO_SEAL, entry):
+            self.description.refuse_changes(description, self.name)
+
+    @property
+    def description(self) -> Description:
+        return Description.from_json(self.log.read_first()["description"])
+
+    def flush(self) -> None:
+        """Wait until all staged rows are on the disk. Stages that write files wait for their own content."""
+
+    def commit(
+        self,
+        query: str,
+        epoch: int,
+        staged: Sequence[Staged],
+        rule: Snapshots = EACH_EPOCH,
+        clock_us: int = 0,
+        writer: Writer = UNKNOWN_WRITER,
+    ) -> bool:
+        log, totals = self.log, sum_up(self.description, epoch, staged, clock_us)
+        this = CommittedEpoch(epoch, writer.compute_digest(epoch), writer.place)
+        is_flushed = False
+        while True:
+            newest, seal, ledger = self.read_ledger()
+            if not is_new(self.name, ledger, query, this, writer):
+                return False
+            if not is_flushed:
+                self.flush()
+                is_flushed = True
+            ledger, snapshot = ledger.commit(query, totals, rule, this)
+            # If another query has written this version in the meantime, the loop reads its ledger first.
+            if log.append(newest + 1, seal, make_entry(ledger, query, epoch, staged, snapshot)):
+                return True
+
+    def admit(self, writer: Writer) -> None:
+        """Raise if the query of a checkpoint must not write into the store. It commits nothing.
+
+        Raises
+        ------
+        StoreError
+            STORE_IN_USE.
+        """
+        refuse_second(self.name, self.read_ledger()[2], writer.read_query(), writer)
+
+    def compact(self, target: int = TARGET) -> int:
+        """Merge small files into large ones, and shorten the log. Results and snapshots stay as they are.
+
+        It may run while a query writes and others read. ``sweep`` removes the small files an hour later.
+        Stores that keep rows in a database have no files to merge.
+
+        Parameters
+        ----------
+        target : int
+            The bytes that a merged file should have.
+
+        Returns
+        -------
+        int
+            The number of files that were merged.
+        """
+        return 0
+
+    def forget(self, before: SnapshotChoice) -> int:
+        """Remove old snapshots and their results.
+
+        A file is removed as a whole. If some rows of a file are kept, all its snapshots are kept. Rows that
+        no snapshot has yet are kept too.
+
+        Parameters
+        ----------
+        before : int, Snapshot, datetime or str
+            The first snapshot to keep, by its number or as of a time.
+
+        Returns
+        -------
+        int
+            The number of snapshots that were removed.
+        """
+        while True:
+            newest, history = self.log.find_newest(), self.read_history()
+            first = find_first_kept(history, history.find_snapshot(0 if before is None else before).number)
+            dropped = [one for one in history.held if one.snapshot is not None and one.snapshot < first]
+            n = sum(one.number < first for one in history.snapshots)
+            if not n or self.append_rewrite(newest, dropped, [], first):
+                return n
+
+    def append_rewrite(
+        self, newest: int, dropped: Sequence[CommittedRows], added: Sequence[CommittedRows], first: int = 0
+    ) -> bool:
+        """Append a rewrite as the version after ``newest``; return False if this version exists."""
+        before = self.log.read(newest)
+        entry = make_rewrite(before["ledger"], dropped, added, first, time.time_ns() // 1000)
+        self.flush()
+        return self.log.append(newest + 1, before["seal"], entry)
+
+    def snapshots(self, after: int = 0) -> list[Snapshot]:
+        return [one for one in self.read_history().snapshots if one.number > after]
+
+    def open(
+        self,
+        snapshot: SnapshotChoice = None,
+        since: Any = None,
+        until: Any = None,
+        key: Mapping[str, Any] | None = None,
+    ) -> Any:
+        selection = Selection.read(self.description, since, until, key)
+        return self._open_selected(lambda history: select(history, snapshot, selection), selection)
+
+    def open_snapshot(self, snapshot: SnapshotChoice) -> Any:
+        def select_one(history: History) -> Iterable[Staged]:
+            number = history.find_snapshot(0 if snapshot is None else snapshot).number
+            return history.list_staged(only=number)
+
+        return self._open_selected(select_one, Selection())
+
+    def _open_selected(self, select: Callable[[History], Iterable[Staged]], selection: Selection) -> Any:
+        """Open staged rows. If ``forget`` has deleted some of them meanwhile, select and open rows again."""
+        history = self.read_history()
+        while True:
+            staged = list(select(history))
+            with refuse_damage(str(self), self):
+                found = self.open_staged(staged, selection)
+            if not self.deletes_at_once:
+                return found
+            history = self.read_history()
+            if all(one.name not in history.dropped for one in staged):
+                return found
+
+    def read_history(self) -> History:
+        """Read all commits."""
+        return read_history(self.log, self)
+
+    @abstractmethod
+    def find_damage(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
+        """Read staged rows, and yield a sentence for all that is not as their commit wrote it."""
+
+    def verify(self) -> Verification:
+        log, history = self.log, History()
+        problems = list(log.find_damage())
+        try:
+            version, seal, state = log.read_state()
+            history = History() if state is None else History.from_json(state)
+            for entry in log.read_after(version, seal):
+                history.add(entry)
+                version = entry["version"]
+            problems += self.find_damage(list(history.list_staged()), self.description)
+        except StoreError as error:
+            # Behind a damaged entry, nothing tells which rows are results.
+            problems += [] if error.message in problems else [error.message]
+            version = -1 if not history.held else version
+        names = {one.staged.name for one in history.held}
+        rows = sum(one.staged.rows for one in history.held)
+        return Verification(version, len(history.snapshots), len(names), rows, tuple(problems))
+
+    def list_last_epochs(self) -> Mapping[str, int]:
+        """List the last committed epoch of each query."""
+        return {query: one.epoch for query, one in self.read_ledger()[2].queries.items()}
+
+    def read_ledger(self) -> tuple[int, str, Ledger]:
+        """Read the newest version, its seal and its ledger. Version 0 has an empty ledger.
+
+        Raises
+        ------
+        StoreError
+            NO_STORE, STORE_DAMAGED or STORE_FORMAT.
+        """
+        newest = self.log.find_newest()
+        if newest < 1:
+            return 0, self.log.read_first()["seal"], Ledger()
+        entry = self.log.read(newest)
+        return newest, entry["seal"], Ledger.from_json(entry["ledger"])
+
+
+def select(history: History, snapshot: SnapshotChoice, selection: Selection) -> Iterator[Staged]:
+    """List the staged rows up to a snapshot, except those whose bounds show that no row is selected."""
+    until = None if snapshot is None else history.find_snapshot(snapshot).number
+    return selection.keep(history.list_staged(until))
+
+
+def find_first_kept(history: History, wanted: int) -> int:
+    """Find the last snapshot up to ``wanted`` from which on snapshots can be kept without cutting a file."""
+    spans: dict[str, tuple[int, int]] = {}
+    for one in history.held:
+        if one.snapshot is not None:
+            low, high = spans.get(one.staged.name, (one.snapshot, one.snapshot))
+            spans[one.staged.name] = min(low, one.snapshot), max(high, one.snapshot)
+    first = wanted
+    while True:
+        split = [low for low, high in spans.values() if low < first <= high]
+        if not split:
+            return first
+        first = min(split)

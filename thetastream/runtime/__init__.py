@@ -1,0 +1,1 @@
+"""What runs around a unit: epochs, routing, messages, state, control, idle streams and observation."""

@@ -1,0 +1,1 @@
+"""The logs and the paths of Spark's checkpoints."""

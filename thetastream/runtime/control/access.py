@@ -1,0 +1,62 @@
+"""How routers and units of a running query reach its control folder.
+
+Routers of epoch k follow the greatest plan that holds from an epoch at or before k. It was published in an
+epoch before k, which is committed, so all routers of epoch k find the same plan, whenever they look.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from thetastream.core.errors import StateError, ThetastreamError
+from thetastream.runtime.control.files import ControlFolder, ControlLinks
+from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.task_facts import read_query, read_told_epoch
+
+
+@dataclass(frozen=True)
+class Control:
+    """What a controlled join is started with."""
+
+    root: str
+    """The folder of control folders, which the driver and all workers must reach."""
+    rules: Rules
+
+
+@dataclass(frozen=True)
+class ControlAccess:
+    """The control of one join, as its tasks reach it. Picklable."""
+
+    root: str
+    join: str
+    """The digest of the join."""
+
+    def find_plan(self) -> ControlPlan | None:
+        """Find the plan of the epoch to which this Spark task belongs; None before the first change."""
+        folder, epoch = self._find_folder(), read_told_epoch()
+        if folder is None or epoch is None:
+            return None
+        plans = [entry for entry in folder.list_plans() if entry[0] <= epoch]
+        return _read_plan(folder, *plans[-1]) if plans else None
+
+    def mark_drained(self, slot: int, version: int, arrived: Sequence[int] | None = None) -> None:
+        """Mark a unit for which ``version`` of the plan need not wait any more.
+
+        ``arrived`` says how many tuples had arrived before units of this version began to count them.
+        """
+        folder = self._find_folder()
+        assert folder is not None  # A unit drains only after a notice of the control source.
+        folder.mark_drained(slot, version, arrived)
+
+    def _find_folder(self) -> ControlFolder | None:
+        name = ControlLinks(self.root).find(read_query(), self.join)
+        return None if name is None else ControlFolder(self.root, name)
+
+
+def _read_plan(folder: ControlFolder, epoch: int, version: int) -> ControlPlan:
+    # Each task reads the file: if an older copy of the checkpoint is continued, it may have another content.
+    found = folder.read_plan(epoch, version)
+    try:
+        return ControlPlan.from_json(found)
+    except (ThetastreamError, LookupError, TypeError, ValueError, AttributeError) as error:
+        what = f"the plan of epoch {epoch} (version {version}) in {folder.where} must be a plan"
+        raise StateError("CONTROL_MISSING", f"{what}: {error!r}") from error

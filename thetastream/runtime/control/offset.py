@@ -1,0 +1,79 @@
+"""The offset of the control source: the plan, and what became of the last requests.
+
+    fold : (offset, requests, drained units)  ->  the next offset
+
+Spark writes an offset to its log before it runs the epoch that reads it. Therefore an epoch that runs again
+gets the plan that it had, and nothing outside the query chooses the epoch of a change.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from thetastream.core.errors import ThetastreamError
+from thetastream.runtime.control.change import change_plan, end_generations, settle
+from thetastream.runtime.control.handover import NOT_COUNTED
+from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.request import Request
+
+LAST_OUTCOMES = 8
+"""The number of requests whose outcome an offset keeps after their files have been removed."""
+ACCEPTED = ""
+"""The outcome of a request that was accepted. The outcome of a refused request is the text of its error."""
+
+
+@dataclass(frozen=True)
+class ControlOffset:
+    """The plan that holds from the next epoch on, and the outcomes of requests by their names."""
+
+    plan: ControlPlan
+    outcomes: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the offset to plain values."""
+        return {"plan": self.plan.as_json(), "outcomes": dict(self.outcomes)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "ControlOffset":
+        """Read what ``as_json`` returned."""
+        return cls(ControlPlan.from_json(values["plan"]), dict(values["outcomes"]))
+
+
+def fold(
+    offset: ControlOffset,
+    requests: Mapping[str, str | bytes],
+    drained: Collection[tuple[int, int]],
+    rules: Rules,
+    arrived: Mapping[int, tuple[int, int]] = NOT_COUNTED,
+) -> ControlOffset:
+    """Fold new requests and drained units into the next offset; the same offset if nothing is new.
+
+    Parameters
+    ----------
+    offset : ControlOffset
+    requests : mapping of name to text
+        The requests whose files exist. Requests that the offset knows already are not folded again. They are
+        folded in the order of their names.
+    drained : collection of (slot, version)
+        The units that hold no tuples, with the version with which they left.
+    rules : Rules
+        What the query allows.
+    arrived : mapping of version to (int, int)
+        For a join with ordered results, how many tuples had arrived before a generation began to count.
+    """
+    plan = end_generations(offset.plan, drained, arrived)
+    outcomes = dict(offset.outcomes)
+    for name in sorted(requests):
+        if name in offset.outcomes:
+            continue
+        try:
+            plan = change_plan(plan, Request.read(requests[name]), rules, offset.plan.slots)
+            outcomes[name] = ACCEPTED
+        except ThetastreamError as refused:
+            outcomes[name] = str(refused)
+    plan = plan if plan is offset.plan else settle(plan, offset.plan.version)
+    if plan is offset.plan and len(outcomes) == len(offset.outcomes):
+        return offset
+    recent = list(outcomes)[-LAST_OUTCOMES:]
+    kept = {name: outcome for name, outcome in outcomes.items() if name in recent or name in requests}
+    return ControlOffset(plan, kept)

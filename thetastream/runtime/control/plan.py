@@ -1,0 +1,158 @@
+"""The control plan: everything that may change while a query runs, as one small value.
+
+    ControlPlan = (version, membership, shed factor)
+
+The *membership* is a list of generations. The newest generation stores new tuples. A tuple probes all
+generations, because older ones still hold tuples that it can join. If each tuple is answered at one unit, a
+generation is *coming* before it becomes the newest one (``thetastream.runtime.control.handover``). A *slot*
+is a grouping key of Spark on which a unit runs; slots are numbered from 0 to ``max_units`` - 1.
+
+Offsets of the control source and the entries that routers read hold the plan as JSON.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from thetastream.models.base import Model
+from thetastream.runtime.control.model_json import decode_model, encode_model
+
+
+class Generation(NamedTuple):
+    """The units that began to store tuples with one version of the plan."""
+
+    since: int
+    """The version of the plan that began this generation."""
+    model: Model
+    slots: tuple[int, ...]
+    """``slots[i]`` is the slot on which unit i of the model runs."""
+
+
+@dataclass(frozen=True)
+class ControlPlan:
+    """The plan of an epoch.
+
+    Examples
+    --------
+    >>> from thetastream.models import Biclique
+    >>> plan = ControlPlan.begin(Biclique((1, 2)))
+    >>> plan.version, plan.newest.slots, plan.shed_factor
+    (0, (0, 1, 2), 0.0)
+    >>> ControlPlan.from_json(plan.as_json()) == plan
+    True
+    """
+
+    version: int
+    """The number of changes since the query first started."""
+    membership: tuple[Generation, ...]
+    """The generations that hold tuples, oldest first. The last one stores new tuples."""
+    shed_factor: float = 0.0
+    """The least share of arriving tuples that the load shedder drops, from 0 to 1."""
+    leaving: Mapping[int, int] = field(default_factory=dict)
+    """The slots that store no new tuples: slot -> the version of the plan with which it stopped."""
+    coming: Generation | None = None
+    """The generation that takes over from the newest one later, and stores copies until then."""
+    arrived: tuple[int, int] | None = None
+    """How many left and right tuples had arrived before the newest generation began to count; None if it need
+    not know."""
+
+    @classmethod
+    def begin(cls, model: Model) -> "ControlPlan":
+        """Make the plan with which a query first starts."""
+        return cls(0, (Generation(0, model, tuple(range(model.n_units))),))
+
+    @property
+    def newest(self) -> Generation:
+        """The generation that stores new tuples."""
+        return self.membership[-1]
+
+    @property
+    def target(self) -> Generation:
+        """The generation that stores new tuples once the last change is complete."""
+        return self.coming or self.newest
+
+    @cached_property
+    def slots(self) -> tuple[int, ...]:
+        """The slots of all generations, in order."""
+        coming = () if self.coming is None else (self.coming,)
+        return tuple(sorted({slot for one in (*self.membership, *coming) for slot in one.slots}))
+
+    def advance(self, **changes: Any) -> "ControlPlan":
+        """Return the next version of the plan, with these fields changed."""
+        return replace(self, version=self.version + 1, **changes)
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the plan to plain values."""
+        later: dict[str, Any] = {} if self.coming is None else {"coming": _encode(self.coming)}
+        if self.arrived is not None:
+            later["arrived"] = self.arrived
+        return {
+            "version": self.version,
+            "membership": [_encode(generation) for generation in self.membership],
+            "shed_factor": self.shed_factor,
+            "leaving": {str(slot): version for slot, version in self.leaving.items()},
+            **later,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "ControlPlan":
+        """Read what ``as_json`` returned."""
+        return cls(
+            int(values["version"]),
+            tuple(_decode(one) for one in values["membership"]),
+            float(values["shed_factor"]),
+            {int(slot): int(version) for slot, version in values["leaving"].items()},
+            _decode(values["coming"]) if "coming" in values else None,
+            read_pair(values.get("arrived")),
+        )
+
+
+def read_pair(values: Sequence[int] | None) -> tuple[int, int] | None:
+    """Read numbers of left and right tuples from JSON."""
+    return None if values is None else (int(values[0]), int(values[1]))
+
+
+def _encode(generation: Generation) -> dict[str, Any]:
+    since, model, slots = generation
+    return {"since": since, "model": encode_model(model), "slots": list(slots)}
+
+
+def _decode(values: Mapping[str, Any]) -> Generation:
+    return Generation(int(values["since"]), decode_model(values["model"]), tuple(map(int, values["slots"])))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a query allows, fixed when it starts."""
+
+    max_units: int
+    """The number of slots."""
+    routings: tuple[str, ...] = ()
+    """The routings by content that the condition supports: "hash", "range"."""
+    never_expires: tuple[bool, bool] = (False, False)
+    """For each stream, whether its stored tuples stay joinable for ever."""
+    can_shed: bool = False
+    """Whether the join has a load shedder."""
+    counts_tuples: bool = False
+    """Whether windows count tuples, so that each unit must see all of them."""
+    only_sizes: bool = False
+    """Whether only the sizes of the model may change, because the units send messages to each other."""
+    preserved: tuple[int, ...] = ()
+    """The streams whose tuples are answered one by one, each at a unit that sees all its partners."""
+    is_ordered: bool = False
+    """Whether results are ordered, so that each unit must know how many tuples have arrived."""
+    moves_tuples: bool = False
+    """Whether a unit that leaves can move its tuples to newer units. It moves tuples that never expire, and
+    all tuples if the newest model asks for it."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Convert the rules to plain values."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Rules":
+        """Read what ``as_json`` returned."""
+        left, right = values["never_expires"]
+        lists = {"routings": tuple(values["routings"]), "preserved": tuple(values["preserved"])}
+        return cls(**{**values, **lists, "never_expires": (left, right)})

@@ -1,0 +1,94 @@
+"""Requests: changes of a running query that a user or a policy asks for.
+
+A request names the new state and not the difference to the old one. Therefore a request that is put twice has
+the same effect as one.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from thetastream.core.errors import QueryError
+from thetastream.models.base import Model, is_model
+from thetastream.runtime.control.model_json import decode_model, encode_model
+
+FORMAT = 1
+_FIELDS = {"format", "sizes", "model", "shed_factor"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. Fields that are left out do not change.
+
+    Raises
+    ------
+    QueryError
+        BAD_REQUEST if ``model`` is no model, or ``shed_factor`` is not from 0 to 1.
+
+    Examples
+    --------
+    >>> request = Request(sizes={"units": (4, 2)})
+    >>> request.write()
+    '{"format": 1, "sizes": {"units": [4, 2]}}'
+    >>> Request.read(request.write()) == request
+    True
+    """
+
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of the model that get new values, as in ``{"units": (4, 2)}``."""
+    model: Model | None = None
+    """The model that the join should have from now on."""
+    shed_factor: float | None = None
+    """The share of arriving tuples to drop."""
+
+    def __post_init__(self) -> None:
+        if self.model is not None and not is_model(self.model):
+            raise QueryError("BAD_REQUEST", f"model must be a model, as in th.Split(4), not {self.model!r}")
+        if self.shed_factor is not None and not _is_share(self.shed_factor):
+            raise QueryError(
+                "BAD_REQUEST", f"shed_factor must be a number from 0 to 1, not {self.shed_factor!r:.200}"
+            )
+
+    def write(self) -> str:
+        """Write the request as JSON."""
+        values: dict[str, Any] = {"format": FORMAT}
+        if self.sizes:
+            values["sizes"] = dict(self.sizes)
+        if self.model is not None:
+            values["model"] = encode_model(self.model)
+        if self.shed_factor is not None:
+            values["shed_factor"] = self.shed_factor
+        return json.dumps(values)
+
+    @classmethod
+    def read(cls, text: str | bytes) -> "Request":
+        """Read what ``write`` returned.
+
+        Raises
+        ------
+        QueryError
+            BAD_REQUEST if the text is no request, and the errors of the model that it names.
+        """
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise QueryError("BAD_REQUEST", f"a request must be JSON: {error}") from error
+        if not isinstance(values, dict) or values.get("format") != FORMAT or not set(values) <= _FIELDS:
+            raise QueryError(
+                "BAD_REQUEST",
+                f"a request must be an object of format {FORMAT} with {', '.join(sorted(_FIELDS))}, "
+                f"not {values!r:.200}",
+            )
+        sizes, written = values.get("sizes", {}), values.get("model")
+        if not isinstance(sizes, dict) or not isinstance(written, dict | None):
+            raise QueryError("BAD_REQUEST", f"sizes and model must be objects, not {sizes!r} and {written!r}")
+        return cls(
+            {name: tuple(value) if isinstance(value, list) else value for name, value in sizes.items()},
+            None if written is None else decode_model(written),
+            values.get("shed_factor"),
+        )
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

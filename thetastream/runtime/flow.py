@@ -1,0 +1,163 @@
+"""What a planned join hands to the code that builds and runs it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from thetastream.core.columns import ColumnSource
+from thetastream.core.identity import Identity, Part
+from thetastream.engine.answers.spec import DecidingSpec
+from thetastream.engine.order import Order
+from thetastream.engine.protocol import EngineSpec
+from thetastream.joins.ask.carriers import find_carrier
+from thetastream.lowering.domains import quote
+from thetastream.lowering.physical import SidePlan
+from thetastream.results.description import Description
+from thetastream.results.snapshots import EACH_EPOCH, Snapshots
+from thetastream.results.staged import Origin, Stage
+from thetastream.results.store import Store
+from thetastream.runtime.task_facts import read_query, read_task_epoch, read_task_partition
+
+
+class Output(NamedTuple):
+    """The columns that leave the units, and the columns that the user gets."""
+
+    columns: StructType
+    restored: list[Column]
+    residual: tuple[Column, ...] = ()
+    """Conjuncts that Spark evaluates on the results of the units."""
+
+    def restore(self, results: DataFrame) -> DataFrame:
+        """Restore the user's columns from the columns that leave the units, and filter by the residual."""
+        restored = results.select(*self.restored)
+        for conjunct in self.residual:
+            restored = restored.where(conjunct)
+        return restored
+
+
+def parse_schema(spark: SparkSession, fields: Sequence[str]) -> StructType:
+    """Parse DDL fields into a schema."""
+    return spark.createDataFrame([], ", ".join(fields)).schema if fields else StructType([])
+
+
+def restore_struct(side: SidePlan) -> Column:
+    """Restore the user's columns of a stream from its block columns, as one struct column."""
+    return F.struct(*(F.expr(carried.from_block).alias(carried.field) for carried in side.carried))
+
+
+def _find_block_type(type_: DataType) -> str:
+    carrier = find_carrier(type_)
+    assert carrier is not None  # The planner refuses columns that have no carrier.
+    return carrier.block_type(type_)
+
+
+def _restore_column(name: str, type_: DataType | None) -> Column:
+    carrier = None if type_ is None else find_carrier(type_)
+    if carrier is None or type_ is None:
+        return F.col(quote(name))
+    return F.expr(carrier.from_block(quote(name), type_))
+
+
+CANDIDATE = "candidate row"
+"""The struct column of a row between two units. The name is not an identifier, so no alias can have it."""
+
+
+class Fitted(NamedTuple):
+    """The spec under the model that is chosen for some number of partitions, and the part that names it."""
+
+    spec: EngineSpec
+    model: Part
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the planner chooses for each number of partitions. Picklable."""
+
+    partitions: int
+    """The number of the session, for which the plan was made."""
+    fit: Callable[[int], Fitted]
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """The second units of a join."""
+
+    spec: DecidingSpec
+    output: Output
+    choice: Choice | None = None
+    """What the planner chooses for other numbers of partitions; None if the user named the model."""
+
+    def with_slots(self, max_units: int) -> "Deciding":
+        """Return the second units of a join whose first units may change, up to a number of slots."""
+        choice = self.choice
+        if choice is not None:
+            choice = replace(choice, fit=partial(_fit_slots, choice.fit, max_units))
+        return replace(self, spec=replace(self.spec, max_units=max_units), choice=choice)
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A planned join of any family."""
+
+    spec: EngineSpec
+    sides: Sequence[SidePlan]
+    """For each stream, how its tuples become blocks."""
+    output: Output
+    identity: Identity
+    """The parts of the query that a checkpoint keeps."""
+    order: Order | None = None
+    """The order of results; None if they are not ordered."""
+    choice: Choice | None = None
+    """What the planner chooses for other numbers of partitions; None if the user named the model."""
+    deciding: Deciding | None = None
+    """The second units, which get the results of these units; None if there are none."""
+    waits_by: tuple[str, ...] | None = None
+    """The event times of the streams, as columns of blocks, if tuples wait for the watermark."""
+
+
+def _fit_slots(fit: Callable[[int], Fitted], max_units: int, partitions: int) -> Fitted:
+    spec, model = fit(partitions)
+    assert isinstance(spec, DecidingSpec)
+    return Fitted(replace(spec, max_units=max_units), model)
+
+
+class NotStaged(Exception):
+    """The units cannot write the selected columns. The text gives the reason."""
+
+
+class Emitted(NamedTuple):
+    """What the units of a join emit."""
+
+    sides: Sequence[SidePlan]
+    times: Mapping[str, str]
+    """The event-time column of each alias, if results have a result time; otherwise it is empty."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A store, what it holds and when results become a snapshot. It is pickled and sent to the workers."""
+
+    store: Store
+    description: Description
+    rule: Snapshots = EACH_EPOCH
+
+    def open_stage(self) -> Stage:
+        """Open a stage for the Spark task that calls."""
+        origin = Origin(read_query(), read_task_epoch(), str(read_task_partition()))
+        return self.store.open_stage(origin, self.description)
+
+
+@dataclass(frozen=True)
+class Staging:
+    """What units stage: the columns that a user selected, and where they go."""
+
+    target: Target
+    columns: tuple[str, ...]
+    """The block columns that units emit."""
+    sources: tuple[ColumnSource, ...]
+    """For each column of the store, how it follows from a block of results."""

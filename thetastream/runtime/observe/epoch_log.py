@@ -1,0 +1,66 @@
+"""The log of running queries: one line per epoch and join, through Python's ``logging``.
+
+The logger is ``thetastream``. Lines about epochs have the level INFO, and findings of
+``thetastream.runtime.observe.health`` have the level WARNING.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+LOG = logging.getLogger("thetastream")
+BUDGET = "THETASTREAM_STATE_BUDGET"
+"""The environment variable with the bytes that the state of a join may take, as in ``8g``."""
+LONGEST_LAG_S = 86_400
+"""A larger lag is not shown, because event times that old come from a recording."""
+_POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def describe_epoch(query: str, entry: Mapping[str, Any]) -> str:
+    """Describe the epoch of a join in one line.
+
+    Parameters
+    ----------
+    query : str
+        The name of the query.
+    entry : mapping
+        The counters of the epoch, as ``th.metrics`` describes them.
+
+    Examples
+    --------
+    >>> a, b = {"timely": 30, "late": 1, "lag_s": 2.5}, {"timely": 20, "late": 0, "lag_s": None}
+    >>> entry = {"epoch": 7, "join": "ab12", "durations_ms": {"triggerExecution": 800}, "matched": 1234}
+    >>> entry |= {"streams": {"a": a, "b": b}, "held": 50, "state_bytes": 2_000_000, "watermark": None}
+    >>> describe_epoch("q", entry)[:60]
+    'query q, join ab12, epoch 7: 0.80 s, a 30 + 1 late, 2.5 s be'
+    """
+    took_ms = entry["durations_ms"].get("triggerExecution")
+    parts = [] if took_ms is None else [f"{took_ms / 1000:.2f} s"]
+    for alias, stream in entry["streams"].items():
+        part = f"{alias} {stream['timely']:,}" + (f" + {stream['late']:,} late" if stream["late"] else "")
+        lag_s = stream.get("lag_s")
+        if lag_s is not None and 0 <= lag_s < LONGEST_LAG_S:
+            part += f", {lag_s:,.1f} s behind"
+        parts.append(part)
+    parts.append(f"{entry['matched']:,} matches")
+    parts.append(f"{entry['held']:,} tuples in {entry['state_bytes'] / 1e6:,.1f} MB of state")
+    if entry["watermark"] is not None:
+        parts.append(f"watermark {entry['watermark']}")
+    return f"query {query}, join {entry['join']}, epoch {entry['epoch']}: {', '.join(parts)}"
+
+
+def read_budget() -> int | None:
+    """Read the budget of the environment in bytes; None if there is none, or no size of bytes."""
+    return parse_bytes(os.environ.get(BUDGET, ""))
+
+
+def parse_bytes(text: str) -> int | None:
+    """Read a number of bytes, as Spark writes it.
+
+    >>> parse_bytes("8g"), parse_bytes("512 MB"), parse_bytes("a lot")
+    (8589934592, 536870912, None)
+    """
+    found = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", text.strip().lower())
+    return None if found is None else int(found[1]) << _POWERS[found[2]]

@@ -1,0 +1,157 @@
+"""Findings about a running join that a person can act on: skew, a lag that grows, much state, short epochs.
+
+    skew          one unit receives more than 3 times its share, over the last 20 epochs with tuples
+    lag           over the last 20 epochs, a stream fell behind by 30 s and by a fifth of the time that passed
+    state         the state takes more than 80 % of its budget
+    short epochs  100 epochs follow one another without a pause, and each takes less than half a second
+
+``Health`` reads the counters of each epoch and reads no clock. It reports each kind of finding once, and
+again when the finding has gone and comes back.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from thetastream.runtime.observe.epoch_log import BUDGET, LONGEST_LAG_S
+
+EPOCHS = 20
+"""The number of epochs with tuples over which skew and lag are judged."""
+SKEW = 3.0
+"""How many times its share a unit may receive."""
+FEWEST_RECEIVED = 1000
+"""The number of received tuples from which on skew is judged."""
+LAG_S, LAG_SHARE = 30.0, 0.2
+"""A lag grows if it grew by this many seconds, and by this share of the time that passed."""
+BUDGET_SHARE = 0.8
+"""The share of the budget from which on state is reported."""
+SHORT_EPOCHS, SHORT_S = 100, 0.5
+"""Epochs are short if so many follow one another without a pause, and take less than this many seconds."""
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """What ``Health`` remembers of an epoch."""
+
+    began_s: float
+    took_s: float
+    tuples: int
+    received: Mapping[int, int]
+    """The tuples that each unit received."""
+    lag_s: Mapping[str, float]
+    """The lag of each stream that brought tuples."""
+    state_bytes: int
+
+
+@dataclass
+class Health:
+    """The findings about one join of one run of a query."""
+
+    query: str
+    budget_bytes: int | None = None
+    _epochs: deque[_Epoch] = field(default_factory=lambda: deque(maxlen=SHORT_EPOCHS))
+    _present: set[str] = field(default_factory=set)
+    """The findings that were reported and have not gone."""
+
+    def observe(self, entry: Mapping[str, Any]) -> list[str]:
+        """Read the counters of an epoch, and return what is new.
+
+        Parameters
+        ----------
+        entry : mapping
+            The counters of the epoch, as ``th.metrics`` describes them.
+        """
+        epoch = _read(entry)
+        if epoch is None or not epoch.tuples:
+            return []
+        self._epochs.append(epoch)
+        checks = self._find_skew, self._find_lag, self._find_state, self._find_short_epochs
+        found = dict(finding for check in checks for finding in check())
+        new = [text for name, text in found.items() if name not in self._present]
+        self._present = set(found)
+        return new
+
+    @property
+    def _recent(self) -> Sequence[_Epoch]:
+        return list(self._epochs)[-EPOCHS:]
+
+    def _find_skew(self) -> Iterator[tuple[str, str]]:
+        recent = self._recent
+        received: dict[int, int] = {}
+        for epoch in recent:
+            for unit, n in epoch.received.items():
+                received[unit] = received.get(unit, 0) + n
+        total = sum(received.values())
+        if len(recent) < EPOCHS or total < FEWEST_RECEIVED:
+            return
+        unit, most = max(received.items(), key=lambda item: item[1])
+        if most * len(received) > SKEW * total:
+            yield (
+                "skew",
+                f"unit {unit} of query {self.query} received {most / total:.0%} of the tuples of the last "
+                f"{EPOCHS} epochs, and there are {len(received)} units, which wait for it. Many tuples have "
+                'the same key: give th.Biclique fewer subgroups or routing="random", or use th.Matrix',
+            )
+
+    def _find_lag(self) -> Iterator[tuple[str, str]]:
+        recent = self._recent
+        for alias in sorted({alias for epoch in recent for alias in epoch.lag_s}):
+            seen = [(epoch.began_s, epoch.lag_s[alias]) for epoch in recent if alias in epoch.lag_s]
+            (first_s, lag_s), (last_s, now_s) = seen[0], seen[-1]
+            grown_s, passed_s = now_s - lag_s, last_s - first_s
+            half = len(seen) // 2
+            is_steady = half > 0 and median(lag for _, lag in seen[:half]) < median(
+                lag for _, lag in seen[half:]
+            )
+            if len(seen) >= EPOCHS and is_steady and grown_s > max(LAG_S, LAG_SHARE * passed_s):
+                yield (
+                    f"lag {alias}",
+                    f"stream {alias!r} of query {self.query} falls behind: {lag_s:,.0f} s became "
+                    f"{now_s:,.0f} s while {passed_s:,.0f} s passed. The query takes in less than the stream "
+                    "brings. Give it more cores, larger epochs (maxOffsetsPerTrigger, maxFilesPerTrigger) or "
+                    "a cheaper condition; th.plan(...).explain() says what the index answers",
+                )
+
+    def _find_state(self) -> Iterator[tuple[str, str]]:
+        now = self._epochs[-1].state_bytes
+        if self.budget_bytes and now > BUDGET_SHARE * self.budget_bytes:
+            yield (
+                "state",
+                f"the state of query {self.query} takes {now / 1e6:,.0f} MB, {now / self.budget_bytes:.0%} "
+                f"of {BUDGET}. A shorter window or delay needs less. A watermark that does not move keeps "
+                "all of it; th.metrics says which stream holds it",
+            )
+
+    def _find_short_epochs(self) -> Iterator[tuple[str, str]]:
+        epochs = self._epochs
+        if len(epochs) < SHORT_EPOCHS:
+            return
+        took_s = median(epoch.took_s for epoch in epochs)
+        passed_s = epochs[-1].began_s - epochs[0].began_s
+        worked_s = sum(epoch.took_s for epoch in list(epochs)[:-1])
+        if took_s < SHORT_S and worked_s > 0.9 * passed_s:
+            tuples = median(epoch.tuples for epoch in epochs)
+            yield (
+                "short",
+                f"epochs of query {self.query} take {took_s:.2f} s and bring {tuples:,.0f} tuples. A third "
+                "of a second or more of each is a fixed cost, so the cores mostly commit epochs. If results "
+                'may be older, give the query .trigger(processingTime="2 seconds")',
+            )
+
+
+def _read(entry: Mapping[str, Any]) -> _Epoch | None:
+    took_ms = entry["durations_ms"].get("triggerExecution")
+    if took_ms is None or entry["began"] is None:
+        return None
+    lags = {alias: stream.get("lag_s") for alias, stream in entry["streams"].items()}
+    return _Epoch(
+        began_s=datetime.fromisoformat(entry["began"]).timestamp(),
+        took_s=took_ms / 1000,
+        tuples=sum(stream["timely"] + stream["late"] for stream in entry["streams"].values()),
+        received={unit["unit"]: unit["received"] for unit in entry["units"]},
+        lag_s={alias: lag for alias, lag in lags.items() if lag is not None and 0 <= lag < LONGEST_LAG_S},
+        state_bytes=entry["state_bytes"],
+    )

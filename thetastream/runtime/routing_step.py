@@ -1,0 +1,149 @@
+"""The step of a Spark task that turns the tuples of a stream into blocks for units, one row for each block.
+
+batches -> hash -> load shedder -> router -> rows of the exchange
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from thetastream.core.blocks import count_fillers, drop_fillers, gather, make_binary, make_nullable, pack
+from thetastream.core.columns import (
+    ANNOUNCEMENT,
+    BLOCK,
+    EMPTY,
+    HASH,
+    HEADER,
+    KIND,
+    LATEST_TIME,
+    ORIGIN,
+    SHED,
+    STREAM,
+    UNIT,
+)
+from thetastream.core.sides import Role
+from thetastream.engine.early_watermark import EarlyWatermark
+from thetastream.runtime.choice import FittedSpec
+from thetastream.runtime.control.access import ControlAccess
+from thetastream.runtime.control.routing import build_router
+from thetastream.runtime.epoch import settle
+from thetastream.runtime.shed_loads import ShedLoads
+from thetastream.runtime.task_facts import read_task_partition
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def make_routing_step(
+    fitted: FittedSpec,
+    stream: int,
+    is_streaming: bool,
+    shed: ShedLoads | None,
+    control: ControlAccess | None,
+    early: EarlyWatermark | None = None,
+) -> Callable[[Batches], Batches]:
+    """Make the function that turns batches into blocks."""
+    is_announced = is_streaming and (fitted.planned.has_event_time or fitted.planned.has_messages)
+    has_hash = fitted.planned.router.model.needs_hash or shed is not None or control is not None
+
+    def to_rows(batches: Batches) -> Batches:
+        settle()
+        # 1. Find the router and the units of this epoch.
+        keys, plan = fitted.keys, None if control is None else control.find_plan()
+        if plan is None:
+            route, called = fitted.spec.router.route, keys[: fitted.spec.n_units]
+        else:
+            route = build_router(fitted.planned, plan).route
+            called = tuple(keys[slot] for slot in plan.slots)
+        # 2. Announce the epoch. Origins order the blocks of a stream by partition.
+        task = read_task_partition()
+        origin, sent = task << 32, 0
+        if is_announced and not origin:
+            # An announcement calls every unit in every epoch. So each unit knows the watermark of the
+            # previous one, and notices if messages that it sent were lost.
+            yield _make_rows(called, ANNOUNCEMENT, stream, origin, _repeat_nothing(len(called)))
+        batches = map(drop_fillers, batches)
+        if fitted.spec.router.model.needs_hash and not has_hash:
+            batches = map(_add_hash, batches)
+        shedder = None
+        if shed is not None:
+            least = 0.0 if plan is None else plan.shed_factor
+            shedder = shed.open(stream, is_first=not task and not stream, least=least)
+        # 3. Route the tuples that are not dropped.
+        latest_us: int | None = None
+        for number, batch in enumerate(map(make_nullable, gather(batches))):
+            tuples, probing = (batch, None) if shedder is None else shedder.drop(batch)
+            if not tuples.num_rows:
+                continue
+            if early is not None:
+                latest_us = early.find_latest(stream, tuples, latest_us)
+            for unit, role, packed in _pack_routes(route(stream, tuples, probing)):
+                # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
+                yield _make_rows([keys[unit]], int(role), stream, origin + number, packed)
+                n = count_fillers(task, sent, packed.nbytes)
+                sent += packed.nbytes
+                if n:
+                    yield _make_rows([keys[unit]] * n, EMPTY, stream, origin, _repeat_nothing(n))
+        # 4. Report the latest event time, and the tuples that were dropped.
+        if latest_us is not None:
+            yield _make_rows(
+                called, LATEST_TIME, stream, origin, _repeat_nothing(len(called)), str(latest_us)
+            )
+        if shedder is not None and shedder.report is not None:
+            report = json.dumps(shedder.report)
+            yield _make_rows(called[:1], SHED, stream, origin, _repeat_nothing(1), report)
+
+    return to_rows
+
+
+def _pack_routes(routes: Iterable[tuple[int, Role, pa.RecordBatch]]) -> Iterator[tuple[int, Role, pa.Array]]:
+    """Pack the block of each route. A block that goes to several units is packed once."""
+    # The list keeps all blocks alive, so that no two of them have the same id().
+    kept = list(routes)
+    packed: dict[int, pa.Array] = {}
+    for unit, role, block in kept:
+        name = id(block)
+        if name not in packed:
+            packed[name] = make_binary(pack(block))
+        yield unit, role, packed[name]
+
+
+def _repeat_nothing(n: int) -> pa.Array:
+    """Make ``n`` empty blocks."""
+    return pa.array([b""] * n, pa.binary())
+
+
+def _make_rows(
+    units: Sequence[int], kind: int, stream: int, origin: int, blocks: pa.Array, header: str | None = None
+) -> pa.RecordBatch:
+    """Make one row of the exchange per unit, in the schema ``SCHEMA``."""
+    n = len(units)
+    columns = {
+        UNIT: pa.array(units, pa.int32()),
+        KIND: pa.array([kind] * n, pa.int8()),
+        STREAM: pa.array([stream] * n, pa.int8()),
+        ORIGIN: pa.array([origin] * n, pa.int64()),
+        HEADER: pa.array([header] * n, pa.string()),
+        BLOCK: blocks,
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _add_hash(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the hash of each tuple, for a model that needs it when the planned model does not.
+
+    It need not be Spark's hash: any hash spreads tuples, in the same way whenever a Spark task is run again.
+    """
+    import pandas as pd
+
+    flat = [
+        name for name, column in zip(batch.schema.names, batch.columns, strict=True) if _is_hashable(column)
+    ]
+    hashes = pd.util.hash_pandas_object(batch.select(flat).to_pandas(), index=False).to_numpy()
+    return batch.append_column(HASH, pa.array(hashes.view(np.int64)))
+
+
+def _is_hashable(column: pa.Array) -> bool:
+    """Whether a column has no nested values, which pandas cannot hash."""
+    return not pa.types.is_nested(column.type)

@@ -1,0 +1,125 @@
+"""The loads of units, from which the routers of the next epochs compute how much they drop.
+
+    folder/loads-<query>-<join>/<unit>.<epoch>.<load>        empty files; the name says everything
+
+Each unit publishes its load after each epoch in which it takes part, and the largest load decides. For the
+state, the routers of epoch e take the newest load of each unit from before e, because a unit that takes no
+part keeps its state. For the lag, they take the loads of the newest epoch before e. A load follows from the
+input of its epoch and from the state before it. So an epoch that runs again publishes the same file, and its
+routers read the same files.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from thetastream.core.errors import StateError
+from thetastream.core.folder import Folder
+from thetastream.core.shed import LAG
+from thetastream.engine.shedding import Shedder, Shedding
+from thetastream.runtime.task_facts import read_query, read_told_epoch
+
+LOADS = "loads-"
+"""Beginning of the name of a folder of loads. The identifier of the query and the join follow."""
+
+
+class _Entry(NamedTuple):
+    unit: int
+    epoch: int
+    load: int
+
+
+class Loads:
+    """The loads of the units of one join of one query.
+
+    Parameters
+    ----------
+    root : str
+        Path or URI of the folder, the same for the driver and all workers.
+    name : str
+        Name of the folder of this join in it.
+    """
+
+    def __init__(self, root: str, name: str) -> None:
+        self._folder = Folder(root, name)
+
+    def publish(self, unit: int, epoch: int, load: int) -> None:
+        """Publish the load of a unit after an epoch."""
+        self._folder.make(is_private=True)
+        self._folder.write(f"{unit}.{epoch}.{load}")
+
+    def find(self, epoch: int, of_one_epoch: bool = False) -> int | None:
+        """Find the largest of the newest loads of all units before ``epoch``; None if there is none.
+
+        With ``of_one_epoch``, only the loads of the newest epoch count.
+        """
+        newest = self._find_newest(epoch).values()
+        last = max((entry.epoch for entry in newest), default=None)
+        loads = (entry.load for entry in newest if not of_one_epoch or entry.epoch == last)
+        return max(loads, default=None)
+
+    def prune(self, epoch: int) -> None:
+        """Remove the loads that neither ``epoch``, if it runs again, nor a later epoch reads."""
+        newest = self._find_newest(epoch)
+        for entry in self._list():
+            if entry.epoch < newest.get(entry.unit, entry).epoch:
+                with suppress(FileNotFoundError):
+                    self._folder.remove(f"{entry.unit}.{entry.epoch}.{entry.load}")
+
+    def _find_newest(self, epoch: int) -> dict[int, _Entry]:
+        """Find the newest load of each unit before ``epoch``."""
+        return {entry.unit: entry for entry in sorted(self._list()) if entry.epoch < epoch}
+
+    def _list(self) -> list[_Entry]:
+        names = (name.split(".") for name in self._folder.list_files())
+        return [
+            _Entry(*map(int, parts))
+            for parts in names
+            if len(parts) == 3 and all(part.lstrip("-").isdigit() for part in parts)
+        ]
+
+
+@dataclass(frozen=True)
+class ShedLoads:
+    """The shedder of a query, and where its units publish their loads. It is pickled and sent to the
+    workers."""
+
+    shedding: Shedding
+    root: str
+    join: str
+    """The digest of the joined query. It tells two joins of one Spark query apart."""
+
+    @property
+    def loads(self) -> Loads:
+        """The loads of the running query."""
+        return Loads(self.root, f"{LOADS}{read_query()}-{self.join}")
+
+    def open(self, stream: int, is_first: bool, least: float = 0.0) -> Shedder:
+        """Open the shedder of one stream for the epoch of the Spark task.
+
+        ``is_first`` is true in one task of the epoch, which removes the loads that no epoch reads any more.
+        At least the share ``least`` is dropped.
+        """
+        loads, epoch = self.loads, self.epoch
+        load = loads.find(epoch, of_one_epoch=self.shedding.shed.load == LAG)
+        if is_first:
+            loads.prune(epoch)
+        return self.shedding.open(stream, epoch, load, least)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch to which the Spark task belongs.
+
+        Raises
+        ------
+        StateError
+            EPOCH_UNKNOWN.
+        """
+        told = read_told_epoch()
+        if told is None:
+            raise StateError(
+                "EPOCH_UNKNOWN",
+                "Spark does not tell the number of the epoch inside foreachBatch on Spark Connect, and a "
+                "shedder needs it; write with another sink, or leave shed out",
+            )
+        return told

@@ -1,0 +1,1 @@
+"""Builds the DataFrames of a join: exchange, operator, output and stages."""

@@ -1,0 +1,135 @@
+"""The exchange brings each unit the tuples of all streams and the messages of the previous epoch, as rows.
+
+    stream -> filters, key columns -> router: blocks -+
+    stream -> filters, key columns -> router: blocks -+- union -> one row per destination
+    mailbox: messages of the previous epoch ----------+
+
+``thetastream.core.columns`` says what the columns of a row mean.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from thetastream.core.columns import (
+    HASH,
+)
+from thetastream.engine.early_watermark import EarlyWatermark
+from thetastream.lowering.domains import quote
+from thetastream.lowering.physical import SidePlan
+from thetastream.lowering.statistics import MOST_CHOSEN
+from thetastream.runtime.choice import FittedSpec, find_unit_keys
+from thetastream.runtime.control.access import ControlAccess
+from thetastream.runtime.routing_step import make_routing_step
+from thetastream.runtime.shed_loads import ShedLoads
+from thetastream.spark.dataflow.wide_rows import fill_up
+from thetastream.spark.sources.identity import SCHEMA
+
+if TYPE_CHECKING:
+    pass
+
+_UNHASHED = ("map<", "variant", "geometry", "geography")
+"""Beginnings of the type names that xxhash64 refuses, at any depth of a column's type."""
+
+
+def build_exchange(
+    fitted: FittedSpec,
+    sides: Sequence[SidePlan],
+    streams: Sequence[DataFrame],
+    messages: DataFrame | None,
+    shed: ShedLoads | None = None,
+    control: ControlAccess | None = None,
+    early: EarlyWatermark | None = None,
+) -> DataFrame:
+    """Build the rows of the exchange, with the columns unit, kind, stream, origin, header, block.
+
+    Parameters
+    ----------
+    fitted : FittedSpec
+        The spec of the query.
+    sides : sequence of SidePlan
+        For each stream, how its tuples become blocks.
+    streams : sequence of DataFrame
+        The inputs, all streaming or all batch.
+    messages : DataFrame, optional
+        For streams, the mailbox, or a source without rows for an engine whose units send no messages.
+    shed : ShedLoads, optional
+        The load shedder.
+    control : ControlAccess, optional
+        Where routers find the plan of an epoch, if the units of the query may change.
+    early : EarlyWatermark, optional
+        The watermark before 1970, if the units compute it.
+    """
+    parts = [
+        _route_stream(fitted, number, plan, stream, shed, control, early)
+        for number, (plan, stream) in enumerate(zip(sides, streams, strict=True))
+    ]
+    if messages is not None:
+        parts.append(messages)
+    return reduce(DataFrame.unionByName, parts)
+
+
+def list_announced(fitted: FittedSpec) -> tuple[int, ...]:
+    """List the grouping keys of the units to which the mailbox announces itself.
+
+    If the planner has chosen the number of units, a restarted query may have more of them than this plan. The
+    keys of fewer units are the first keys of more units.
+    """
+    if fitted.choice is None or not fitted.planned.has_messages:
+        return find_unit_keys(fitted.planned.n_units)
+    return find_unit_keys(max(fitted.planned.n_units, MOST_CHOSEN))
+
+
+def _route_stream(
+    fitted: FittedSpec,
+    number: int,
+    plan: SidePlan,
+    stream: DataFrame,
+    shed: ShedLoads | None,
+    control: ControlAccess | None,
+    early: EarlyWatermark | None,
+) -> DataFrame:
+    """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
+    flat = select_block_columns(plan, stream)
+    has_hash = fitted.planned.router.model.needs_hash or shed is not None or control is not None
+    if has_hash:
+        hashable = [
+            F.col(field.name)
+            for field in flat.schema
+            if not any(word in field.dataType.simpleString() for word in _UNHASHED)
+        ]
+        flat = flat.select("*", F.xxhash64(*(hashable or [F.lit(0)])).alias(HASH))
+    return route_rows(fitted, number, flat, plan.alias, shed, control, early)
+
+
+def route_rows(
+    fitted: FittedSpec,
+    number: int,
+    flat: DataFrame,
+    alias: str,
+    shed: ShedLoads | None = None,
+    control: ControlAccess | None = None,
+    early: EarlyWatermark | None = None,
+) -> DataFrame:
+    """Route block columns as the tuples of the stream ``number``; the result has one row per block."""
+    step = make_routing_step(fitted, number, flat.isStreaming, shed, control, early)
+    return fill_up(flat, f"a tuple of stream {alias!r}").mapInArrow(step, SCHEMA)
+
+
+def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
+    """Select payload and computed keys of the tuples that pass a stream's filters, as columns of blocks."""
+    nested = stream.select(F.struct(*(F.col(quote(name)) for name in stream.columns)).alias(plan.alias))
+    if plan.filters and plan.moves_watermark:
+        # Spark moves a deterministic filter before the watermark, and leaves out a stream whose filters it
+        # finds to be false. It takes this filter for non-deterministic.
+        passes = " AND ".join(f"({text}\n)" for text in plan.filters)
+        nested = nested.where(F.expr(f"({passes}) OR spark_partition_id() < 0"))
+    else:
+        for text in plan.filters:
+            nested = nested.where(F.expr(text))
+    columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
+    columns += [F.expr(text).alias(name) for name, text in plan.computed]
+    return nested.select(*columns)

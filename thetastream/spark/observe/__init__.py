@@ -1,0 +1,1 @@
+"""Metrics of running queries, as Spark reports them."""

@@ -1,0 +1,1 @@
+"""Sessions and their workers: settings, Python, class archive, failures."""

@@ -1,0 +1,153 @@
+"""Shows why a query failed as one paragraph, instead of the tracebacks of Spark around it.
+
+An error of ours that is raised in a worker reaches the driver inside an exception of Spark, after a Python
+traceback and Java stacks of hundreds of lines. If nothing catches this exception, only our error is printed.
+If a worker or a JVM has died because memory ran out, the paragraph says so, and what to change.
+``THETASTREAM_TRACEBACK=1`` in the environment shows all of it.
+"""
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from types import TracebackType
+from typing import Any
+
+from pyspark.logger import PySparkLogger
+
+from thetastream.core import errors
+from thetastream.core.errors import QueryError
+from thetastream.spark.session.memory import explain_exit, explain_failure
+
+FLAG = "THETASTREAM_TRACEBACK"
+LONGEST = 1000
+"""The longest summary of a failure, in characters."""
+_NAMES = "|".join(
+    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
+)
+_OURS = re.compile(rf"thetastream\.core\.errors\.({_NAMES}): (\[[A-Z_]+\] .*)")
+_GONE = re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.?\s")
+_QUERY = re.compile(r"Query (?P<name>.*?)\[id = (?P<id>[\w-]+)")
+
+
+def find_error(text: str) -> str | None:
+    r"""Find our error in the text of an exception of Spark, or one of Spark that a join with a table makes
+    likely. Return None if there is none.
+
+    >>> print(find_error("Traceback ...\nthetastream.core.errors.StateError: [X] is damaged\n at java"))
+    StateError: [X] is damaged
+    """
+    found = _OURS.findall(text)
+    if found:
+        return f"{found[-1][0]}: {found[-1][1].strip()}"
+    gone = _GONE.search(text) if _QUERY.search(text) else None
+    return None if gone is None else f"QueryError: {QueryError('FILE_GONE', _describe_gone(gone[1]))}"
+
+
+def _describe_gone(path: str) -> str:
+    return (
+        f"the query reads the file {path}, which was removed or written again. Spark lists the files of a "
+        "table beside streams once, when the DataFrame is made. Make the DataFrame again and start the query "
+        "with its checkpoint: it continues with the new files. Or keep the table in a format with versions, "
+        "such as Delta"
+    )
+
+
+def unwrap_error(error: BaseException) -> errors.ThetastreamError | None:
+    """Make our error from the text of an exception of Spark. Return None if there is none."""
+    text = str(error)
+    found = re.fullmatch(r"(?:\w+: )?\[([A-Z_]+)\] (.*)", find_error(text) or explain_failure(text) or "")
+    return None if found is None else errors.ThetastreamError(found[1], found[2])
+
+
+def summarize_failure(text: str) -> str:
+    r"""Reduce the text of the exception that ended a query to one line: its class and its message.
+
+    >>> summarize_failure("a.b.SparkException: [STREAM_FAILED] x\nthetastream.core.errors.StateError: [Y] z")
+    'StateError: [Y] z'
+    >>> summarize_failure("org.apache.spark.SparkException: [TASK] lost\n\tat java")
+    'SparkException: [TASK] lost'
+    """
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return (find_error(text) or explain_failure(text) or re.sub(r"^(?:\w+\.)+(\w+)", r"\1", first))[:LONGEST]
+
+
+def shows_tracebacks() -> bool:
+    """Whether the user asks for the tracebacks of Spark."""
+    return os.environ.get(FLAG, "").lower() not in ("", "0", "false")
+
+
+def describe_failure(error: BaseException) -> str | None:
+    """Return the paragraph that is printed for an exception. Return None if it should be shown as it is."""
+    if shows_tracebacks():
+        return None
+    text = str(error)
+    found = find_error(text)
+    what = f"thetastream.core.errors.{found}" if found else explain_failure(text) or _explain_end(error)
+    if what is None:
+        return None
+    query = _QUERY.search(text)
+    which = "" if query is None else f" It stopped the query {query['name'].strip() or query['id']}."
+    return f"{what}{which} Set {FLAG}=1 to see the tracebacks of Spark."
+
+
+def _explain_end(error: BaseException) -> str | None:
+    """Explain why the JVM has ended, if the error is that Python cannot reach it any more."""
+    from py4j.protocol import Py4JNetworkError
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None or not isinstance(error, Py4JNetworkError | ConnectionError):
+        return None
+    try:
+        return explain_exit(process.wait(timeout=5))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def show_failures_shortly() -> None:
+    """Print uncaught exceptions of Spark as one paragraph from now on, in programs and in notebooks."""
+    if not isinstance(sys.excepthook, _Hook):
+        sys.excepthook = _Hook(sys.excepthook)
+    shell = _find_shell()
+    if shell is not None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        shell.set_custom_exc((PySparkException, Py4JError, ConnectionError), _show_in_shell)
+
+
+class _Hook:
+    """Replaces ``sys.excepthook`` and passes on all exceptions that are not ours."""
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        shown = describe_failure(error)
+        if shown is None:
+            self._before(kind, error, trace)
+        else:
+            print(shown, file=sys.stderr)
+
+
+def _show_in_shell(shell: Any, kind: Any, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
+    shown = describe_failure(error)
+    if shown is None:
+        shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+    else:
+        print(shown, file=sys.stderr)
+
+
+def _find_shell() -> Any:
+    """Return the IPython shell in which this process runs, or None."""
+    module = sys.modules.get("IPython")
+    return None if module is None else module.get_ipython()
+
+
+def list_loggers() -> list[logging.Logger]:
+    """List the loggers in which PySpark writes each analysis error with its Java stack."""
+    return [
+        PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+    ]

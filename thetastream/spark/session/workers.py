@@ -1,0 +1,137 @@
+"""The Python of Spark's workers: chooses it for a local session, and checks it for a session that exists.
+
+Spark starts its Python processes by ``python -m`` in the folder in which the session was started. They search
+this folder for modules only if this process does (``thetastream.core.search_path``).
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from weakref import WeakSet
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from thetastream.core.errors import SessionError
+from thetastream.core.search_path import (
+    LAST_FOLDER,
+    SAFE_PATH,
+    find_current_folder,
+    list_program_folders,
+    write_search_path,
+)
+
+NEEDED = ("pyarrow", "pandas", "numpy", "numba", "thetastream")
+"""Packages that a worker imports."""
+VARIABLE, SETTING = "PYSPARK_PYTHON", "spark.pyspark.python"
+OF_WORKERS = "spark.executorEnv."
+"""The prefix of settings that are environment variables of workers."""
+_CHECKED: "WeakSet[SparkSession]" = WeakSet()
+
+
+def choose_worker_python(options: Mapping[str, object]) -> None:
+    """Let the workers of a local session run the Python of this process, unless another one is named.
+
+    Spark starts ``python3``, which may be another Python if the virtual environment is not active. On a
+    cluster the path of this Python may not exist, so nothing is set there.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the builder of the session.
+    """
+    if _becomes_local(options) and SETTING not in options:
+        os.environ.setdefault(VARIABLE, sys.executable)
+
+
+def list_search_settings(options: Mapping[str, object]) -> dict[str, str]:
+    """List the settings by which workers do not search the folder in which they start.
+
+    On a cluster, the folders of this program may not exist, so only local workers get them.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the builder of the session. Settings that it has are left out.
+    """
+    settings = {OF_WORKERS + SAFE_PATH: "1"}
+    if _becomes_local(options):
+        settings[OF_WORKERS + "PYTHONPATH"] = write_search_path(list_program_folders())
+        current = find_current_folder()
+        if current is not None:
+            settings[OF_WORKERS + LAST_FOLDER] = current
+    return {name: value for name, value in settings.items() if name not in options}
+
+
+@contextmanager
+def keep_current_folder_out() -> Iterator[None]:
+    """Let a JVM that starts inside this block start each Python process without the current folder.
+
+    Spark looks for the data sources of installed packages in a process that gets no variables of workers.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[SAFE_PATH]
+        if before is not None:
+            os.environ[SAFE_PATH] = before
+
+
+def _becomes_local(options: Mapping[str, object]) -> bool:
+    """Whether a builder with these options starts a local session."""
+    master = str(options.get("spark.master", ""))
+    # Without a master, Spark is local unless spark-submit or a configuration folder says otherwise.
+    elsewhere = ("PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR", "SPARK_HOME", "MASTER")
+    return master.startswith("local") if master else not any(name in os.environ for name in elsewhere)
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Run one small task in a Python worker, once per session.
+
+    Raises
+    ------
+    SessionError
+        WORKER_PYTHON if a worker cannot start, has another version of Python, or lacks a package.
+    """
+    if spark in _CHECKED:
+        return
+    needed = NEEDED
+
+    @F.udf("string", useArrow=False)  # type: ignore[untyped-decorator, unused-ignore]
+    def list_missing(_: int) -> str:
+        import importlib.util
+
+        return ", ".join(name for name in needed if importlib.util.find_spec(name) is None)
+
+    try:
+        missing = spark.range(1).select(list_missing("id")).collect()[0][0]
+    except PySparkException as error:
+        raise _make_error(_find_cause(str(error))) from None
+    if missing:
+        raise _make_error(f"they lack {missing}")
+    _CHECKED.add(spark)
+
+
+def _make_error(cause: str) -> SessionError:
+    return SessionError(
+        "WORKER_PYTHON",
+        f"Spark's Python workers must run Python {sys.version_info.major}.{sys.version_info.minor}, as this "
+        f"process does, with the packages {', '.join(NEEDED)}: {cause}; set {VARIABLE}={sys.executable}, or "
+        "on a cluster a Python of every host, before the session starts",
+    )
+
+
+def _find_cause(text: str) -> str:
+    """Find the line of Spark's error that names the cause; the first line if none does.
+
+    >>> _find_cause("[X] failed\\nTraceback\\nModuleNotFoundError: No module named 'pyarrow'\\n at java")
+    "ModuleNotFoundError: No module named 'pyarrow'"
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = ("ModuleNotFoundError", "PYTHON_VERSION_MISMATCH", "Cannot run program", "No such file")
+    found = [line for line in lines if any(word in line for word in telling)]
+    return (found or lines or ["a worker cannot start"])[0]

@@ -1,0 +1,1 @@
+"""Sinks: stores of results, and the log of Spark's file sink."""

@@ -1,0 +1,292 @@
+"""The control source: it folds requests and drained units into its next offset.
+
+It takes the place of the source without rows that keeps the identity of the query. Beside the identity, an
+offset has
+
+    control: {root, name, begun, join, rules, partitions, plan, outcomes}
+
+The control folder is ``control-<name>`` in the folder ``root``. ``begun`` counts how often the folder had to
+be made again. ``partitions`` is the number of shuffle partitions for which the planner chose the first model.
+
+Spark writes the offset to the checkpoint before it runs the epoch e that reads it. In epoch e, one task of
+the source publishes the plan as "holds from epoch e + 1" and sends notices to units. An epoch that runs again
+publishes and sends the same. If nothing changes, the offset stays the same, and Spark runs no task and no
+epoch for the source.
+
+Spark runs the source in a Python process that does not load this package. Only a new request makes it do so,
+in the background, because this takes seconds and epochs must not wait for it.
+"""
+
+import importlib
+import json
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Thread
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext, cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from thetastream.core import folder as folders
+from thetastream.core.identity import Identity, decode_identity, encode_identity
+from thetastream.runtime.control import files
+from thetastream.runtime.control.files import (
+    ControlFolder,
+    ControlLinks,
+    list_awaited,
+    list_generations,
+    refuse,
+)
+from thetastream.spark.sources import identity
+from thetastream.spark.sources.identity import IdentityReader, IdentitySource, continue_query
+from thetastream.spark.sources.registration import register_source
+
+FORMAT = "thetastream_control"
+FOLDING = "thetastream.runtime.control.offset"
+"""The module that folds requests."""
+LOOK_S = 0.1
+"""Requests are looked for at most this often, in seconds."""
+NO_LIMIT = ReadMaxRows(2**31 - 1)
+"""The usual limit of a read, which is never reached. With ``trigger(once=True)``, Spark gives another one."""
+_QUERY, _EPOCH = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+class ControlSource(IdentitySource):
+    """Spark's data source ``thetastream_control``, which has the options that ``read_control`` sets."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def streamReader(self, schema: Any) -> "ControlReader":
+        return make_control_reader(self.options)
+
+
+class ControlReader(IdentityReader):
+    """The reader of one run of a query.
+
+    Parameters
+    ----------
+    query : Identity
+    settings : dict
+        The root of control folders, the digest of the join, and the rules of changes.
+    plan : dict
+        The plan with which the query first starts.
+    partitions : int or None
+        The number of shuffle partitions for which the planner chose this model; None if the user named it.
+    """
+
+    def __init__(
+        self, query: Identity, settings: dict[str, Any], plan: dict[str, Any], partitions: int | None
+    ) -> None:
+        super().__init__(query)
+        self._settings = settings
+        self._first = {
+            **settings,
+            "name": uuid.uuid4().hex,
+            "begun": 0,
+            "partitions": partitions,
+            "plan": plan,
+            "outcomes": {},
+        }
+        self._looked_s = float("-inf")
+        self._is_made = self._is_checked = False
+        self._loading: Thread | None = None
+        self._waits = False
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        # The run ends soon, so it waits for requests that are there.
+        self._waits = True
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return NO_LIMIT
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {**super().initialOffset(), "control": self._first}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        offset = continue_query(start, self._query)
+        if "control" not in offset:
+            return {**offset, "control": self._first}
+        if offset["control"]["name"] == self._first["name"] and not self._is_made:
+            return offset  # The first epoch makes the folder.
+        control = {**offset["control"], **self._settings}
+        # A run of one epoch asks once, for all that is available, and waits for requests that are there.
+        self._waits = self._waits or isinstance(limit, ReadAllAvailable)
+        now_s = time.monotonic()
+        if self._waits or now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            control = self._fold(control)
+        return {**offset, "control": control}
+
+    def _fold(self, control: dict[str, Any]) -> dict[str, Any]:
+        """Fold what is new into the plan."""
+        folder, plan = _open(control), control["plan"]
+        _check_files(control)
+        if not self._is_checked:
+            if not plan["version"] and not folder.is_made:
+                # Before the first change, nothing is lost with the folder. Another offset lets a task make it
+                # again.
+                return {**control, "begun": control["begun"] + 1, "partitions": self._first["partitions"]}
+            self._check_slots(plan)
+            folder.forget_later(plan["version"])
+            self._is_checked = True
+        requests = folder.list_requests()
+        awaited = list_awaited(plan)
+        drained = awaited & folder.list_drained() if awaited else awaited
+        if not drained and all(name in control["outcomes"] for name in requests):
+            return control
+        if not self._load():
+            return control
+        from thetastream.runtime.control.offset import ControlOffset, fold
+        from thetastream.runtime.control.plan import Rules
+
+        rules = Rules.from_json(control["rules"])
+        arrived = folder.read_arrived(drained) if rules.is_ordered else {}
+        before = ControlOffset.from_json(control)
+        after = fold(before, folder.read_requests(requests), drained, rules, arrived)
+        return {**control, **after.as_json()}
+
+    def _check_slots(self, plan: dict[str, Any]) -> None:
+        """Refuse fewer slots than the plan uses."""
+        n_slots = 1 + max(slot for one in list_generations(plan) for slot in one["slots"])
+        max_units = self._settings["rules"]["max_units"]
+        if n_slots > max_units:
+            refuse(
+                "MAX_UNITS",
+                f"max_units must be at least {n_slots}, the slots that units of the checkpoint use; "
+                f"it is {max_units}",
+            )
+
+    def _load(self) -> bool:
+        """Load what folds requests, in the background; return whether it is loaded."""
+        if self._loading is None:
+            if hasattr(sys.modules.get(FOLDING), "fold"):
+                return True
+            self._loading = Thread(target=importlib.import_module, args=(FOLDING,), daemon=True)
+            self._loading.start()
+        if self._waits:
+            self._loading.join()
+        return not self._loading.is_alive()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        continue_query(end, self._query)
+        control, before = end["control"], start.get("control") or {}
+        # Spark asks for an offset that stays the same only in the first epoch.
+        is_first = any(before.get(name) != control[name] for name in ("name", "begun")) or start == end
+        folder = _open(control)
+        if is_first:
+            folder.create()
+            self._is_made = True
+        plan = control["plan"] if is_first else before["plan"]
+        self._check_slots(control["plan"])
+        folder.check(plan["version"])
+        if not is_first and plan["version"] == control["plan"]["version"]:
+            return []
+        return [InputPartition((control, plan, is_first))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        control, before, is_first = partition.value
+        context = TaskContext.get()
+        query, epoch = (
+            None if context is None else context.getLocalProperty(name) for name in (_QUERY, _EPOCH)
+        )
+        if query is None or epoch is None:
+            refuse(
+                "EPOCH_UNKNOWN",
+                "Spark does not tell the number of the epoch inside foreachBatch on Spark Connect, and a "
+                "join with max_units needs it; leave max_units out, or write with another sink",
+            )
+        if is_first:
+            _check_partitions(control)
+        # Routers find the plan by the link, so it is there before the first plan.
+        ControlLinks(control["root"]).write_link(query, control["join"], control["name"])
+        if control["plan"]["version"] == before["version"]:
+            return
+        from thetastream.runtime.control.notice_rows import make_notice_rows
+
+        _open(control).publish(int(epoch) + 1, control["plan"])
+        yield from make_notice_rows(before, control["plan"])
+
+    def commit(self, end: dict[str, Any]) -> None:
+        control = end.get("control")
+        if control is None:
+            return  # The last epoch of a run without max_units.
+        folder = _open(control)
+        folder.remove_requests(control["outcomes"])
+        plan = control["plan"]
+        folder.clean(list_awaited(plan), (one["since"] for one in list_generations(plan)))
+
+
+def make_control_reader(options: Mapping[str, str]) -> ControlReader:
+    """Make the reader from the options of ``make_options``, as JSON."""
+    names = ("query", "settings", "plan", "partitions")
+    query, settings, plan, partitions = (json.loads(options[name]) for name in names)
+    return ControlReader(decode_identity(query), settings, plan, partitions)
+
+
+def _open(control: dict[str, Any]) -> ControlFolder:
+    return ControlFolder(control["root"], control["name"])
+
+
+def _check_files(control: dict[str, Any]) -> None:
+    """Refuse to go on without the files by which routers find the plan. They would follow an older one."""
+    if not control["plan"]["version"]:
+        return
+    folder = _open(control)
+    folder.check(control["plan"]["version"])
+    if not ControlLinks(control["root"]).names(control["join"], control["name"]):
+        refuse(
+            "CONTROL_MISSING",
+            f"a file beside {folder.where} must name this folder, and it is gone or damaged; put the mailbox "
+            "folder back, or begin with a new checkpointLocation",
+        )
+
+
+def _check_partitions(control: dict[str, Any]) -> None:
+    """Refuse a query that runs another model than the plan says, because it has other partitions."""
+    from thetastream.runtime.task_facts import read_partitions
+
+    running = read_partitions()
+    if control["partitions"] not in (None, running):
+        refuse(
+            "CONTROL_PARTITIONS",
+            f"the planner chose the model for {control['partitions']} shuffle partitions, and the checkpoint "
+            f"has {running}; to add max_units to it, set spark.sql.shuffle.partitions to {running}",
+        )
+
+
+def read_control(
+    spark: SparkSession,
+    query: Identity,
+    settings: dict[str, Any],
+    plan: dict[str, Any],
+    partitions: int | None,
+) -> DataFrame:
+    """Make the stream of notices of a controlled join, which also keeps the identity of ``query``."""
+    register_source(spark, ControlSource)
+    reader = spark.readStream.format(FORMAT)
+    for name, value in make_options(query, settings, plan, partitions).items():
+        reader = reader.option(name, json.dumps(value))
+    return reader.load()
+
+
+def make_options(
+    query: Identity, settings: dict[str, Any], plan: dict[str, Any], partitions: int | None
+) -> dict[str, Any]:
+    """Make the options of the source: the arguments of ``ControlReader`` by their names."""
+    return {
+        "query": encode_identity(query),
+        "settings": settings,
+        "plan": plan,
+        "partitions": partitions,
+    }
+
+
+for module in (folders, files, identity, sys.modules[__name__]):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

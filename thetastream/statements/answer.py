@@ -1,0 +1,97 @@
+"""Answers a question: plans the join of its streams, and evaluates the select list over the results."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from thetastream.aggregates import NotFoldable
+from thetastream.conditions import tokenize
+from thetastream.conditions.clauses import find_endless
+from thetastream.core.errors import QueryError, raise_problems
+from thetastream.core.how import Nearest
+from thetastream.families.options import StatementOptions
+from thetastream.joins.ask.request import complete_request
+from thetastream.joins.compose.nested import plan_nested
+from thetastream.joins.families import plan_join
+from thetastream.joins.plan import Plan
+from thetastream.lowering.query import RESULT_TIME
+from thetastream.statements.grouped import fold_groups
+from thetastream.statements.projection import find_names, find_names_in
+from thetastream.statements.question import Question
+from thetastream.statements.select import select_rows
+
+
+def plan_question(question: Question) -> Plan:
+    """Plan the join of a question, over the columns that it reads.
+
+    The errors that it raises do not contain their position in the statement yet.
+    """
+    columns: dict[str, Collection[str] | None] = {}
+    rankings = [tokenize(join.how.by) for join in question.nested if isinstance(join.how, Nearest)]
+    for alias in question.frames:
+        shown = find_names([*question.clauses.phrases, *rankings], alias)
+        asked = find_names_in(question.on, alias)
+        columns[alias] = None if shown is None or asked is None else shown | asked
+    if question.nested:
+        join: Plan = plan_nested(
+            question.frames,
+            question.nested,
+            question.within,
+            question.model,
+            question.options,
+            columns,
+            plan_join,
+        )
+    else:
+        request = complete_request(
+            question.frames,
+            question.on,
+            question.within,
+            question.model,
+            question.options,
+            columns,
+            question.how,
+            StatementOptions,
+        )
+        # The select list adds the result time by itself, and an alias may have its name.
+        given = request.given.with_value(RESULT_TIME, False)
+        join = plan_join(replace(request, given=given, bounds_watermark=question.every is not None))
+    if join.is_streaming and not join.is_prompt:
+        what = f"{question.model!r} may find results of {len(join.inputs)} streams behind the watermark"
+        raise QueryError(
+            "LATE_RESULTS", f"{what}, so that they cannot be grouped by time; use th.join, or leave model out"
+        )
+    return join
+
+
+class Answer(NamedTuple):
+    """The rows of a question, and how they are computed."""
+
+    rows: DataFrame
+    join: Plan
+    how: str = ""
+    """How groups are made; empty without groups."""
+
+    def explain(self) -> str:
+        """Describe the join and the aggregation."""
+        return self.join.explain() + (f"\n== Aggregation ==\n{self.how}\n" if self.how else "")
+
+
+def answer(spark: SparkSession, question: Question, join: Plan) -> Answer:
+    """Evaluate the select list over the results of the join, or over views if units can fold the matches."""
+    if join.is_streaming:
+        raise_problems(list(find_endless(question.clauses)))
+    selected = select_rows(spark, question, join)
+    if not selected.is_grouped:
+        return Answer(selected.rows, join)
+    rows = selected.rows
+    try:
+        rows, join, how = fold_groups(spark, question, join, rows)
+    except NotFoldable as reason:
+        if question.every is not None:
+            what = "every delays the views of units, but pairs leave the units of this query"
+            raise QueryError("EVERY", f"{what}: {reason}; leave every={question.every!r} out") from None
+        how = f"pairs leave the units, Spark aggregates them   ({reason})"
+    return Answer(rows, join, how)

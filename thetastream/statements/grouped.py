@@ -1,0 +1,175 @@
+"""Groups over views: units fold their matches into views, and Spark merges the views (BiStream 3.4.2)."""
+
+from typing import NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from thetastream.aggregates import NotFoldable
+from thetastream.conditions import tokenize
+from thetastream.conditions.clauses import write_out_groups
+from thetastream.core.columns import MARK
+from thetastream.core.errors import SessionError
+from thetastream.engine.views.view import ViewDelays
+from thetastream.families.asked import PlannedInput
+from thetastream.families.views.folding import PREFIX, VIEW_TIME, Computed, FinalJoin, Folding
+from thetastream.families.views.planner import plan_folding
+from thetastream.joins.ask.catalyst import Catalyst, escape_braces
+from thetastream.joins.ask.refusals import unlogged
+from thetastream.joins.ask.streams import select_fields
+from thetastream.joins.ask.window import read_every
+from thetastream.joins.plan import Plan
+from thetastream.lowering.domains import quote
+from thetastream.lowering.query import RESULT_TIME, Stream
+from thetastream.statements.projection import find_names_in
+from thetastream.statements.question import Question
+from thetastream.statements.select import write_out_stars
+
+NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_PLAIN = f"{PREFIX}plain"
+_HAVING = f"{PREFIX}having"
+
+
+class MergedViews(NamedTuple):
+    """The rows of a question that is evaluated over merged views."""
+
+    rows: DataFrame
+    join: Plan
+    """The plan of the join whose units make the views."""
+    how: str
+    """A description of the evaluation, for ``explain``."""
+
+
+def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs: DataFrame) -> MergedViews:
+    """Evaluate a question over views; columns and types are those of the answer ``over_pairs``.
+
+    Raises
+    ------
+    NotFoldable
+        If the answer needs the matches themselves.
+    """
+    clauses = question.clauses
+    if join.folding_obstacle is not None:
+        raise NotFoldable(join.folding_obstacle)
+    if clauses.is_distinct:
+        raise NotFoldable("DISTINCT compares rows")
+    if clauses.tail:
+        raise NotFoldable(f"{clauses.tail[0].tokens[0].keyword} needs all rows")
+    # 1. Plan what units fold.
+    final = join.final_join
+    inputs = {stream.alias: given for stream, given in zip(final.streams, join.final_inputs, strict=True)}
+    catalyst = Catalyst(spark, {alias: given.schema for alias, given in inputs.items()})
+    has_time = len(join.event_times) == len(join.inputs)
+    merged = question.merged
+    items = tokenize(merged.qualify(tokenize(write_out_stars(clauses.items, question.star))))
+    group_by, having = clauses.group_by, clauses.having
+    if group_by is not None:
+        columns = {question.fold(name) for stream in join.inputs for name, _ in stream.types}
+        group_by = tokenize(merged.qualify(write_out_groups(items, group_by, columns, question.fold)))
+    folding = plan_folding(
+        items,
+        group_by,
+        None if having is None else tokenize(merged.qualify(having)),
+        join.inputs,
+        final,
+        catalyst,
+        RESULT_TIME if has_time else None,
+    )
+    times = {stream.type_of(stream.event_time) for stream in final.streams if stream.event_time}
+    if folding.pane is not None and len(times) > 1:
+        raise NotFoldable("event times have two types")
+    if question.every is not None:
+        _plan_waiting(question, join, folding, catalyst)
+    if folding.lazy is not None and spark.conf.get(NO_DATA_BATCHES, "true") != "true":
+        raise SessionError("NO_DATA_BATCHES", f"{NO_DATA_BATCHES} must be true, or views would wait forever")
+    # 2. Plan the join whose units fold it, over inputs with the computed columns.
+    try:
+        with unlogged():
+            streams = {
+                stream.alias: _compute(inputs[stream.alias], stream, final, folding)
+                for stream in final.streams
+            }
+    except AnalysisException as error:
+        raise NotFoldable(f"units cannot compute it: {error.getCondition()}") from None
+    join = join.fold(folding, streams)
+    views = join.results()
+    if folding.pane is not None:
+        views = views.withColumn(VIEW_TIME, F.col(VIEW_TIME).alias(VIEW_TIME, metadata={MARK: 0}))
+    # 3. Evaluate the select list over merged views.
+    try:
+        with unlogged():
+            rows = _select_merged(spark, folding, views)
+            types = [field.dataType for field in rows.schema]
+    except AnalysisException as error:
+        names = (error.getMessageParameters() or {}).get("objectName", "")
+        raise NotFoldable(f"{names or error.getCondition()} is no group and no measure") from None
+    if types != [field.dataType for field in over_pairs.schema]:
+        raise NotFoldable("merged views have other types")
+    how = f"units fold {folding.describe()}; Spark merges their views"
+    if folding.lazy is not None:
+        how += f", which wait while the watermark moves by {question.every}"
+    return MergedViews(rows.toDF(*over_pairs.columns), join, how)
+
+
+def _select_merged(spark: SparkSession, folding: Folding, views: DataFrame) -> DataFrame:
+    """Evaluate the select list and HAVING over the merged views."""
+    keys = [f"{sql} AS {quote(name)}" for sql, name in folding.keys]
+    merges = [f"{sql} AS {quote(name)}" for sql, name in folding.merges.items()]
+    # With this plain column, Spark refuses a select list that contains an aggregate.
+    merged = f"SELECT {', '.join([*keys, *merges, f'1 AS {_PLAIN}'])}\nFROM {{views}}"
+    if keys:
+        merged += f"\nGROUP BY {', '.join(sql for sql, _ in folding.keys)}"
+    # HAVING may use names of the select list.
+    having = escape_braces(folding.having) if folding.having else "true"
+    query = f"SELECT {_PLAIN}, {escape_braces(folding.items)}, ({having}) AS {_HAVING}\nFROM {{merged}}"
+    rows = spark.sql(query, merged=spark.sql(merged, views=views))
+    return rows.where(F.col(_HAVING)).drop(_PLAIN, _HAVING)
+
+
+def _plan_waiting(question: Question, join: Plan, folding: Folding, catalyst: Catalyst) -> None:
+    """Plan how long views wait, and how units see that another epoch follows. Views of batch DataFrames do
+    not wait."""
+    assert question.every is not None
+    has_pane = folding.pane is not None
+    every_ms = read_every(question.every, join.inputs, question.frames, has_pane, catalyst)
+    if every_ms is None:
+        return
+    streams = join.final_join.streams
+    delays = [(stream.watermark_delay_us or 0) // 1000 for stream in streams]
+    folding.lazy = ViewDelays(every_ms, (delays[0], delays[1]))
+    left, right = (
+        _compute_bound(stream, given, join) for stream, given in zip(streams, join.final_inputs, strict=True)
+    )
+    folding.bounds = (left, right)
+
+
+def _compute_bound(stream: Stream, given: PlannedInput, join: Plan) -> Computed | None:
+    """Compute how far the streams behind an input of the last join move the watermark. It is None if the
+    input is a stream of the user."""
+    if given.watermark_bound is None:
+        # Each result of a join before the last one has a bound. The event times of a stream need none.
+        assert any(stream.alias == known.alias for known in join.inputs)
+        return None
+    text = f"{quote(stream.alias)}.{quote(given.watermark_bound)}"
+    return Computed(stream.alias, text, f"{PREFIX}bound_{stream.alias}")
+
+
+def _compute(given: PlannedInput, stream: Stream, join: FinalJoin, folding: Folding) -> DataFrame:
+    """Select the columns of an input that the condition reads, and compute those that units fold."""
+    alias = stream.alias
+    if any(name.startswith(PREFIX) for name, _ in stream.types):
+        raise NotFoldable(f"{alias} has columns that start with {PREFIX}")
+    names = find_names_in(join.on, alias)
+    if names is None:
+        raise NotFoldable(f"the condition reads all columns of {alias}")
+    frame = given.dataframe()
+    narrow = select_fields(frame.schema, names, frame.isStreaming).names
+    # With any metadata, a copy of the event time loses the mark of the watermark.
+    made = [
+        F.expr(column.text).alias(column.name, metadata={"thetastream": "computed"})
+        for column in folding.computed
+        if column.alias == alias
+    ]
+    named = frame.alias(alias)
+    return named.select(*(F.col(quote(name)) for name in narrow), *made)

@@ -1,0 +1,172 @@
+"""``th.insert`` runs ``INSERT INTO sink SELECT ...``: it writes the rows of a statement into a sink.
+
+A sink is one that the caller names, files (parquet.`folder`), or a table of the session.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from thetastream.conditions import make_error_at, tokenize
+from thetastream.conditions.grammar import parse_script
+from thetastream.conditions.statement import Insert, Select
+from thetastream.core.errors import QueryError
+from thetastream.families.options import StatementOptions, takes
+from thetastream.families.views.planner import is_surely_grouped
+from thetastream.models.base import Model
+from thetastream.runtime.trigger import read_trigger
+from thetastream.statements.sql import run_script
+
+if TYPE_CHECKING:
+    from thetastream.joins.ask.streams import Table
+
+FILE_SINKS = ("parquet", "csv", "json", "orc", "delta")
+MODES = ("append", "update", "complete")
+
+
+class _Sink(NamedTuple):
+    format: str
+    options: dict[str, Any]
+
+
+@takes(StatementOptions)
+def insert(
+    spark: SparkSession,
+    text: str,
+    streams: "Mapping[str, Table] | None" = None,
+    sinks: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    checkpoint: str | Path | None = None,
+    mode: str = "append",
+    trigger: str | None = None,
+    name: str | None = None,
+    model: Model | str | None = None,
+    **options: Unpack[StatementOptions],
+) -> StreamingQuery | None:
+    """Run ``INSERT INTO sink SELECT ...``: start a query over streams, or write the rows of batch inputs.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    text : str
+        ``INSERT INTO sink [(columns)] SELECT ...``, with CREATE VIEW statements before it if needed. The sink
+        is a name of ``sinks``, a folder of files such as ``parquet.`out/pairs```, or a table of the session.
+        Columns go into a table by position, as in Spark.
+    streams : mapping of name to DataFrame, optional
+        As in ``thetastream.sql``.
+    sinks : mapping of name to options, optional
+        Sinks that the statement may name: ``{"pairs": {"format": "kafka", "topic": "pairs", ...}}``.
+        ``format`` names a sink of Spark; the others are its options.
+    checkpoint : str, optional
+        The folder of the query's checkpoint. Streams need it.
+    mode : str
+        The output mode of a streaming query: ``append``, ``update`` or ``complete``.
+    trigger : str, optional
+        The interval between two epochs, as in "10 seconds". ``"available now"`` ends the query when all
+        available input has been read. Without a trigger, epochs follow one another without a pause.
+    name : str, optional
+        The name of the query in Spark.
+    model : Model or "auto", optional
+        As in ``thetastream.sql``.
+    **options
+        As in ``thetastream.sql``.
+
+    Returns
+    -------
+    StreamingQuery or None
+        The started query, or None for batch inputs, whose rows are written when the call returns.
+
+    Raises
+    ------
+    QueryError
+        UNKNOWN_SINK, NO_CHECKPOINT, SINK_MODE, COLUMN_COUNT, BAD_VALUE, or an error of ``thetastream.sql``.
+
+    Examples
+    --------
+    >>> import thetastream as th
+    >>> query = th.insert(
+    ...     spark,
+    ...     "INSERT INTO parquet.`out/pairs` SELECT r.id, s.price FROM r, s WHERE r.x > s.x WITHIN 1 minute",
+    ...     streams={"r": trades, "s": quotes},
+    ...     checkpoint="out/checkpoint",
+    ... )  # doctest: +SKIP
+    """
+    statements = parse_script(text)
+    last, head = statements[-1], statements[-1].head
+    if not isinstance(head, Insert) or last.is_explain:
+        raise QueryError("INSERT", "th.insert runs INSERT INTO sink SELECT ...; th.sql runs other statements")
+    if mode not in MODES:
+        raise QueryError("BAD_VALUE", f"mode ({mode!r}) must be one of {', '.join(MODES)}")
+    pace = read_trigger(trigger)
+    sink = _find_sink(spark, text, head, sinks or {})
+    rows = run_script(spark, statements, streams, model, options)
+    if sink is None:
+        rows = _name_by_position(spark, text, head, rows)
+    if not rows.isStreaming:
+        if sink is None:
+            rows.write.insertInto(head.name)
+        else:
+            rows.write.format(sink.format).options(**sink.options).mode("append").save()
+        return None
+    for problem in find_mode_problems(last.select, mode):
+        raise problem
+    if checkpoint is None:
+        what = "a query over streams needs a checkpoint, from which it continues after a restart"
+        raise QueryError("NO_CHECKPOINT", f"{what}; pass checkpoint=folder")
+    writer = rows.writeStream.outputMode(mode).option("checkpointLocation", str(checkpoint)).trigger(**pace)
+    if name is not None:
+        writer = writer.queryName(name)
+    if sink is None:
+        return writer.toTable(head.name)
+    return writer.format(sink.format).options(**sink.options).start()
+
+
+def find_mode_problems(select: Select, mode: str) -> list[QueryError]:
+    """List an error if groups that still change would be appended. Names decide this, and not Spark."""
+    keys = select.group_by
+    if mode != "append" or not is_surely_grouped(select.items, keys):
+        return []
+    if keys is not None and any(token.keyword == "WINDOW" for token in keys):
+        return []
+    by = "" if keys is None else f", not by {keys.text!r}"
+    what = 'groups that still change cannot be appended; use the output mode "update" or "complete", or group'
+    return [QueryError("SINK_MODE", f"{what} by window(result_time, ...){by}")]
+
+
+def _find_sink(
+    spark: SparkSession, text: str, head: Insert, sinks: Mapping[str, Mapping[str, object]]
+) -> _Sink | None:
+    """Find the sink that INSERT INTO names; None for a table of the session."""
+    names = [token.name for token in tokenize(head.name) if token.text != "."]
+    for name, options in sinks.items():
+        if [name.casefold()] == [part.casefold() for part in names]:
+            if not isinstance(options, Mapping) or not isinstance(options.get("format"), str):
+                what = f"sink {name!r} must have a format and its options, as in {{'format': 'parquet', ...}}"
+                raise QueryError("BAD_VALUE", f"{what}, not {options!r}")
+            return _Sink(str(options["format"]), {k: v for k, v in options.items() if k != "format"})
+    if len(names) == 2 and names[0].lower() in FILE_SINKS:
+        return _Sink(names[0].lower(), {"path": names[1]})
+    if not spark.catalog.tableExists(head.name):
+        given = f"none of the sinks ({', '.join(sinks)}), " if sinks else ""
+        what = f"{head.name!r} is {given}no table of the session, and no folder such as parquet.`path`"
+        raise make_error_at(text, head.start, what, "UNKNOWN_SINK")
+    return None
+
+
+def _name_by_position(spark: SparkSession, text: str, head: Insert, rows: DataFrame) -> DataFrame:
+    """Give rows the names of a table's columns, by position, unless the statement names columns."""
+    columns = spark.table(head.name).columns
+    if head.columns:
+        known = {name.casefold(): name for name in columns}
+        given = {known.get(name.casefold(), name): name for name in head.columns}
+        if set(given) != set(columns):
+            what = f"the columns of {head.name} are {', '.join(columns)}; INSERT INTO must name all of them"
+            raise make_error_at(text, head.start, what, "COLUMN_COUNT")
+        return rows.select(*(rows[given[name]].alias(name) for name in columns))
+    if len(columns) != len(rows.columns):
+        what = f"{head.name} has {len(columns)} columns, but the SELECT has {len(rows.columns)}"
+        raise make_error_at(text, head.start, what, "COLUMN_COUNT")
+    return rows.toDF(*columns)

@@ -1,0 +1,189 @@
+"""Evaluates the select list over the results of a join: names, stars, DISTINCT, groups."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from thetastream.conditions import Phrase, make_error_at
+from thetastream.conditions.clauses import SelectClauses
+from thetastream.core.columns import MARK
+from thetastream.core.errors import QueryError, raise_problems
+from thetastream.joins.ask.catalyst import escape_braces
+from thetastream.joins.ask.refusals import unlogged
+from thetastream.joins.ask.window import is_counted
+from thetastream.joins.plan import Plan
+from thetastream.lowering.domains import quote
+from thetastream.lowering.query import RESULT_TIME
+from thetastream.statements.errors import find_list_problems, sort_problems
+from thetastream.statements.projection import is_star
+from thetastream.statements.question import Question
+
+DISTINCT_TIME = "__result_time"
+
+
+class Selected(NamedTuple):
+    """The rows of a select list."""
+
+    rows: DataFrame
+    is_grouped: bool
+    """Whether rows are groups of results, and not single results."""
+
+
+def select_rows(spark: SparkSession, question: Question, join: Plan) -> Selected:
+    """Evaluate the select list and its groups over the results of the join."""
+    clauses = question.clauses
+    rows = _add_names(question, join)
+    items = write_out_stars(clauses.items, question.star)
+    is_bounded = clauses.is_distinct and rows.isStreaming and clauses.group_by is None
+    word = "SELECT DISTINCT" if clauses.is_distinct and not is_bounded else "SELECT"
+    if is_bounded:
+        if DISTINCT_TIME not in rows.columns or question.within is None or is_counted(question.within):
+            what = "DISTINCT over streams needs WITHIN a time: otherwise it would keep every row forever"
+            raise _refuse_list(clauses, what, "UNBOUNDED_DISTINCT")
+        word = f"SELECT {DISTINCT_TIME},"
+    try:
+        with unlogged():
+            result = spark.sql(_write_query(word, clauses, [items, *_texts_behind(clauses)]), rows=rows)
+            columns = result.columns
+    except AnalysisException:
+        raise_problems(sort_problems(find_select_problems(spark, question)))
+        raise
+    if is_bounded:
+        if len(set(columns)) < len(columns):
+            what = f"DISTINCT needs columns of different names, they are {', '.join(columns[1:])}; use AS"
+            raise _refuse_list(clauses, what, "DUPLICATE_COLUMN")
+        result = result.dropDuplicatesWithinWatermark(columns[1:]).drop(DISTINCT_TIME)
+    return Selected(result, _is_grouped(spark, clauses, items, rows))
+
+
+def find_select_problems(spark: SparkSession, question: Question) -> list[QueryError]:
+    """List Catalyst's errors in the select list and its groups. This needs the streams and not the join."""
+    clauses = question.clauses
+    # 1. An empty DataFrame with the columns that results have.
+    shown = question.shown
+    fields = [StructField(alias, frame.schema) for alias, frame in shown.items()]
+    owners = _find_owners(question, {alias: frame.columns for alias, frame in shown.items()})
+    rows = spark.createDataFrame([], StructType(fields)).select(
+        "*", *_name_columns(owners, {RESULT_TIME, *(alias.casefold() for alias in shown)})
+    )
+    if RESULT_TIME not in map(str.casefold, shown):
+        rows = rows.withColumn(RESULT_TIME, F.lit(None).cast("timestamp"))
+
+    # 2. Catalyst's errors over it.
+    def ask(texts: Sequence[str]) -> AnalysisException | None:
+        try:
+            with unlogged():
+                _ = spark.sql(_write_query("SELECT", clauses, texts), rows=rows).schema
+        except AnalysisException as error:
+            return error
+        return None
+
+    try:
+        items = write_out_stars(clauses.items, question.star)
+    except QueryError as problem:
+        return [problem]
+    texts = [items, *_texts_behind(clauses)]
+    return list(find_list_problems(ask, clauses.phrases, texts))
+
+
+def _texts_behind(clauses: SelectClauses) -> list[str]:
+    """The texts of the clauses behind FROM, in the order of ``clauses.phrases``."""
+    return [phrase.text for phrase in clauses.phrases[1:]]
+
+
+def _write_query(select: str, clauses: SelectClauses, texts: Sequence[str]) -> str:
+    """Write a query over ``{rows}`` from the texts of a select list and of the clauses behind FROM."""
+    optional = (("GROUP BY", clauses.group_by), ("HAVING", clauses.having))
+    words = ["AND" if n else "WHERE" for n in range(len(clauses.where))]
+    words += [word for word, clause in optional if clause]
+    words += [""] * len(clauses.tail)
+    written = "".join(f"\n{word} {escape_braces(text)}" for word, text in zip(words, texts[1:], strict=True))
+    return f"{select} {escape_braces(texts[0])}\nFROM {{rows}}{written}"
+
+
+def _is_grouped(spark: SparkSession, clauses: SelectClauses, items: str, rows: DataFrame) -> bool:
+    """Whether a select list makes groups.
+
+    Without GROUP BY and HAVING, Spark decides this: it refuses a plain column beside an aggregate.
+    """
+    if clauses.group_by is not None or clauses.having is not None:
+        return True
+    try:
+        with unlogged():
+            _ = spark.sql(
+                f"SELECT {quote(rows.columns[0])}, {escape_braces(items)}\nFROM {{rows}}", rows=rows
+            ).schema
+    except AnalysisException as error:
+        return (error.getCondition() or "").startswith("MISSING_GROUP_BY")
+    return False
+
+
+def _refuse_list(clauses: SelectClauses, what: str, condition: str) -> QueryError:
+    """Make an error that points at the select list."""
+    return make_error_at(clauses.items.source, clauses.items.tokens[0].start, what, condition)
+
+
+def _add_names(question: Question, join: Plan) -> DataFrame:
+    """Add to results every column that only one stream has or that USING merges, and ``result_time``.
+
+    ``result_time`` carries the mark of the watermark again, because a result is never older than the
+    watermark at which it is found.
+    """
+    pairs = join.results()
+    owners = _find_owners(
+        question,
+        {s.alias: [name for name, _ in s.types] for s in join.inputs if s.alias in question.shown},
+    )
+    taken = {name.casefold() for name in pairs.columns}
+    columns = [F.col(quote(name)) for name in pairs.columns if name not in join.hidden]
+    has_time = all(stream.event_time for stream in join.timed) and join.has_time_column
+    if has_time:
+        taken.add(RESULT_TIME)
+    columns += _name_columns(owners, taken)
+    if has_time:
+        if question.clauses.is_distinct:
+            longest_ms = -(-join.longest_window_us // 1000)
+            columns.append(join.time_column({MARK: longest_ms}).alias(DISTINCT_TIME))
+        if RESULT_TIME not in map(str.casefold, question.shown):
+            columns.append(join.time_column({MARK: 0}))
+    return pairs.select(*columns)
+
+
+def _find_owners(
+    question: Question, columns: Mapping[str, Sequence[str]]
+) -> dict[str, list[tuple[str, str]]]:
+    """Find the streams that have each column: folded name -> (alias, name)."""
+    fold = question.fold
+    owners: dict[str, list[tuple[str, str]]] = {}
+    for alias, names in columns.items():
+        for name in names:
+            owners.setdefault(fold(name), []).append((alias, name))
+    return owners | {name: [owner] for name, owner in question.merged.owners.items()}
+
+
+def _name_columns(owners: Mapping[str, Sequence[tuple[str, str]]], taken: Collection[str]) -> list[Column]:
+    """Select every column that has one owner, and whose name, in lower case, is not taken."""
+    return [
+        F.col(f"{quote(alias)}.{quote(name)}").alias(name)
+        for (alias, name), *others in owners.values()
+        if not others and name.casefold() not in taken
+    ]
+
+
+def write_out_stars(items: Phrase, star: str) -> str:
+    """Write a select list with the columns of all streams, ``star``, in place of a bare ``*``."""
+    text, base = items.text, items.tokens[0].start
+    for n in reversed(range(len(items.tokens))):
+        token = items.tokens[n]
+        if token.kind != "STAR" or not is_star(items, n) or items.tokens[n - 1].text == ".":
+            continue
+        following = items.tokens[n + 1].keyword if n + 1 < len(items.tokens) else ""
+        if n not in items.top or following == "EXCEPT":
+            what = "a star stands alone, for all columns of all streams; or write alias.*"
+            raise make_error_at(items.source, token.start, what, "UNSUPPORTED_SQL")
+        text = text[: token.start - base] + star + text[token.end - base :]
+    return text

@@ -1,0 +1,95 @@
+"""Resolves ``r JOIN s USING (k)``, which is ``r JOIN s ON r.k = s.k`` with one column ``k`` in the result.
+
+The last column of ``ASOF JOIN ... USING (k, t)`` is compared as ``r.t >= s.t``, and the result has ``r.t``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from thetastream.conditions import Phrase, make_error_at, tokenize
+from thetastream.conditions.names import qualify
+from thetastream.conditions.statement import Select
+from thetastream.core.errors import ThetastreamError
+from thetastream.lowering.domains import quote
+from thetastream.spark.session.configure import choose_case_fold
+
+
+@dataclass(frozen=True)
+class MergedColumns:
+    """The columns that USING merges."""
+
+    conditions: tuple[str, ...] = ()
+    """The equalities of the columns."""
+    fold: Callable[[str], str] = str.casefold
+    """The function that gives all spellings of one name the same value."""
+    owners: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """For each merged column, by folded name: the alias whose column is taken, and the name of the column."""
+    dropped: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """For each alias, the folded names of merged columns, which its part of a star leaves out."""
+
+    def qualify(self, phrase: Phrase) -> str:
+        """Write the owner before every merged column that has no alias."""
+        if not self.owners:
+            return phrase.text
+        columns: dict[str, list[str]] = {}
+        for alias, name in self.owners.values():
+            columns.setdefault(alias, []).append(name)
+        return qualify(tokenize(phrase.text), columns, self.fold).text
+
+    def write_star(self, frames: Mapping[str, DataFrame]) -> str:
+        """Write the columns that a star stands for: merged columns first, and then those of each alias."""
+        parts = [f"{quote(alias)}.{quote(name)}" for alias, name in self.owners.values()]
+        for alias, frame in frames.items():
+            dropped = self.dropped.get(alias)
+            if dropped is None:
+                parts.append(f"{quote(alias)}.*")
+            else:
+                kept = [name for name in frame.columns if self.fold(name) not in dropped]
+                parts += [f"{quote(alias)}.{quote(name)}" for name in kept]
+        return ", ".join(parts)
+
+
+def merge_columns(
+    select: Select, frames: Mapping[str, DataFrame], problems: list[ThetastreamError]
+) -> MergedColumns:
+    """Resolve every USING of a SELECT.
+
+    A column of USING must be in the stream behind JOIN, and in exactly one of the streams before it. Columns
+    that an earlier USING has merged count as one.
+    """
+    fold = choose_case_fold(next(iter(frames.values())).sparkSession)
+    columns = {alias: {fold(name): name for name in frame.columns} for alias, frame in frames.items()}
+    conditions: list[str] = []
+    owners: dict[str, tuple[str, str]] = {}
+    dropped: dict[str, frozenset[str]] = {}
+    before: list[str] = []
+    for source in select.sources:
+        for token in source.using:
+            name = fold(token.name)
+            merged = {alias for alias in before if name in dropped.get(alias, ())}
+            having = [alias for alias in before if name in columns[alias] and alias not in merged]
+            if merged:
+                having.append(owners[name][0])
+            if name not in columns[source.alias] or not having:
+                where = source.alias if having else " and ".join(before)
+                there = ", ".join(columns[source.alias].values() if having else columns[before[-1]].values())
+                what = f"USING names {token.name!r}, which is no column of {where}; there are {there}"
+                problems.append(make_error_at(select.text, token.start, what, "UNKNOWN_COLUMN"))
+                continue
+            if len(having) > 1:
+                what = f"column {token.name!r} is in the streams {', '.join(having)}; write JOIN ... ON"
+                problems.append(make_error_at(select.text, token.start, what, "AMBIGUOUS_COLUMN"))
+                continue
+            owner, mine = having[0], columns[source.alias][name]
+            theirs = columns[owner][name]
+            operator = ">=" if source.ends_with_time and token is source.using[-1] else "="
+            conditions.append(
+                f"{quote(owner)}.{quote(theirs)} {operator} {quote(source.alias)}.{quote(mine)}"
+            )
+            owners.setdefault(name, (owner, theirs))
+            for alias in (owner, source.alias):
+                dropped[alias] = dropped.get(alias, frozenset()) | {name}
+        before.append(source.alias)
+    return MergedColumns(tuple(conditions), fold, owners, dropped)

@@ -1,0 +1,219 @@
+"""Chooses how the columns of a Parquet file of results are encoded.
+
+    numbers                         plain
+    texts and bytes that repeat     dictionary
+    other texts and bytes           plain
+
+Numbers of results seldom repeat. Dictionaries of numbers would take three quarters of the time to write a
+file, and the file would not be smaller. If a text seldom repeats, its dictionary becomes larger than a page,
+and Arrow then writes plain values. Statistics are written for numbers and keys only: rows are not ordered by
+other texts, so their statistics would not help readers.
+
+Reads staged rows from Parquet files, and finds files that are not as their commit wrote them.
+
+A file is read whole and compared with its digest, or its size and footer are compared and Arrow compares the
+checksum of each page that it reads (``thetastream.results.sealed_file``). Files never change, so the metadata
+of a file stays in memory as long as the file has the same size and time of its last change.
+
+Writes the rows of one attempt of a task into one Parquet file.
+
+Rows are collected into row groups. If the store has keys, the rows of a row group are sorted by them. Then
+the statistics of the pages show which pages a query by key needs.
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from thetastream.core.folder import Folder
+from thetastream.results.description import Description
+from thetastream.results.sealed_file import SealedFile, check_tail, read_whole
+from thetastream.results.staged import (
+    FILE,
+    Origin,
+    SortedStage,
+    Staged,
+    find_column,
+    find_type,
+    make_part_name,
+)
+
+SAMPLE_ROWS = 1 << 15
+"""The number of rows in the sample of a text."""
+MOST_DISTINCT = 0.75
+"""The largest share of distinct values in the sample for which a dictionary is written. A text with this
+share has about 60,000 values. If they have 15 bytes, this is more than a dictionary page of 1 MB holds."""
+
+
+def choose_encoding(rows: pa.Table, description: Description) -> dict[str, Any]:
+    """Choose the arguments of ``pyarrow.parquet.ParquetWriter`` for a file that begins with ``rows``."""
+    paths, texts = list_paths(description.schema)
+    return {
+        "use_dictionary": [path for path in texts if repeats(rows, path)],
+        "write_statistics": [path for path in paths if path not in texts or path in description.keys],
+        "write_page_index": bool(description.keys),
+    }
+
+
+@cache
+def list_paths(schema: pa.Schema) -> tuple[list[str], list[str]]:
+    """List the paths of all columns in Parquet, and of those with texts and bytes. A field is a column too.
+
+    >>> list_paths(pa.schema([("n", pa.int64()), ("a", pa.struct([("x", pa.int8()), ("s", pa.string())]))]))
+    (['n', 'a.x', 'a.s'], ['a.s'])
+    """
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    found = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    columns = [found.column(number) for number in range(len(found.names))]
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    return [column.path for column in columns], texts
+
+
+def repeats(rows: pa.Table, path: str) -> bool:
+    """Whether a text repeats so often that a dictionary makes the file smaller; True for a text in a list.
+
+    >>> ids, symbols = [str(n) for n in range(100)], ["A", "B"] * 50
+    >>> rows = pa.table({"id": ids, "symbol": symbols})
+    >>> repeats(rows, "id"), repeats(rows, "symbol")
+    (False, True)
+    """
+    try:
+        find_type(rows.schema, path)
+    except KeyError:  # A list or a map is on the path.
+        return True
+    step = -(-len(rows) // SAMPLE_ROWS)
+    sample = find_column(rows, path).take(pa.array(np.arange(0, len(rows), step)))
+    n_values = len(sample) - int(sample.null_count)
+    n_distinct = int(pc.count_distinct(sample, mode="only_valid").as_py())
+    return n_distinct <= MOST_DISTINCT * n_values
+
+
+KEPT_FOOTERS = 10_000
+"""The number of files whose metadata is kept in memory."""
+_FOOTERS: dict[tuple[str, str, int | None, int | None], Any] = {}
+_THREADS = 8
+"""The number of footers that are read at once."""
+
+
+def read_file(folder: Folder, staged: Staged, columns: list[str] | None = None) -> pa.Table:
+    """Read staged rows from their file, all columns or some of them."""
+    import pyarrow.parquet as pq
+
+    try:
+        if staged.groups is None and columns is None:
+            rows = pq.ParquetFile(pa.BufferReader(read_whole(folder, staged))).read()
+        else:
+            (footer,) = read_footers(folder, [staged])
+            with folder.filesystem.open_input_file(folder.locate(staged.name)) as file:
+                reader = pq.ParquetFile(file, metadata=footer, page_checksum_verification=True)
+                groups = range(reader.num_row_groups) if staged.groups is None else range(*staged.groups)
+                rows = reader.read_row_groups(list(groups), columns)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(f"{staged.name}: {error}") from error  # Arrow does not name the file.
+    if rows.num_rows != staged.rows:
+        raise pa.ArrowInvalid(f"{staged.name} must have {staged.rows} rows; it has {rows.num_rows}")
+    return rows
+
+
+def open_files(folder: Folder, staged: Sequence[Staged], schema: pa.Schema) -> Any:
+    """Open staged rows as a data set without reading them."""
+    import pyarrow.dataset as ds
+
+    read_footers(folder, staged)
+    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    kind = ds.ParquetFileFormat(default_fragment_scan_options=options)
+    fragments = [
+        kind.make_fragment(
+            folder.locate(one.name),
+            folder.filesystem,
+            row_groups=None if one.groups is None else list(range(*one.groups)),
+        )
+        for one in staged
+    ]
+    return ds.FileSystemDataset(fragments, schema, kind, folder.filesystem)
+
+
+def read_footers(folder: Folder, staged: Sequence[Staged]) -> list[Any]:
+    """Read the metadata of files and compare it with their seals, or take it from memory.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        If a file does not fit its seal.
+    """
+    infos = folder.filesystem.get_file_info([folder.locate(one.name) for one in staged])
+    keys = [(folder.filesystem.type_name, info.path, info.size, info.mtime_ns) for info in infos]
+    unknown = {key: one for key, one in zip(keys, staged, strict=True) if key not in _FOOTERS}
+    if len(_FOOTERS) + len(unknown) > KEPT_FOOTERS:
+        _FOOTERS.clear()
+        unknown = dict(zip(keys, staged, strict=True))
+
+    def read(one: Staged) -> Any:
+        import pyarrow.parquet as pq
+
+        # The metadata is at the end of the tail, so the tail is a file without pages.
+        return pq.read_metadata(pa.BufferReader(check_tail(folder, one)))
+
+    if len(unknown) > 1:
+        with ThreadPoolExecutor(_THREADS) as threads:
+            found = list(threads.map(read, unknown.values()))
+    else:
+        found = [read(one) for one in unknown.values()]
+    _FOOTERS.update(zip(unknown, found, strict=True))
+    return [_FOOTERS[key] for key in keys]
+
+
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 25
+"""Rows and bytes at which a row group is full. A reader needs the memory of a few row groups."""
+
+
+class ParquetStage(SortedStage):
+    """Writes one file into a folder. The file has a name that no other attempt has."""
+
+    def __init__(self, folder: Folder, origin: Origin, description: Description) -> None:
+        super().__init__(make_part_name(origin, FILE), description, GROUP_ROWS, GROUP_BYTES)
+        self._folder = folder
+        self._writer: Any = None
+        self._file: Any = None
+
+    def write(self, rows: pa.Table) -> None:
+        if self._writer is None:
+            self._folder.make()
+            self._file = SealedFile(self._folder, self._name)
+            self._writer = open_writer(self._file, self._description, rows)
+        write_groups(self._writer, rows)
+
+    def end(self) -> tuple[int, Mapping[str, Any]]:
+        self._file.begin_tail()
+        self._writer.close()
+        seal = self._file.end()
+        return seal.nbytes, asdict(seal)
+
+
+def write_groups(writer: Any, rows: pa.Table) -> int:
+    """Write rows in equal row groups, each of about the size of a full one or less; return their number."""
+    n, nbytes = len(rows), int(rows.nbytes)
+    groups = max(1, round(max(n / GROUP_ROWS, nbytes / GROUP_BYTES)))
+    per_group = -(-n // groups)
+    writer.write_table(rows, row_group_size=per_group)
+    return -(-n // per_group)
+
+
+def open_writer(file: SealedFile, description: Description, rows: pa.Table) -> Any:
+    """Open a writer of Parquet for a file that begins with ``rows``."""
+    import pyarrow.parquet as pq
+
+    options = choose_encoding(rows, description)
+    writer = pq.ParquetWriter(file, description.schema, write_page_checksum=True, **options)
+    # The footers of two files differ although their rows have the same sizes.
+    writer.add_key_value_metadata({"thetastream.name": file.name})
+    return writer
