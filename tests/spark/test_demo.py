@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from thetastream.app.demo import picture, run
-from thetastream.app.demo.run import PER_FILE, load
+from thetastream.app.demo import picture
+from thetastream.app.demo.run import PER_FILE, count, load
 from thetastream.stores import ParquetStore
 
 
@@ -26,7 +26,7 @@ def test_demo_counts_what_duckdb_counts(tmp_path):
     rows = PER_FILE + 1000
     done = thetastream("demo", "--rows", rows, "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    expected, _ = run.count(load(rows))
+    expected, _ = count(load(rows))
     assert expected > 100
     assert f"{expected:,} = {expected:,}" in done.stdout
     assert re.search(rf"^ +0  2013-02-0\d \d\d:\d\d +{2 * PER_FILE:,} ", done.stdout, re.MULTILINE)
