@@ -15,6 +15,7 @@ from thetastream.app import cli
 from thetastream.app.job.spec import parse_model
 from thetastream.core.sides import Role, Side
 from thetastream.families.pairs.explain import ESTIMATES
+from thetastream.joins.compose.pipeline import PipelinePlan
 from thetastream.joins.families import PLANNERS
 from thetastream.models import REGISTRY
 from thetastream.models.base import Model
@@ -115,7 +116,7 @@ def test_a_new_model_joins_batch_frames(toy: Callable[[int], Model], frame: Data
     assert tasks.dataframe().count() == PAIRS.total()
     assert tasks.aliases == ("a", "b")
     three = th.plan({**streams, "c": frame}, "a.id = b.id AND b.id = c.id AND a.k = 3", model=toy(2))
-    assert isinstance(three, th.PipelinePlan)
+    assert isinstance(three, PipelinePlan)
     assert sorted(row.a.id for row in three.dataframe().collect()) == [n for n, k, _ in ROWS if k == 3]
     count = th.aggregate(streams, ON, WITHIN, aggs={"n": "count(*)"}, model=toy(2))
     assert [row.n for row in count.collect()] == [PAIRS.total()]

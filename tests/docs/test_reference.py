@@ -69,7 +69,9 @@ def test_every_condition_is_in_the_table_and_nothing_else():
 def test_every_public_name_is_in_the_api_and_nothing_else():
     page = (REFERENCE / "api.md").read_text()
     named = re.findall(r"^::: thetastream\.(?:\w+\.)*(\w+)$", page, re.MULTILINE)
-    assert sorted(named) == sorted(th.__all__)
+    modules = {"checkpoints": th.checkpoints, "errors": th.errors, "types": th.types}
+    inside = [name for module in modules.values() for name in module.__all__]
+    assert sorted(named) == sorted({*th.__all__, *inside} - modules.keys())
 
 
 def test_the_table_of_settings_is_written_from_the_declarations():

@@ -13,7 +13,7 @@ import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import differences
 
-pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 
 How = str | th.Nearest
 NEAREST = th.Nearest(1, by="a.k - b.k", keep_unmatched=True)

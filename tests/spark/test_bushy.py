@@ -15,7 +15,7 @@ import thetastream as th
 from tests.support.groups import read_latest
 from tests.support.streams import outcome, replay
 
-pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 SCHEMA = "id int, x int, ts timestamp"

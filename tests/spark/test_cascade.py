@@ -11,7 +11,7 @@ import pytest
 import thetastream as th
 from tests.support.streams import outcome, replay
 
-pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 SCHEMA = "id int, x int, ts timestamp"
@@ -144,7 +144,7 @@ def test_refusals(tables):
         th.plan(
             tables, on="a.x = b.x AND struct(a.x, b) IS NOT NULL AND c.x = 1 AND struct(a, c) IS NOT NULL"
         )
-    with pytest.raises(th.InvalidQuery) as error:
+    with pytest.raises(th.errors.InvalidQuery) as error:
         th.plan(tables, on="a.q = d.x", within={"a": "1 second"}, archive_period="soon")
     conditions = {problem.condition for problem in error.value.problems}
     assert {"INVALID_DURATION", "WINDOW_MISSING"} <= conditions

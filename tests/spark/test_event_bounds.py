@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import ZONE, configured, made, truths
+from thetastream.families.pairs.plan import JoinPlan
 
 S, M, H, D = 10**6, 60 * 10**6, 3600 * 10**6, 86_400 * 10**6
 FIVE = "INTERVAL '5' SECOND"
@@ -72,13 +73,13 @@ def zone(spark: SparkSession) -> Iterator[None]:
         yield
 
 
-def plan(streams: dict[str, DataFrame], on: str, **settings: Any) -> th.JoinPlan:
+def plan(streams: dict[str, DataFrame], on: str, **settings: Any) -> JoinPlan:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return th.plan(streams, on=on, **settings)
 
 
-def read_window(planned: th.JoinPlan) -> Any:
+def read_window(planned: JoinPlan) -> Any:
     window = planned.physical.condition.window
     return None if window is None else tuple(end and end.delta for end in (window.low, window.high))
 

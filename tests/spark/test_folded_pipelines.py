@@ -145,7 +145,7 @@ def count_groups(inputs, holds, seconds):
     return {(key, *values) for key, values in groups.items()}
 
 
-@pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+@pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_each_stream_has_its_own_window(spark, seed):
@@ -220,7 +220,7 @@ def cut(alias, rows, chance):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("only_epochs_with_rows")
-@pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+@pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 @pytest.mark.parametrize(("seed", "on"), [*enumerate(CONDITIONS)])
 def test_streams_with_late_tuples_and_a_restart(spark, tmp_path, on, seed):
     chance = random.Random(seed)

@@ -14,7 +14,7 @@ import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured, differences, made, tagged, truths
 
-pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 
 
 @th.predicate(a=["id"], b=["id"])
@@ -169,7 +169,7 @@ def test_tasks_together_over_a_crash_and_a_refusal(
 ) -> None:
     """A checkpoint refuses other tasks, but accepts another order of the same tasks."""
 
-    def join_many(tasks: dict[str, Any]) -> th.JoinTasks:
+    def join_many(tasks: dict[str, Any]) -> th.types.JoinTasks:
         return th.join_many(streams, tasks, model, mailbox=str(tmp_path / "mail"))
 
     frames = [events(spark, seed) for seed in (0, 1)]
@@ -181,7 +181,7 @@ def test_tasks_together_over_a_crash_and_a_refusal(
     collected: dict[int, dict[str, list[Any]]] = {}
     crashes = {1}
 
-    def collect(batch: DataFrame, epoch: int, of: th.JoinTasks = joined) -> None:
+    def collect(batch: DataFrame, epoch: int, of: th.types.JoinTasks = joined) -> None:
         parts = of.split(batch)
         assert all(part.columns == ["a", "b", "result_time"] for part in parts.values())
         collected[epoch] = {name: part.select("a.id", "b.id").collect() for name, part in parts.items()}
@@ -189,7 +189,7 @@ def test_tasks_together_over_a_crash_and_a_refusal(
             crashes.remove(epoch)
             raise Crash
 
-    def run(of: th.JoinTasks) -> Any:
+    def run(of: th.types.JoinTasks) -> Any:
         writer = of.together.writeStream.foreachBatch(collect).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         try:
@@ -310,7 +310,7 @@ def test_a_default_of_the_session_that_tasks_cannot_keep_is_left_out(spark: Spar
 
 def test_what_is_wrong_in_all_tasks_is_said_once(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 1 AS x")
-    with pytest.raises(th.InvalidQuery) as refused:
+    with pytest.raises(th.errors.InvalidQuery) as refused:
         th.join_many({"a": frame, "b": frame}, {"near": A_TASK, "far": {**A_TASK, "on": "a.x < b.y"}})
     text = str(refused.value)
     assert text.count("NO_WATERMARK") == 2  # There is one error for each stream.

@@ -95,7 +95,7 @@ class Replay:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+@pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 @pytest.mark.parametrize(
     ("seed", "tree"),
     [*((seed, None) for seed in range(8)), (11, (("a", "b"), ("c", "d"))), (15, (("c", "a"), ("d", "b")))],

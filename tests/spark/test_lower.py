@@ -57,7 +57,7 @@ def streams(spark):
 def plan(streams):
     def make(on, within="5 minutes", **settings):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", th.CrossJoinWarning)
+            warnings.simplefilter("ignore", th.errors.CrossJoinWarning)
             return th.plan(streams, on=on, within=within, **settings)
 
     return make
@@ -395,7 +395,7 @@ def test_names_without_alias_and_case(plan):
 
 
 def test_cross_join_warns(streams):
-    with pytest.warns(th.CrossJoinWarning, match="inside the window"):
+    with pytest.warns(th.errors.CrossJoinWarning, match="inside the window"):
         th.plan(streams, on="a.price > 1", within="1 minute")
 
 

@@ -18,6 +18,7 @@ from tests.support.local import LocalJoin
 from tests.support.truth import truths
 from thetastream.core.sides import Side
 from thetastream.engine.two_stream.query import UnitSpec
+from thetastream.families.pairs.plan import JoinPlan
 
 VALUES = {
     "tinyint": ["-128", "0", "5", "127"],
@@ -106,7 +107,7 @@ def frame(spark, columns: dict[str, str]):
     return spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS t(id, {', '.join(columns)})").coalesce(1)
 
 
-def blocks(plans: Sequence[th.JoinPlan], side: Side) -> list[pa.RecordBatch]:
+def blocks(plans: Sequence[JoinPlan], side: Side) -> list[pa.RecordBatch]:
     """What the adapter makes of the stream on ``side`` for each plan: filtered, keys computed.
 
     One query for all: of each plan its columns, computed where its filters hold, and whether they do.
@@ -128,7 +129,7 @@ def blocks(plans: Sequence[th.JoinPlan], side: Side) -> list[pa.RecordBatch]:
     return made
 
 
-def candidates(plans: Sequence[th.JoinPlan]) -> list[Counter[tuple[int, int]]]:
+def candidates(plans: Sequence[JoinPlan]) -> list[Counter[tuple[int, int]]]:
     """Per plan the pairs of ids that the engine's own code lets pass, residual not yet asked."""
     answers = []
     for plan, left, right in zip(plans, blocks(plans, Side.LEFT), blocks(plans, Side.RIGHT), strict=True):
@@ -146,7 +147,7 @@ def candidates(plans: Sequence[th.JoinPlan]) -> list[Counter[tuple[int, int]]]:
 def agree(a, b, texts: Sequence[str], **settings) -> None:
     """The keys of the plan of each condition let pass what Spark's own answer has; all in three queries."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", th.CrossJoinWarning)
+        warnings.simplefilter("ignore", th.errors.CrossJoinWarning)
         plans = [th.plan({"a": a, "b": b}, on=on, **settings) for on in texts]
     for on, plan, found, wanted in zip(texts, plans, candidates(plans), truths(a, b, texts), strict=True):
         if plan.physical.residual:

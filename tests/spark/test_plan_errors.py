@@ -193,7 +193,7 @@ def test_all_problems_at_once(spark, streams):
     problem = problem_of(
         {"a": streams["a"], "b": plain}, "a.nope > b.y AND a.x > c.y AND rank > 1", "soon", statistics=7
     )
-    assert isinstance(problem, th.InvalidQuery)
+    assert isinstance(problem, th.errors.InvalidQuery)
     names = [each.condition for each in problem.problems]
     for name in ("UNKNOWN_COLUMN", "UNKNOWN_ALIAS", "NO_WATERMARK", "INVALID_DURATION", "STATISTICS"):
         assert name in names

@@ -8,10 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thetastream as th
+from thetastream.families.hops.plan import MultiwayPlan
 from thetastream.families.pairs import plan as two_streams
+from thetastream.families.pairs.plan import JoinPlan
+from thetastream.joins.compose.pipeline import PipelinePlan
 from thetastream.lowering.query import RESULT_TIME
 
-pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 
 TYPES = (
     "CAST(id AS INT) AS id",
@@ -44,10 +47,10 @@ ON = "a.id = b.id AND b.id = c.id"
 def plans(streams: dict[str, DataFrame]) -> dict[type, th.Plan]:
     tasks = {"same": {"on": "a.id = b.id"}, "less": {"on": "a.id < b.id"}}
     return {
-        th.JoinPlan: th.plan(two(streams), "a.id = b.id"),
-        th.PipelinePlan: th.plan(streams, ON, "1 minute"),
-        th.MultiwayPlan: th.plan(streams, ON, "1 minute", th.Ring(2)),
-        th.JoinTasks: th.join_many(two(streams), tasks),
+        JoinPlan: th.plan(two(streams), "a.id = b.id"),
+        PipelinePlan: th.plan(streams, ON, "1 minute"),
+        MultiwayPlan: th.plan(streams, ON, "1 minute", th.Ring(2)),
+        th.types.JoinTasks: th.join_many(two(streams), tasks),
     }
 
 
@@ -55,7 +58,7 @@ def test_every_plan_has_the_protocol(streams: dict[str, DataFrame]) -> None:
     for kind, plan in plans(streams).items():
         assert type(plan) is kind
         assert isinstance(plan, th.Plan)
-        assert plan.aliases == (("a", "b", "c") if kind in (th.PipelinePlan, th.MultiwayPlan) else ("a", "b"))
+        assert plan.aliases == (("a", "b", "c") if kind in (PipelinePlan, MultiwayPlan) else ("a", "b"))
         assert plan.event_times == dict.fromkeys(plan.aliases, "ts")
         assert "== Cost ==" in plan.explain()
         frame = plan.dataframe()
@@ -92,7 +95,7 @@ def test_the_schema_of_a_step_is_known_before_it_is_built(
     if within is None:
         given.append(th.plan(mixed, ON, event_time=named))
     for plan in given:
-        assert isinstance(plan, th.PipelinePlan)
+        assert isinstance(plan, PipelinePlan)
         joined: Any = plan.joined
         while joined is not None:
             planned, built = joined.schema, joined.dataframe().schema
@@ -149,7 +152,7 @@ def test_a_folded_plan_is_that_of_the_columns_it_carries(
     folded = []
     fold = two_streams.JoinPlan.fold
 
-    def keep(plan: th.JoinPlan, folding: Any, frames: dict[str, DataFrame]) -> th.JoinPlan:
+    def keep(plan: JoinPlan, folding: Any, frames: dict[str, DataFrame]) -> JoinPlan:
         folded.append((fold(plan, folding, frames), frames))
         return folded[-1][0]
 
@@ -199,7 +202,7 @@ def test_a_warning_points_at_the_caller(frames: dict[str, DataFrame], streams: d
         lambda: th.join(two(frames), "a.id > 3"),
         lambda: th.plan(streams, "a.id = b.id", "1 minute", th.Ring(2)),
     ):
-        with pytest.warns(th.CrossJoinWarning) as caught:
+        with pytest.warns(th.errors.CrossJoinWarning) as caught:
             ask()
         assert {warning.filename for warning in caught} == {__file__}
 

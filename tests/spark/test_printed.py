@@ -53,7 +53,7 @@ import thetastream as th
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 try:
     th.configure(spark)
-except th.SessionError as error:
+except th.errors.SessionError as error:
     print(error)
 """
 

@@ -167,7 +167,7 @@ def test_a_checkpoint_that_was_moved_continues(
         streams.add(range(20 * number, 20 * number + 20))
         if number:
             shutil.move(tmp_path / "before", tmp_path / place)
-            assert [th.update_paths(tmp_path / place / "checkpoint") for _ in range(2)] == [1, 0]
+            assert [th.checkpoints.update_paths(tmp_path / place / "checkpoint") for _ in range(2)] == [1, 0]
         asked = query | ({"mailbox": str(tmp_path / place / "mail")} if "mailbox" in query else {})
         found += streams.run(checkpoint=f"{place}/checkpoint", within="150 seconds", **asked)
     assert not (tmp_path / "before").exists()
@@ -272,7 +272,7 @@ def test_a_change_that_continues(spark: SparkSession, begun: Restarts, change: C
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::thetastream.UnboundedStateWarning")
+@pytest.mark.filterwarnings("ignore::thetastream.errors.UnboundedStateWarning")
 @pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED)
 def test_a_change_that_is_refused(spark: SparkSession, begun: Restarts, change: Change, words: str) -> None:
     with pytest.raises(StreamingQueryException, match=rf"STATE_OF_ANOTHER_QUERY\].*{words}") as refused:

@@ -87,7 +87,7 @@ def test_results_are_kept_once(
     rows = spark.read.parquet(*store.files())
     assert rows.schema["result_time"].dataType.simpleString() == "timestamp"
     assert sorted((row.a.id, row.b.id) for row in rows.collect()) == expected
-    late = th.read_results(str(tmp_path / "store"), since="2026-01-05 09:04", key={"a.symbol": "s1"})
+    late = th.ParquetStore(str(tmp_path / "store")).read(since="2026-01-05 09:04", key={"a.symbol": "s1"})
     assert [row["b"]["id"] for row in late.to_pylist()] == [11]
 
 
@@ -230,7 +230,9 @@ def test_copies_of_checkpoints_and_stores_that_do_not_fit_are_refused(
     with pytest.raises(Exception, match=r"STORE_BEHIND.*epoch 1 would be missing for ever"):
         run(copied, checkpoint)
     # 3. Another checkpoint begins again. It is refused before the query starts.
-    with pytest.raises(th.StoreError, match=r"STORE_IN_USE.*whose checkpoint is .*checkpoint, and the query"):
+    with pytest.raises(
+        th.errors.StoreError, match=r"STORE_IN_USE.*whose checkpoint is .*checkpoint, and the query"
+    ):
         run(path, str(tmp_path / "second"))
     assert not (tmp_path / "second").exists()
     writer = source.open().selectExpr("id AS first", "id AS second").writeStream.format("thetastream_parquet")

@@ -33,7 +33,7 @@ from tests.support.truth import (
     truths,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 
 
 @pytest.fixture(params=["ansi", pytest.param("legacy", marks=pytest.mark.slow)])

@@ -265,7 +265,7 @@ def test_a_filter_guards_the_ones_behind_it(spark, on):
     assert [tuple(row) for row in found] == [(1, 7)]
 
 
-@pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+@pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 def test_an_epoch_is_replayed_by_both_event_times_or_by_none(spark):
     spaced = "SELECT id, timestamp_seconds(id * 10 + {}) AS ts FROM range(3)"
     a, b = (spark.sql(spaced.format(offset)) for offset in (0, 5))

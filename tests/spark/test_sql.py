@@ -14,7 +14,7 @@ import thetastream as th
 from tests.support.streams import replay
 from thetastream.core.errors import list_problems
 
-pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
 SCHEMA = "id int, k int, v double, name string, ts timestamp"
@@ -294,7 +294,7 @@ def test_each_mistake_is_one_error_at_its_place(spark, tables, text, places):
 
 
 def test_several_problems_are_listed_with_their_places(spark, tables):
-    with pytest.raises(th.InvalidQuery) as error:
+    with pytest.raises(th.errors.InvalidQuery) as error:
         th.sql(spark, "SELECT ONLINE r.id FROM r, s\nWHERE r.q > s.v AND r.v > s.z WITHIN 2 months", tables)
     assert [problem.condition for problem in error.value.problems] == [
         "UNKNOWN_COLUMN",

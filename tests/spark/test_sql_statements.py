@@ -9,7 +9,7 @@ import thetastream as th
 from tests.support.streams import replay
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::thetastream.CrossJoinWarning", "ignore::thetastream.UnboundedStateWarning"
+    "ignore::thetastream.errors.CrossJoinWarning", "ignore::thetastream.errors.UnboundedStateWarning"
 )
 
 R = [(n, n % 3, float(n), f"2024-03-01 00:00:{n:02}") for n in range(12)]

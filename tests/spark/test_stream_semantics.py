@@ -15,7 +15,7 @@ from tests.support.streams import Outcome, outcome, replay
 from tests.support.truth import ZONE, configured, differences, made, split, table, tagged, truths
 from thetastream.index import REGISTRY
 
-pytestmark = pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 
 
 # Streams

@@ -114,7 +114,7 @@ def test_a_bushy_tree_equals_duckdb_to_the_cent(
     test_sql_streamed_equals_duckdb_to_the_cent(spark, tables, "four streams")
 
 
-@pytest.mark.filterwarnings("ignore::thetastream.CrossJoinWarning")
+@pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
 @pytest.mark.parametrize("name", ["two streams", *SLOW])
 def test_sql_streamed_equals_duckdb_to_the_cent(spark: SparkSession, tables: Path, name: str) -> None:
     text = STATEMENTS[name]

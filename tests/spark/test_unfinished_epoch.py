@@ -1,4 +1,4 @@
-"""After a crash, ``th.finish_epoch`` ends an epoch that only Spark's file sink has committed."""
+"""After a crash, ``th.checkpoints.finish_epoch`` ends an epoch that only Spark's file sink has committed."""
 
 from collections import Counter
 from pathlib import Path
@@ -79,11 +79,11 @@ def test_a_query_continues_behind_an_epoch_that_only_its_file_sink_has_committed
     query.add(20)
     with pytest.raises(StreamingQueryException, match="CheckpointInfo length: 0"):
         query.run()
-    assert th.finish_epoch(query.pairs(), query.checkpoint, query.sink)
+    assert th.checkpoints.finish_epoch(query.pairs(), query.checkpoint, query.sink)
     assert query.read() == before
     # The epoch after it has not begun, so its rows are not lost.
     assert not (query.checkpoint / "offsets" / str(epoch + 1)).exists()
-    assert not th.finish_epoch(query.pairs(), query.checkpoint, query.sink)
+    assert not th.checkpoints.finish_epoch(query.pairs(), query.checkpoint, query.sink)
     query.run()
     assert query.read() == expect(30)
 
@@ -118,4 +118,4 @@ def test_there_is_nothing_to_finish(
         for epoch in epochs:
             (tmp_path / log / f"{epoch}").touch()
     results: Any = None
-    assert not th.finish_epoch(results, tmp_path / "checkpoint", tmp_path / "sink")
+    assert not th.checkpoints.finish_epoch(results, tmp_path / "checkpoint", tmp_path / "sink")

@@ -20,15 +20,15 @@ def stream(spark: SparkSession, folder: Path, n: int = 4, epochs: int = 2):
 def test_state_that_is_kept_for_ever(spark: SparkSession, tmp_path: Path) -> None:
     s = stream(spark, tmp_path)
     marked = s.withWatermark("ts", "1 second")
-    with pytest.warns(th.UnboundedStateWarning, match="tuples of a, b are kept for ever") as found:
+    with pytest.warns(th.errors.UnboundedStateWarning, match="tuples of a, b are kept for ever") as found:
         th.plan({"a": marked, "b": marked}, "a.id = b.id")
     assert found[0].filename == __file__
-    with pytest.warns(th.UnboundedStateWarning, match="tuples of a, b are kept"):
+    with pytest.warns(th.errors.UnboundedStateWarning, match="tuples of a, b are kept"):
         th.plan({"a": s, "b": s}, "a.id = b.id AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 MINUTE")
-    with pytest.warns(th.UnboundedStateWarning, match="tuples of b are kept"):
+    with pytest.warns(th.errors.UnboundedStateWarning, match="tuples of b are kept"):
         th.plan({"a": marked, "b": marked}, "a.id = b.id AND a.ts >= b.ts")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", th.UnboundedStateWarning)
+        warnings.simplefilter("error", th.errors.UnboundedStateWarning)
         th.plan({"a": marked, "b": marked}, "a.id = b.id", within="1 minute")
         th.plan({"a": marked, "b": marked}, "a.id = b.id", within=th.Rows(3), model=th.Split(1))
         th.plan({"a": spark.range(3), "b": spark.range(3)}, "a.id = b.id")
@@ -54,4 +54,4 @@ def test_a_stream_that_is_mostly_late(spark: SparkSession, tmp_path: Path) -> No
 
 
 def late(found: list[warnings.WarningMessage]) -> list[str]:
-    return [str(each.message) for each in found if each.category is th.LateTuplesWarning]
+    return [str(each.message) for each in found if each.category is th.errors.LateTuplesWarning]

@@ -284,7 +284,7 @@ class Job:
             builder = builder.config(key, value)
         spark = th.configure(builder, 2).getOrCreate()
         pairs = self.pairs(spark)
-        th.finish_epoch(pairs, self.checkpoint, self.sink)
+        th.checkpoints.finish_epoch(pairs, self.checkpoint, self.sink)
         self.write(pairs).awaitTermination()
         spark.stop()
 

@@ -45,7 +45,7 @@ def test_paths_are_corrected_once(moved: Path, capsys: pytest.CaptureFixture[str
         assert path.startswith(f"file:{moved}/checkpoint/state/0/_stateSchema/")
         assert Path(path.removeprefix("file:")).exists()
     assert not (moved / METADATA).with_name(".0.crc").exists()
-    assert th.update_paths(moved / "checkpoint") == 0
+    assert th.checkpoints.update_paths(moved / "checkpoint") == 0
     assert {path: path.read_bytes() for path in others if path.name != ".thetastream.lock"} == others
 
 
@@ -56,7 +56,7 @@ def test_a_part_of_a_checkpoint_is_refused(moved: Path) -> None:
     with pytest.raises(
         StateError, match=r"STATE_INCOMPLETE.*_stateSchema/default/.*copy the whole checkpoint"
     ):
-        th.update_paths(moved / "checkpoint")
+        th.checkpoints.update_paths(moved / "checkpoint")
     assert (moved / METADATA).read_bytes() == before
 
 
@@ -64,10 +64,10 @@ def test_a_damaged_file_is_refused(moved: Path) -> None:
     for text in ("v2\n{", "v2\n[]", 'v2\n{"stateStoreInfo": [{}]}'):
         (moved / METADATA).write_text(text)
         with pytest.raises(StateError, match=r"STATE_INCOMPLETE.*_metadata/v2/0, and the file is damaged"):
-            th.update_paths(moved / "checkpoint")
+            th.checkpoints.update_paths(moved / "checkpoint")
 
 
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert th.update_paths(tmp_path / "none") == 0
+    assert th.checkpoints.update_paths(tmp_path / "none") == 0
     assert cli.main(["update-paths", str(tmp_path)]) == 1
     assert "NO_CHECKPOINT" in capsys.readouterr().err

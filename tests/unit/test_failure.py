@@ -41,7 +41,7 @@ def test_our_error_is_found_inside_the_exception_of_spark(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error", [PySparkException("[X] no table"), ValueError("7"), th.StateError("X", "y")]
+    "error", [PySparkException("[X] no table"), ValueError("7"), th.errors.StateError("X", "y")]
 )
 def test_other_errors_are_shown_as_they_are(error, capsys, monkeypatch):
     passed = []

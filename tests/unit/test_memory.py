@@ -79,7 +79,7 @@ def test_a_session_with_little_memory_for_its_tasks(
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         memory.warn_of_tasks(options, cores, is_local)
-    assert [warning.category for warning in found] == [th.SmallMemoryWarning] * (needed is not None)
+    assert [warning.category for warning in found] == [th.errors.SmallMemoryWarning] * (needed is not None)
     assert needed is None or needed in str(found[0].message)
 
 

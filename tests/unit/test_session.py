@@ -36,7 +36,7 @@ def conditions(spark, units):
 
 def test_configure_returns_the_session_and_leaves_nothing_to_complain_about():
     spark = bare()
-    with pytest.warns(th.ManyPartitionsWarning, match="it is 200"):
+    with pytest.warns(th.errors.ManyPartitionsWarning, match="it is 200"):
         assert conditions(spark, 2) == [
             "STATE_STORE_PROVIDER",
             "CHANGELOG_CHECKPOINTING",
@@ -49,7 +49,7 @@ def test_configure_returns_the_session_and_leaves_nothing_to_complain_about():
 
 def test_partitions_given_win():
     assert th.configure(bare(), partitions=7).conf[PARTITIONS] == "7"
-    with pytest.raises(th.SessionError, match=r"partitions \(0\) must be at least 1"):
+    with pytest.raises(th.errors.SessionError, match=r"partitions \(0\) must be at least 1"):
         th.configure(bare(), partitions=0)
 
 
@@ -61,7 +61,7 @@ def test_messages_name_the_key_its_value_and_the_way_out():
         ("com.example.Mine", "it is false", "it is 1"),
         strict=True,
     ):
-        assert isinstance(error, th.SessionError)
+        assert isinstance(error, th.errors.SessionError)
         assert key in str(error)
         assert value in str(error)
         assert "th.configure(spark)" in str(error)
@@ -73,7 +73,7 @@ def test_partitions_per_unit(partitions, units, is_many):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert check_session(spark, units) == []
-    assert [warning.category for warning in caught] == [th.ManyPartitionsWarning] * is_many
+    assert [warning.category for warning in caught] == [th.errors.ManyPartitionsWarning] * is_many
     assert all(f"partitions={4 * units})" in str(warning.message) for warning in caught)
 
 

@@ -1,13 +1,8 @@
-"""``th.write`` starts a query that keeps its results in a store, each exactly once.
-
-``th.read_results`` reads the results of a folder.
-"""
+"""``th.write`` starts a query that keeps its results in a store, each exactly once."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -17,13 +12,12 @@ from thetastream.core.errors import QueryError
 from thetastream.joins.plan import Plan, find_plan
 from thetastream.results.history import PAIR
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
-from thetastream.results.store import SnapshotChoice, Store, refuse_other
+from thetastream.results.store import Store, refuse_other
 from thetastream.results.writer import Writer
 from thetastream.runtime.flow import NotStaged, Target
 from thetastream.runtime.trigger import read_trigger
 from thetastream.spark.session.configure import is_local
 from thetastream.spark.sinks.store import describe, write_into
-from thetastream.stores import ParquetStore
 
 
 def write(
@@ -153,47 +147,3 @@ def mark_pairs(
     ):
         raise QueryError("BAD_VALUE", "punctuations need time=, a column of type TIMESTAMP")
     return marked.withColumn(PAIR, F.when(F.col(PAIR), F.unix_micros(F.col(f"`{time}`"))))
-
-
-def read_results(
-    path: str | Path,
-    snapshot: SnapshotChoice = None,
-    since: Any = None,
-    until: Any = None,
-    key: Mapping[str, Any] | None = None,
-) -> pa.Table:
-    """Read the results that ``th.write`` has put into a folder of Parquet files.
-
-    It reads the files that commits have named, and no file of an attempt that failed. The same rows as a
-    DataFrame of Spark are ``spark.read.parquet(*th.ParquetStore(path).files())``.
-
-    Parameters
-    ----------
-    path : str or Path
-        The folder, as a path or URI.
-    snapshot : int, Snapshot, datetime or str, optional
-        The results of all snapshots up to this one, by its number or as of a time.
-    since, until : datetime or str, optional
-        The time range, ``since`` <= time < ``until``. A time without a zone is UTC.
-    key : mapping of column to value, optional
-        For each key column a value, or a pair of the least and the greatest value, both inclusive.
-
-    Returns
-    -------
-    pyarrow.Table
-        All results that are committed, unless fewer are asked for. ``to_pandas()`` makes a table of pandas of
-        it, and DuckDB reads it by the name of its variable.
-
-    Raises
-    ------
-    StoreError
-        NO_STORE or STORE_DAMAGED.
-    QueryError
-        UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
-
-    Examples
-    --------
-    >>> import thetastream as th
-    >>> pairs = th.read_results("out/pairs", since="2026-01-05 09:30")  # doctest: +SKIP
-    """
-    return ParquetStore(str(path)).read(snapshot, since, until, key)

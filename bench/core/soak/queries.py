@@ -43,7 +43,7 @@ def run_queries(folder: Path, catch_up: bool) -> None:
         joined = th.join(streams, on, within, model=models[name], mailbox=mailbox, cache_folder=cache)
         rows = joined.selectExpr(*(f"{alias}.id AS {alias}" for alias in aliases))
         checkpoint, results = str(folder / "checkpoints" / name), str(folder / "results" / name)
-        th.finish_epoch(rows, checkpoint, results)
+        th.checkpoints.finish_epoch(rows, checkpoint, results)
         writer = rows.writeStream.queryName(name).format("parquet").option("checkpointLocation", checkpoint)
         writer = writer.trigger(availableNow=True) if catch_up else writer.trigger(processingTime="1 second")
         queries.append(writer.start(results))

@@ -43,7 +43,7 @@ def update_paths(checkpoint: str | Path) -> int:
     Examples
     --------
     >>> import thetastream as th
-    >>> th.update_paths("moved/checkpoint")  # doctest: +SKIP
+    >>> th.checkpoints.update_paths("moved/checkpoint")  # doctest: +SKIP
     1
     """
     folder, root = Folder(*split_path(str(checkpoint))), _write_root(str(checkpoint))

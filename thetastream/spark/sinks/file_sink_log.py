@@ -109,7 +109,7 @@ def finish_epoch(results: DataFrame, checkpoint: str | Path, sink: str | Path) -
     Examples
     --------
     >>> import thetastream as th
-    >>> th.finish_epoch(pairs, "out/checkpoint", "out/pairs")  # doctest: +SKIP
+    >>> th.checkpoints.finish_epoch(pairs, "out/checkpoint", "out/pairs")  # doctest: +SKIP
     False
     >>> writer = pairs.writeStream.option("checkpointLocation", "out/checkpoint")  # doctest: +SKIP
     >>> query = writer.format("parquet").start("out/pairs")  # doctest: +SKIP

@@ -1,0 +1,21 @@
+"""Errors and warnings that programs seldom catch. ``th.ThetastreamError`` is the base of the errors."""
+
+from thetastream.core.errors import InvalidQuery, PredicateError, SessionError, StateError, StoreError
+from thetastream.lowering.query import CrossJoinWarning, UnboundedStateWarning
+from thetastream.runtime.observe.watch import LateTuplesWarning, StalledWatermarkWarning
+from thetastream.spark.session.configure import ManyPartitionsWarning
+from thetastream.spark.session.memory import SmallMemoryWarning
+
+__all__ = [
+    "CrossJoinWarning",
+    "InvalidQuery",
+    "LateTuplesWarning",
+    "ManyPartitionsWarning",
+    "PredicateError",
+    "SessionError",
+    "SmallMemoryWarning",
+    "StalledWatermarkWarning",
+    "StateError",
+    "StoreError",
+    "UnboundedStateWarning",
+]
