@@ -12,7 +12,6 @@ from tests.support import store_writer
 from tests.support.stores import KINDS, read_ids
 from thetastream.results.ledger import EpochTotals, Ledger
 from thetastream.results.store import Store
-from thetastream.stores import write_store
 
 
 def kill_often(store: Store, folder: Path, kills: int, seed: int) -> None:
@@ -25,9 +24,7 @@ def kill_often(store: Store, folder: Path, kills: int, seed: int) -> None:
     while n_killed < kills:
         # Each process has more to do than it has time.
         epochs += 200
-        process = context.Process(
-            target=store_writer.write, args=(write_store(store), str(checkpoint), epochs)
-        )
+        process = context.Process(target=store_writer.write, args=(store, str(checkpoint), epochs))
         before = checkpoint.read_text() if checkpoint.exists() else ""
         process.start()
         while not checkpoint.exists() or checkpoint.read_text() == before:
@@ -39,7 +36,7 @@ def kill_often(store: Store, folder: Path, kills: int, seed: int) -> None:
         n_killed += process.exitcode == -signal.SIGKILL
         epochs = int(checkpoint.read_text()) + 1
     last = epochs + 5
-    process = context.Process(target=store_writer.write, args=(write_store(store), str(checkpoint), last))
+    process = context.Process(target=store_writer.write, args=(store, str(checkpoint), last))
     process.start()
     process.join()
     assert process.exitcode == 0

@@ -12,7 +12,7 @@ import pyarrow as pa
 from thetastream.results.description import Description
 from thetastream.results.snapshots import Snapshots
 from thetastream.results.staged import Origin
-from thetastream.stores import read_store
+from thetastream.results.store import Store
 
 HELD = Description(pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))]), "at", ("id",))
 RULE = Snapshots(every="10 us", size=60, delays=1)
@@ -24,9 +24,9 @@ def list_ids(epoch: int, task: int) -> list[int]:
     return [(epoch * TASKS + task) * ROWS + n for n in range(ROWS)]
 
 
-def write(store_text: str, checkpoint: str, epochs: int) -> None:
+def write(store: Store, checkpoint: str, epochs: int) -> None:
     """Run all epochs that have no commit of Spark."""
-    store, log = read_store(store_text), Path(checkpoint)
+    log = Path(checkpoint)
     first = int(log.read_text()) + 1 if log.exists() else 0
     for epoch in range(first, epochs):
         staged = []

@@ -32,8 +32,15 @@ from thetastream.runtime import task_facts
 from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.flow import Staging, Target
 from thetastream.spark.dataflow.staging import STAGED, StagingEmitter
-from thetastream.spark.sinks.store import ParquetSink, StagedRows, StoreSink, StoreWriter, describe
-from thetastream.stores import ParquetStore, write_store
+from thetastream.spark.sinks.store import (
+    ParquetSink,
+    StagedRows,
+    StoreSink,
+    StoreWriter,
+    describe,
+    pack_store,
+)
+from thetastream.stores import ParquetStore
 
 COLUMNS = StructType(
     [
@@ -65,7 +72,7 @@ def open_sink(store: ParquetStore, rule: Snapshots = EACH_EPOCH, is_staged: bool
     description = describe(COLUMNS, None, ("id",))
     store.describe(description)
     options = {
-        "store": write_store(store),
+        "store": pack_store(store),
         "description": json.dumps(description.as_json()),
         "snapshots": json.dumps(rule.as_json()),
         "staged": str(is_staged).lower(),

@@ -107,6 +107,8 @@ class Store(ABC):
 
     kind: ClassVar[str]
     """The name of the kind of store in the registry."""
+    schemes: ClassVar[tuple[str, ...]] = ()
+    """Schemes of addresses that belong to this kind, as in ``"postgresql://host/results?table=pairs"``."""
 
     @property
     def is_shared(self) -> bool:

@@ -153,6 +153,7 @@ class CassandraStore(ChunkStore):
     table: str
 
     kind: ClassVar[str] = "cassandra"
+    schemes: ClassVar[tuple[str, ...]] = ("cassandra",)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.table) or len(self.table) > LONGEST_NAME:

@@ -122,8 +122,10 @@ class HBaseStore(ChunkStore):
     table: str
 
     kind: ClassVar[str] = "hbase"
+    schemes: ClassVar[tuple[str, ...]] = ("hbase",)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "address", self.address.removeprefix("hbase://"))
         if not _NAME.fullmatch(self.table):
             what = "table must have letters, digits, underscores, points and hyphens"
             raise QueryError("BAD_VALUE", f"{what}, not {self.table!r}")

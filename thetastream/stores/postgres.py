@@ -188,6 +188,7 @@ class PostgresStore(LoggedStore):
     table: str
 
     kind: ClassVar[str] = "postgres"
+    schemes: ClassVar[tuple[str, ...]] = ("postgresql", "postgres")
     deletes_at_once: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

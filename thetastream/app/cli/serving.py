@@ -16,16 +16,18 @@ from thetastream.core.errors import QueryError
 from thetastream.core.host_names import is_loopback
 from thetastream.core.listening import open_port
 from thetastream.results.store import Store, make_unreachable
-from thetastream.stores import DeltaStore, ParquetStore
+from thetastream.stores import REGISTRY, name_store, read_store
 
 TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (the name of a variable)
 """The environment variable that may hold the token."""
 SHORTEST_TOKEN = 16
 """The least number of characters of a token."""
+STORE_HELP = (
+    "the path of a Parquet store, or KIND:ADDRESS, as in delta:out/pairs or postgres:URL?table=NAME; "
+    f"kinds: {', '.join(REGISTRY)}, and those of other packages"
+)
 OWN_FILES = 256
 """Files that a service opens besides its connections: stores, pipes of its processes, libraries."""
-DELTA = "delta:"
-"""The prefix of a path that names a Delta table."""
 
 
 def add_commands(add: AddCommand) -> None:
@@ -37,9 +39,10 @@ def add_commands(add: AddCommand) -> None:
         "subscribers",
         description="A service without a token answers requests from this machine only.",
         epilog="examples:\n  thetastream serve out/pairs --metrics out/metrics.jsonl"
+        "\n  thetastream serve trades=delta:out/trades 'pairs=postgresql:///results?table=pairs'"
         "\n  THETASTREAM_TOKEN=... thetastream serve pairs=s3://bucket/pairs --host 0.0.0.0",
     )
-    parser.add_argument("store", nargs="*", metavar="[NAME=]PATH", help="a Parquet store, or delta:PATH")
+    parser.add_argument("store", nargs="*", metavar="[NAME=]STORE", help=STORE_HELP)
     parser.add_argument(
         "--metrics",
         action="append",
@@ -131,7 +134,7 @@ def read_stores(texts: Sequence[str]) -> dict[str, Store]:
     for name, store in map(read_named_store, texts):
         if name in stores:
             raise QueryError(
-                "BAD_VALUE", f"two stores have the name {name!r}: give each one its own, as in NAME=PATH"
+                "BAD_VALUE", f"two stores have the name {name!r}: give each one its own, as in NAME=STORE"
             )
         try:
             store.description  # noqa: B018 (it raises NO_STORE)
@@ -157,25 +160,24 @@ def _allow_files() -> int:
 
 
 def read_named_store(text: str) -> tuple[str, Store]:
-    """Read ``NAME=PATH`` or ``PATH``. Without a name, the last part of the path is the name.
+    """Read ``NAME=STORE`` or ``STORE``. Without a name, the last part of its path, or its table, is the name.
 
     The name has no user, password or options of a URI, because clients see it.
-
-    The path of a Delta table begins with ``delta:``.
 
     >>> read_named_store("/out/pairs")
     ('pairs', ParquetStore(path='/out/pairs'))
     >>> read_named_store("p=delta:/out/pairs")
     ('p', DeltaStore(path='/out/pairs'))
+    >>> read_named_store("hbase:host:9090?table=pairs")
+    ('pairs', HBaseStore(address='host:9090', table='pairs'))
     """
     before, equals, after = text.partition("=")
-    name, path = (before, after) if equals and "/" not in before else ("", text)
-    kind = DeltaStore if path.startswith(DELTA) else ParquetStore
-    path = path.removeprefix(DELTA)
-    if not path or name in (".", ".."):  # Clients remove such parts from an address.
-        raise QueryError("BAD_VALUE", f"a store must be PATH or NAME=PATH, not {text!r}")
-    store = kind(path)
-    name = name or store.name.rstrip("/").rpartition("/")[2]
+    # A colon, a question mark or a slash before the sign belongs to a store with parameters.
+    name, given = (before, after) if equals and not set(before) & set("/:?") else ("", text)
+    if not given or name in (".", ".."):  # Clients remove such parts from an address.
+        raise QueryError("BAD_VALUE", f"a store must be STORE or NAME=STORE, not {text!r}")
+    store = read_store(given)
+    name = name or name_store(store)
     if not name:
         raise QueryError("BAD_VALUE", f"the path {text!r} ends with no name: give one, as in NAME={text}")
     return name, store

@@ -11,11 +11,13 @@ Describes the columns of a query for a store of results.
 
 import json
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from pyspark.cloudpickle import dumps, loads
 from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -31,12 +33,13 @@ from thetastream.results.description import Description
 from thetastream.results.history import PAIR
 from thetastream.results.snapshots import Snapshots
 from thetastream.results.staged import BoundsFinder, Staged, find_type
+from thetastream.results.store import Store
 from thetastream.results.writer import UNKNOWN_WRITER, Writer
 from thetastream.runtime.flow import Target
 from thetastream.runtime.task_facts import read_query
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.sources.registration import register_source
-from thetastream.stores import ParquetStore, read_store, write_store
+from thetastream.stores import ParquetStore
 
 FORMAT = "thetastream_store"
 CHECKPOINT = "checkpointLocation"
@@ -112,7 +115,7 @@ class StoreSink(DataSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> StoreWriter:
         description = Description.from_json(json.loads(self.options["description"]))
         rule = Snapshots(**json.loads(self.options["snapshots"]))
-        target = Target(read_store(self.options["store"]), description, rule)
+        target = Target(unpack_store(self.options["store"]), description, rule)
         return StoreWriter(target, self.options["staged"] == "true", read_writer(self.options))
 
 
@@ -153,11 +156,25 @@ def read_writer(options: Mapping[str, str]) -> Writer:
     return Writer(options.get(CHECKPOINT), options.get("beside_others", "").lower() == "true")
 
 
+def pack_store(store: Store) -> str:
+    """Write a store as text for an option.
+
+    A class of the main program is sent by value, so that the process that reads the option needs no registry.
+    """
+    return b64encode(dumps(store)).decode()  # type: ignore[no-untyped-call]
+
+
+def unpack_store(text: str) -> Store:
+    """Read what ``pack_store`` wrote."""
+    store: Store = loads(b64decode(text))
+    return store
+
+
 def write_into(rows: DataFrame, target: Target, is_staged: bool, writer: Writer) -> "DataStreamWriter":
     """Describe the query that puts ``rows`` into a store. They are results, or what units have staged."""
     register_sinks(rows.sparkSession)
     options = {
-        "store": write_store(target.store),
+        "store": pack_store(target.store),
         "description": json.dumps(target.description.as_json()),
         "snapshots": json.dumps(target.rule.as_json()),
         "staged": str(is_staged).lower(),
