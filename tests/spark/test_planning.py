@@ -12,6 +12,7 @@ from thetastream.families.hops.plan import MultiwayPlan
 from thetastream.families.pairs import plan as two_streams
 from thetastream.families.pairs.plan import JoinPlan
 from thetastream.joins.compose.pipeline import PipelinePlan
+from thetastream.joins.families import plan_join
 from thetastream.lowering.query import RESULT_TIME
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
@@ -170,9 +171,7 @@ def test_a_refused_statement_is_read_once(
 ) -> None:
     answer = import_module("thetastream.statements.answer")
     asked = []
-    monkeypatch.setattr(
-        answer, "plan_join", lambda request: asked.append(1) or th.planners.plan_join(request)
-    )
+    monkeypatch.setattr(answer, "plan_join", lambda request: asked.append(1) or plan_join(request))
     with pytest.raises(
         th.QueryError, match=r"'nope' does not exist.*there are id, d, nested, months"
     ) as error:

@@ -87,7 +87,10 @@ class Evaluation:
             resolved = resolve_versions(select, frames, self.options.get("event_time"))
             merged = merge_columns(resolved, frames, problems)
             raise_problems(problems)
-            rows, explain = self._join(resolve_rankings(resolved, frames, merged.fold), frames, merged)
+            question, found = self._join(resolve_rankings(resolved, frames, merged.fold), frames, merged)
+            if not found.how:
+                self._projections[id(select)] = question, found.join
+            rows, explain = found.rows, found.explain
         self.explanations.append(lambda: f"== {title} ==\n{explain()}\n" if title else explain())
         return rows
 
@@ -111,7 +114,7 @@ class Evaluation:
 
     def _join(
         self, select: Select, frames: Mapping[str, DataFrame], merged: MergedColumns
-    ) -> tuple[DataFrame, Callable[[], str]]:
+    ) -> tuple[Question, Answer]:
         on = [*merged.conditions, *(merged.qualify(condition) for condition in select.conditions)]
         correlated = _write_correlated(select, frames, merged)
         on += [text for texts in correlated.values() for text in texts]
@@ -139,10 +142,7 @@ class Evaluation:
             located = [locate(select, problem) for problem in list_problems(error)]
             raise_problems(sort_problems([*located, *find_select_problems(self.spark, question)]))
             raise
-        found = answer(self.spark, question, join)
-        if not found.how:
-            self._projections[id(select)] = question, join
-        return found.rows, found.explain
+        return question, answer(self.spark, question, join)
 
     def _fold_subquery(self, select: Select, rows: DataFrame) -> Answer | None:
         """Fold the results of a join in a subquery; None if units cannot.
