@@ -78,6 +78,35 @@ def test_more_questions_than_may_wait_are_refused_but_not_those_of_subscribers()
     asyncio.run(ask())
 
 
+def test_a_client_that_leaves_while_another_question_ends_takes_no_place_away() -> None:
+    order: list[str] = []
+
+    async def ask(turns: Turns, client: str) -> None:
+        await turns.take(client)
+        order.append(client)
+        await asyncio.sleep(0)
+        turns.give_back()
+
+    async def leave(clients: str, n_left: int) -> None:
+        turns = Turns(1, 10, 10)
+        await turns.take("first")
+        asked = [asyncio.create_task(ask(turns, client)) for client in clients]
+        await asyncio.sleep(0)
+        for one in asked[:n_left]:
+            one.cancel()
+        # The tasks that are cancelled have not run since.
+        turns.give_back()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [isinstance(one, asyncio.CancelledError) for one in found[:n_left]] == [True] * n_left
+        assert found[n_left:] == [None] * (len(clients) - n_left)
+        assert turns.n_waiting == 0
+        await asyncio.wait_for(turns.take("last"), 1)
+
+    for clients, n_left in (("b", 1), ("bc", 2), ("bb", 2), ("bbc", 1)):
+        asyncio.run(leave(clients, n_left))
+    assert order == list("bc"), "a question that is cancelled does not use the turn of its client"
+
+
 def test_questions_of_clients_that_have_left_do_not_keep_the_service_busy(store: ParquetStore) -> None:
     body = f'{{"sql": "{SLOW}"}}'.encode()
     head = f"POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -5,6 +5,7 @@ A client with many questions delays its own questions, because the next place is
 
 import asyncio
 from collections import OrderedDict, deque
+from contextlib import suppress
 
 from thetastream.core.errors import QueryError
 
@@ -63,16 +64,22 @@ class Turns:
             raise
 
     def give_back(self) -> None:
-        """Give the place of a question to the next client."""
-        if not self._queues:
-            self._free += 1
-            return
-        client, queue = self._queues.popitem(last=False)
-        place = queue.popleft()
-        if queue:
-            # The other questions of this client wait until all other clients had their turns.
-            self._queues[client] = queue
-        place.set_result(None)
+        """Give the place of a question to the next client.
+
+        Places that are done belong to questions whose clients have left a moment ago.
+        """
+        while self._queues:
+            client, queue = self._queues.popitem(last=False)
+            place = queue.popleft()
+            is_given = not place.done()
+            if queue:
+                self._queues[client] = queue
+                # The other questions of this client wait until all other clients had their turns.
+                self._queues.move_to_end(client, last=is_given)
+            if is_given:
+                place.set_result(None)
+                return
+        self._free += 1
 
     def _refuse_many(self, client: str) -> None:
         if self.n_waiting >= self._waiting:
@@ -83,7 +90,11 @@ class Turns:
             raise QueryError("TOO_MANY_QUESTIONS", f"{what}: ask again later")
 
     def _forget(self, client: str, place: "asyncio.Future[None]") -> None:
-        queue = self._queues[client]
-        queue.remove(place)
+        # ``give_back`` may have removed the place in the meantime.
+        queue = self._queues.get(client)
+        if queue is None:
+            return
+        with suppress(ValueError):
+            queue.remove(place)
         if not queue:
             del self._queues[client]
