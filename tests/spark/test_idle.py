@@ -96,8 +96,8 @@ def test_all_steps_report_all_streams(spark: SparkSession, tmp_path: Path) -> No
     }
     plan = th.plan(streams, on="a.x < b.x AND b.x < c.x", within="1 minute")
     for step in plan.steps:  # type: ignore[attr-defined]
-        assert [stream.alias for stream in step.settings.idle.streams] == ["a", "b", "c"]
-    assert th.plan({"a": streams["a"], "b": streams["b"]}, on="a.x < b.x", within="1m").settings.idle is None  # type: ignore[attr-defined]
+        assert [stream.alias for stream in step.run.idle.streams] == ["a", "b", "c"]
+    assert th.plan({"a": streams["a"], "b": streams["b"]}, on="a.x < b.x", within="1m").run.idle is None  # type: ignore[attr-defined]
 
 
 def test_idle_is_refused(spark: SparkSession) -> None:

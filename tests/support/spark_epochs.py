@@ -25,6 +25,7 @@ from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
 from thetastream.models.base import Model
 from thetastream.runtime.choice import FittedSpec
+from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.files import ControlFolder
 from thetastream.runtime.control.plan import ControlPlan, Rules
@@ -253,7 +254,8 @@ class SparkEpochs:
         fields = [pa.field(f"c{n}", pa.int64()) for n in range(self.width)]
         emitter = BlockEmitter(pa.schema([*fields, pa.field(COUNTERS, pa.string())]))
         box, cache = (str(self.folder / name) for name in ("box", "cache"))
-        unit = UnitEpoch(self.fitted, QUERY, emitter, box, cache, None, None, self.shed, {}, self.access)
+        run = RunContext(mailbox=box, cache_folder=cache)
+        unit = UnitEpoch(self.fitted, QUERY, emitter, run, shed=self.shed, control=self.access)
         timers = _Timers(self.state["timers"][key], watermark_ms, self.began_ms)
         value, parts = _Value(self.state["value"], key), _Parts(self.state["parts"][key])
         frames = None if rows is None else iter([rows])

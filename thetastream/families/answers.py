@@ -39,7 +39,7 @@ from thetastream.lowering.payload import exchange_payload
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
 from thetastream.lowering.query import Query
 from thetastream.models.base import Model
-from thetastream.runtime.flow import CANDIDATE, Deciding, JoinSpec, Output, parse_schema, restore_struct
+from thetastream.runtime.flow import CANDIDATE, Flow, Output, UnitStage, parse_schema, restore_struct
 
 
 def find_decision_problems(query: Query, lowered: Lowered) -> list[QueryError]:
@@ -115,7 +115,7 @@ def _build_answers(
     spark: SparkSession,
     reading: Reading,
     choose: Choose | None,
-) -> JoinSpec:
+) -> Flow:
     """Join two streams and answer each tuple. If there is a residual, second units decide behind it."""
     how, ranking = plan.how, plan.ranking
     identity = identify_two_streams(plan, model, reading)
@@ -124,16 +124,16 @@ def _build_answers(
     times = tuple(columns) if how.waits and len(columns) == len(plan.sides) else None
     if not plan.residual:
         make = partial(_build_answers_spec, unit, how, ranking)
-        choice = _open_choice(reading, choose, make)
-        return JoinSpec(make(model), plan.sides, answers, identity, choice=choice, waits_by=times)
+        stages = (UnitStage(make(model), answers, _open_choice(reading, choose, make)),)
+        return Flow(plan.sides, plan.condition.sides, stages, identity, waits_by=times)
     first = partial(_build_candidates_spec, unit, how, ranking)
     second = partial(_build_deciding_spec, first)
-    deciding = Deciding(second(model), answers, _open_choice(reading, choose, second))
     candidates = describe_candidates(spark, plan, first(model).columns)
-    choice = _open_choice(reading, choose, first)
-    return JoinSpec(
-        first(model), plan.sides, candidates, identity, choice=choice, deciding=deciding, waits_by=times
+    both = (
+        UnitStage(first(model), candidates, _open_choice(reading, choose, first)),
+        UnitStage(second(model), answers, _open_choice(reading, choose, second)),
     )
+    return Flow(plan.sides, plan.condition.sides, both, identity, waits_by=times)
 
 
 def _build_answers_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> EngineSpec:

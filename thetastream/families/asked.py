@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 from thetastream.conditions import Phrase, Predicate
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.how import INNER, How
-from thetastream.core.shed import Shed
 from thetastream.core.spans import Within
 from thetastream.engine.order import Order
 from thetastream.families.options import GivenOptions, Options
@@ -18,7 +17,7 @@ from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import Query, Stream
 from thetastream.lowering.statistics import Statistics
 from thetastream.models.base import Model
-from thetastream.runtime.idle.reports import IdleReports
+from thetastream.runtime.context import RunContext
 from thetastream.spark.event_time import list_dropping
 
 
@@ -121,10 +120,8 @@ class CheckedRequest:
     archive_period_us: int | None
     has_result_time: bool
     """Whether the user gets the result time of each row."""
-    late: str | None
-    """The folder of late tuples; None if they are only counted."""
-    shed: Shed | None
-    """The load shedder; None if nothing is dropped."""
+    run: RunContext
+    """The settings with which units run, without the folder of mailboxes and ``max_units``."""
     partitions: int
     """Number of shuffle partitions of the session."""
     problems: list[ThetastreamError]
@@ -133,12 +130,6 @@ class CheckedRequest:
     def options(self) -> Options:
         """The options that the user or the session gave."""
         return self.request.options
-
-    @property
-    def cache_folder(self) -> str | None:
-        """The folder on each host for mapped segments; None means Spark's local directory."""
-        folder = self.options.get("cache_folder")
-        return None if folder is None else str(folder)
 
     def without_defaults(self, names: Collection[str]) -> "CheckedRequest":
         """Return the request without defaults of the session that its family of joins does not honour."""
@@ -203,17 +194,8 @@ class JoinSettings:
     """Number of shuffle partitions of the session."""
     statistics: Statistics | None = None
     """The statistics from which costs are estimated. None means the default assumptions."""
-    cache_folder: str | None = None
-    late: str | None = None
-    """The folder of late tuples; None if they are only counted."""
-    shed: Shed | None = None
-    """The load shedder; None if nothing is dropped."""
-    idle: IdleReports | None = None
-    """What units report about streams that may be idle. None if no stream may be."""
-    mailbox: str = ""
-    """The folder of mailboxes, if the model, the load shedder or ``max_units`` needs one; otherwise empty."""
-    max_units: int | None = None
-    """The largest number of units at once; None if the units do not change while the join runs."""
+    run: RunContext = field(default_factory=RunContext)
+    """The settings with which the units run."""
     bounds_watermark: bool = False
     """Whether results have a column that says how far the watermark rises after the epoch."""
 

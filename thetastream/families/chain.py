@@ -15,7 +15,7 @@ from thetastream.lowering.query import Query
 from thetastream.lowering.statistics import Statistics
 from thetastream.models.base import AUTO
 from thetastream.models.chain import Chain
-from thetastream.runtime.flow import JoinSpec
+from thetastream.runtime.flow import Flow, UnitStage
 
 ASSUMED_EPOCH_S = 1.0
 """Assumed event time that an epoch spans, if it was not measured."""
@@ -72,7 +72,7 @@ def build_handshake_join(
     streams: Sequence[DataFrame],
     order: Order | None = None,
     choose: Choose | None = None,
-) -> JoinSpec:
+) -> Flow:
     """Join two streams on a handshake chain, whose workers pass tuples on to their neighbours.
 
     The planner refuses an order of results, because the chain does not keep the order of arrival. It never
@@ -80,9 +80,10 @@ def build_handshake_join(
     """
     assert order is None
     assert choose is None
-    spec = _describe_chain(plan, model)
     output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
-    return JoinSpec(spec, plan.sides, output, identify_two_streams(plan, model, _read_session(streams)))
+    stage = UnitStage(_describe_chain(plan, model), output)
+    identity = identify_two_streams(plan, model, _read_session(streams))
+    return Flow(plan.sides, plan.condition.sides, (stage,), identity)
 
 
 def _describe_chain(plan: PhysicalPlan, model: Chain) -> HandshakeSpec:

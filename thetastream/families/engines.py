@@ -22,7 +22,7 @@ from thetastream.families.pairs.flow import (
 from thetastream.families.pairs.identity import identify_two_streams
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.models.base import HANDSHAKE, UNITS, Model
-from thetastream.runtime.flow import JoinSpec
+from thetastream.runtime.flow import Flow, UnitStage
 
 
 class JoinMaker(Protocol):
@@ -35,7 +35,7 @@ class JoinMaker(Protocol):
         streams: Sequence[DataFrame],
         order: Order | None = None,
         choose: Choose | None = None,
-    ) -> JoinSpec: ...
+    ) -> Flow: ...
 
 
 def build_two_stream_join(
@@ -44,7 +44,7 @@ def build_two_stream_join(
     streams: Sequence[DataFrame],
     order: Order | None = None,
     choose: Choose | None = None,
-) -> JoinSpec:
+) -> Flow:
     """Join two streams under a model whose units send no messages.
 
     ``choose`` is given if the planner has chosen the model.
@@ -64,7 +64,8 @@ def build_two_stream_join(
         columns = to_arrow_schema(output.columns, timezone=spark.conf.get("spark.sql.session.timeZone"))
     make = partial(_build_pairs_spec, unit, order, columns)
     identity = identify_two_streams(plan, model, reading, order)
-    return JoinSpec(make(model), plan.sides, output, identity, order, _open_choice(reading, choose, make))
+    stage = UnitStage(make(model), output, _open_choice(reading, choose, make), order)
+    return Flow(plan.sides, plan.condition.sides, (stage,), identity)
 
 
 ENGINES: Mapping[str, JoinMaker] = {UNITS: build_two_stream_join, HANDSHAKE: build_handshake_join}

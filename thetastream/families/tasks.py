@@ -38,7 +38,7 @@ from thetastream.lowering.lower import write_guarded
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
 from thetastream.lowering.report import format_average, format_one_line
 from thetastream.models.base import HANDSHAKE, UNITS, Model
-from thetastream.runtime.flow import JoinSpec, Output
+from thetastream.runtime.flow import Flow, Output, UnitStage
 
 TASK = "task"
 """The text column of results that names the task. The units emit the number of the task instead."""
@@ -202,7 +202,7 @@ def _explain_shared(plan: TasksPlan, model: Model) -> Iterator[str]:
 
 def build_shared_tasks_join(
     plan: TasksPlan, model: Model, streams: Sequence[DataFrame], choose: Choose | None = None
-) -> JoinSpec:
+) -> Flow:
     """Run several joins of the same two streams behind one exchange."""
     describe = TASK_JOINS[model.engine]
     spec = SharedTasksSpec(
@@ -211,8 +211,9 @@ def build_shared_tasks_join(
     output = describe_tagged_pairs(streams[0].sparkSession, plan)
     reading = _read_session(streams, choose)
     identity = identify_tasks(plan, model, reading)
-    choice = _open_choice(reading, choose, spec.with_model)
-    return JoinSpec(spec, plan.sides, output, identity, choice=choice)
+    stage = UnitStage(spec, output, _open_choice(reading, choose, spec.with_model))
+    # Each task has keys of its own. The event times of the streams are the same for all.
+    return Flow(plan.sides, plan.tasks[0].plan.condition.sides, (stage,), identity)
 
 
 TASK_JOINS: Mapping[str, Callable[[PhysicalPlan, Any], TaskJoin]] = {

@@ -93,16 +93,8 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
     def results(self) -> DataFrame:
         """Build the results of all tasks anew: the column ``task``, and one struct column per alias."""
         first = self._first
-        join = build_shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
-        given = first.settings
-        return build(
-            join,
-            first.streams,
-            mailboxes=given.mailbox,
-            cache_folder=given.cache_folder,
-            late=given.late,
-            idle=given.idle,
-        )
+        flow = build_shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
+        return build(flow, first.streams, first.run)
 
     def split(self, batch: DataFrame) -> dict[str, DataFrame]:
         """Split a batch of ``together``, as ``foreachBatch`` passes it, into one DataFrame per task.

@@ -12,7 +12,7 @@ frozen objects.
 
 import gc
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from thetastream.engine.inbox import Inbox, Peers
 from thetastream.engine.protocol import Engine, OpenStore
 from thetastream.lowering.identity import MODEL
 from thetastream.runtime.choice import FittedSpec
+from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.model_json import decode_model
 from thetastream.runtime.control.notices import (
@@ -39,7 +40,6 @@ from thetastream.runtime.control.notices import (
 )
 from thetastream.runtime.control.plan import ControlPlan
 from thetastream.runtime.emit import Emitter, count_emitted, time_work
-from thetastream.runtime.idle.reports import IdleReports
 from thetastream.runtime.inbox_rows import ControlRows, list_rows, take_in
 from thetastream.runtime.late_files import LateFiles
 from thetastream.runtime.mailbox.announcement import check_messages, find_mailbox_name
@@ -63,16 +63,12 @@ class UnitEpoch:
     identity: Identity
     """The identity of the query, as it was planned."""
     emitter: Emitter
-    mailboxes: str
-    """The folder of mailboxes, for an engine that sends messages."""
-    cache_folder: str | None
-    late: LateFiles | None
+    run_context: RunContext
+    late: LateFiles | None = None
     """Where late tuples are kept; None if they are not."""
-    idle: IdleReports | None
-    """What units report about streams that may be idle; None if there are none."""
-    shed: ShedLoads | None
+    shed: ShedLoads | None = None
     """The load shedder; None if no tuples are dropped."""
-    delays_us: Mapping[str, int]
+    delays_us: Mapping[str, int] = field(default_factory=dict)
     """The delay of the watermark of each stream that has one, by alias."""
     control: ControlAccess | None = None
     """The control of the join; None if its units do not change."""
@@ -125,13 +121,13 @@ class UnitEpoch:
             raise StateError("EPOCH_REPEATED", f"epoch {clock.epoch} brings rows to unit {key} a second time")
         inbox = Inbox()
         told = take_in(inbox, list_rows(rows or iter(())))
-        check_messages(before, clock.epoch, slot, told.announced, self.mailboxes)
+        check_messages(before, clock.epoch, slot, told.announced, self.run_context.mailbox)
         event = None if told.notice is None else told.notice.event
         # 2. Run the engine.
         member, state = self._follow(told.notice, before, clock)
         if self.control is not None:
             inbox.peers = self._find_peers(self.control, member, slot, told.notice)
-        root = choose_cache_root(self.cache_folder)
+        root = choose_cache_root(self.run_context.cache_folder)
         sweep(root)
         engine = self._open(member, slot, state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
@@ -148,7 +144,7 @@ class UnitEpoch:
             mailbox = find_mailbox_name(before.mailbox, told.announced)
         if mailbox is not None and event != JOINS:
             has_news = engine.is_waiting or event == LEAVES
-            box = Mailbox(self.mailboxes, mailbox)
+            box = Mailbox(self.run_context.mailbox, mailbox)
             if before.heard != NOTHING:
                 box.withdraw(slot, range(before.heard.epoch + 1, clock.epoch))
             sent = post(box, query, clock.epoch, slot, engine.messages, has_news, keys)
@@ -223,9 +219,10 @@ class UnitEpoch:
         """Write what others read of this epoch: late tuples, streams that may be idle, and the load."""
         if self.late is not None:
             self.late.write(read_query(), clock.epoch, slot, counters.late_tuples or ())
-        if self.idle is not None:
+        idle = self.run_context.idle
+        if idle is not None:
             name = digest(self.identity)
-            self.idle.write(read_query(), name, slot, clock.watermark_us, counters.streams)
+            idle.write(read_query(), name, slot, clock.watermark_us, counters.streams)
         if self.shed is not None:
             self._publish_load(self.shed, slot, counters, inbox, timers)
 

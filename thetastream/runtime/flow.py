@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from thetastream.core.columns import ColumnSource
+from thetastream.core.condition import SideSpec
 from thetastream.core.identity import Identity, Part
-from thetastream.engine.answers.spec import DecidingSpec
 from thetastream.engine.order import Order
 from thetastream.engine.protocol import EngineSpec
 from thetastream.joins.ask.carriers import find_carrier
@@ -21,6 +21,7 @@ from thetastream.results.description import Description
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.staged import Origin, Stage
 from thetastream.results.store import Store
+from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.task_facts import read_query, read_task_epoch, read_task_partition
 
 
@@ -84,46 +85,51 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Deciding:
-    """The second units of a join."""
+class UnitStage:
+    """Units that run between two exchanges, and what leaves them."""
 
-    spec: DecidingSpec
+    spec: EngineSpec
     output: Output
     choice: Choice | None = None
     """What the planner chooses for other numbers of partitions; None if the user named the model."""
+    order: Order | None = None
+    """The order of results; None if they are not ordered."""
 
-    def with_slots(self, max_units: int) -> "Deciding":
-        """Return the second units of a join whose first units may change, up to a number of slots."""
+    def with_change(self, change: Callable[[EngineSpec], EngineSpec]) -> "UnitStage":
+        """Return the stage with a change of its spec, under every model that may be chosen.
+
+        ``change`` must be picklable.
+        """
         choice = self.choice
         if choice is not None:
-            choice = replace(choice, fit=partial(_fit_slots, choice.fit, max_units))
-        return replace(self, spec=replace(self.spec, max_units=max_units), choice=choice)
+            choice = replace(choice, fit=partial(_fit_change, choice.fit, change))
+        return replace(self, spec=change(self.spec), choice=choice)
 
 
 @dataclass(frozen=True)
-class JoinSpec:
-    """A planned join of any family."""
+class Flow:
+    """A planned join of any family: its streams, and the units that they pass."""
 
-    spec: EngineSpec
     sides: Sequence[SidePlan]
     """For each stream, how its tuples become blocks."""
-    output: Output
+    keys: Sequence[SideSpec]
+    """For each stream, the columns of blocks that units read."""
+    stages: tuple[UnitStage, ...]
+    """The units. Those of the first stage get the tuples of the streams. Those of each other stage get the
+    results of the stage before."""
     identity: Identity
     """The parts of the query that a checkpoint keeps."""
-    order: Order | None = None
-    """The order of results; None if they are not ordered."""
-    choice: Choice | None = None
-    """What the planner chooses for other numbers of partitions; None if the user named the model."""
-    deciding: Deciding | None = None
-    """The second units, which get the results of these units; None if there are none."""
+    rules: Rules | None = None
+    """How the units may change while the query runs; None if they do not change."""
     waits_by: tuple[str, ...] | None = None
     """The event times of the streams, as columns of blocks, if tuples wait for the watermark."""
 
 
-def _fit_slots(fit: Callable[[int], Fitted], max_units: int, partitions: int) -> Fitted:
-    spec, model = fit(partitions)
-    assert isinstance(spec, DecidingSpec)
-    return Fitted(replace(spec, max_units=max_units), model)
+def _fit_change(
+    fit: Callable[[int], Fitted], change: Callable[[EngineSpec], EngineSpec], partitions: int
+) -> Fitted:
+    fitted = fit(partitions)
+    return fitted._replace(spec=change(fitted.spec))
 
 
 class NotStaged(Exception):

@@ -18,11 +18,9 @@ from pyspark.sql import DataFrame
 
 from thetastream.core.columns import ColumnSource
 from thetastream.core.errors import QueryError, raise_problems
-from thetastream.core.shed import Shed
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.multiway.spec import MultiwaySpec
-from thetastream.engine.shedding import Shedding
 from thetastream.families.asked import CheckedRequest, refuse_result_order
 from thetastream.families.hops.cost import MultiwayLoad, choose_initial_slice, estimate_load
 from thetastream.families.hops.explain import explain_multiway
@@ -41,10 +39,9 @@ from thetastream.lowering.selectivity import Tie, estimate_sizes, extend_join_or
 from thetastream.lowering.statistics import Statistics, choose_n_units
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway, Travel, read_hops
-from thetastream.runtime.control.access import Control
+from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.plan import Rules
-from thetastream.runtime.flow import Emitted, JoinSpec, Staging, Target
-from thetastream.runtime.idle.reports import list_idle_reports
+from thetastream.runtime.flow import Emitted, Flow, Staging, Target, UnitStage
 from thetastream.spark.dataflow.build import build
 from thetastream.spark.session.configure import check_session
 
@@ -58,18 +55,11 @@ class MultiwayPlan(QueryPlan):
     spec: MultiwaySpec
     """The spec that the nodes run."""
     streams: tuple[DataFrame, ...]
-    mailbox: str
-    cache_folder: str | None
-    late: str | None
-    """The folder of late tuples; None if they are only counted."""
-    shed: Shed | None
-    """The load shedder; None if nothing is dropped."""
+    run: RunContext
     load: MultiwayLoad
     """The estimated load of the nodes."""
     choose: Callable[[int], Model] | None = None
     """How the model follows from the number of shuffle partitions; None if the user gave the nodes."""
-    control: Control | None = None
-    """How the nodes may change while the join runs; None if they do not change."""
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -92,9 +82,9 @@ class MultiwayPlan(QueryPlan):
             query.within_us,
             self.lowered,
             self.spec,
-            self.mailbox,
+            self.run.mailbox,
             self.load,
-            self.shed,
+            self.run.shed,
         )
 
     @property
@@ -114,17 +104,21 @@ class MultiwayPlan(QueryPlan):
         return self._build()
 
     def _build(self, staging: Staging | None = None) -> DataFrame:
-        join = build_multiway_join(self.lowered, self.spec, self.streams, self.choose)
-        return build(
-            join,
-            self.streams,
-            mailboxes=self.mailbox,
-            cache_folder=self.cache_folder,
-            late=self.late,
-            idle=list_idle_reports(self.inputs),
-            shedding=None if self.shed is None else Shedding(self.shed, self.spec.graph.sides),
-            staging=staging,
-            control=self.control,
+        flow = build_multiway_join(self.lowered, self.spec, self.streams, self.choose)
+        return build(replace(flow, rules=self._rules), self.streams, self.run, staging)
+
+    @property
+    def _rules(self) -> Rules | None:
+        """How the nodes may change while the join runs; None if they do not change."""
+        if self.run.max_units is None:
+            return None
+        is_endless = any(stored.lifetime_us is None for stored in self.spec.stored)
+        return Rules(
+            self.run.max_units,
+            never_expires=(is_endless, is_endless),
+            can_shed=self.run.shed is not None,
+            only_sizes=True,
+            moves_tuples=self.spec.model.can_move_tuples,
         )
 
 
@@ -155,11 +149,11 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
         max_units = options.get("max_units")
         check_max_units(max_units, model, problems)
         has_mailbox = model.has_mailbox(len(checked.streams))
-        if has_mailbox or checked.shed is not None or max_units is not None:
+        if has_mailbox or checked.run.shed is not None or max_units is not None:
             mailbox = choose_mailbox_folder(request.spark, options.get("mailbox"), problems)
     else:
         model = model.on_one_node
-    unfit = find_shed_problem(checked.shed, model)
+    unfit = find_shed_problem(checked.run.shed, model)
     problems += [] if unfit is None else [unfit]
     query = checked.query(counts)
     # 3. Turn the condition into hops, and choose an index for the hops.
@@ -177,24 +171,8 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     spec = build_multiway_spec(graph, hops.orders, model, checked.archive_period_us, refinement)
     frames = tuple(request.streams.values())
     choose = sizes if has_open_size else None
-    cache, late = checked.cache_folder, checked.late
-    control = None if max_units is None else _describe_control(mailbox, max_units, spec, checked.shed)
-    return MultiwayPlan(
-        query, lowered, spec, frames, mailbox, cache, late, checked.shed, load, choose, control
-    )
-
-
-def _describe_control(root: str, max_units: int, spec: MultiwaySpec, shed: Shed | None) -> Control:
-    """Describe how the nodes may change while the join runs."""
-    is_endless = any(stored.lifetime_us is None for stored in spec.stored)
-    rules = Rules(
-        max_units,
-        never_expires=(is_endless, is_endless),
-        can_shed=shed is not None,
-        only_sizes=True,
-        moves_tuples=spec.model.can_move_tuples,
-    )
-    return Control(root, rules)
+    run = replace(checked.run, mailbox=mailbox, max_units=max_units)
+    return MultiwayPlan(query, lowered, spec, frames, run, load, choose)
 
 
 @dataclass(frozen=True)
@@ -256,9 +234,9 @@ def choose_refinement(
 
 def build_multiway_join(
     plan: LoweredGraph, spec: MultiwaySpec, streams: Sequence[DataFrame], choose: Choose | None = None
-) -> JoinSpec:
+) -> Flow:
     """Join two or more streams, hop by hop. ``choose`` is given if the planner has chosen the nodes."""
     output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
     reading = _read_session(streams, choose)
-    choice = _open_choice(reading, choose, spec.with_model)
-    return JoinSpec(spec, plan.sides, output, identify_multiway(plan, spec, reading), choice=choice)
+    stage = UnitStage(spec, output, _open_choice(reading, choose, spec.with_model))
+    return Flow(plan.sides, spec.graph.sides, (stage,), identify_multiway(plan, spec, reading))

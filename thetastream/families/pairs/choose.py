@@ -209,7 +209,7 @@ def choose_model(query: Query, lowered: Lowered, settings: JoinSettings) -> tupl
     """Return the model of the settings, or the cheapest model that can run the query, and the reason."""
     if settings.model is None:
         return build_choice(query, lowered, settings).explain(settings.partitions)
-    problem = find_refusal(settings.model, lowered) or find_shed_problem(settings.shed, settings.model)
+    problem = find_refusal(settings.model, lowered) or find_shed_problem(settings.run.shed, settings.model)
     raise_problems([] if problem is None else [problem])
     return settings.model, "as asked for"
 
@@ -217,7 +217,7 @@ def choose_model(query: Query, lowered: Lowered, settings: JoinSettings) -> tupl
 def build_choice(query: Query, lowered: Lowered, settings: JoinSettings) -> ModelChoice:
     """Build the function from a number of shuffle partitions to the cheapest model for it."""
     work = build_workload(query, lowered, settings.statistics or Statistics())
-    needs_probes_apart = settings.shed is not None and settings.shed.sheds_probes
+    needs_probes_apart = settings.run.shed is not None and settings.run.shed.sheds_probes
     return ModelChoice(work, lowered, settings.order is not None, needs_probes_apart)
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from thetastream.core.condition import Condition
+from thetastream.engine.answers.spec import DecidingSpec
 from thetastream.engine.order import Order
 from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
 from thetastream.engine.protocol import EngineSpec
@@ -25,7 +26,8 @@ from thetastream.lowering.identity import Reading, identify_model
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
 from thetastream.lowering.query import WATERMARK_BOUND
 from thetastream.models.base import Model
-from thetastream.runtime.flow import Choice, Fitted, JoinSpec, Output, parse_schema, restore_struct
+from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.flow import Choice, Fitted, Flow, Output, UnitStage, parse_schema, restore_struct
 from thetastream.spark.session.configure import count_partitions, is_case_sensitive
 
 Choose = Callable[[int], Any]
@@ -43,27 +45,30 @@ def build_bounding_join(
     streams: Sequence[DataFrame],
     sources: BoundSources,
     choose: Choose | None = None,
-) -> JoinSpec:
+) -> Flow:
     """Join two streams, with units that add a bound of the watermark to each result."""
     make = partial(_build_bounding_spec, _describe_unit(plan, plan.condition), sources)
     reading = _read_session(streams, choose)
     output = describe_bounded_pairs(streams[0].sparkSession, plan)
-    choice = _open_choice(reading, choose, make)
-    return JoinSpec(
-        make(model), plan.sides, output, identify_two_streams(plan, model, reading), choice=choice
-    )
+    stage = UnitStage(make(model), output, _open_choice(reading, choose, make))
+    return Flow(plan.sides, plan.condition.sides, (stage,), identify_two_streams(plan, model, reading))
 
 
 def _build_bounding_spec(unit: UnitSpec, sources: BoundSources, model: Model) -> EngineSpec:
     return BoundingSpec(TwoStreamSpec(unit, model), sources)
 
 
-def let_tuples_move(join: JoinSpec) -> JoinSpec:
-    """Return a join of two streams whose stored tuples move to newer units when their unit leaves."""
-    choice = join.choice
-    if choice is not None:
-        choice = replace(choice, fit=partial(_fit_moving, choice.fit))
-    return replace(join, spec=_move(join.spec), choice=choice)
+def let_units_change(flow: Flow, rules: Rules) -> Flow:
+    """Return a join of two streams whose units may change while it runs.
+
+    If the rules say so, stored tuples move to newer units when their unit leaves. Second units have as many
+    slots as first units may have.
+    """
+    first, *later = flow.stages
+    if rules.moves_tuples:
+        first = first.with_change(_move)
+    decide = partial(_add_slots, rules.max_units)
+    return replace(flow, stages=(first, *(stage.with_change(decide) for stage in later)), rules=rules)
 
 
 def _move(spec: EngineSpec) -> MovingSpec:
@@ -71,9 +76,9 @@ def _move(spec: EngineSpec) -> MovingSpec:
     return MovingSpec(spec)
 
 
-def _fit_moving(fit: Callable[[int], Fitted], partitions: int) -> Fitted:
-    fitted = fit(partitions)
-    return fitted._replace(spec=_move(fitted.spec))
+def _add_slots(max_units: int, spec: EngineSpec) -> DecidingSpec:
+    assert isinstance(spec, DecidingSpec)
+    return replace(spec, max_units=max_units)
 
 
 def _describe_unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = False) -> UnitSpec:

@@ -14,7 +14,6 @@ from thetastream.conditions import Predicate
 from thetastream.core.columns import ColumnSource
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.engine.order import read_order
-from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.content_routing import find_routable_band
 from thetastream.engine.two_stream.watermark_bound import BoundSource, BoundSources
 from thetastream.families.answers import carry_residual, find_decision_problems
@@ -23,7 +22,7 @@ from thetastream.families.engines import ENGINES
 from thetastream.families.pairs.choose import SizeChoice, build_choice, choose_model, find_arrival_problem
 from thetastream.families.pairs.cost import estimate
 from thetastream.families.pairs.explain import explain
-from thetastream.families.pairs.flow import ARRIVAL, build_bounding_join, let_tuples_move
+from thetastream.families.pairs.flow import ARRIVAL, build_bounding_join, let_units_change
 from thetastream.families.pairs.workload import build_workload
 from thetastream.families.views.flow import build_folded_join
 from thetastream.families.views.folding import FinalJoin, Folding
@@ -42,10 +41,9 @@ from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import RESULT_TIME, Query, Resolver, Stream
 from thetastream.lowering.statistics import Statistics, choose_n_units
 from thetastream.models.base import Model
-from thetastream.runtime.control.access import Control
+from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.plan import Rules
-from thetastream.runtime.flow import Emitted, JoinSpec, Staging, Target
-from thetastream.runtime.idle.reports import list_idle_reports
+from thetastream.runtime.flow import Emitted, Flow, Staging, Target
 from thetastream.spark.dataflow.build import build
 from thetastream.spark.session.configure import check_session, is_local
 from thetastream.spark.session.memory import warn_of_state
@@ -63,6 +61,11 @@ class JoinPlan(QueryPlan):
     settings: JoinSettings
     folding: Folding | None = None
     """How units fold their matches into views. If it is None, matches leave the units as pairs."""
+
+    @property
+    def run(self) -> RunContext:
+        """The settings with which the units run."""
+        return self.settings.run
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -107,8 +110,8 @@ class JoinPlan(QueryPlan):
             given.order,
             given.partitions,
             given.statistics,
-            given.shed,
-            given.max_units,
+            self.run.shed,
+            self.run.max_units,
         )
         before = [
             f"late rows of {stream.alias}: {' and '.join(found)} before the join drops them; th.metrics "
@@ -125,25 +128,15 @@ class JoinPlan(QueryPlan):
         """
         return self._build(self._join())
 
-    def _build(self, join: JoinSpec, staging: Staging | None = None) -> DataFrame:
-        given, control = self.settings, self._control
-        shedding = None if given.shed is None else Shedding(given.shed, self.physical.condition.sides)
-        return build(
-            let_tuples_move(join) if control is not None and control.rules.moves_tuples else join,
-            self.streams,
-            mailboxes=given.mailbox,
-            cache_folder=given.cache_folder,
-            late=given.late,
-            idle=given.idle,
-            shedding=shedding,
-            staging=staging,
-            control=control,
-        )
+    def _build(self, flow: Flow, staging: Staging | None = None) -> DataFrame:
+        rules = self._rules
+        changing = flow if rules is None else let_units_change(flow, rules)
+        return build(changing, self.streams, self.run, staging)
 
     @property
-    def _control(self) -> Control | None:
+    def _rules(self) -> Rules | None:
         """How the units may change while the join runs."""
-        given, condition = self.settings, self.physical.condition
+        given, condition = self.run, self.physical.condition
         if given.max_units is None or not self.is_streaming:
             return None
         routings = ["hash"] * bool(condition.equalities)
@@ -151,7 +144,7 @@ class JoinPlan(QueryPlan):
         # Tuples of a count window leave it when enough others have arrived.
         is_counted = self.physical.counts is not None
         left, right = (not is_counted and lifetime is None for lifetime in self.physical.lifetimes_us)
-        rules = Rules(
+        return Rules(
             given.max_units,
             tuple(routings),
             never_expires=(left, right),
@@ -159,10 +152,9 @@ class JoinPlan(QueryPlan):
             counts_tuples=is_counted,
             only_sizes=self.model.has_mailbox(2),
             preserved=self.query.how.preserved,
-            is_ordered=given.order is not None,
+            is_ordered=self.settings.order is not None,
             moves_tuples=(left or right or self.model.moves_tuples) and self._has_plain_pairs,
         )
-        return Control(given.mailbox, rules)
 
     @property
     def _has_plain_pairs(self) -> bool:
@@ -193,11 +185,11 @@ class JoinPlan(QueryPlan):
 
     def stage_results(self, target: Target, sources: tuple[ColumnSource, ...]) -> DataFrame:
         narrow = narrow_results(check_at_units(self.physical), {name for one in sources for name in one.read})
-        join = ENGINES[self.model.engine](narrow, self.model, self.streams, None, self._choose)
+        flow = ENGINES[self.model.engine](narrow, self.model, self.streams, None, self._choose)
         columns = tuple(name for spec in narrow.condition.sides for name in spec.columns)
-        return self._build(join, Staging(target, columns, sources))
+        return self._build(flow, Staging(target, columns, sources))
 
-    def _join(self) -> JoinSpec:
+    def _join(self) -> Flow:
         if self.folding is not None:
             return build_folded_join(self.physical, self.model, self.streams, self.folding, self._choose)
         if self.settings.bounds_watermark:
@@ -291,7 +283,7 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
         max_units = options.get("max_units")
         check_max_units(max_units, model, problems)
         has_mailbox = model is not None and model.has_mailbox(2)
-        if has_mailbox or checked.shed is not None or max_units is not None:
+        if has_mailbox or checked.run.shed is not None or max_units is not None:
             mailbox = choose_mailbox_folder(request.spark, options.get("mailbox"), problems)
     elif model is not None:
         model = model.on_batch
@@ -306,12 +298,7 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
         order=order,
         partitions=checked.partitions,
         statistics=checked.statistics,
-        cache_folder=checked.cache_folder,
-        late=checked.late,
-        shed=checked.shed,
-        idle=list_idle_reports(checked.streams),
-        mailbox=mailbox,
-        max_units=max_units,
+        run=replace(checked.run, mailbox=mailbox, max_units=max_units),
     )
     planned = plan_query(query, checked.catalyst, (left, right), chosen)
     if checked.is_streaming:
@@ -330,7 +317,10 @@ def _warn_of_memory(spark: SparkSession, planned: JoinPlan) -> None:
 
 
 def plan_query(
-    query: Query, resolver: Resolver, inputs: tuple[PlannedInput, PlannedInput], settings: JoinSettings
+    query: Query,
+    resolver: Resolver,
+    inputs: tuple[PlannedInput, PlannedInput],
+    settings: JoinSettings,
 ) -> JoinPlan:
     """Plan a validated query over two inputs."""
     asked = {"index": settings.index, "archive_period_us": settings.archive_period_us}

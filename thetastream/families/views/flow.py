@@ -22,7 +22,7 @@ from thetastream.families.views.folding import VIEW_TIME, Calculated, Computed, 
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.models.base import Model
-from thetastream.runtime.flow import JoinSpec, Output, _find_block_type, _restore_column, parse_schema
+from thetastream.runtime.flow import Flow, Output, UnitStage, _find_block_type, _restore_column, parse_schema
 
 
 def build_folded_join(
@@ -31,14 +31,14 @@ def build_folded_join(
     streams: Sequence[DataFrame],
     folding: Folding,
     choose: Choose | None = None,
-) -> JoinSpec:
+) -> Flow:
     """Join two streams, with units that aggregate their matches into views."""
     output, fold, condition = describe_views(streams, plan, folding)
     make = partial(_build_folded_spec, _describe_unit(plan, condition), fold)
     reading = _read_session(streams, choose)
     identity = identify_two_streams(plan, model, reading, None, folding)
-    choice = _open_choice(reading, choose, make)
-    return JoinSpec(make(model), plan.sides, output, identity, choice=choice)
+    stage = UnitStage(make(model), output, _open_choice(reading, choose, make))
+    return Flow(plan.sides, plan.condition.sides, (stage,), identity)
 
 
 def _build_folded_spec(unit: UnitSpec, fold: Fold, model: Model) -> EngineSpec:

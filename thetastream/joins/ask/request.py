@@ -23,6 +23,8 @@ from thetastream.joins.ask.statistics import read_statistics
 from thetastream.joins.ask.streams import check_streams, read_streams, read_tables
 from thetastream.joins.ask.window import is_counted, read_window
 from thetastream.models.base import Model
+from thetastream.runtime.context import RunContext
+from thetastream.runtime.idle.reports import list_idle_reports
 from thetastream.spark.session.configure import count_partitions
 
 
@@ -90,6 +92,13 @@ def check(request: JoinRequest) -> CheckedRequest:
     has_result_time = read_result_time(options.get("result_time"), read.streams, problems)
     late = read_late_folder(spark, options.get("late"), (stream.alias for stream in read.streams), problems)
     shed = read_shed(options.get("shed"), request.how, read.streams, problems)
+    cache_folder = options.get("cache_folder")
+    run = RunContext(
+        cache_folder=None if cache_folder is None else str(cache_folder),
+        late=late,
+        idle=list_idle_reports(read.streams),
+        shed=shed,
+    )
     # 3. Model.
     partitions = count_partitions(spark)
     named = choose_named_model(request.model, len(read.streams), is_counted(request.within))
@@ -108,8 +117,7 @@ def check(request: JoinRequest) -> CheckedRequest:
         statistics,
         archive_period_us,
         has_result_time,
-        late,
-        shed,
+        run,
         partitions,
         problems,
     )

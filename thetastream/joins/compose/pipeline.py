@@ -44,8 +44,8 @@ from thetastream.joins.ask.settings import refuse_max_units
 from thetastream.joins.ask.window import is_counted
 from thetastream.joins.compose.tree import (
     MARGIN,
-    Flow,
     JoinTree,
+    StreamWindow,
     build_left_deep,
     choose_join_tree,
     is_bushy,
@@ -57,7 +57,6 @@ from thetastream.lowering.query import RESULT_TIME, WATERMARK_BOUND, Query, Stre
 from thetastream.lowering.selectivity import choose_join_order, estimate_sizes, find_aliases, list_ties
 from thetastream.lowering.statistics import choose_n_units
 from thetastream.models.base import Model
-from thetastream.runtime.idle.reports import list_idle_reports
 from thetastream.spark.session.configure import check_session
 
 
@@ -134,7 +133,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         what = f"{checked.model!r} joins three streams or more by joins of two inputs"
         hint = "results of a join have no order of arrival; use th.Ring(nodes), or leave model out"
         checked.problems.append(QueryError("COUNT_WINDOW", f"{what}, and {hint}"))
-    if checked.shed is not None:
+    if checked.run.shed is not None:
         what = "a pipeline, which joins three streams or more by joins of two inputs, does not shed"
         hint = "leave shed out, use th.Ring, or shed in a join of two streams"
         checked.problems.append(QueryError("SHED", f"{what}; {hint}"))
@@ -158,9 +157,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         archive_period_us=checked.archive_period_us,
         partitions=checked.partitions,
         statistics=checked.statistics,
-        cache_folder=checked.cache_folder,
-        late=checked.late,
-        idle=list_idle_reports(checked.streams),
+        run=checked.run,
         bounds_watermark=checked.request.bounds_watermark and _has_watermarks(checked.streams),
     )
     tree, reason = _choose_tree(query, checked)
@@ -179,7 +176,7 @@ def _choose_tree(query: Query, checked: CheckedRequest) -> tuple[JoinTree, str]:
     if known is None or known.results_per_second is None or query.within_us is None:
         return build_left_deep(order), reason
     flows = {
-        alias: Flow(known.rate_of(alias), span / 1e6)
+        alias: StreamWindow(known.rate_of(alias), span / 1e6)
         for alias, span in zip(query.aliases, query.within_us, strict=True)
     }
     solved = solve_ties(ties, flows, known.results_of(query.aliases))

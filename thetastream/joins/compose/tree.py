@@ -30,17 +30,17 @@ MOST_STREAMS = 10
 
 
 @dataclass(frozen=True)
-class Flow:
+class StreamWindow:
     """The tuples per second of a stream, and the seconds of its window."""
 
     rate: float
     window_s: float
 
 
-def estimate_results(flows: Sequence[Flow], share: float = 1.0) -> float:
+def estimate_results(flows: Sequence[StreamWindow], share: float = 1.0) -> float:
     """Estimate the results per second of these streams. ``share`` is the selectivity of all their conditions.
 
-    >>> estimate_results([Flow(10, 4), Flow(2, 3)], 0.5)
+    >>> estimate_results([StreamWindow(10, 4), StreamWindow(2, 3)], 0.5)
     70.0
     """
     return share * sum(
@@ -50,7 +50,7 @@ def estimate_results(flows: Sequence[Flow], share: float = 1.0) -> float:
 
 
 def solve_ties(
-    ties: Sequence[Tie], flows: Mapping[str, Flow], results: Mapping[frozenset[str], float]
+    ties: Sequence[Tie], flows: Mapping[str, StreamWindow], results: Mapping[frozenset[str], float]
 ) -> list[Tie] | None:
     """Return one tie for each set of streams that conditions compare, with its selectivity from known rates.
 
@@ -58,7 +58,7 @@ def solve_ties(
     is returned if a selectivity stays unknown. Conditions on one stream keep their estimates: the
     selectivities of the sets with this stream make up for the difference.
 
-    >>> flows = dict.fromkeys("abc", Flow(10, 1))
+    >>> flows = dict.fromkeys("abc", StreamWindow(10, 1))
     >>> solve_ties([(frozenset("ab"), 0.1), (frozenset("bc"), 0.1)], flows, {frozenset("ab"): 20.0})
     >>> rates = {frozenset("ab"): 20.0, frozenset("abc"): 60.0}
     >>> [share for _, share in solve_ties([(frozenset("ab"), 0.1), (frozenset("bc"), 0.1)], flows, rates)]
@@ -85,7 +85,7 @@ def solve_ties(
 
 
 def choose_join_tree(
-    order: Sequence[str], flows: Mapping[str, Flow], ties: Sequence[Tie]
+    order: Sequence[str], flows: Mapping[str, StreamWindow], ties: Sequence[Tie]
 ) -> "JoinTree | None":
     """Choose the cheapest left-deep tree, or a bushy tree if it costs clearly less than every left-deep tree.
 
@@ -95,14 +95,14 @@ def choose_join_tree(
     ----------
     order : sequence of str
         The aliases. Of left-deep trees that cost the same, the one in this order is taken.
-    flows : mapping of alias to Flow
+    flows : mapping of alias to StreamWindow
         Rates and windows.
     ties : sequence of (aliases, selectivity)
         The known ties of the condition.
 
     Examples
     --------
-    >>> flows = dict.fromkeys("abcd", Flow(100, 10))
+    >>> flows = dict.fromkeys("abcd", StreamWindow(100, 10))
     >>> chain = [(frozenset("ab"), 1e-4), (frozenset("bc"), 0.1), (frozenset("cd"), 1e-4)]
     >>> choose_join_tree("abcd", flows, chain)
     (('a', 'b'), ('c', 'd'))
@@ -144,7 +144,7 @@ def is_bushy(tree: JoinTree) -> bool:
 class _Costs:
     """The cost of each set of streams as an input. A set is a number with a bit for each stream."""
 
-    def __init__(self, order: Sequence[str], flows: Mapping[str, Flow], ties: Sequence[Tie]) -> None:
+    def __init__(self, order: Sequence[str], flows: Mapping[str, StreamWindow], ties: Sequence[Tie]) -> None:
         self._order = order
         bits = {alias: 1 << n for n, alias in enumerate(order)}
         shares = [(sum(bits[alias] for alias in read), share) for read, share in ties]

@@ -9,17 +9,8 @@ from dataclasses import dataclass
 
 from thetastream.core.errors import StateError, ThetastreamError
 from thetastream.runtime.control.files import ControlFolder, ControlLinks
-from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.plan import ControlPlan
 from thetastream.runtime.task_facts import read_query, read_told_epoch
-
-
-@dataclass(frozen=True)
-class Control:
-    """What a controlled join is started with."""
-
-    root: str
-    """The folder of control folders, which the driver and all workers must reach."""
-    rules: Rules
 
 
 @dataclass(frozen=True)
@@ -27,6 +18,7 @@ class ControlAccess:
     """The control of one join, as its tasks reach it. Picklable."""
 
     root: str
+    """The folder of control folders, which the driver and all workers must reach."""
     join: str
     """The digest of the join."""
 

@@ -23,12 +23,12 @@ from thetastream.engine.early_watermark import EarlyWatermark
 from thetastream.engine.shedding import Shedding
 from thetastream.lowering.identity import identify_settings
 from thetastream.runtime.choice import FittedSpec
-from thetastream.runtime.control.access import Control, ControlAccess
-from thetastream.runtime.control.plan import ControlPlan
+from thetastream.runtime.context import RunContext
+from thetastream.runtime.control.access import ControlAccess
+from thetastream.runtime.control.plan import ControlPlan, Rules
 from thetastream.runtime.emit import BlockEmitter, Emitter, FrameEmitter
 from thetastream.runtime.epoch import UnitEpoch
-from thetastream.runtime.flow import JoinSpec, Staging
-from thetastream.runtime.idle.reports import IdleReports
+from thetastream.runtime.flow import Flow, Staging
 from thetastream.runtime.late_files import LateColumn, LateFiles
 from thetastream.runtime.shed_loads import ShedLoads
 from thetastream.spark.dataflow.deciding import decide
@@ -50,37 +50,17 @@ from thetastream.spark.sources.registration import register_source
 
 
 def build(
-    join: JoinSpec,
-    streams: Sequence[DataFrame],
-    mailboxes: str = "",
-    cache_folder: str | None = None,
-    late: str | None = None,
-    idle: IdleReports | None = None,
-    shedding: Shedding | None = None,
-    staging: Staging | None = None,
-    control: Control | None = None,
+    flow: Flow, streams: Sequence[DataFrame], run: RunContext, staging: Staging | None = None
 ) -> DataFrame:
-    """Build the joined DataFrame, with the columns that the user gets by ``join.output``.
+    """Build the joined DataFrame, with the columns that the user gets by the output of the last units.
 
     Parameters
     ----------
-    join : JoinSpec
+    flow : Flow
     streams : sequence of DataFrame
-        The inputs in the order of ``join.sides``, all streaming or all batch.
-    mailboxes : str
-        The folder of mailboxes, which the driver and all workers must reach. Only engines that send messages
-        and load shedders use it.
-    cache_folder : str, optional
-        A folder on each host for mapped segments. If it is left out, Spark's local directory is used.
-    late : str, optional
-        The folder of late tuples, which all workers must reach. If it is left out, late tuples are only
-        counted.
-    idle : IdleReports, optional
-        What units report about streams that may be idle.
-    shedding : Shedding, optional
-        The load shedder of a query over streams. Batch DataFrames are joined whole.
-    control : Control, optional
-        How the units may change while the query runs. If it is left out, they do not change.
+        The inputs in the order of ``flow.sides``, all streaming or all batch.
+    run : RunContext
+        The settings of the query. Only queries over streams use them.
     staging : Staging, optional
         What units stage in a store themselves. The result then has one row for each unit that has staged
         results. Such a join is streaming, and has neither an order nor residual filters.
@@ -91,35 +71,25 @@ def build(
         CANNOT_SCALE if units of this engine cannot change.
     """
     if staging is not None:
-        return _stream(join, streams, mailboxes, cache_folder, late, idle, shedding, staging, control)
-    if any(stream.isStreaming for stream in streams):
-        results = _stream(join, streams, mailboxes, cache_folder, late, idle, shedding, None, control)
-    else:
-        results = _batch(join, streams)
-    deciding = join.deciding
-    if deciding is not None:
-        if control is not None:
-            deciding = deciding.with_slots(control.rules.max_units)
-        results = decide(deciding, join.output.restore(results), join.identity, cache_folder)
-        return deciding.output.restore(results)
-    return join.output.restore(results)
+        return _stream(flow, streams, run, staging)
+    first, *later = flow.stages
+    is_streaming = any(stream.isStreaming for stream in streams)
+    results = _stream(flow, streams, run) if is_streaming else _batch(flow, streams)
+    results = first.output.restore(results)
+    for stage in later:
+        results = stage.output.restore(decide(stage, results, flow, run))
+    return results
 
 
 def _stream(
-    join: JoinSpec,
-    streams: Sequence[DataFrame],
-    mailboxes: str,
-    cache_folder: str | None,
-    late: str | None,
-    idle: IdleReports | None,
-    shedding: Shedding | None,
-    staging: Staging | None,
-    control: Control | None,
+    flow: Flow, streams: Sequence[DataFrame], run: RunContext, staging: Staging | None = None
 ) -> DataFrame:
-    spec, output = join.spec, join.output
+    """Run the units of the first stage on streams; return the columns that leave them."""
+    stage, rules = flow.stages[0], flow.rules
+    spec, output = stage.spec, stage.output
     spark = streams[0].sparkSession
-    query = {**join.identity, **identify_settings(read_meaning(spark))}
-    if control is not None and spec.scaling_obstacle is not None:
+    query = {**flow.identity, **identify_settings(read_meaning(spark))}
+    if rules is not None and spec.scaling_obstacle is not None:
         raise QueryError(
             "CANNOT_SCALE",
             f"max_units must be left out, because the join cannot scale: {spec.scaling_obstacle}",
@@ -127,24 +97,34 @@ def _stream(
     watch_queries(spark)
     register_source(spark, ParquetSink)
     # 1. Bring tuples and messages to the units.
-    fitted = FittedSpec(spec, join.choice, 0 if control is None else control.rules.max_units)
-    access = None if control is None else ControlAccess(control.root, digest(query))
-    source = _read_source(spark, fitted, query, mailboxes, control)
-    shed = None if shedding is None else ShedLoads(shedding, mailboxes, digest(query))
-    early = None if control is not None else _find_early_watermark(join, streams)
-    rows = build_exchange(fitted, join.sides, streams, source, shed, access, early)
+    fitted = FittedSpec(spec, stage.choice, 0 if rules is None else rules.max_units)
+    access = None if rules is None else ControlAccess(run.mailbox, digest(query))
+    source = _read_source(spark, fitted, query, run.mailbox, rules)
+    shed = None
+    if run.shed is not None:
+        shed = ShedLoads(Shedding(run.shed, tuple(flow.keys)), run.mailbox, digest(query))
+    early = None if rules is not None else _find_early_watermark(flow, streams)
+    rows = build_exchange(fitted, flow.sides, streams, source, shed, access, early)
     # 2. Run the units.
     delays_us = {
         side.alias: int(field.metadata[MARK]) * 1000
-        for side, stream in zip(join.sides, streams, strict=True)
+        for side, stream in zip(flow.sides, streams, strict=True)
         for field in stream.schema
         if MARK in (field.metadata or {})
     }
-    files = None if late is None else _describe_late(join, streams, late, digest(query))
+    late = None if run.late is None else _describe_late(flow, streams, run.late, digest(query))
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
         return UnitEpoch(
-            fitted, query, emitter, mailboxes, cache_folder, files, idle, shed, delays_us, access, early
+            fitted,
+            query,
+            emitter,
+            run,
+            late=late,
+            shed=shed,
+            delays_us=delays_us,
+            control=access,
+            early=early,
         )
 
     # 3. Report the counters.
@@ -156,21 +136,21 @@ def _stream(
         emit = partial(StagingEmitter, block=block, staging=staging)
         staged = run_units(rows, STAGED_COLUMNS, emit, spec.has_event_time, epoch_of)
         return metrics.observe(staged, digest(query), plan)
-    if join.order is None:
+    if stage.order is None:
         results = run_units(rows, output.columns, FrameEmitter, spec.has_event_time, epoch_of)
     else:
         # Ordered results cross a second exchange, as blocks.
         results = run_units(rows, output.columns, BlockEmitter, spec.has_event_time, epoch_of)
-        results = gather_in_order(results, add_counters(output.columns), join.order)
+        results = gather_in_order(results, add_counters(output.columns), stage.order)
     return metrics.observe(results, digest(query), plan)
 
 
-def _find_early_watermark(join: JoinSpec, streams: Sequence[DataFrame]) -> EarlyWatermark | None:
+def _find_early_watermark(flow: Flow, streams: Sequence[DataFrame]) -> EarlyWatermark | None:
     """Return how units compute the watermark before 1970; None if they need none, or cannot know it.
 
     They know it if each stream has a single watermark. The result of another join has several of them.
     """
-    if join.waits_by is None or any(count_watermarks(stream) != 1 for stream in streams):
+    if flow.waits_by is None or any(count_watermarks(stream) != 1 for stream in streams):
         return None
     delays_us = [
         int(field.metadata[MARK]) * 1000
@@ -181,33 +161,33 @@ def _find_early_watermark(join: JoinSpec, streams: Sequence[DataFrame]) -> Early
     if len(delays_us) != len(streams):
         return None
     policy = streams[0].sparkSession.conf.get("spark.sql.streaming.multipleWatermarkPolicy", "min")
-    return EarlyWatermark(join.waits_by, tuple(delays_us), policy == "max")
+    return EarlyWatermark(flow.waits_by, tuple(delays_us), policy == "max")
 
 
 def _read_source(
-    spark: SparkSession, fitted: FittedSpec, query: Identity, mailboxes: str, control: Control | None
+    spark: SparkSession, fitted: FittedSpec, query: Identity, mailbox: str, rules: Rules | None
 ) -> DataFrame:
     """Make the stream of messages and notices, whose source keeps the identity of the query.
 
     Spark asks the source for offsets before each epoch. It refuses a checkpoint of another query.
     """
     spec = fitted.planned
-    if control is None:
+    if rules is None:
         if spec.has_messages:
-            return read_mailbox(spark, mailboxes, query, list_announced(fitted))
+            return read_mailbox(spark, mailbox, query, list_announced(fitted))
         return read_identity(spark, query)
-    settings = {"root": control.root, "join": digest(query), "rules": control.rules.as_json()}
+    settings = {"root": mailbox, "join": digest(query), "rules": rules.as_json()}
     first = ControlPlan.begin(spec.router.model).as_json()
     partitions = None if fitted.choice is None else fitted.choice.partitions
     if spec.has_messages:
-        return read_controlled_mailbox(spark, mailboxes, query, fitted.keys, settings, first, partitions)
+        return read_controlled_mailbox(spark, mailbox, query, fitted.keys, settings, first, partitions)
     return read_control(spark, query, settings, first, partitions)
 
 
-def _describe_late(join: JoinSpec, streams: Sequence[DataFrame], folder: str, name: str) -> LateFiles:
+def _describe_late(flow: Flow, streams: Sequence[DataFrame], folder: str, name: str) -> LateFiles:
     """Describe the columns of late tuples. Blocks hold a TIMESTAMP as a number of microseconds."""
     described = []
-    for side, stream in zip(join.sides, streams, strict=True):
+    for side, stream in zip(flow.sides, streams, strict=True):
         blocks = select_block_columns(side, stream).schema
         columns = []
         for carried in side.carried:
@@ -219,8 +199,10 @@ def _describe_late(join: JoinSpec, streams: Sequence[DataFrame], folder: str, na
     return LateFiles(folder, name, tuple(described))
 
 
-def _batch(join: JoinSpec, streams: Sequence[DataFrame]) -> DataFrame:
-    columns = join.output.columns
-    rows = build_exchange(FittedSpec(join.spec), join.sides, streams, None)
-    results = run_batch_units(rows, join.spec, columns)
-    return results if join.order is None else gather_in_order(results, columns, join.order)
+def _batch(flow: Flow, streams: Sequence[DataFrame]) -> DataFrame:
+    """Run the units of the first stage on batch DataFrames; return the columns that leave them."""
+    stage = flow.stages[0]
+    columns = stage.output.columns
+    rows = build_exchange(FittedSpec(stage.spec), flow.sides, streams, None)
+    results = run_batch_units(rows, stage.spec, columns)
+    return results if stage.order is None else gather_in_order(results, columns, stage.order)

@@ -8,14 +8,15 @@ No column between them is marked as event time, so Spark drops no row as late. S
 
 from pyspark.sql import DataFrame
 
-from thetastream.core.identity import Identity, Part, digest
+from thetastream.core.identity import Part, digest
 from thetastream.engine.answers.deciding import ROWS
 from thetastream.lowering.domains import quote
 from thetastream.lowering.identity import identify_settings
 from thetastream.runtime.choice import FittedSpec
+from thetastream.runtime.context import RunContext
 from thetastream.runtime.emit import Emitter, FrameEmitter
 from thetastream.runtime.epoch import UnitEpoch
-from thetastream.runtime.flow import CANDIDATE, Deciding
+from thetastream.runtime.flow import CANDIDATE, Flow, UnitStage
 from thetastream.spark.dataflow.exchange import route_rows
 from thetastream.spark.dataflow.operator import run_batch_units, run_units
 from thetastream.spark.observe import metrics
@@ -25,28 +26,24 @@ UNITS = "the units"
 """The part of an identity that tells the second units of a query from its first units."""
 
 
-def decide(
-    deciding: Deciding, candidates: DataFrame, identity: Identity, cache_folder: str | None
-) -> DataFrame:
+def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext) -> DataFrame:
     """Run the second units; return the columns that leave them.
 
-    ``candidates`` are the rows of the first units that the residual has left, and ``identity`` is that of the
-    join.
+    ``candidates`` are the rows of the first units that the residual has left.
     """
-    columns = deciding.output.columns
-    fitted = FittedSpec(deciding.spec, deciding.choice)
+    columns = stage.output.columns
+    fitted = FittedSpec(stage.spec, stage.choice)
     rows = route_rows(fitted, ROWS, candidates.select(f"{quote(CANDIDATE)}.*"), "pairs")
     if not candidates.isStreaming:
-        return run_batch_units(rows, deciding.spec, columns)
+        return run_batch_units(rows, stage.spec, columns)
     own = {UNITS: Part("second", "the second units")}
-    query = {**identity, **identify_settings(read_meaning(candidates.sparkSession)), **own}
+    query = {**flow.identity, **identify_settings(read_meaning(candidates.sparkSession)), **own}
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
-        return UnitEpoch(
-            fitted, query, emitter, "", cache_folder, late=None, idle=None, shed=None, delays_us={}
-        )
+        # The first units report about the streams.
+        return UnitEpoch(fitted, query, emitter, RunContext(cache_folder=run.cache_folder))
 
-    results = run_units(rows, columns, FrameEmitter, deciding.spec.has_event_time, epoch_of)
-    plan = metrics.describe_plan(deciding.spec.candidates.join.model, query)
+    results = run_units(rows, columns, FrameEmitter, stage.spec.has_event_time, epoch_of)
+    plan = metrics.describe_plan(flow.stages[0].spec.router.model, query)
     plan["words"] |= {UNITS: query[UNITS].words}
     return metrics.observe(results, digest(query), plan)
