@@ -215,7 +215,10 @@ def store(is_staged: bool) -> Kept:
             trigger="available now",
         )
 
-    return Kept(start, find("ab", MINUTE, is_rare), read_store)
+    refusal = (
+        "must have format 2, and an earlier version of Thetastream wrote it. Begin with a new checkpoint"
+    )
+    return Kept(start, find("ab", MINUTE, is_rare), read_store, refusal=refusal)
 
 
 def start_statement(place: Place) -> StreamingQuery:

@@ -26,6 +26,7 @@ def list_files(folder: Path) -> Iterator[tuple[str, list[Path]]]:
     log = folder / "_log"
     yield "description", [log / f"{0:020}.json"]
     yield "entry", sorted(log.glob("0*.json"))[1:]
+    yield "note", [log / version_log.NOTE]
     yield "state", sorted(log.glob("state-*.json"))
     yield "part", sorted(folder.glob("part-*.parquet"))
     yield "merged", sorted(folder.glob("merged-*.parquet"))

@@ -53,6 +53,11 @@ NAMED = Part("Split(2)", "Split(2)")
             NAMED,
             "it was Biclique(1) (chosen for 2 shuffle partitions), it is Split(2)",
         ),
+        (
+            Part('{"keys": []}', "a.k <=> b.k"),
+            Part('{"keys": ["k"]}', "a.k <=> b.k"),
+            "it is a.k <=> b.k as before, but it is planned otherwise, because of another version",
+        ),
         (NAMED, chosen(2, "Biclique(1)"), "it was Split(2), it is Biclique(1); give model=th.Split(2)"),
         (chosen("", "Biclique(1)"), chosen("", "Biclique(4)"), "it was Biclique(1), it is Biclique(4)"),
     ],

@@ -92,6 +92,11 @@ def _find_change(name: str, before: Part | None, now: Part | None) -> str | None
         return f"{name} was {before.words}, it is {now.words}, which is not inside the old one"
     if CHOSEN in (before.rule, now.rule):
         return _compare_choices(name, before, now)
+    if before.words == now.words:
+        causes = (
+            "another version of Thetastream, other settings of the session, or another function of this name"
+        )
+        return f"{name} is {now.words} as before, but it is planned otherwise, because of {causes}"
     return f"{name} was {before.words}, it is {now.words}"
 
 

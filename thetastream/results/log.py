@@ -2,6 +2,11 @@
 
 A subclass keeps texts by version. Its only atomic step is to write a text unless its version exists. This
 class seals and chains the texts, and checks what it reads (``thetastream.results.sealed_entry``).
+
+A log whose last entries are gone is an older copy of itself. So a note beside the log names a version that was
+written. It is written after the entry. After a crash between the two, and if several writers write their notes
+in another order, it names an older version, which exists too. A log that ends before the version of its note is
+refused.
 """
 
 from abc import ABC, abstractmethod
@@ -9,7 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from thetastream.core.errors import StoreError, ThetastreamError
-from thetastream.results.sealed_entry import NO_SEAL, make_damaged, seal_entry, unseal_entry
+from thetastream.results.sealed_entry import NO_SEAL, make_damaged, read_seal, seal_entry, unseal_entry
 
 
 class LogState(NamedTuple):
@@ -37,16 +42,19 @@ class Log(ABC):
         self.name = name
 
     @abstractmethod
-    def find_newest(self) -> int:
-        """Find the newest version; -1 if there is none."""
+    def find_last(self) -> int:
+        """Find the last version that is there; -1 if there is none."""
 
     @abstractmethod
     def find_text(self, version: int) -> object:
         """Find the text of a version; None if it does not exist."""
 
     @abstractmethod
-    def list_texts(self, after: int) -> Iterator[tuple[int, object]]:
-        """List the newer versions and their texts, in order. A version that is gone is left out."""
+    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
+        """List the newer versions and their texts, in order. A version that is gone is left out.
+
+        ``noted`` is the version that the note named before.
+        """
 
     @abstractmethod
     def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
@@ -54,6 +62,14 @@ class Log(ABC):
 
         Return whether it was written.
         """
+
+    @abstractmethod
+    def find_note(self) -> object:
+        """Find the text of the note; None if there is none."""
+
+    @abstractmethod
+    def write_note(self, text: str) -> None:
+        """Write the note in place of the one before."""
 
     def locate(self, version: int) -> str:
         """Name the place of an entry in messages."""
@@ -64,7 +80,36 @@ class Log(ABC):
 
         Return whether it was written.
         """
-        return self.write(version, seal_entry(version, previous, entry), entry)
+        text = seal_entry(version, previous, entry)
+        if not self.write(version, text, entry):
+            return False
+        self.write_note(seal_entry(version, read_seal(text), {}))
+        return True
+
+    def read_note(self) -> int:
+        """Read the version that the note names; -1 if there is no note.
+
+        Raises
+        ------
+        StoreError
+            STORE_DAMAGED or STORE_FORMAT.
+        """
+        text = self.find_note()
+        where = f"the note of the newest entry of the log of {self.name}"
+        return -1 if text is None else int(unseal_entry(where, None, text)["version"])
+
+    def find_newest(self) -> int:
+        """Find the newest version; -1 if there is none.
+
+        Raises
+        ------
+        StoreError
+            STORE_DAMAGED if the log has a gap, or ends before the version of its note.
+        """
+        noted, newest = self.read_note(), self.find_last()
+        if newest < noted:
+            raise self._make_cut(newest, noted)
+        return newest
 
     def read(self, version: int) -> dict[str, Any]:
         """Read an entry.
@@ -100,7 +145,8 @@ class Log(ABC):
         StoreError
             STORE_DAMAGED if an entry is damaged, gone, or that of another log; STORE_FORMAT.
         """
-        for newer, text in self.list_texts(version):
+        noted = self.read_note()
+        for newer, text in self.list_texts(version, noted):
             if newer != version + 1:
                 raise make_damaged(self.locate(version + 1), f"it is gone, and entry {newer} is there")
             entry = unseal_entry(self.locate(newer), newer, text)
@@ -109,6 +155,8 @@ class Log(ABC):
                 raise make_damaged(self.locate(newer), why)
             version, seal = newer, entry["seal"]
             yield entry
+        if version < noted:
+            raise self._make_cut(version, noted)
 
     def find_mark(self, version: int) -> Hashable:
         """Find what tells an entry from another one of its version; None if it does not exist.
@@ -128,6 +176,11 @@ class Log(ABC):
 
         Entries that a state contains may be gone.
         """
+        noted = -1
+        try:
+            noted = self.read_note()
+        except ThetastreamError as error:
+            yield error.message
         try:
             version, seal, _ = self.read_state()
             first = self.read_first()
@@ -136,7 +189,7 @@ class Log(ABC):
             version, seal = 0, NO_SEAL
         else:
             seal = seal if version else first["seal"]
-        for newer, text in self.list_texts(version):
+        for newer, text in self.list_texts(version, noted):
             if newer != version + 1:
                 yield f"{self.name} must have entries {version + 1} to {newer - 1}, and they are gone"
             try:
@@ -148,3 +201,9 @@ class Log(ABC):
             if newer == version + 1 and seal not in (NO_SEAL, entry["previous"]):
                 yield f"{self.locate(newer)} does not continue entry {version}"
             version, seal = newer, entry["seal"]
+        if version < noted:
+            yield self._make_cut(version, noted).message
+
+    def _make_cut(self, last: int, noted: int) -> StoreError:
+        """Make the error of a log that ends before the version of its note."""
+        return make_damaged(self.locate(last + 1), f"it is gone, and the log had entry {noted}")

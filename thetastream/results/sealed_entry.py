@@ -32,15 +32,20 @@ def seal_entry(version: int, previous: str, entry: Mapping[str, Any]) -> str:
     return f'{body}, "seal": "{sha256(body.encode()).hexdigest()}"}}'
 
 
-def unseal_entry(where: str, version: int, text: object) -> dict[str, Any]:
+def read_seal(text: str) -> str:
+    """Read the seal of an entry that ``seal_entry`` wrote."""
+    return text[-66:-2]
+
+
+def unseal_entry(where: str, version: int | None, text: object) -> dict[str, Any]:
     """Read an entry that ``seal_entry`` wrote.
 
     Parameters
     ----------
     where : str
         The place of the entry in messages.
-    version : int
-        The version that the entry must have.
+    version : int or None
+        The version that the entry must have; None if it may have any.
     text : str or bytes
         What the place has. A value of another type is an entry of an earlier version of Thetastream.
 
@@ -57,7 +62,7 @@ def unseal_entry(where: str, version: int, text: object) -> dict[str, Any]:
     if parts is None:
         if _is_earlier(found):
             what = f"{where} must have format {FORMAT}, and an earlier version of Thetastream wrote it"
-            raise StoreError("STORE_FORMAT", f"{what}. Write to a new store")
+            raise StoreError("STORE_FORMAT", f"{what}. Begin with a new checkpoint and a new store")
         raise make_damaged(where, "it does not end with its seal")
     if sha256(parts[1].encode()).hexdigest() != parts[2]:
         raise make_damaged(where, "its content does not fit its seal")
@@ -65,7 +70,7 @@ def unseal_entry(where: str, version: int, text: object) -> dict[str, Any]:
     if entry["format"] != FORMAT:
         what = f"{where} must have format {FORMAT}, and it has format {entry['format']}"
         raise StoreError("STORE_FORMAT", f"{what}. Use the version of Thetastream that wrote it")
-    if entry["version"] != version:
+    if version is not None and entry["version"] != version:
         raise make_damaged(where, f"it is entry {entry['version']}, and this is the place of {version}")
     return entry
 

@@ -3,6 +3,7 @@
     folder/_log/00000000000000000000.json    the description of the store
     folder/_log/00000000000000000007.json    the seventh commit, or a rewrite
     folder/_log/state-00000000000000000007.json    the state that follows from the versions up to the seventh
+    folder/_log/newest.json    the note: a version that was written
 
 Only files that commits name contain results. All other files in the folder contain none.
 """
@@ -28,6 +29,9 @@ LIST_SHARE = 0.01
 
 _NAME = re.compile(r"(state-)?([0-9]{20})\.json")
 """The names of entries and states. Files with other names are not part of the log."""
+
+NOTE = "newest.json"
+"""The name of the note."""
 
 _NEWEST: dict[str, int] = {}
 """The newest version of each log that this process knows."""
@@ -67,8 +71,8 @@ class VersionLog(Log):
     def locate(self, version: int) -> str:
         return f"{self.name}/_log/{_name(version)}"
 
-    def find_newest(self) -> int:
-        """Find the newest version; -1 if there is none.
+    def find_last(self) -> int:
+        """Find the last version that is there; -1 if there is none.
 
         The folder is listed once. Later calls only ask whether the next version exists. Old entries are
         removed in their order. So if the next version does not exist and afterwards this version still
@@ -106,7 +110,7 @@ class VersionLog(Log):
         with self._reach():
             return self._folder.find_mark(_name(version))
 
-    def list_texts(self, after: int) -> Iterator[tuple[int, object]]:
+    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
         """List the newer versions and their texts, in order.
 
         The folder is listed only if the next version does not exist, and not each time (``LIST_S``).
@@ -125,7 +129,7 @@ class VersionLog(Log):
                 yield after, text
             listing = _LISTED.get(self._root)
             is_known = listing is not None and listing.newest == after == _NEWEST.get(self._root, after)
-            if is_known and listing is not None and time.monotonic() < listing.next_s:
+            if is_known and noted <= after and listing is not None and time.monotonic() < listing.next_s:
                 return
             listing = self._list()
             if listing.newest <= after:
@@ -161,7 +165,7 @@ class VersionLog(Log):
         text = seal_entry(version, seal, {"history": history})
         self._folder.write(_name_state(version), text.encode(), is_durable=True)
         now = time.time()
-        # They are removed in their order, so that ``find_newest`` finds no gap after an entry that exists.
+        # They are removed in their order, so that ``find_last`` finds no gap after an entry that exists.
         for name, (changed_ns, _) in sorted(self._folder.list_files().items()):
             found = _NAME.fullmatch(name)
             is_old = found and before and 0 < int(found[2]) < before[-1]
@@ -181,6 +185,14 @@ class VersionLog(Log):
         """
         self._folder.make()
         return write_once(self._root, self._folder, _name(version), text.encode())
+
+    def find_note(self) -> object:
+        return self._read(NOTE)
+
+    def write_note(self, text: str) -> None:
+        # Two writers at a time may disturb each other on HDFS. Then the note stays older, or is left out.
+        with suppress(OSError):
+            self._folder.write(NOTE, text.encode(), is_durable=True)
 
     def _read(self, name: str) -> bytes | None:
         """Read a file; None if it does not exist."""

@@ -34,6 +34,10 @@ LONGEST_NAME = 48 - len("_commits")
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
+NOTE = -1
+"""The version of the note of the log. It has a partition of its own."""
+
+
 class CassandraLog(Log):
     """Versions as rows of a table."""
 
@@ -45,7 +49,7 @@ class CassandraLog(Log):
         """Make the table unless it is there."""
         self._tables.make("part int, version int, entry text, PRIMARY KEY (part, version)", "commits")
 
-    def find_newest(self) -> int:
+    def find_last(self) -> int:
         text = f"SELECT version FROM {self._table} WHERE part = ? ORDER BY version DESC LIMIT 1"
         part, newest = 0, -1
         while newest == part * LOG_ROWS - 1:
@@ -58,7 +62,7 @@ class CassandraLog(Log):
         found = self._tables.find(text, (version // LOG_ROWS, version))
         return None if found is None else found[0]
 
-    def list_texts(self, after: int) -> Iterator[tuple[int, object]]:
+    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
         text = f"SELECT version, entry FROM {self._table} WHERE part = ? AND version > ?"
         part = (after + 1) // LOG_ROWS
         while after >= part * LOG_ROWS - 1:
@@ -77,6 +81,13 @@ class CassandraLog(Log):
             # The row may have been written although the answer is lost. A serial read completes writes that
             # are under way, so it finds the row in this case.
             return self.find_text(version) == text
+
+    def find_note(self) -> object:
+        return self.find_text(NOTE)
+
+    def write_note(self, text: str) -> None:
+        insert = f"INSERT INTO {self._table} (part, version, entry) VALUES (?, ?, ?)"
+        self._tables.run(insert, (NOTE // LOG_ROWS, NOTE, text))
 
 
 class CassandraTable(ChunkTable):

@@ -5,6 +5,8 @@ The log of a store in Apache HBase. One step checks that a version does not exis
 Chunks of rows in Apache HBase, and the index of their keys, which HBase keeps in order.
 
     key of the row                       value
+    "l" version                          an entry of the log
+    "m"                                  the note of the log
     "n" name                             nothing: the list of names
     "c" name 0 number                    a chunk
     "k" column value 0 0 name 0 number   the name and the number of a chunk that has this value
@@ -25,6 +27,10 @@ from thetastream.stores.hbase_rows import BATCH_ROWS, HBaseRows
 _NAME = re.compile(r"(\w+:)?\w[\w.-]*", re.ASCII)
 
 
+NOTE = b"m"
+"""The row of the note of the log."""
+
+
 class HBaseLog(Log):
     """Versions as rows ``"l" version``."""
 
@@ -32,7 +38,7 @@ class HBaseLog(Log):
         super().__init__(name)
         self._rows = rows
 
-    def find_newest(self) -> int:
+    def find_last(self) -> int:
         for key, _ in self._rows.scan(b"l" + b"\xff" * 9, b"l", batch=1, limit=1, is_reverse=True):
             return int.from_bytes(key[1:])
         return -1
@@ -40,12 +46,18 @@ class HBaseLog(Log):
     def find_text(self, version: int) -> bytes | None:
         return self._rows.find(_locate(version))
 
-    def list_texts(self, after: int) -> Iterator[tuple[int, object]]:
+    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
         for key, entry in self._rows.scan(_locate(after + 1), b"m"):
             yield int.from_bytes(key[1:]), entry
 
     def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
         return self._rows.write_new(_locate(version), text.encode())
+
+    def find_note(self) -> object:
+        return self._rows.find(NOTE)
+
+    def write_note(self, text: str) -> None:
+        self._rows.write({NOTE: text.encode()})
 
 
 class HBaseTable(ChunkTable):

@@ -112,6 +112,10 @@ class PostgresTables:
         return "; ".join(statements)
 
 
+NOTE = -1
+"""The version under which the table of commits has the note of the log."""
+
+
 class PostgresLog(Log):
     """The log of a store in its table of commits."""
 
@@ -119,7 +123,7 @@ class PostgresLog(Log):
         super().__init__(name)
         self._tables, self._table = tables, tables.quote("commits")
 
-    def find_newest(self) -> int:
+    def find_last(self) -> int:
         found = self._select(f"SELECT coalesce(max(version), -1) FROM {self._table}")
         return int(found[0][0]) if found else -1
 
@@ -127,7 +131,7 @@ class PostgresLog(Log):
         found = self._select(f"SELECT entry FROM {self._table} WHERE version = {int(version)}")
         return found[0][0] if found else None
 
-    def list_texts(self, after: int) -> Iterator[tuple[int, object]]:
+    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
         sql = f"SELECT version, entry FROM {self._table} WHERE version > {int(after)} ORDER BY version"
         yield from self._select(sql)
 
@@ -149,6 +153,14 @@ class PostgresLog(Log):
         except psycopg.errors.UniqueViolation:
             return False
         return True
+
+    def find_note(self) -> object:
+        return self.find_text(NOTE)
+
+    def write_note(self, text: str) -> None:
+        writing = "ON CONFLICT (version) DO UPDATE SET entry = EXCLUDED.entry"
+        with self._tables.connect() as connection:
+            connection.execute(f"INSERT INTO {self._table} VALUES (%s, %s) {writing}", [NOTE, text])
 
     def _select(self, sql: str) -> list[Any]:
         import psycopg
