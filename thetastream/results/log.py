@@ -3,10 +3,10 @@
 A subclass keeps texts by version. Its only atomic step is to write a text unless its version exists. This
 class seals and chains the texts, and checks what it reads (``thetastream.results.sealed_entry``).
 
-A log whose last entries are gone is an older copy of itself. So a note beside the log names a version that was
-written. It is written after the entry. After a crash between the two, and if several writers write their notes
-in another order, it names an older version, which exists too. A log that ends before the version of its note is
-refused.
+A log whose last entries are gone is an older copy of itself. So a note beside the log names a version that
+was written. The note is written after the entry. After a crash between the two, and if several writers write
+their notes in another order, it names an older version, which exists too. A log that ends before the version
+of its note is refused.
 """
 
 from abc import ABC, abstractmethod
