@@ -6,13 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
+from io import BytesIO
 from itertools import repeat
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event, Thread
 
+import duckdb
 import numpy as np
 import psutil
 import pyarrow as pa
@@ -22,12 +26,14 @@ import pytest
 from tests.support.service import make_pairs
 from tests.unit.test_questions import ESCAPES, spell
 from thetastream.core.errors import QueryError, StoreError
+from thetastream.core.stopping import Stop
 from thetastream.results.description import Description
 from thetastream.results.staged import Origin
 from thetastream.service import statement_pool
+from thetastream.service.answers import AnswerMemory
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
-from thetastream.service.statement_worker import JSON, SPARE_BYTES
+from thetastream.service.statement_worker import JSON, LENGTH, SPARE_BYTES, _read_requests
 from thetastream.stores import ParquetStore
 
 MEMORY = 200_000_000
@@ -169,6 +175,60 @@ def test_a_statement_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch
     assert count(pool) == 1000
 
 
+def test_an_answer_that_waits_for_memory_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    class BusyMemory(AnswerMemory):
+        def take(self, nbytes: int, stop: Stop) -> Callable[[], None]:
+            time.sleep(3)
+            return super().take(nbytes, stop)
+
+    monkeypatch.setattr(statement_pool, "GRACE_S", 0.5)
+    pool, memory = StatementPool(Limits(questions=1, seconds=2)), BusyMemory(MEMORY)
+    # The answer is larger than a pipe, so its process still writes it while it waits.
+    answer = pool.encode(ROWS, "SELECT a FROM results", JSON, memory)
+    assert len(answer.content) > 1_000_000
+    del answer
+    gc.collect()
+    assert memory.n_held == 0
+
+
+def test_an_answer_whose_process_ends_gives_its_memory_back() -> None:
+    class LastMemory(AnswerMemory):
+        def take(self, nbytes: int, stop: Stop) -> Callable[[], None]:
+            give_back = super().take(nbytes, stop)
+            for worker in set(find_workers()) - others:
+                worker.kill()
+            return give_back
+
+    others = set(find_workers())
+    pool, memory = StatementPool(Limits(questions=1)), LastMemory(MEMORY)
+    with pytest.raises(QueryError, match=r"STORE_QUERY.*ended with code -9"):
+        pool.encode(ROWS, "SELECT a FROM results", JSON, memory)
+    assert memory.n_held == 0
+
+
+def test_a_stop_that_comes_when_the_statement_has_ended_does_not_end_the_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cursor = duckdb.connect().cursor()
+    cursor.close()
+    stops = ExitStack()
+
+    class Arrived(SimpleQueue[tuple[bytes, Stop]]):
+        def put(self, item: tuple[bytes, Stop], *_: object) -> None:  # type: ignore[override]
+            stops.enter_context(item[1].attach(cursor.interrupt))
+            super().put(item)
+
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    sent = [LENGTH.pack(1) + b"a", LENGTH.pack(0), LENGTH.pack(1) + b"b"]
+    arrived = Arrived()
+    _read_requests(BytesIO(b"".join(sent)), arrived)
+    first, second = arrived.get(), arrived.get()
+    assert (first[0], first[1].is_set) == (b"a", True)
+    assert (second[0], second[1].is_set) == (b"b", False)
+    assert codes == [0]
+
+
 def test_a_killed_process_is_replaced() -> None:
     before = set(find_workers())
     pool = StatementPool(LIMITS)
@@ -222,6 +282,7 @@ import time
 from functools import partial
 from threading import Thread
 import pyarrow as pa
+from thetastream.service.answers import AnswerMemory
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
 pool = StatementPool(Limits())

@@ -189,9 +189,15 @@ class Worker:
             self._send(request)
             with stop.attach(give_up):
                 head = json.loads(self._read(self._read_length()))
+            # The statement has ended in time. Its answer may wait for memory.
+            alarm.cancel()
             nbytes = self._read_length()
             give_back = memory.take(nbytes, stop) if memory is not None and nbytes else _keep
-            answer = Encoded(self._read(nbytes), give_back)
+            try:
+                answer = Encoded(self._read(nbytes), give_back)
+            except BaseException:
+                give_back()
+                raise
         except (OSError, EOFError, ValueError):
             raise make_slow(self._seconds) if is_late.is_set() else self._make_ended() from None
         except QueryError:

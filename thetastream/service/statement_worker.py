@@ -26,7 +26,7 @@ import pickle
 import struct
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from math import isfinite, isnan
@@ -106,6 +106,8 @@ def main(memory: int, max_rows: int, max_s: float) -> None:
 
 def _read_requests(pipe: BinaryIO, arrived: "SimpleQueue[tuple[bytes, Stop]]") -> None:
     """Read requests until the service closes the pipe or ends. Then end this process at once."""
+    import duckdb
+
     stop = Stop()
     while len(head := pipe.read(LENGTH.size)) == LENGTH.size:
         (length,) = LENGTH.unpack(head)
@@ -113,7 +115,9 @@ def _read_requests(pipe: BinaryIO, arrived: "SimpleQueue[tuple[bytes, Stop]]") -
             stop = Stop()
             arrived.put((pipe.read(length), stop))
         else:
-            stop.set()
+            # DuckDB refuses to interrupt a statement that has ended in the meantime. Its database is closed.
+            with suppress(duckdb.Error):
+                stop.set()
     os._exit(0)
 
 
