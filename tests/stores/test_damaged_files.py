@@ -12,7 +12,9 @@ from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.folder import Folder
 from thetastream.results import recent
 from thetastream.results.recent import Recent
-from thetastream.stores import parquet
+from thetastream.results.sealed_file import check_tail
+from thetastream.results.staged import Staged
+from thetastream.stores import ParquetStore, parquet, parquet_files
 
 
 @pytest.fixture(params=EMBEDDED)
@@ -74,3 +76,51 @@ def test_files_whose_place_does_not_answer_are_named(
         store.read()
     with connect(store) as client:
         assert client.get("/stores/pairs/snapshots/1").status_code == 503
+
+
+def count_tails(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """List the names of files whose tails are read from now on."""
+    tails: list[str] = []
+
+    def check(folder: Folder, staged: Staged) -> bytes:
+        tails.append(staged.name)
+        return check_tail(folder, staged)
+
+    monkeypatch.setattr(parquet_files, "check_tail", check)
+    return tails
+
+
+def test_metadata_of_more_files_than_are_kept_is_not_read_again_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    staged = [one for epoch in range(6) for one in stage(store, epoch, epoch)]
+    folder, footers = Folder(store.path, ""), dict[Any, Any]()
+    monkeypatch.setattr(parquet_files, "_FOOTERS", footers)
+    monkeypatch.setattr(parquet_files, "KEPT_FOOTERS", 4)
+    tails = count_tails(monkeypatch)
+    numbers = []
+    for asked in (staged, staged, staged[:4], staged[4:], staged[4:], staged):
+        tails.clear()
+        assert len(parquet_files.read_footers(folder, asked)) == len(asked)
+        assert len(footers) <= 4
+        numbers.append(len(tails))
+    assert numbers == [6, 2, 0, 2, 0, 2]
+
+
+def test_metadata_of_files_is_found_although_another_thread_empties_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    staged = [one for epoch in range(3) for one in stage(store, epoch, epoch)]
+    folder = Folder(store.path, "")
+    parquet_files.read_footers(folder, staged[:2])
+
+    def check(folder: Folder, one: Staged) -> bytes:
+        parquet_files._FOOTERS.clear()
+        return check_tail(folder, one)
+
+    monkeypatch.setattr(parquet_files, "check_tail", check)
+    assert [one.num_rows for one in parquet_files.read_footers(folder, staged)] == [1, 1, 1]

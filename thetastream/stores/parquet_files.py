@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -152,10 +153,9 @@ def read_footers(folder: Folder, staged: Sequence[Staged]) -> list[Any]:
     """
     infos = folder.filesystem.get_file_info([folder.locate(one.name) for one in staged])
     keys = [(folder.filesystem.type_name, info.path, info.size, info.mtime_ns) for info in infos]
-    unknown = {key: one for key, one in zip(keys, staged, strict=True) if key not in _FOOTERS}
-    if len(_FOOTERS) + len(unknown) > KEPT_FOOTERS:
-        _FOOTERS.clear()
-        unknown = dict(zip(keys, staged, strict=True))
+    # Another thread may empty the cache at any time, so this call keeps what it has found.
+    footers = {key: _FOOTERS.get(key) for key in keys}
+    unknown = {key: one for key, one in zip(keys, staged, strict=True) if footers[key] is None}
 
     def read(one: Staged) -> Any:
         import pyarrow.parquet as pq
@@ -168,8 +168,15 @@ def read_footers(folder: Folder, staged: Sequence[Staged]) -> list[Any]:
             found = list(threads.map(read, unknown.values()))
     else:
         found = [read(one) for one in unknown.values()]
-    _FOOTERS.update(zip(unknown, found, strict=True))
-    return [_FOOTERS[key] for key in keys]
+    new = dict(zip(unknown, found, strict=True))
+    n_over = len(_FOOTERS) + len(new) - KEPT_FOOTERS
+    if n_over > 0:
+        # The oldest files that this call does not read make room.
+        for key in [key for key in list(_FOOTERS) if key not in footers][:n_over]:
+            _FOOTERS.pop(key, None)
+    _FOOTERS.update(islice(new.items(), max(0, KEPT_FOOTERS - len(_FOOTERS))))
+    footers.update(new)
+    return [footers[key] for key in keys]
 
 
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 25
