@@ -14,12 +14,19 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
+import thetastream as th
+from tests.support import sqlite_store
 from thetastream.app import cli
+from thetastream.app.cli.serving import read_stores
+from thetastream.app.job.document import read_job
 from thetastream.app.job.run import read
 from thetastream.app.job.spec import SourceSpec
+from thetastream.joins import write
 from thetastream.joins.ask.refusals import summarize
+from thetastream.stores import REGISTRY
 
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
@@ -94,6 +101,45 @@ def test_the_commands_of_the_docs_run(here, tmp_path, monkeypatch):
     )
     sources = ("--source", "bids=example/bids", "--source", "asks=example/asks")
     assert here("sql", f"{statement} WITHIN 1 minute", "--json", *sources)[:2] == (0, '{"n":30}\n')
+
+
+def test_a_job_keeps_its_results_in_a_store_of_any_kind(here, spark, tmp_path, monkeypatch):
+    # A kind from outside the package. Workers get its class by value, as from a notebook.
+    monkeypatch.setitem(REGISTRY, "sqlite", sqlite_store.SqliteStore)
+    cloudpickle.register_pickle_by_value(sqlite_store)
+    staged, stage = [], write._stage
+    monkeypatch.setattr(write, "_stage", lambda *given: staged.append(stage(*given)) or staged[-1])
+    assert here("init", tmp_path / "example")[0] == 0
+    file = tmp_path / "example" / "job.toml"
+    sink = 'store = "sqlite"\npath = "kept.db"\ntable = "pairs"\nkey = "symbol"\nsnapshots = { size = 1 }'
+    text = file.read_text().replace("b.price - a.price AS crossed", "a.price AS price")
+    file.write_text(text.replace('format = "parquet"\npath = "matches"', sink))
+    try:
+        for _ in range(2):  # The second run finds nothing new.
+            code, _, errors = here("run", file, "--until-caught-up")
+            assert code == 0, errors
+        assert staged[0] is not None, "units write their results themselves"
+        address = f"sqlite:{tmp_path}/example/kept.db?table=pairs"
+        assert here("verify", address)[0] == 0
+        store = read_stores([address])["pairs"]
+        kept = store.read().sort_by("bid").to_pylist()
+        assert len({(row["bid"], row["ask"]) for row in kept}) == len(kept) == 30
+        assert store.read(key={"symbol": "AAA"}).num_rows == sum(row["symbol"] == "AAA" for row in kept) > 0
+        # A statement keeps its results in a store too. Spark computes the last column, so it hands rows on.
+        job = read_job(file)
+        query = th.insert(
+            spark,
+            "INSERT INTO pairs " + job.sql.replace("a.price AS price", "a.price + 0 AS price"),
+            {source.name: read(spark, source) for source in job.sources},
+            {"pairs": {"store": "delta", "path": str(tmp_path / "pairs"), "key": "symbol"}},
+            checkpoint=tmp_path / "checkpoint",
+            trigger="available now",
+        )
+        query.awaitTermination()
+        assert staged[-1] is None
+        assert th.DeltaStore(str(tmp_path / "pairs")).read().sort_by("bid").to_pylist() == kept
+    finally:
+        cloudpickle.unregister_pickle_by_value(sqlite_store)
 
 
 def test_mistakes_exit_with_1_and_no_traceback(here, tmp_path):

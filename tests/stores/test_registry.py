@@ -112,7 +112,7 @@ def test_another_package_brings_a_kind_by_an_entry_point(
     assert list_kinds() == [*REGISTRY, "broken", "other", "sqlite"]
     text = f"sqlite:{tmp_path}/file.db?table=pairs&wait_s=5"
     store = read_store(text)
-    assert store == make_store("sqlite", {"file": f"{tmp_path}/file.db", "table": "pairs", "wait_s": 5})
+    assert store == make_store("sqlite", {"path": f"{tmp_path}/file.db", "table": "pairs", "wait_s": 5})
     store.describe(HELD)
     fill(store, range(4), EACH_EPOCH)
     expected = read_ids(store)

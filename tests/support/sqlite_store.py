@@ -16,14 +16,14 @@ from thetastream.results.log import Log
 class SqliteStore(ChunkStore):
     """Results in tables of a file of SQLite."""
 
-    file: str
+    path: str
     table: str
     wait_s: int = 30
 
     kind: ClassVar[str] = "sqlite"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "file", str(Path(self.file).absolute()))
+        object.__setattr__(self, "path", str(Path(self.path).absolute()))
 
     @property
     def is_shared(self) -> bool:
@@ -31,7 +31,7 @@ class SqliteStore(ChunkStore):
 
     @property
     def name(self) -> str:
-        return f"table {self.table!r} of {self.file}"
+        return f"table {self.table!r} of {self.path}"
 
     @property
     def log(self) -> "SqliteLog":
@@ -47,7 +47,7 @@ class SqliteStore(ChunkStore):
 
     def run(self, text: str, values: Sequence[Sequence[Any]] = ((),)) -> list[Any]:
         """Run a statement for each of these values in one transaction, and return the rows of all."""
-        with closing(sqlite3.connect(self.file, timeout=self.wait_s)) as connection, connection:
+        with closing(sqlite3.connect(self.path, timeout=self.wait_s)) as connection, connection:
             return [row for one in values for row in connection.execute(text, one)]
 
 

@@ -13,6 +13,9 @@ from thetastream.core.errors import InvalidQuery, QueryError
 from thetastream.core.shed import Shed
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import Chain
+from thetastream.results.snapshots import Snapshots
+from thetastream.statements.sink_store import SinkStore
+from thetastream.stores import DeltaStore, ParquetStore, PostgresStore
 
 DOCS = Path(__file__).parents[2] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
@@ -90,6 +93,22 @@ def test_wrong_options_of_a_job_are_refused(tables, expected, tmp_path):
          "UNKNOWN_KEY", "avro"),
         ({"sources": {"a": RATE | {"decode": "json", "schema": VALUE}, "b": RATE}}, "UNKNOWN_KEY", "kafka"),
         ({"sink": {"format": "parquet"}}, "MISSING_KEY", "path"),
+        ({"sink": {"store": "parqet", "path": "o"}}, "BAD_VALUE", "did you mean 'parquet'"),
+        ({"sink": {"store": 5}}, "BAD_VALUE", "the name of a kind of store, not 5"),
+        ({"sink": {"store": "parquet", "pth": "o"}}, "UNKNOWN_KEY", "did you mean 'path'"),
+        ({"sink": {"store": "postgres", "url": "postgresql:///x"}}, "MISSING_KEY", "'table'"),
+        ({"sink": {"store": "hbase", "address": "host", "table": "t"}}, "BAD_VALUE", "a host and a port"),
+        ({"sink": {"store": "delta", "path": "o", "format": "delta"}}, "UNKNOWN_KEY", "no 'format'"),
+        ({"sink": {"store": "delta", "path": "o", "mode": "update"}}, "SINK_MODE", "not 'update'"),
+        ({"sink": {"store": "delta", "path": "o", "key": [5]}}, "BAD_VALUE", "a list of names"),
+        ({"sink": {"store": "delta", "path": "o", "time": 5}}, "BAD_VALUE", "the name of a column"),
+        ({"sink": {"store": "delta", "path": "o", "beside_others": 1}}, "BAD_VALUE", "true or false"),
+        ({"sink": {"store": "delta", "path": "o", "snapshots": 5}}, "BAD_VALUE", "a table"),
+        ({"sink": {"store": "delta", "path": "o", "snapshots": {"evry": "1 s"}}}, "UNKNOWN_KEY", "'every'"),
+        ({"sink": {"store": "delta", "path": "o", "snapshots": {"size": 0}}}, "BAD_VALUE", "size (0)"),
+        ({"sink": {"store": "delta", "path": "o", "key": ["x", "xy"]}}, "STORE_COLUMN", "key ('xy')"),
+        ({"sink": {"store": "delta", "path": "o", "time": "timestamp"}}, "STORE_COLUMN", "there are x, y"),
+        ({"sink": {"store": "delta", "path": "o"}, "sql": f"{SQL} GROUP BY a.value"}, "SINK_MODE", "update"),
         ({"sink": {"format": "paper"}}, "BAD_VALUE", "'paper'"),
         ({"sink": {"mode": "upsert"}}, "BAD_VALUE", "'upsert'"),
         ({"sink": {"format": 5}}, "BAD_VALUE", "must be a string, not 5"),
@@ -118,6 +137,21 @@ def test_mistakes_are_named(tmp_path, change, condition, words):
         parse_job({**GOOD, **change}, tmp_path)
     assert error.value.condition == condition
     assert words in str(error.value)
+
+
+def test_a_sink_may_be_a_store_of_any_kind(tmp_path):
+    kept = {"key": ["x", "y.z"], "time": "x", "snapshots": {"every": "1 minute"}, "beside_others": True}
+    url = "postgresql:///results"
+    sinks = {
+        "parquet": ({"path": "o"}, ParquetStore(str(tmp_path / "o"))),
+        "delta": ({"path": "file:/o"}, DeltaStore("file:/o")),
+        "postgres": ({"url": url, "table": "pairs"}, PostgresStore(url, "pairs")),
+    }
+    for kind, (parameters, store) in sinks.items():
+        job = parse_job(GOOD | {"sink": {"store": kind} | parameters | kept}, tmp_path)
+        assert job.sink.kept == SinkStore(store, ("x", "y.z"), "x", Snapshots(every="1 minute"), True)
+    named = {"sql": f"INSERT INTO out {SQL}", "sinks": {"out": {"store": "parquet", "path": "o", "key": "x"}}}
+    assert parse_job(GOOD | named, tmp_path).sink.kept == SinkStore(sinks["parquet"][1], ("x",))
 
 
 def test_a_job_needs_the_sources_that_it_reads(tmp_path):

@@ -38,8 +38,8 @@ from thetastream.lowering.report import format_one_line
 from thetastream.models.base import Model
 from thetastream.runtime.flow import Emitted, NotStaged, Target
 
-_BUILT: "WeakKeyDictionary[DataFrame, Plan]" = WeakKeyDictionary()
-"""The plan of each DataFrame that a plan has built."""
+_BUILT: "WeakKeyDictionary[DataFrame, tuple[Plan, Sequence[str] | None]]" = WeakKeyDictionary()
+"""The plan of each DataFrame that a plan has built, and the items that a statement selects from it."""
 LONGEST_CONDITION = 90
 """The number of characters of a condition that ``repr`` shows."""
 
@@ -85,7 +85,7 @@ class Plan(ABC):
             time = self.time_column(find_time_metadata(results, self.timed, self.is_prompt))
             results = results.select("*", time)
         results = results.drop(*self.hidden)
-        _BUILT[results] = self
+        remember_built(results, self, None)
         return results
 
     hidden: ClassVar[tuple[str, ...]] = ()
@@ -238,8 +238,13 @@ class Plan(ABC):
         raise NotFoldable(str(self.folding_obstacle))
 
 
-def find_plan(frame: DataFrame) -> Plan | None:
-    """Find the plan that has built a DataFrame; None for any other DataFrame."""
+def remember_built(frame: DataFrame, plan: Plan, items: Sequence[str] | None) -> None:
+    """Remember that a DataFrame has these items over the results of a plan; None stands for all columns."""
+    _BUILT[frame] = plan, items
+
+
+def find_built(frame: DataFrame) -> tuple[Plan, Sequence[str] | None] | None:
+    """Find the plan that has built a DataFrame, and the items; None for any other DataFrame."""
     return _BUILT.get(frame)
 
 

@@ -15,7 +15,7 @@ from thetastream.families.options import StatementOptions
 from thetastream.joins.ask.request import complete_request
 from thetastream.joins.compose.nested import plan_nested
 from thetastream.joins.families import plan_join
-from thetastream.joins.plan import Plan
+from thetastream.joins.plan import Plan, remember_built
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.statements.grouped import fold_groups
 from thetastream.statements.projection import find_names, find_names_in
@@ -85,6 +85,8 @@ def answer(spark: SparkSession, question: Question, join: Plan) -> Answer:
         raise_problems(list(find_endless(question.clauses)))
     selected = select_rows(spark, question, join)
     if not selected.is_grouped:
+        if selected.items is not None:
+            remember_built(selected.rows, join, selected.items)
         return Answer(selected.rows, join)
     rows = selected.rows
     try:

@@ -13,11 +13,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from thetastream.conditions import make_error_at, tokenize
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Select
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.options import StatementOptions, takes
 from thetastream.families.views.planner import is_surely_grouped
 from thetastream.models.base import Model
 from thetastream.runtime.trigger import read_trigger
+from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 from thetastream.statements.sql import run_script
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ MODES = ("append", "update", "complete")
 class _Sink(NamedTuple):
     format: str
     options: dict[str, Any]
+    kept: SinkStore | None = None
+    """The store, if the sink is one. It has no format."""
 
 
 @takes(StatementOptions)
@@ -59,7 +62,10 @@ def insert(
         As in ``thetastream.sql``.
     sinks : mapping of name to options, optional
         Sinks that the statement may name: ``{"pairs": {"format": "kafka", "topic": "pairs", ...}}``.
-        ``format`` names a sink of Spark; the others are its options.
+        ``format`` names a sink of Spark; the others are its options. Or results are kept as by
+        ``thetastream.write``, in a store: ``{"pairs": {"store": "delta", "path": "out/pairs"}}``,
+        with the parameters of its kind, or a store itself, and ``key``, ``time``, ``snapshots`` and
+        ``beside_others``.
     checkpoint : str, optional
         The folder of the query's checkpoint. Streams need it.
     mode : str
@@ -102,10 +108,13 @@ def insert(
         raise QueryError("BAD_VALUE", f"mode ({mode!r}) must be one of {', '.join(MODES)}")
     pace = read_trigger(trigger)
     sink = _find_sink(spark, text, head, sinks or {})
+    if sink is not None and sink.kept is not None:
+        raise_problems(find_store_mode_problems(last.select, mode))
     rows = run_script(spark, statements, streams, model, options)
     if sink is None:
         rows = _name_by_position(spark, text, head, rows)
-    if not rows.isStreaming:
+    kept = None if sink is None else sink.kept
+    if not rows.isStreaming and kept is None:
         if sink is None:
             rows.write.insertInto(head.name)
         else:
@@ -116,6 +125,8 @@ def insert(
     if checkpoint is None:
         what = "a query over streams needs a checkpoint, from which it continues after a restart"
         raise QueryError("NO_CHECKPOINT", f"{what}; pass checkpoint=folder")
+    if kept is not None:
+        return kept.start(rows, checkpoint, trigger, name)
     writer = rows.writeStream.outputMode(mode).option("checkpointLocation", str(checkpoint)).trigger(**pace)
     if name is not None:
         writer = writer.queryName(name)
@@ -136,6 +147,13 @@ def find_mode_problems(select: Select, mode: str) -> list[QueryError]:
     return [QueryError("SINK_MODE", f"{what} by window(result_time, ...){by}")]
 
 
+def find_store_mode_problems(select: Select, mode: str) -> list[QueryError]:
+    """List an error if rows would not be appended to a store."""
+    if mode != "append":
+        return [QueryError("SINK_MODE", f'a store keeps every row, so its mode is "append", not {mode!r}')]
+    return find_mode_problems(select, mode)
+
+
 def _find_sink(
     spark: SparkSession, text: str, head: Insert, sinks: Mapping[str, Mapping[str, object]]
 ) -> _Sink | None:
@@ -143,8 +161,10 @@ def _find_sink(
     names = [token.name for token in tokenize(head.name) if token.text != "."]
     for name, options in sinks.items():
         if [name.casefold()] == [part.casefold() for part in names]:
+            if isinstance(options, Mapping) and STORE in options:
+                return _Sink("", {}, read_sink_store(options, f"sink {name!r}"))
             if not isinstance(options, Mapping) or not isinstance(options.get("format"), str):
-                what = f"sink {name!r} must have a format and its options, as in {{'format': 'parquet', ...}}"
+                what = f"sink {name!r} must have a format or a store, as in {{'format': 'parquet', ...}}"
                 raise QueryError("BAD_VALUE", f"{what}, not {options!r}")
             return _Sink(str(options["format"]), {k: v for k, v in options.items() if k != "format"})
     if len(names) == 2 and names[0].lower() in FILE_SINKS:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from thetastream.conditions import Phrase, make_error_at
+from thetastream.conditions import Phrase, make_error_at, tokenize
 from thetastream.conditions.clauses import SelectClauses
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, raise_problems
@@ -31,6 +31,8 @@ class Selected(NamedTuple):
     rows: DataFrame
     is_grouped: bool
     """Whether rows are groups of results, and not single results."""
+    items: tuple[str, ...] | None
+    """The items that are selected, if the rows are those of the join; None if some are dropped or changed."""
 
 
 def select_rows(spark: SparkSession, question: Question, join: Plan) -> Selected:
@@ -57,7 +59,9 @@ def select_rows(spark: SparkSession, question: Question, join: Plan) -> Selected
             what = f"DISTINCT needs columns of different names, they are {', '.join(columns[1:])}; use AS"
             raise _refuse_list(clauses, what, "DUPLICATE_COLUMN")
         result = result.dropDuplicatesWithinWatermark(columns[1:]).drop(DISTINCT_TIME)
-    return Selected(result, _is_grouped(spark, clauses, items, rows))
+    is_whole = len(clauses.phrases) == 1 and not clauses.is_distinct
+    listed = tuple(item.text for item in tokenize(items).split_at_commas()) if is_whole else None
+    return Selected(result, _is_grouped(spark, clauses, items, rows), listed)
 
 
 def find_select_problems(spark: SparkSession, question: Question) -> list[QueryError]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from thetastream.app.job.decoding import DECODERS
-from thetastream.app.job.names import find_name_problems
+from thetastream.app.job.names import find_name_problems, find_results
 from thetastream.app.job.schemas import Columns, find_columns
 from thetastream.app.job.source_tables import find_time_problems, parse_source
 from thetastream.app.job.spec import (
@@ -36,9 +36,10 @@ from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Select, Statement, View, find_inputs, list_selects
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.spans import Rows
-from thetastream.core.suggestions import suggest
+from thetastream.core.suggestions import suggest, suggest_or_list
 from thetastream.statements.errors import sort_problems
-from thetastream.statements.insert import find_mode_problems
+from thetastream.statements.insert import find_mode_problems, find_store_mode_problems
+from thetastream.statements.sink_store import SinkStore
 
 _KEYS = {
     "sql": str,
@@ -223,6 +224,10 @@ def _read_script(
     if names is not None:
         problems += find_unknown_sources(document.script, names)
     problems += find_name_problems(document.script, document.columns)
+    if not problems and sink.kept is not None:
+        section = next((f"sinks.{name}" for name, spec in sinks.items() if spec is sink), "sink")
+        results = find_results(document.script, document.columns)
+        document.get_problems(section).extend(find_column_problems(sink.kept, results))
     healthy = {
         name: source
         for name, source in document.sources.items()
@@ -260,6 +265,17 @@ def choose_sink(
     return found or sink
 
 
+def find_column_problems(kept: SinkStore, results: Columns | None) -> Iterator[QueryError]:
+    """Yield an error for each key or time of a store that is no column of the results."""
+    if results is None:
+        return
+    for what, column in (("time", kept.time), *(("key", key) for key in kept.key)):
+        # Only Spark knows the fields of a column.
+        if column is not None and column not in results and column.partition(".")[0] not in results:
+            what = f"{what} ({column!r}) must be a column of the results"
+            yield QueryError("STORE_COLUMN", what + suggest_or_list(column, results))
+
+
 def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterator[QueryError]:
     """Yield an error for EXPLAIN, for a view at the end, and for clauses that streams do not support."""
     last = script[-1]
@@ -272,7 +288,10 @@ def find_script_problems(script: Sequence[Statement], sink: SinkSpec) -> Iterato
     for statement in script:
         for select in list_selects(statement.select):
             yield from find_endless(select.clauses)
-    yield from find_mode_problems(last.select, sink.mode)
+    if sink.kept is None:
+        yield from find_mode_problems(last.select, sink.mode)
+    else:
+        yield from find_store_mode_problems(last.select, sink.mode)
 
 
 def find_unknown_sources(script: Sequence[Statement], names: Sequence[str]) -> Iterator[QueryError]:

@@ -34,11 +34,23 @@ def find_name_problems(script: Sequence[Statement], sources: Scope) -> Iterator[
     scope = dict(sources)
     for statement in script:
         yield from _check_select(statement.select, scope)
-        if isinstance(statement.head, View):
-            columns = find_output(statement.select, scope)
-            if statement.head.columns:
-                columns = dict.fromkeys(statement.head.columns, "")
-            scope[statement.head.name.casefold()] = columns
+        _add_view(statement, scope)
+
+
+def find_results(script: Sequence[Statement], sources: Scope) -> Columns | None:
+    """Find the columns of the last statement; None if they are not all known."""
+    scope = dict(sources)
+    for statement in script:
+        _add_view(statement, scope)
+    return find_output(script[-1].select, scope)
+
+
+def _add_view(statement: Statement, scope: dict[str, Columns | None]) -> None:
+    if isinstance(statement.head, View):
+        columns = find_output(statement.select, scope)
+        if statement.head.columns:
+            columns = dict.fromkeys(statement.head.columns, "")
+        scope[statement.head.name.casefold()] = columns
 
 
 def _check_select(select: Select, scope: Scope) -> Iterator[QueryError]:

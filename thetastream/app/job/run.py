@@ -31,6 +31,7 @@ from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.lowering.domains import quote
 from thetastream.runtime.checkpoints.paths import update_paths
+from thetastream.runtime.trigger import AVAILABLE_NOW
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.sinks.file_sink_log import finish_epoch
 from thetastream.statements.sql import explain, run_script
@@ -181,18 +182,7 @@ def run(
             update_paths(job.checkpoint)
             if job.sink.path is not None:
                 finish_epoch(results, job.checkpoint, job.sink.path)
-        writer = results.writeStream.format(job.sink.format).outputMode(job.sink.mode)
-        for key, value in job.sink.options.items():
-            writer = writer.option(key, write_option(value))
-        if job.sink.path is not None:
-            writer = writer.option("path", job.sink.path)
-        if until_caught_up:
-            writer = writer.trigger(availableNow=True)
-        elif job.trigger is not None:
-            writer = writer.trigger(processingTime=write_delay(job.trigger))
-        if job.name is not None:
-            writer = writer.queryName(job.name)
-        query = writer.option("checkpointLocation", job.checkpoint).start()
+        query = _start(results, job, until_caught_up)
         dead_letters = DeadLetters()
         try:
             dead_letters.start(spark, job, until_caught_up)
@@ -204,6 +194,25 @@ def run(
         finally:
             query.stop()
             dead_letters.stop()
+
+
+def _start(results: DataFrame, job: Job, until_caught_up: bool) -> StreamingQuery:
+    """Start the query that writes results into the sink of a job."""
+    if job.sink.kept is not None:
+        trigger = AVAILABLE_NOW if until_caught_up else job.trigger
+        return job.sink.kept.start(results, job.checkpoint, trigger, job.name)
+    writer = results.writeStream.format(job.sink.format).outputMode(job.sink.mode)
+    for key, value in job.sink.options.items():
+        writer = writer.option(key, write_option(value))
+    if job.sink.path is not None:
+        writer = writer.option("path", job.sink.path)
+    if until_caught_up:
+        writer = writer.trigger(availableNow=True)
+    elif job.trigger is not None:
+        writer = writer.trigger(processingTime=write_delay(job.trigger))
+    if job.name is not None:
+        writer = writer.queryName(job.name)
+    return writer.option("checkpointLocation", job.checkpoint).start()
 
 
 def _watch(

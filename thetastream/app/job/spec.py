@@ -2,7 +2,7 @@
 
 Reads the tables of ``job.toml``, and lists their errors. ``source_tables`` reads those of sources.
 
-[sink]          format, path, mode, options
+[sink]          format, path, mode, options; or store, its parameters, key, time, snapshots, beside_others
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
 [model]         name, and the parameters of the model
 [shed]          the parameters of th.Shed
@@ -20,7 +20,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.errors import QueryError, ThetastreamError, list_problems
 from thetastream.core.shed import Shed
 from thetastream.core.spans import parse_duration
 from thetastream.core.suggestions import suggest_or_list
@@ -28,6 +28,7 @@ from thetastream.families.options import StatementOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model
 from thetastream.statements.insert import FILE_SINKS, MODES
+from thetastream.statements.sink_store import STORE, SinkStore, read_sink_store
 
 REPLAY = "replay"
 """Format of a source that streams a file in the order of its event time, at a given rate."""
@@ -65,6 +66,8 @@ class SinkSpec:
     path: str | None = None
     mode: str = "append"
     options: dict[str, Any] = field(default_factory=dict)
+    kept: SinkStore | None = None
+    """The store that keeps the results. Then there is no format, and the only mode is ``append``."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ def parse_sink(table: object, folder: Path, where: str, problems: list[Thetastre
     if not isinstance(table, dict):
         problems.append(QueryError("BAD_VALUE", f"{where} must be a table, not {table!r}"))
         return SinkSpec()
+    if STORE in table:
+        return _parse_store(table, folder, where, problems)
     check_keys(table, _SINK_KEYS, where, problems)
     format_, mode = table.get("format", "console"), table.get("mode", "append")
     if isinstance(format_, str) and format_ not in SINKS:
@@ -128,6 +133,25 @@ def parse_sink(table: object, folder: Path, where: str, problems: list[Thetastre
         str(mode),
         dict(get_table(table, "options")),
     )
+
+
+def _parse_store(
+    table: Mapping[str, Any], folder: Path, where: str, problems: list[ThetastreamError]
+) -> SinkSpec:
+    """Read a sink that is a store. A parameter ``path`` is relative to the folder of the job file."""
+    for key in ("format", "options"):
+        if key in table:
+            what = f"{where} is a store and has no {key!r}; its parameters stand beside 'store'"
+            problems.append(QueryError("UNKNOWN_KEY", what))
+    mode = table.get("mode", "append")
+    parameters = {key: value for key, value in table.items() if key not in ("format", "options", "mode")}
+    if isinstance(table.get("path"), str):
+        parameters["path"] = resolve(table["path"], folder)
+    try:
+        return SinkSpec("", mode=str(mode), kept=read_sink_store(parameters, where))
+    except ThetastreamError as error:
+        problems += list_problems(error)
+        return SinkSpec()
 
 
 def parse_model(table: Mapping[str, Any], problems: list[ThetastreamError]) -> Model | None:
