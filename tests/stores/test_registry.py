@@ -1,6 +1,7 @@
 """Kinds of stores by name: texts, parameters, and kinds that another package brings."""
 
 import sys
+from dataclasses import fields
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -100,6 +101,18 @@ def test_every_kind_has_the_name_of_its_table_or_folder() -> None:
     stores = [read_store(text) for text in texts]
     assert [store.kind for store in stores] == list(REGISTRY)
     assert {name_store(store) for store in stores} == {"a"}
+
+
+def test_the_commands_open_a_store_of_every_kind(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    fill(store, range(4), EACH_EPOCH)
+    first, *others = (str(getattr(store, field.name)) for field in fields(store))  # type: ignore[arg-type]
+    options = f"{'&' if '?' in first else '?'}table={others[0]}" if others else ""
+    text = f"{store.kind}:{first}{options}"
+    served = read_stores([f"served={text}"])["served"]
+    assert served == store
+    assert read_ids(served) == read_ids(store)
+    assert main(["verify", text]) == 0
+    assert "rows       7\ndamages    0" in capsys.readouterr().out
 
 
 # Another package
