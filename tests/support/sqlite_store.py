@@ -11,6 +11,9 @@ from thetastream.results.chunks import Chunk, ChunkStore, ChunkTable, Place
 from thetastream.results.description import Description
 from thetastream.results.log import Log
 
+NOTE = -1
+"""The version of the row with the note of the newest entry."""
+
 
 @dataclass(frozen=True)
 class SqliteStore(ChunkStore):
@@ -58,7 +61,7 @@ class SqliteLog(Log):
         super().__init__(name)
         self._store, self._table = store, f"{store.table}_log"
 
-    def find_newest(self) -> int:
+    def find_last(self) -> int:
         return int(self._store.run(f"SELECT coalesce(max(version), -1) FROM {self._table}")[0][0])
 
     def find_text(self, version: int) -> object:
@@ -67,7 +70,7 @@ class SqliteLog(Log):
                 return text
         return None
 
-    def list_texts(self, after: int) -> Iterator[tuple[int, object]]:
+    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
         yield from self._store.run(f"SELECT * FROM {self._table} WHERE version > {after} ORDER BY version")
 
     def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
@@ -76,6 +79,12 @@ class SqliteLog(Log):
         except sqlite3.IntegrityError:
             return False
         return True
+
+    def find_note(self) -> object:
+        return self.find_text(NOTE)
+
+    def write_note(self, text: str) -> None:
+        self._store.run(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", [(NOTE, text)])
 
 
 class SqliteChunks(ChunkTable):
