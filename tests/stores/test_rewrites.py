@@ -186,3 +186,23 @@ def test_processes_that_merge_and_sweep_at_once_do_not_stop_each_other(
         assert store.compact() > 0
         store.sweep(grace_s=0)
     assert read_ids(store) == sorted(id for epoch in range(15) for id in [epoch] * (1 + epoch % 3))
+
+
+def test_the_first_commits_may_come_while_snapshots_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ParquetStore(str(tmp_path))
+    store.describe(HELD)
+    read, is_first = ParquetStore.read_history, True
+
+    def read_later(this: ParquetStore) -> history.History:
+        """Let another process commit between the two steps with which ``forget`` reads the log."""
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            fill(store, range(4), Snapshots(size=1))
+        return read(this)
+
+    monkeypatch.setattr(ParquetStore, "read_history", read_later)
+    assert store.forget(before=3) == 2
+    assert [one.number for one in store.snapshots()] == [3, 4]

@@ -395,10 +395,12 @@ class LoggedStore(Store):
         self, newest: int, dropped: Sequence[CommittedRows], added: Sequence[CommittedRows], first: int = 0
     ) -> bool:
         """Append a rewrite as the version after ``newest``; return False if this version exists."""
-        before = self.log.read(newest)
-        entry = make_rewrite(before["ledger"], dropped, added, first, time.time_ns() // 1000)
+        found, seal, ledger = self.read_ledger()
+        if found != newest:
+            return False
+        entry = make_rewrite(ledger.as_json(), dropped, added, first, time.time_ns() // 1000)
         self.flush()
-        return self.log.append(newest + 1, before["seal"], entry)
+        return self.log.append(newest + 1, seal, entry)
 
     def snapshots(self, after: int = 0) -> list[Snapshot]:
         return [one for one in self.read_history().snapshots if one.number > after]
