@@ -6,6 +6,7 @@ import pytest
 
 import thetastream as th
 from thetastream.joins.notebook import render_html
+from thetastream.lowering.report import Fact, Section, print_sections
 from thetastream.models import REGISTRY
 
 MODELS = [
@@ -42,11 +43,30 @@ def test_a_large_model_draws_some_units_and_says_how_many_there_are():
     assert "and 60 more units" in drawing.to_svg()
 
 
-def test_html_shows_what_each_line_is_about_its_value_and_the_reason():
-    text = "== Rewritten ==\nindex    a.x < b.y   (one <key>)\n\n== Shaped ==\nnothing the index can use\n"
-    shown = render_html("JoinPlan of a & b", [th.Matrix(1, 2)], text)
+def test_html_shows_what_each_fact_is_about_its_value_and_the_reason():
+    explanation = (
+        Section("Rewritten", (Fact("index", "a.x < b.y", "one <key>"),), width=8),
+        Section("Step 1", sections=(Section("Parsed", (Fact("on", "a.x  <\n b.y   (a comment)"),)),)),
+        Section("Shaped", (Fact("", "nothing the index can use"),)),
+    )
+    shown = render_html("JoinPlan of a & b", [th.Matrix(1, 2)], explanation)
     page = ElementTree.fromstring(shown)
     assert page.find("b").text == "JoinPlan of a & b"
     cells = [[cell.text for cell in row] for row in page.iter("tr")]
-    assert cells[0] == ["index", "a.x < b.y", "one <key>"]
-    assert [summary.text for summary in page.iter("summary")] == ["Rewritten", "Shaped"]
+    assert cells == [
+        ["index", "a.x < b.y", "one <key>"],
+        ["on", "a.x  <\n b.y   (a comment)", None],
+        [None, "nothing the index can use", None],
+    ]
+    assert [summary.text for summary in page.iter("summary")] == ["Rewritten", "Step 1", "Parsed", "Shaped"]
+
+
+def test_text_shows_sections_of_sections_under_their_titles():
+    step = Section("Step", sections=(Section("Parsed", (Fact("on", "true"),), width=5),))
+    text = "== Step ==\n== Parsed ==\non    true\n"
+    writing = Section("Writing", (Fact("", "rows"),))
+    assert print_sections([step, step, writing]) == f"{text}\n\n{text}\n== Writing ==\nrows\n"
+    task = Section("Task near", sections=(Section("Parsed"),), marks="====")
+    assert print_sections([task, task]) == (
+        "==== Task near ====\n== Parsed ==\n\n==== Task near ====\n== Parsed ==\n"
+    )

@@ -12,6 +12,7 @@ from thetastream.families.pairs.identity import identify_two_streams
 from thetastream.families.pairs.workload import Workload
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import Query
+from thetastream.lowering.report import Fact
 from thetastream.lowering.statistics import Statistics
 from thetastream.models.base import AUTO
 from thetastream.models.chain import Chain
@@ -39,21 +40,22 @@ def estimate_block_cost(model: Chain, work: Workload, epoch_s: float) -> BlockCo
     )
 
 
-def explain_chain(model: Chain, query: Query, work: Workload, statistics: Statistics) -> Iterator[str]:
-    """Yield the cost of the chain, one fact per line."""
+def explain_chain(model: Chain, query: Query, work: Workload, statistics: Statistics) -> Iterator[Fact]:
+    """Yield the cost of the chain."""
     a, b = query.aliases
     k = model.workers
-    yield f"tuple of {a}, of {b}: 1 send, then from worker to worker, {k - 1} at most, one an epoch"
-    yield f"state: each tuple once; those of {b} that are under way twice, for two epochs"
+    yield Fact(f"tuple of {a}, of {b}:", f"1 send, then from worker to worker, {k - 1} at most, one an epoch")
+    yield Fact("state:", f"each tuple once; those of {b} that are under way twice, for two epochs")
     cost = estimate_block_cost(model, work, statistics.epoch_s)
     if not cost.moved:
         return
     best = cost.find_best()
     block = best if model.block == AUTO else int(model.block)
-    yield (
-        f"block: J(b) = {cost.moved:,.0f} moved x {MESSAGE_S * 1e6:.0f} us / b + {cost.moved:,.0f} x "
+    yield Fact(
+        "block:",
+        f"J(b) = {cost.moved:,.0f} moved x {MESSAGE_S * 1e6:.0f} us / b + {cost.moved:,.0f} x "
         f"{cost.nbytes:.0f} bytes x {BYTE_S * 1e9:.0f} ns + {cost.probes:,.0f} probes x "
-        f"{cost.look_share:.2g} x {LOOK_S * 1e9:.0f} ns x b / 2, an epoch"
+        f"{cost.look_share:.2g} x {LOOK_S * 1e9:.0f} ns x b / 2, an epoch",
     )
     for name, size in (("runs with", block), ("least at", best)):
         terms = cost.serialisation_s(size), cost.transmission_s, cost.imbalance_s(size)
@@ -61,9 +63,9 @@ def explain_chain(model: Chain, query: Query, work: Workload, statistics: Statis
             f"{word} {seconds * 1000:.3g} ms"
             for word, seconds in zip(("serialisation", "transmission", "imbalance"), terms, strict=True)
         )
-        yield f"  {name} b = {size:,}: {cost.total_s(size) * 1000:.3g} ms ({parts})"
+        yield Fact(f"  {name} b = {size:,}:", f"{cost.total_s(size) * 1000:.3g} ms ({parts})")
     if model.block == AUTO:
-        yield "  every worker measures its own terms, and chooses its block anew at each epoch"
+        yield Fact("", "  every worker measures its own terms, and chooses its block anew at each epoch")
 
 
 def build_handshake_join(

@@ -36,7 +36,7 @@ from thetastream.families.pairs.identity import identify_two_streams
 from thetastream.lowering.identity import MODEL, Parts, Reading, identify_model
 from thetastream.lowering.lower import write_guarded
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
-from thetastream.lowering.report import format_average, format_one_line
+from thetastream.lowering.report import Fact, Section, format_average, format_one_line
 from thetastream.models.base import HANDSHAKE, UNITS, Model
 from thetastream.runtime.flow import Flow, Output, UnitStage
 
@@ -173,31 +173,35 @@ def _rename_spec_keys(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
     )
 
 
-def explain_tasks(plan: TasksPlan, model: Model, alone: Mapping[str, str]) -> str:
-    """Return the shared plan, one fact per line, and the plan of each task by name."""
-    titles = [("Shared by all tasks", "\n".join(_explain_shared(plan, model)) + "\n")]
-    titles += [(f"Task {name}", text) for name, text in alone.items()]
-    return "\n".join(f"==== {title} ====\n{text}" for title, text in titles)
+def explain_tasks(
+    plan: TasksPlan, model: Model, alone: Mapping[str, tuple[Section, ...]]
+) -> tuple[Section, ...]:
+    """Return a section for the shared plan, and one for the plan of each task by name."""
+    return (
+        Section("Shared by all tasks", tuple(_explain_shared(plan, model)), width=9, marks="===="),
+        *(Section(f"Task {name}", sections=own, marks="====") for name, own in alone.items()),
+    )
 
 
-def _explain_shared(plan: TasksPlan, model: Model) -> Iterator[str]:
-    yield f"tasks     {', '.join(plan.names)}"
-    yield f"model     {model.describe()}"
+def _explain_shared(plan: TasksPlan, model: Model) -> Iterator[Fact]:
+    yield Fact("tasks", ", ".join(plan.names))
+    yield Fact("model", model.describe())
     copies = ", ".join(format_average(stream.sends) for stream in compute_shares(model))
-    yield f"exchange  one for all tasks; sends a tuple: {copies}"
+    yield Fact("exchange", f"one for all tasks; sends a tuple: {copies}")
     for side, stream in zip(Side, plan.sides, strict=True):
         for text in stream.filters:
-            yield f"before    {stream.alias}: {format_one_line(text)}"
+            yield Fact("before", f"{stream.alias}: {format_one_line(text)}")
         for column, text in stream.computed:
             users = [
                 task.name
                 for task in plan.tasks
                 if column in (task.passes[side], *(name for name, _ in task.plan.sides[side].computed))
             ]
-            yield f"before    {stream.alias}: {column} = {format_one_line(text)}   (for {', '.join(users)})"
+            value = f"{stream.alias}: {column} = {format_one_line(text)}"
+            yield Fact("before", value, f"for {', '.join(users)}")
         if not stream.computed:
-            yield f"before    {stream.alias}: nothing computed; keys are payload columns"
-    yield "state     each task stores what passes its filters, for its own window"
+            yield Fact("before", f"{stream.alias}: nothing computed; keys are payload columns")
+    yield Fact("state", "each task stores what passes its filters, for its own window")
 
 
 def build_shared_tasks_join(

@@ -1,16 +1,15 @@
-"""Shows a plan in a notebook: pictures of its models, and the stages of its explanation as tables."""
+"""Shows a plan in a notebook: pictures of its models, and the sections of its explanation as tables."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
+from thetastream.lowering.report import Fact, Section
 from thetastream.models.base import Model
 
-_LINE = re.compile(r"(?P<what>\S+(?: \d+)?:?)(?: {1,}(?P<value>.*?))?(?: {3}\((?P<why>.*)\))?")
 _CELL = 'style="text-align:left;vertical-align:top;white-space:pre-wrap;font-family:monospace"'
 
 
-def render_html(title: str, models: Sequence[Model], explanation: str) -> str:
+def render_html(title: str, models: Sequence[Model], explanation: Sequence[Section]) -> str:
     """Return HTML for the explanation of a plan.
 
     Parameters
@@ -19,31 +18,28 @@ def render_html(title: str, models: Sequence[Model], explanation: str) -> str:
         The headline.
     models : sequence of Model
         The models to draw, in the order of their steps.
-    explanation : str
-        The text of ``Plan.explain``: stages under headings ``== Stage ==``, with one fact per line.
+    explanation : sequence of Section
+        The explanation, as ``Plan.explain`` prints it.
     """
     pictures = "".join(
         f'<div style="display:inline-block;margin-right:2em">{model.draw().to_svg()}'
         f"<div>{escape(model.describe())}</div></div>"
         for model in models
     )
-    stages = "".join(_render_stages(explanation))
+    stages = "".join(map(_render_section, explanation))
     return f"<div><b>{escape(title)}</b><div>{pictures}</div>{stages}</div>"
 
 
-def _render_stages(explanation: str) -> Iterator[str]:
-    for stage in re.split(r"^== ", explanation, flags=re.MULTILINE):
-        heading, _, body = stage.partition(" ==\n")
-        lines = [line for line in body.split("\n") if line.strip()]
-        if lines:
-            rows = "".join(map(_render_line, lines))
-            yield f"<details open='open'><summary>{escape(heading)}</summary><table>{rows}</table></details>"
-        elif heading.strip():
-            yield f"<div>{escape(heading.strip(' =').strip())}</div>"
+def _render_section(section: Section) -> str:
+    title = escape(section.title)
+    if not (section.facts or section.sections):
+        return f"<div>{title}</div>"
+    rows = "".join(map(_render_fact, section.facts))
+    inner = (f"<table>{rows}</table>" if rows else "") + "".join(map(_render_section, section.sections))
+    return f"<details open='open'><summary>{title}</summary>{inner}</details>"
 
 
-def _render_line(line: str) -> str:
-    """Return a table row with what the line is about, its value, and the reason."""
-    found = _LINE.fullmatch(line)
-    cells = (found["what"], found["value"], found["why"]) if found else ("", line, None)
-    return "<tr>" + "".join(f"<td {_CELL}>{escape(cell or '')}</td>" for cell in cells) + "</tr>"
+def _render_fact(fact: Fact) -> str:
+    """Return a table row with what the fact is about, its value, and the reason."""
+    cells = (fact.what, fact.value, fact.why)
+    return "<tr>" + "".join(f"<td {_CELL}>{escape(cell)}</td>" for cell in cells) + "</tr>"

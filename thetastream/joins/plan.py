@@ -34,7 +34,7 @@ from thetastream.joins.notebook import render_html
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried, SidePlan
 from thetastream.lowering.query import RESULT_TIME, Query, Stream, list_conditions
-from thetastream.lowering.report import format_one_line
+from thetastream.lowering.report import Fact, Section, format_one_line, print_sections
 from thetastream.models.base import Model
 from thetastream.runtime.flow import Emitted, NotStaged, Target
 
@@ -57,14 +57,17 @@ class Plan(ABC):
 
     def explain(self) -> str:
         """Return every stage of the plan as text, and how ``th.write`` would write a stream of results."""
-        stages = self.explain_join()
+        return print_sections(self._explain())
+
+    def _explain(self) -> tuple[Section, ...]:
+        """Return the stages of the join, and how a stream of results would be written."""
         if not self.is_streaming:
-            return stages
-        return stages.rstrip() + f"\n\n== Writing ==\n{self.explain_write()}\n"
+            return self.explain_join()
+        return (*self.explain_join(), Section("Writing", (Fact("", self.explain_write()),)))
 
     @abstractmethod
-    def explain_join(self) -> str:
-        """Return the stages of the join as text."""
+    def explain_join(self) -> tuple[Section, ...]:
+        """Return the stages of the join. A join that is made of joins has a section for each of them."""
 
     @property
     @abstractmethod
@@ -117,7 +120,7 @@ class Plan(ABC):
     def _repr_html_(self) -> str:
         """Return the description that notebooks show: pictures of the models, and the explanation as
         tables."""
-        return render_html(self._headline, self.models, self.explain())
+        return render_html(self._headline, self.models, self._explain())
 
     @property
     def _headline(self) -> str:

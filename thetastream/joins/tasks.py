@@ -21,6 +21,7 @@ from thetastream.joins.ask.streams import check_streams, read_tables, refuse_tab
 from thetastream.joins.ask.window import is_counted
 from thetastream.joins.plan import Plan
 from thetastream.lowering.query import Stream
+from thetastream.lowering.report import Section
 from thetastream.models.base import Model
 from thetastream.spark.dataflow.build import build
 from thetastream.spark.session.configure import count_partitions
@@ -110,8 +111,7 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
         """
         return {name: batch.where(batch[TASK] == name).drop(TASK) for name in self}
 
-    def explain_join(self) -> str:
-        """Return the shared plan and every stage of each task's plan as text."""
+    def explain_join(self) -> tuple[Section, ...]:
         return explain_tasks(
             self.shared, self.model, {name: plan.explain_join() for name, plan in self.plans.items()}
         )

@@ -24,6 +24,7 @@ from thetastream.families.pairs.cost import SEND_BYTE_S
 from thetastream.families.pairs.workload import HOUR_S
 from thetastream.index.base import BISECTION_S, CANDIDATE_S, INSERT_S
 from thetastream.lowering.query import Stream
+from thetastream.lowering.report import Fact
 from thetastream.lowering.selectivity import Tie
 from thetastream.lowering.statistics import Statistics, estimate_width
 
@@ -206,14 +207,14 @@ def estimate_load(
     return compute_load(rates, held, hop_orders, selectivity, share, candidate_s, widths)
 
 
-def explain_multiway_cost(load: MultiwayLoad, nodes: int, streams: Sequence[Stream]) -> Iterator[str]:
-    """Yield the lines that ``explain`` shows about the load."""
+def explain_multiway_cost(load: MultiwayLoad, nodes: int, streams: Sequence[Stream]) -> Iterator[Fact]:
+    """Yield the facts that ``explain`` shows about the load."""
     for stream, hops in zip(streams, load.hops, strict=True):
         texts = (f"{hop.probes:,.0f} x {hop.candidates / max(hop.probes, 1e-9):,.0f}" for hop in hops)
-        yield f"{stream.alias}: probes a second x candidates: {'; '.join(texts)}"
+        yield Fact("", f"{stream.alias}: probes a second x candidates: {'; '.join(texts)}")
     latency = load.response_latency_s(nodes, EPOCH_S)
     slow = "falls behind" if latency == inf else f"{latency:.1f} s with epochs of {EPOCH_S:g} s"
-    yield f"results   {load.output_rate:,.0f} a second, {slow} after their last tuple"
+    yield Fact("results", f"{load.output_rate:,.0f} a second, {slow} after their last tuple")
     busy, most = load.busy(nodes), load.service_rate(nodes)
-    yield f"nodes     {nodes}, each busy {busy:.0%}; {most:,.0f} tuples a second are the most"
-    yield f"exchange  {load.bandwidth(nodes):,.0f} bytes a second"
+    yield Fact("nodes", f"{nodes}, each busy {busy:.0%}; {most:,.0f} tuples a second are the most")
+    yield Fact("exchange", f"{load.bandwidth(nodes):,.0f} bytes a second")

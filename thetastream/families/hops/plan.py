@@ -35,6 +35,7 @@ from thetastream.joins.compose.pipeline import plan_pipeline
 from thetastream.joins.plan import Plan, QueryPlan
 from thetastream.lowering.lower import choose_archive_period
 from thetastream.lowering.query import Query
+from thetastream.lowering.report import Section
 from thetastream.lowering.selectivity import Tie, estimate_sizes, extend_join_order, list_ties
 from thetastream.lowering.statistics import Statistics, choose_n_units
 from thetastream.models.base import Model
@@ -73,8 +74,7 @@ class MultiwayPlan(QueryPlan):
     def folding_obstacle(self) -> str:
         return "the matches of a join hop by hop are not folded"
 
-    def explain_join(self) -> str:
-        """Return every stage of the plan as text: parsed, rewritten, hops, physical, cost."""
+    def explain_join(self) -> tuple[Section, ...]:
         query = self.query
         return explain_multiway(
             query.streams,

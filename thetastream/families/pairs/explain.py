@@ -28,7 +28,14 @@ from thetastream.families.pairs.workload import (
 from thetastream.lowering.lower import Lowered
 from thetastream.lowering.physical import SidePlan, compute_lifetimes
 from thetastream.lowering.query import RESULT_TIME, Query, Stream
-from thetastream.lowering.report import explain_rewritten, format_average, format_index, format_one_line
+from thetastream.lowering.report import (
+    Fact,
+    Section,
+    explain_rewritten,
+    format_average,
+    format_index,
+    format_one_line,
+)
 from thetastream.lowering.statistics import Statistics, choose_n_units
 from thetastream.models.base import Model
 
@@ -43,68 +50,70 @@ def explain(
     statistics: Statistics | None = None,
     shed: Shed | None = None,
     max_units: int | None = None,
-) -> str:
-    """Return the stages of the plan as text, with one fact per line."""
+) -> tuple[Section, ...]:
+    """Return a section for each stage of the plan."""
     names = [predicate.name for predicate in query.predicates]
-    stages = (
-        ("Parsed", _explain_parsed(query)),
-        ("Rewritten", explain_rewritten(lowered.notes, names, lowered.physical.sides)),
-        ("Shaped", _explain_shaped(lowered)),
-        ("Physical", _explain_physical(query, lowered, model, model_reason, order, shed, max_units)),
-        ("Cost", explain_cost(query, lowered, model, model_reason, order, partitions, statistics, shed)),
+    rewritten = explain_rewritten(lowered.notes, names, lowered.physical.sides)
+    physical = _explain_physical(query, lowered, model, model_reason, order, shed, max_units)
+    cost = explain_cost(query, lowered, model, model_reason, order, partitions, statistics, shed)
+    return (
+        Section("Parsed", tuple(_explain_parsed(query)), width=5),
+        Section("Rewritten", tuple(rewritten), width=8),
+        Section("Shaped", tuple(_explain_shaped(lowered)), width=12),
+        Section("Physical", tuple(physical), width=9),
+        Section("Cost", tuple(cost)),
     )
-    return "\n".join(line for title, lines in stages for line in (f"== {title} ==", *lines, ""))
 
 
-def _explain_parsed(query: Query) -> Iterator[str]:
+def _explain_parsed(query: Query) -> Iterator[Fact]:
     for side, stream in zip(Side, query.streams, strict=True):
         kind = "stream" if stream.is_streaming else "batch"
         time = f", event time {stream.event_time} ({stream.event_time_origin})" if stream.event_time else ""
-        yield f"{side.name.lower():5} {stream.alias}: {kind} of {len(stream.types)} columns{time}"
+        yield Fact(side.name.lower(), f"{stream.alias}: {kind} of {len(stream.types)} columns{time}")
     for text in query.on:
-        yield f"on    {text}"
+        yield Fact("on", text)
     if not query.how.is_inner:
-        yield f"how   {query.how.name}"
+        yield Fact("how", query.how.name)
     for predicate in query.predicates:
         reads = "; ".join(f"{alias}: {', '.join(names)}" for alias, names in predicate.columns)
-        yield f"on    Python predicate {predicate.name}({reads})"
+        yield Fact("on", f"Python predicate {predicate.name}({reads})")
     if query.within_us is not None:
         windows = ", ".join(
             f"{alias} {spell(us)}" for alias, us in zip(query.aliases, query.within_us, strict=True)
         )
-        yield f"within {windows}"
+        yield Fact("within", windows)
     if query.counts is not None:
         windows = ", ".join(
             f"{alias} {n} tuples" for alias, n in zip(query.aliases, query.counts, strict=True)
         )
-        yield f"within {windows}"
+        yield Fact("within", windows)
 
 
-def _explain_shaped(lowered: Lowered) -> Iterator[str]:
+def _explain_shaped(lowered: Lowered) -> Iterator[Fact]:
     condition = lowered.physical.condition
     for number, equality in enumerate(condition.equalities):
         left, right = (
             _format_key(spec, key)
             for spec, key in zip(condition.sides, (equality.left, equality.right), strict=True)
         )
-        yield f"equality {number}:  {left} = {right}"
+        yield Fact(f"equality {number}:", f"{left} = {right}")
     for number, dimension in enumerate(condition.dimensions):
-        yield f"dimension {number}: {_format_interval(condition, dimension)}"
+        yield Fact(f"dimension {number}:", _format_interval(condition, dimension))
     if condition.window is not None:
-        yield f"window:      {_format_interval(condition, condition.window)}   ({condition.window.text})"
+        yield Fact("window:", _format_interval(condition, condition.window), condition.window.text)
     for left, right in condition.same:
-        yield f"same bytes:  {condition.sides[0].alias}.{left} = {condition.sides[1].alias}.{right}"
+        yield Fact("same bytes:", f"{condition.sides[0].alias}.{left} = {condition.sides[1].alias}.{right}")
     for text in lowered.physical.residual:
-        yield f"residual:    {format_one_line(text)}"
+        yield Fact("residual:", format_one_line(text))
     if not (condition.equalities or condition.dimensions or condition.window):
-        yield "nothing the index can use"
+        yield Fact("", "nothing the index can use")
 
 
-def explain_watermarks(streams: Sequence[Stream], sides: Sequence[SidePlan]) -> Iterator[str]:
+def explain_watermarks(streams: Sequence[Stream], sides: Sequence[SidePlan]) -> Iterator[Fact]:
     """Yield which rows of each stream move its watermark. The result of another join moves none."""
     for stream, side in zip(streams, sides, strict=True):
         if stream.is_streaming and stream.event_time not in (None, RESULT_TIME):
-            yield f"watermark of {stream.alias}: {_describe_movers(stream, side)}"
+            yield Fact("watermark", f"of {stream.alias}: {_describe_movers(stream, side)}")
 
 
 def _describe_movers(stream: Stream, side: SidePlan) -> str:
@@ -132,14 +141,14 @@ def _explain_physical(
     order: Order | None,
     shed: Shed | None,
     max_units: int | None,
-) -> Iterator[str]:
+) -> Iterator[Fact]:
     physical = lowered.physical
-    yield f"model     {model.describe()}   ({model_reason})"
+    yield Fact("model", model.describe(), model_reason)
     found = choose_placing(model, physical.condition)
     if found is not None:
-        yield f"routing   by {found}"
+        yield Fact("routing", f"by {found}")
     for spec, index in zip(physical.condition.sides, physical.indexes, strict=True):
-        yield f"index     of stored {spec.alias}: {format_index(index)}   ({lowered.shape_reason})"
+        yield Fact("index", f"of stored {spec.alias}: {format_index(index)}", lowered.shape_reason)
     lives = zip(compute_lifetimes(physical.condition.window), physical.counts or (None, None), strict=True)
     for spec, (life, count) in zip(physical.condition.sides, lives, strict=True):
         bound = "for ever: nothing bounds its partners"
@@ -147,18 +156,19 @@ def _explain_physical(
             bound = f"until the watermark is {spell(life)} past"
         if count is not None:
             bound = f"until {count} later ones have arrived"
-        yield f"state     of {spec.alias}: kept {bound}"
+        yield Fact("state", f"of {spec.alias}: kept {bound}")
     yield from explain_watermarks(query.streams, physical.sides)
     for side in physical.how.preserved:
         alias, life = physical.sides[side].alias, physical.lifetimes_us[side]
         when = (
             "is never decided" if life is None else f"is decided when the watermark is {spell(life)} past it"
         )
-        yield f"answers   a tuple of {alias} meets its partners at one unit; it {when}"
+        yield Fact("answers", f"a tuple of {alias} meets its partners at one unit; it {when}")
     if physical.how.preserved and physical.residual:
-        yield (
-            "decides   second units, behind the residual; a second exchange sends them each pair that passes "
-            "it and each tuple"
+        yield Fact(
+            "decides",
+            "second units, behind the residual; a second exchange sends them each pair that passes it "
+            "and each tuple",
         )
     if physical.how.preserved and max_units is not None:
         copied = " and ".join(
@@ -166,17 +176,19 @@ def _explain_physical(
             for side in physical.how.partners
             if (life := physical.lifetimes_us[side]) is not None
         )
-        yield f"scaling   up to {max_units} units; new ones store copies of {copied}, and then take over"
+        yield Fact(
+            "scaling", f"up to {max_units} units; new ones store copies of {copied}, and then take over"
+        )
     if physical.archive_period_us is not None:
-        yield f"archive   a subindex spans {spell(physical.archive_period_us)}"
+        yield Fact("archive", f"a subindex spans {spell(physical.archive_period_us)}")
     copies = ", ".join(
         format_average(stream.sends) for stream in compute_shares(model, is_ranged=isinstance(found, ByRange))
     )
-    yield f"exchange  one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}"
+    yield Fact("exchange", f"one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}")
     if shed is not None:
-        yield f"shed      {shed.describe()}"
+        yield Fact("shed", shed.describe())
     if order is not None:
-        yield f"order     {order}; one task gathers the results of an epoch"
+        yield Fact("order", f"{order}; one task gathers the results of an epoch")
 
 
 def _format_interval(condition: Condition, dimension: Dimension) -> str:
@@ -221,29 +233,29 @@ def explain_cost(
     partitions: int,
     statistics: Statistics | None,
     shed: Shed | None = None,
-) -> Iterator[str]:
-    """Yield the cost, one fact per line, then a table of models and the choice."""
+) -> Iterator[Fact]:
+    """Yield the cost, then a table of models, one fact per row, and the choice."""
     known = statistics or Statistics()
     work = build_workload(query, lowered, known)
-    own_lines = ESTIMATES[model.costs_by]
-    if own_lines is not None:
-        yield from own_lines(model, query, work, known)
+    own_facts = ESTIMATES[model.costs_by]
+    if own_facts is not None:
+        yield from own_facts(model, query, work, known)
         yield _explain_statistics(query, statistics, known)
-        yield f"choice: {model!r}, {reason}"
+        yield Fact("choice:", f"{model!r}, {reason}")
         return
     # 1. Show the formulas.
     a, b = query.aliases
     for alias, other, mine in zip(
         (a, b), (b, a), compute_shares(model, is_ranged=work.is_ranged(model)), strict=True
     ):
-        yield f"tuple of {alias}: {format_average(mine.sends)} sends ({_format_parts(mine, other)})"
+        yield Fact(f"tuple of {alias}:", f"{format_average(mine.sends)} sends ({_format_parts(mine, other)})")
     lives = zip(
         compute_lifetimes(lowered.physical.condition.window), query.counts or (None, None), strict=True
     )
     for alias, (life, count) in zip(query.aliases, lives, strict=True):
         span = "all tuples so far" if life is None else f"rate({alias}) x ({spell(life)} + watermark delay)"
-        yield f"state of {alias}: {span if count is None else f'the last {count:,} tuples'}"
-    yield f"probe: {work.index.probe_cost} per unit and subindex, n tuples stored there"
+        yield Fact(f"state of {alias}:", span if count is None else f"the last {count:,} tuples")
+    yield Fact("probe:", f"{work.index.probe_cost} per unit and subindex, n tuples stored there")
     # 2. Show the figures.
     yield _explain_statistics(query, statistics, known)
     for flow in work.inflows:
@@ -257,48 +269,52 @@ def explain_cost(
     if shed is not None and shed.load == STATE and work.is_bounded:
         yield _explain_shedding(shed, estimate(model, work, partitions).mlv_bytes)
     if not work.is_bounded:
-        yield "Full history: state grows for as long as the query runs."
-    yield f"choice: {model!r}, {reason.removeprefix('chosen: ')}"
+        yield Fact("", "Full history: state grows for as long as the query runs.")
+    yield Fact("choice:", f"{model!r}, {reason.removeprefix('chosen: ')}")
 
 
 def _format_parts(mine: StreamShares, other: str) -> str:
     return f"{format_average(mine.copies)} stored, {format_average(mine.probes)} probing {other}"
 
 
-def _explain_statistics(query: Query, statistics: Statistics | None, known: Statistics) -> str:
+def _explain_statistics(query: Query, statistics: Statistics | None, known: Statistics) -> Fact:
     late = f"watermark {format_seconds(estimate_delay_s(query, known))} behind"
     if known.origin == "measured":
-        return f"statistics: measured; {late}, epochs of {format_seconds(known.epoch_s)}"
-    if statistics is None:
-        return f"statistics: assumed; {late}; measure them with th.statistics(query)"
-    return f"statistics: assumed, as given; {late}"
+        value = f"measured; {late}, epochs of {format_seconds(known.epoch_s)}"
+    elif statistics is None:
+        value = f"assumed; {late}; measure them with th.statistics(query)"
+    else:
+        value = f"assumed, as given; {late}"
+    return Fact("statistics:", value)
 
 
-def _explain_inflow(flow: Inflow) -> str:
+def _explain_inflow(flow: Inflow) -> Fact:
     sizes = f"{flow.stored_bytes:.0f} bytes stored, {flow.sent_bytes:.0f} sent"
     kept = (
         "kept for ever"
         if flow.span_s is None
         else f"kept {format_seconds(flow.span_s)}: {flow.estimate_held():,.0f} tuples"
     )
-    return f"  {flow.alias}: {flow.rate:,.0f} tuples/s, {sizes}, {kept}"
+    return Fact(f"  {flow.alias}:", f"{flow.rate:,.0f} tuples/s, {sizes}, {kept}")
 
 
-def _explain_second_exchange(second: SecondExchange, work: Workload) -> str:
+def _explain_second_exchange(second: SecondExchange, work: Workload) -> Fact:
     tuples = " and ".join(f"each tuple of {work.inflows[side].alias}" for side in second.preserved)
     known = "" if _knows_comparisons(work) else ", whose number is not known and is left out of the costs"
-    return f"  second exchange: {second.row_bytes:.0f} bytes for {tuples}, and for each candidate pair{known}"
+    value = f"{second.row_bytes:.0f} bytes for {tuples}, and for each candidate pair{known}"
+    return Fact("  second exchange:", value)
 
 
-def _explain_shedding(shed: Shed, mlv_bytes: float) -> str:
+def _explain_shedding(shed: Shed, mlv_bytes: float) -> Fact:
     kept = shed.settle(mlv_bytes)
-    return (
-        f"shedding: the fullest unit would hold {format_nbytes(mlv_bytes)}; about {kept:.0%} of the tuples "
-        f"and {shed.estimate_kept(1 - kept):.0%} of the pairs are kept"
+    return Fact(
+        "shedding:",
+        f"the fullest unit would hold {format_nbytes(mlv_bytes)}; about {kept:.0%} of the tuples "
+        f"and {shed.estimate_kept(1 - kept):.0%} of the pairs are kept",
     )
 
 
-ESTIMATES: dict[str, Callable[[Any, Query, Workload, Statistics], Iterator[str]] | None] = {
+ESTIMATES: dict[str, Callable[[Any, Query, Workload, Statistics], Iterator[Fact]] | None] = {
     "routes": None,
     "forwarding": explain_chain,
 }
@@ -307,20 +323,18 @@ ESTIMATES: dict[str, Callable[[Any, Query, Workload, Statistics], Iterator[str]]
 _HEAD = ("model", "state", "busiest unit", "sends a tuple", "exchange", "comparisons a tuple", "cost")
 
 
-def _build_table(work: Workload, compared: list[Estimate], model: Model, partitions: int) -> Iterator[str]:
+def _build_table(work: Workload, compared: list[Estimate], model: Model, partitions: int) -> Iterator[Fact]:
     """Yield a table of the cheapest variant of every model and of the model that runs, sorted by cost."""
     mine = estimate(model, work, partitions)
     if mine not in compared:
         compared = sorted([*compared, mine], key=lambda found: found.cost)
     n_units = choose_n_units(partitions)
-    yield f"models of {n_units} units on {partitions} shuffle partitions, * the one that runs:"
+    yield Fact("", f"models of {n_units} units on {partitions} shuffle partitions, * the one that runs:")
     rows = [_HEAD, *(_build_row(found, work, mine) for found in compared)]
     widths = [max(len(row[n]) for row in rows) for n in range(len(_HEAD))]
     for marked, row in zip([" ", *("*" if found == mine else " " for found in compared)], rows, strict=True):
-        yield (
-            f"{marked} "
-            + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield Fact("", f"{marked} {cells.rstrip()}")
 
 
 def _build_row(found: Estimate, work: Workload, mine: Estimate) -> Sequence[str]:

@@ -39,6 +39,7 @@ from thetastream.lowering.payload import (
 )
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import RESULT_TIME, Query, Resolver, Stream
+from thetastream.lowering.report import Fact, Section
 from thetastream.lowering.statistics import Statistics, choose_n_units
 from thetastream.models.base import Model
 from thetastream.runtime.context import RunContext
@@ -99,10 +100,9 @@ class JoinPlan(QueryPlan):
     def is_prompt(self) -> bool:
         return self.model.is_prompt(2)
 
-    def explain_join(self) -> str:
-        """Return every stage of the plan as text: parsed, rewritten, shaped, physical, cost."""
+    def explain_join(self) -> tuple[Section, ...]:
         given = self.settings
-        text = explain(
+        stages = explain(
             self.query,
             self.lowered,
             self.model,
@@ -113,13 +113,15 @@ class JoinPlan(QueryPlan):
             self.run.shed,
             self.run.max_units,
         )
-        before = [
-            f"late rows of {stream.alias}: {' and '.join(found)} before the join drops them; th.metrics "
-            "counts them as late_elsewhere"
+        before = tuple(
+            Fact(
+                f"late rows of {stream.alias}:",
+                f"{' and '.join(found)} before the join drops them; th.metrics counts them as late_elsewhere",
+            )
             for stream, planned in zip(self.query.streams, self.planned_inputs, strict=True)
             if stream.event_time not in (None, RESULT_TIME) and (found := planned.list_dropping())
-        ]
-        return "\n".join([text, "== Before the join ==", *before, ""]) if before else text
+        )
+        return (*stages, Section("Before the join", before)) if before else stages
 
     def results(self) -> DataFrame:
         """Build the results: one struct column per alias.

@@ -41,6 +41,7 @@ from thetastream.joins.compose.tables import has_tables
 from thetastream.joins.plan import Plan
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, Stream
+from thetastream.lowering.report import Fact, Section
 from thetastream.models.base import Model
 from thetastream.spark.session.configure import choose_case_fold
 
@@ -108,13 +109,12 @@ class NestedPlan(Plan):
     def folding_obstacle(self) -> str:
         return "outer joins in a row answer each tuple"
 
-    def explain_join(self) -> str:
-        """Return the nested joins, and every stage of each of them."""
+    def explain_join(self) -> tuple[Section, ...]:
         tree = self.streams[0].alias
         for join in self.joins:
             tree = f"({tree} {_spell(join.how)} {join.alias})"
-        steps = (f"== Join {n} ==\n{step.explain_join()}" for n, step in enumerate(self.steps, 1))
-        return "\n\n".join([f"== Joins in a row ==\n{tree}", *steps])
+        steps = (Section(f"Join {n}", sections=step.explain_join()) for n, step in enumerate(self.steps, 1))
+        return (Section("Joins in a row", (Fact("", tree),)), *steps)
 
     def results(self) -> DataFrame:
         rows = self.steps[-1].results()

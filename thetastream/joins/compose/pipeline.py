@@ -54,6 +54,7 @@ from thetastream.joins.compose.tree import (
 from thetastream.joins.plan import QueryPlan, build_result_time
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, WATERMARK_BOUND, Query, Stream
+from thetastream.lowering.report import Fact, Section
 from thetastream.lowering.selectivity import choose_join_order, estimate_sizes, find_aliases, list_ties
 from thetastream.lowering.statistics import choose_n_units
 from thetastream.models.base import Model
@@ -76,10 +77,10 @@ class PipelinePlan(QueryPlan):
     def models(self) -> tuple[Model, ...]:
         return tuple(step.model for step in self.steps)
 
-    def explain_join(self) -> str:
-        """Return the tree of joins and every step, as ``JoinPlan.explain_join`` describes it."""
-        steps = (f"== Step {n} ==\n{step.explain_join()}" for n, step in enumerate(self.steps, 1))
-        return "\n\n".join([f"== Pipeline ==\n{self.joined.tree}\norder: {self.order_reason}", *steps])
+    def explain_join(self) -> tuple[Section, ...]:
+        facts = Fact("", self.joined.tree), Fact("order:", self.order_reason)
+        steps = (Section(f"Step {n}", sections=step.explain_join()) for n, step in enumerate(self.steps, 1))
+        return (Section("Pipeline", facts), *steps)
 
     @property
     def folding_obstacle(self) -> str | None:

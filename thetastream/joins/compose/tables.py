@@ -28,7 +28,7 @@ from thetastream.joins.plan import Plan
 from thetastream.lowering.elapsed_time import write_elapsed_time
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Stream, list_conditions
-from thetastream.lowering.report import format_one_line
+from thetastream.lowering.report import Fact, Section, format_one_line
 from thetastream.lowering.selectivity import EQUALITY, estimate_selectivity, find_aliases
 from thetastream.models.base import Model
 from thetastream.spark.dataflow.predicate_filter import filter_rows
@@ -116,22 +116,20 @@ class TablesPlan(Plan):
     def folding_obstacle(self) -> str:
         return "tables are joined behind the units"
 
-    def explain_join(self) -> str:
-        """Return how each table is joined, and every stage of the join of the streams."""
-        lines = ["== Tables =="]
-        lines += [
-            f"table {known.alias}: {len(known.types)} columns"
+    def explain_join(self) -> tuple[Section, ...]:
+        facts = [
+            Fact(f"table {known.alias}:", f"{len(known.types)} columns")
             for known in self.given
             if not known.is_streaming
         ]
-        lines.append("Spark reads a table in every epoch; it has no window and needs no state")
-        lines += [
-            f"before   {self.timed[0].alias}: {format_one_line(phrase.text)}" for phrase in self.filters
+        facts.append(Fact("", "Spark reads a table in every epoch; it has no window and needs no state"))
+        facts += [
+            Fact("before", f"{self.timed[0].alias}: {format_one_line(phrase.text)}")
+            for phrase in self.filters
         ]
-        lines += [f"join     {step.describe()}" for step in self.steps]
-        if self.joined is None:
-            return "\n".join([*lines, ""])
-        return "\n".join([*lines, "", self.joined.explain_join()])
+        facts += [Fact("join", step.describe()) for step in self.steps]
+        joined = () if self.joined is None else self.joined.explain_join()
+        return (Section("Tables", tuple(facts), width=8), *joined)
 
     def results(self) -> DataFrame:
         if self.joined is None:
