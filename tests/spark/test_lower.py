@@ -14,6 +14,7 @@ from thetastream.core.sides import Side
 from thetastream.families.pairs.identity import identify_two_streams
 from thetastream.lowering.identity import Reading
 from thetastream.lowering.payload import check_at_units, list_catalyst_residual
+from thetastream.lowering.physical import Filter
 from thetastream.models import Biclique
 
 MINUTE, HOUR = 60_000_000, 3_600_000_000
@@ -133,7 +134,7 @@ def test_keys_are_computed_once(plan):
     sides = plan("a.price * 3 > b.bid AND a.price * 3 < b.ask * 2 AND a.price * 3 <> b.bid").physical.sides
     assert sides[0].computed == (("k0", "a.price * 3"),)
     assert sides[1].computed == (("k0", "b.ask * 2"),)
-    assert sides[0].filters == ("(a.price * 3) IS NOT NULL", "(`a`.`ts`) IS NOT NULL")
+    assert sides[0].filters == (Filter.require("a.price * 3"), Filter.require("`a`.`ts`"))
 
 
 def test_a_column_plus_a_constant_does_not_travel(plan):
@@ -146,7 +147,7 @@ def test_a_column_plus_a_constant_does_not_travel(plan):
     }
     assert physical.condition.sides[0].keys[1].offset == -3
     # A single outlier whose sum overflows must not stop the stream, so Catalyst does not compute the sum.
-    assert "(`a`.`qty`) IS NOT NULL" in physical.sides[0].filters
+    assert Filter.require("`a`.`qty`") in physical.sides[0].filters
 
 
 def test_long_integers_are_added_by_catalyst(plan):
@@ -166,7 +167,7 @@ def test_a_watermark_on_a_struct_is_no_event_time(spark, streams):
 
 def test_a_constant_string_is_a_boolean(plan):
     physical = plan("a.id = b.id AND 'true'").physical
-    assert "false" not in physical.sides[0].filters
+    assert Filter("false") not in physical.sides[0].filters
 
 
 def test_both_ends_of_an_integer_band_share_a_key(plan):
@@ -201,21 +202,25 @@ def test_filters_and_constants(plan):
             "qty_is_not_there", "a.qty"
         )
     ).physical
-    assert physical.sides[0].filters == ("a.price > 1", "a.qty IS NULL", "(`a`.`ts`) IS NOT NULL")
-    assert physical.sides[1].filters == ("b.bid < 2", "(`b`.`ts`) IS NOT NULL")
+    assert [one.text for one in physical.sides[0].filters] == [
+        "a.price > 1",
+        "a.qty IS NULL",
+        "(`a`.`ts`) IS NOT NULL",
+    ]
+    assert [one.text for one in physical.sides[1].filters] == ["b.bid < 2", "(`b`.`ts`) IS NOT NULL"]
     never = plan("1 = 2 AND a.price > b.bid").physical
-    assert never.sides[0].filters[0] == never.sides[1].filters[0] == "false"
+    assert never.sides[0].filters[0] == never.sides[1].filters[0] == Filter("false")
 
 
 def test_strings_that_and_takes_for_booleans(plan):
     physical = plan("a.name AND a.price > b.bid AND coalesce(a.name, b.name)").physical
-    assert physical.sides[0].filters[0] == "CAST((a.name) AS BOOLEAN)"
+    assert physical.sides[0].filters[0].text == "CAST((a.name) AS BOOLEAN)"
     assert physical.residual == ("CAST((coalesce(a.name, b.name)) AS BOOLEAN)",)
 
 
 def test_half_a_between_is_a_filter(plan):
     physical = plan("a.price BETWEEN 5 AND b.bid").physical
-    assert physical.sides[0].filters[0] == "(a.price) >= (5)"
+    assert physical.sides[0].filters[0].text == "(a.price) >= (5)"
     assert physical.condition.dimensions[0].high == Bound(0)
     assert physical.residual == ()
 
@@ -309,14 +314,14 @@ def test_window_of_days_where_the_clock_changes(spark, plan):
 
 def test_a_window_that_holds_nothing(plan):
     physical = plan("a.ts > b.ts + INTERVAL 1 HOUR", "5 minutes").physical
-    assert physical.sides[0].filters[0] == physical.sides[1].filters[0] == "false"
+    assert physical.sides[0].filters[0] == physical.sides[1].filters[0] == Filter("false")
 
 
 @pytest.mark.parametrize("how", ["right", "full"])
 def test_no_tuple_waits_if_the_window_holds_nothing(plan, how):
     answering = plan("a.ts > b.ts + INTERVAL 1 HOUR", "5 minutes", how=how)
     left, right = answering.physical.sides
-    assert (left.filters[:1] == ("false",)) == (how == "right")
+    assert (left.filters[:1] == (Filter("false"),)) == (how == "right")
     assert right.filters == ()
     assert "CASE WHEN false" in dict(right.computed)[PASSES]
     assert answering.physical.lifetimes_us == (0, 0)

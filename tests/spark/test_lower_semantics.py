@@ -116,7 +116,7 @@ def blocks(plans: Sequence[JoinPlan], side: Side) -> list[pa.RecordBatch]:
     columns = [[(c.block_column, c.to_block) for c in part.carried] + list(part.computed) for part in parts]
     selected = []
     for n, part in enumerate(parts):
-        holds = F.expr(" AND ".join(f"({text})" for text in part.filters) or "true")
+        holds = F.expr(" AND ".join(f"({one.text})" for one in part.filters) or "true")
         selected.append(F.coalesce(holds, F.lit(False)).alias(f"{n} holds"))
         selected += [F.when(holds, F.expr(text)).alias(f"{n} {name}") for name, text in columns[n]]
     nested = plans[0].streams[side].select(F.struct("*").alias(parts[0].alias))

@@ -7,6 +7,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.core.errors import StateError
 from thetastream.core.identity import CHOSEN, COLUMNS, NARROWER, Part, find_changes, fix_choices
+from thetastream.lowering.identity import Reading, _describe_inputs
+from thetastream.lowering.physical import Filter, SidePlan
 from thetastream.runtime.state.manifest import FORMAT
 from thetastream.spark.sources.identity import LONGEST, IdentityReader
 
@@ -66,6 +68,14 @@ def test_what_may_change(before: Part, now: Part, said: str | None) -> None:
     changes = find_changes({"it": before}, {"it": now})
     assert len(changes) == (said is not None)
     assert said is None or said in changes[0]
+
+
+def test_filters_that_exclude_null_are_left_out() -> None:
+    """They follow from the condition and the window."""
+    filters = (Filter.require("a.x"), *map(Filter.read, ("a.x > 1", "(a.y) IS NOT NULL", "a.y IS NOT NULL")))
+    described = _describe_inputs([SidePlan("a", filters, (), ())], Reading())["filters"]
+    assert described == _describe_inputs([SidePlan("a", filters[1::2], (), ())], Reading())["filters"]
+    assert len(described[0]) == 2
 
 
 def test_a_running_query_has_one_model() -> None:

@@ -10,7 +10,6 @@ Explains several join tasks: what they share, then each task as a join of its ow
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -35,16 +34,14 @@ from thetastream.families.pairs.flow import (
 from thetastream.families.pairs.identity import identify_two_streams
 from thetastream.lowering.identity import MODEL, Parts, Reading, identify_model
 from thetastream.lowering.lower import write_guarded
-from thetastream.lowering.physical import PhysicalPlan, SidePlan
+from thetastream.lowering.physical import Filter, PhysicalPlan, SidePlan
 from thetastream.lowering.report import Fact, Section, format_average, format_one_line
 from thetastream.models.base import HANDSHAKE, UNITS, Model
 from thetastream.runtime.flow import Flow, Output, UnitStage
 
 TASK = "task"
 """The text column of results that names the task. The units emit the number of the task instead."""
-Filters = tuple[str, ...]
-_HARMLESS = re.compile(r"\([\w`.]+\) IS NOT NULL")
-"""A filter that a column is not NULL. It cannot raise an error."""
+Filters = tuple[Filter, ...]
 
 
 @dataclass(frozen=True)
@@ -93,8 +90,8 @@ def share(plans: Mapping[str, PhysicalPlan]) -> TasksPlan:
 def _merge(sides: Sequence[SidePlan]) -> _MergedSide:
     # 1. Find the filters that all tasks share. If each task has others, a tuple must pass those of some task.
     shared = _find_shared([side.filters for side in sides])
-    own = [tuple(text for text in side.filters if text not in shared) for side in sides]
-    filters = [*shared, *([_write_any(own)] if all(own) else [])]
+    own = [tuple(one for one in side.filters if one not in shared) for side in sides]
+    filters = [*shared, *([Filter(_write_any(own))] if all(own) else [])]
     # 2. Compute each key for the tuples that pass a task which needs the key.
     asked: dict[str, list[Filters]] = {}
     for side, guard in zip(sides, own, strict=True):
@@ -108,21 +105,21 @@ def _merge(sides: Sequence[SidePlan]) -> _MergedSide:
     return _MergedSide(merged, [columns.get(guard) for guard in own])
 
 
-def _find_shared(filters: Sequence[Filters]) -> list[str]:
+def _find_shared(filters: Sequence[Filters]) -> list[Filter]:
     """Return the filters that may run before all tasks.
 
     These are the filters with which all tasks begin, and other common filters that cannot raise an error.
 
-    >>> common = "1 / x > y", "(a.y) IS NOT NULL"
-    >>> _find_shared([("x <> 0", *common), ("x > 0", *common)])
+    >>> common = Filter("1 / x > y"), Filter.require("a.y")
+    >>> [one.text for one in _find_shared([(Filter("x <> 0"), *common), (Filter("x > 0"), *common)])]
     ['(a.y) IS NOT NULL']
     """
     first, *others = filters
-    common = [text for text in first if all(text in other for other in others)]
+    common = [one for one in first if all(one in other for other in others)]
     n = 0
     while n < len(first) and all(other[: n + 1] == first[: n + 1] for other in others):
         n += 1
-    return [*first[:n], *(text for text in common if text not in first[:n] and _HARMLESS.fullmatch(text))]
+    return [*first[:n], *(one for one in common if one not in first[:n] and one.is_of_column)]
 
 
 def name_key_column(text: str) -> str:
@@ -133,7 +130,7 @@ def name_key_column(text: str) -> str:
 def _write_any(guards: Sequence[Filters]) -> str:
     """Write an expression that is true if all filters of at least one guard are true, and false otherwise.
 
-    >>> _write_any([("x > 0", "y > 0")])
+    >>> _write_any([(Filter("x > 0"), Filter("y > 0"))])
     'coalesce(CASE WHEN x > 0 THEN CASE WHEN y > 0 THEN true END END, false)'
     """
     return f"coalesce({', '.join(write_guarded(guard, 'true') for guard in dict.fromkeys(guards))}, false)"
@@ -142,9 +139,9 @@ def _write_any(guards: Sequence[Filters]) -> str:
 def _write_guarded_key(text: str, guards: Sequence[Filters]) -> str:
     """Write the key, which is NULL unless a tuple passes one of the guards.
 
-    >>> _write_guarded_key("1 / x", [("x > 0",), ("x < 0",)])
+    >>> _write_guarded_key("1 / x", [(Filter("x > 0"),), (Filter("x < 0"),)])
     'coalesce(CASE WHEN x > 0 THEN 1 / x END, CASE WHEN x < 0 THEN 1 / x END)'
-    >>> _write_guarded_key("1 / x", [("x > 0",), ()])
+    >>> _write_guarded_key("1 / x", [(Filter("x > 0"),), ()])
     '1 / x'
     """
     if not all(guards):
@@ -189,8 +186,8 @@ def _explain_shared(plan: TasksPlan, model: Model) -> Iterator[Fact]:
     copies = ", ".join(format_average(stream.sends) for stream in compute_shares(model))
     yield Fact("exchange", f"one for all tasks; sends a tuple: {copies}")
     for side, stream in zip(Side, plan.sides, strict=True):
-        for text in stream.filters:
-            yield Fact("before", f"{stream.alias}: {format_one_line(text)}")
+        for one in stream.filters:
+            yield Fact("before", f"{stream.alias}: {format_one_line(one.text)}")
         for column, text in stream.computed:
             users = [
                 task.name

@@ -9,6 +9,7 @@ from thetastream.conditions import Phrase
 from thetastream.core.condition import Domain
 from thetastream.core.exact import ExactBand, ExactOrder
 from thetastream.core.spans import spell
+from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Query, Resolver
 from thetastream.lowering.side_keys import SideKeys
 
@@ -77,7 +78,7 @@ class Rewritten:
     """All conjuncts, grouped by what they became."""
 
     keys: tuple[SideKeys, SideKeys]
-    filters: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    filters: tuple[list[Filter], list[Filter]] = field(default_factory=lambda: ([], []))
     equalities: list[tuple[int, int, str]] = field(default_factory=list)
     orderings: list[Ordering] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)

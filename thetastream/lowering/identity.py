@@ -60,9 +60,10 @@ def _describe_inputs(plans: Sequence[SidePlan], reading: Reading) -> dict[str, A
         "filters": [
             sorted(
                 {
-                    canonicalize(text, reading.is_case_sensitive)
-                    for text in plan.filters
-                    if not _is_not_null(text)
+                    canonicalize(passed.text, reading.is_case_sensitive)
+                    for passed in plan.filters
+                    # It follows from the condition and the window.
+                    if not passed.is_not_null
                 }
             )
             for plan in plans
@@ -72,11 +73,6 @@ def _describe_inputs(plans: Sequence[SidePlan], reading: Reading) -> dict[str, A
             for plan in plans
         ],
     }
-
-
-def _is_not_null(text: str) -> bool:
-    """Whether a filter only excludes NULL keys. It follows from the condition and the window."""
-    return text.startswith("(") and text.endswith(") IS NOT NULL")
 
 
 # The condition

@@ -39,7 +39,7 @@ from thetastream.index.base import Indexable, IndexSpec
 from thetastream.lowering.conjunct import Check, Note, Rewritten
 from thetastream.lowering.dimensions import build_dimensions, build_window, is_empty
 from thetastream.lowering.domains import quote
-from thetastream.lowering.physical import PhysicalPlan, SidePlan, compute_lifetimes
+from thetastream.lowering.physical import Filter, PhysicalPlan, SidePlan, compute_lifetimes
 from thetastream.lowering.query import (
     Query,
     Resolver,
@@ -101,7 +101,7 @@ def lower(query: Query, resolver: Resolver, settings: Mapping[str, Any]) -> Lowe
     if window is not None and is_empty(window):
         # No tuple has a partner, so each preserved tuple is answered in the epoch in which it arrives.
         for filters in rewritten.filters:
-            filters.append("false")
+            filters.append(Filter("false"))
         rewritten.notes.append(Note(window.text, "nothing", "the bounds contradict each other"))
     condition = Condition(
         sides=(
@@ -177,7 +177,7 @@ def _plan_side(
     stream = keys.stream
     filters = [*rewritten.filters[side], *keys.not_null]
     if window is not None:
-        filters.append(f"({quote(stream.alias)}.{quote(stream.event_time or '')}) IS NOT NULL")
+        filters.append(Filter.require(f"{quote(stream.alias)}.{quote(stream.event_time or '')}"))
     filters = list(dict.fromkeys(filters))
     computed = [(column, text) for text, column in keys.computed.items()]
     computed += [] if ranked is None else [(RANKED, ranked)]
@@ -190,23 +190,23 @@ def _plan_side(
     return SidePlan(stream.alias, tuple(filters), tuple(computed), stream.carried, moves_watermark)
 
 
-def guard_computed(filters: Sequence[str], computed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def guard_computed(filters: Sequence[Filter], computed: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Write computed columns for units that need the tuples that fail the filters too. These columns are
     then NULL, and so is one more column."""
     return [(column, write_guarded(filters, text)) for column, text in [*computed, (PASSES, "1")]]
 
 
-def write_guarded(filters: Sequence[str], text: str) -> str:
+def write_guarded(filters: Sequence[Filter], text: str) -> str:
     """Write an expression that is NULL unless all filters are true.
 
     A filter is evaluated only if the filters before it are true. The CASEs are nested because of Spark:
     before an AND, it computes what the operands have in common, even if this raises an error.
 
-    >>> write_guarded(["x > 0", "10 / x > 2"], "y")
+    >>> write_guarded([Filter("x > 0"), Filter("10 / x > 2")], "y")
     'CASE WHEN x > 0 THEN CASE WHEN 10 / x > 2 THEN y END END'
     """
-    for condition in reversed(filters):
-        text = f"CASE WHEN {condition} THEN {text} END"
+    for passed in reversed(filters):
+        text = f"CASE WHEN {passed.text} THEN {text} END"
     return text
 
 

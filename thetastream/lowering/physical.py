@@ -4,7 +4,7 @@ Catalyst evaluates all SQL texts of the plan over a DataFrame with one struct co
 has the meaning that the user intends.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from thetastream.core.condition import Condition, Dimension, PythonPredicate, compute_lifetime_us
 from thetastream.core.how import INNER, How, Ranking
@@ -31,11 +31,52 @@ class Carried:
 
 
 @dataclass(frozen=True)
+class Filter:
+    """A condition on one stream. Filters with one text are equal."""
+
+    text: str
+    required: str | None = field(default=None, compare=False)
+    """The expression that must not be NULL. It is None if the filter has another condition."""
+
+    @classmethod
+    def require(cls, value: str) -> "Filter":
+        """Make the filter that excludes NULL values of an expression.
+
+        >>> Filter.require("a.x + 1").text
+        '(a.x + 1) IS NOT NULL'
+        """
+        return cls(f"({value}) IS NOT NULL", value)
+
+    @classmethod
+    def read(cls, text: str) -> "Filter":
+        """Read a condition of the user. It may be what ``require`` makes.
+
+        The identity in each checkpoint depends on what is found here.
+
+        >>> Filter.read("(a.x + 1) IS NOT NULL").required
+        'a.x + 1'
+        """
+        value = text.removeprefix("(").removesuffix(") IS NOT NULL")
+        made = cls.require(value)
+        return made if made.text == text else cls(text)
+
+    @property
+    def is_not_null(self) -> bool:
+        """Whether the filter only excludes NULL."""
+        return self.required is not None
+
+    @property
+    def is_of_column(self) -> bool:
+        """Whether the filter only excludes NULL in a column. Such a filter cannot raise an error."""
+        return bool(self.required) and all(sign.isalnum() or sign in "_`." for sign in str(self.required))
+
+
+@dataclass(frozen=True)
 class SidePlan:
     """One input stream: its filters, key columns and payload."""
 
     alias: str
-    filters: tuple[str, ...]
+    filters: tuple[Filter, ...]
     computed: tuple[tuple[str, str], ...]
     """(block column, SQL) of each key column that Catalyst computes before routing."""
     carried: tuple[Carried, ...]

@@ -89,8 +89,8 @@ def explain_rewritten(
     for name in predicates:
         yield Fact("python", name, "called on columns of candidates")
     for side in sides:
-        for text in side.filters:
-            yield Fact("before", f"{side.alias}: {format_one_line(text)}")
+        for passed in side.filters:
+            yield Fact("before", f"{side.alias}: {format_one_line(passed.text)}")
         for column, text in side.computed:
             yield Fact("before", f"{side.alias}: {column} = {format_one_line(text)}")
 

@@ -18,6 +18,7 @@ from thetastream.core.sides import Side
 from thetastream.lowering.conjunct import Conjunct, Rewritten, TypedPair
 from thetastream.lowering.domains import find_family
 from thetastream.lowering.elapsed_time import write_elapsed_time
+from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Query, Resolver
 from thetastream.lowering.rewrite_bands import rewrite_band
 from thetastream.lowering.rewrite_comparisons import rewrite_comparison
@@ -44,7 +45,7 @@ def _rewrite_conjunct(conjunct: Conjunct) -> None:
     alone = conjunct.resolver.type_of(conjunct.text, named) if len(named) == 1 else None
     if alone is not None:
         side = Side(conjunct.query.aliases.index(named[0]))
-        conjunct.out.filters[side].append(cast_to_boolean(conjunct.text, alone))
+        conjunct.out.filters[side].append(Filter.read(cast_to_boolean(conjunct.text, alone)))
         conjunct.add_note("filter", f"reads {named[0]} alone, so it runs before routing")
     else:
         conjunct.out.ties = True
@@ -59,7 +60,7 @@ def _rewrite_constant(conjunct: Conjunct) -> None:
         return
     text = conjunct.text if constant is None else "false"
     for filters in conjunct.out.filters:
-        filters.append(text)
+        filters.append(Filter.read(text))
     conjunct.add_note("filter", "reads no stream" if constant is None else "never true: the result is empty")
 
 
@@ -127,7 +128,8 @@ def _rewrite_part(conjunct: Conjunct, comparison: Comparison) -> str | None:
 def _rewrite_one_sided(conjunct: Conjunct, comparison: Comparison, named: tuple[str, ...]) -> None:
     """Use the half of a BETWEEN that reads one stream."""
     side = Side(conjunct.query.aliases.index(named[0]))
-    conjunct.out.filters[side].append(f"({comparison.f.text}) {comparison.op} ({comparison.g.text})")
+    text = f"({comparison.f.text}) {comparison.op} ({comparison.g.text})"
+    conjunct.out.filters[side].append(Filter(text))
     conjunct.add_note("filter", f"one end reads {named[0]} alone, so it runs before routing")
 
 

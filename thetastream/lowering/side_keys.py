@@ -17,6 +17,7 @@ from thetastream.core.condition import Domain, Key
 from thetastream.core.spark_types import is_floating, is_integral
 from thetastream.lowering.domains import find_family, is_same_key, quote, write_cast, write_key
 from thetastream.lowering.event_time import find_column
+from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Resolver, Stream
 
 
@@ -39,7 +40,7 @@ class SideKeys:
     keys: list[Key] = field(default_factory=list)
     computed: dict[str, str] = field(default_factory=dict)
     """The block column of each computed key, by its SQL."""
-    not_null: dict[str, None] = field(default_factory=dict)
+    not_null: dict[Filter, None] = field(default_factory=dict)
     """Filters that exclude tuples with NULL keys, as an ordered set."""
 
     def add(self, phrase: Phrase, type_: str, common: str, domain: Domain, is_nullable: bool = False) -> int:
@@ -102,7 +103,7 @@ class SideKeys:
         return None if column is None else self._find_block_column(column)
 
     def _require(self, value: str) -> None:
-        self.not_null[f"({value}) IS NOT NULL"] = None
+        self.not_null[Filter.require(value)] = None
 
     def _find_block_column(self, column: str) -> str:
         return next(c.block_column for c in self.stream.carried if c.field == column)

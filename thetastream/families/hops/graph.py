@@ -35,7 +35,7 @@ from thetastream.lowering.lower import (
     guard_computed,
     remove_event_times,
 )
-from thetastream.lowering.physical import SidePlan
+from thetastream.lowering.physical import Filter, SidePlan
 from thetastream.lowering.query import (
     Query,
     Resolver,
@@ -74,7 +74,7 @@ def lower_graph(
     windows."""
     aliases = [stream.alias for stream in streams]
     keys = [SideKeys(stream, resolver, f"k{n}_") for n, stream in enumerate(streams)]
-    filters: list[list[str]] = [[] for _ in streams]
+    filters: list[list[Filter]] = [[] for _ in streams]
     residual: list[str] = []
     notes: list[Note] = []
     edges: dict[tuple[int, int], Edge] = {}
@@ -112,7 +112,7 @@ def lower_graph(
     for n, (stream, side) in enumerate(zip(streams, keys, strict=True)):
         own = [*filters[n], *side.not_null]
         if any(graph.edge(n, other).window != Ends() for other in range(len(streams)) if other != n):
-            own.append(f"({quote(stream.alias)}.{quote(stream.event_time or '')}) IS NOT NULL")
+            own.append(Filter.require(f"{quote(stream.alias)}.{quote(stream.event_time or '')}"))
         own = list(dict.fromkeys(own))
         computed = [(column, text) for text, column in side.computed.items()]
         if counts is not None and own:
@@ -138,10 +138,10 @@ def _assign_to_pairs(
     return pairs
 
 
-def _build_edge(query: Query, rewritten: Rewritten, left_filters: list[str]) -> Edge:
+def _build_edge(query: Query, rewritten: Rewritten, left_filters: list[Filter]) -> Edge:
     low, high = find_window_ends(query, rewritten)
     if low is not None and high is not None and low > high:
-        left_filters.append("false")
+        left_filters.append(Filter("false"))
         high = low
     return Edge(
         tuple(Equality(left, right, text) for left, right, text in rewritten.equalities),

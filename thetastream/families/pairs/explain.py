@@ -122,7 +122,7 @@ def _describe_movers(stream: Stream, side: SidePlan) -> str:
     if stream.idle_mark is not None:
         return f"all rows of the stream move it by {time}, because no filter runs before th.with_watermark"
     filters = () if side.moves_watermark else side.filters
-    early = [text for text in filters if not _reads(text, stream.alias, time)]
+    early = [one.text for one in filters if not _reads(one.text, stream.alias, time)]
     what = " and ".join([f"filters of yours that do not read {time}", *map(format_one_line, early)])
     return f"rows move it by {time} if they pass what Spark runs before withWatermark: {what}"
 

@@ -125,11 +125,11 @@ def select_block_columns(plan: SidePlan, stream: DataFrame) -> DataFrame:
     if plan.filters and plan.moves_watermark:
         # Spark moves a deterministic filter before the watermark, and leaves out a stream whose filters it
         # finds to be false. It takes this filter for non-deterministic.
-        passes = " AND ".join(f"({text}\n)" for text in plan.filters)
+        passes = " AND ".join(f"({one.text}\n)" for one in plan.filters)
         nested = nested.where(F.expr(f"({passes}) OR spark_partition_id() < 0"))
     else:
-        for text in plan.filters:
-            nested = nested.where(F.expr(text))
+        for one in plan.filters:
+            nested = nested.where(F.expr(one.text))
     columns = [F.expr(carried.to_block).alias(carried.block_column) for carried in plan.carried]
     columns += [F.expr(text).alias(name) for name, text in plan.computed]
     return nested.select(*columns)
