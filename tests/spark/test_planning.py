@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thetastream as th
+from thetastream.families.asked import PlannedInput
 from thetastream.families.hops.plan import MultiwayPlan
 from thetastream.families.pairs import plan as two_streams
 from thetastream.families.pairs.plan import JoinPlan
@@ -153,14 +154,14 @@ def test_a_folded_plan_is_that_of_the_columns_it_carries(
     folded = []
     fold = two_streams.JoinPlan.fold
 
-    def keep(plan: JoinPlan, folding: Any, frames: dict[str, DataFrame]) -> JoinPlan:
-        folded.append((fold(plan, folding, frames), frames))
+    def keep(plan: JoinPlan, folding: Any, inputs: dict[str, PlannedInput]) -> JoinPlan:
+        folded.append((fold(plan, folding, inputs), inputs))
         return folded[-1][0]
 
     monkeypatch.setattr(two_streams.JoinPlan, "fold", keep)
     th.aggregate(streams, on, "5 seconds", group_by="b.nothing IS NULL", aggs={"n": "sum(a.d * 2)"})
-    ((plan, frames),) = folded
-    replanned = th.plan(frames, on, "5 seconds")
+    ((plan, inputs),) = folded
+    replanned = th.plan({alias: given.dataframe() for alias, given in inputs.items()}, on, "5 seconds")
     assert plan.physical == replanned.physical
     assert plan.query.streams == replanned.query.streams
     assert plan.explain() == replanned.explain()

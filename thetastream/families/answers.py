@@ -29,9 +29,9 @@ from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.families.asked import PlannedInput
 from thetastream.families.pairs.flow import Choose, _open_choice
 from thetastream.families.pairs.identity import identify_two_streams
+from thetastream.families.payload import select_fields
+from thetastream.families.windows import find_window_problems
 from thetastream.joins.ask.carriers import carry
-from thetastream.joins.ask.streams import select_fields
-from thetastream.joins.ask.window import find_window_problems
 from thetastream.lowering.domains import quote
 from thetastream.lowering.identity import Reading
 from thetastream.lowering.lower import Lowered

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -12,13 +13,11 @@ from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.how import INNER, How
 from thetastream.core.spans import Within
 from thetastream.engine.order import Order
-from thetastream.families.options import GivenOptions, Options
-from thetastream.joins.ask.catalyst import Catalyst
-from thetastream.lowering.query import Query, Stream
+from thetastream.families.options import MOST_UNITS, GivenOptions, Options
+from thetastream.lowering.query import Query, Resolver, Stream
 from thetastream.lowering.statistics import Statistics
 from thetastream.models.base import Model
 from thetastream.runtime.context import RunContext
-from thetastream.spark.event_time import list_dropping
 
 
 class PlannedInput(Protocol):
@@ -40,28 +39,17 @@ class PlannedInput(Protocol):
         """List the operators of the user before the join that drop late rows."""
 
 
-@dataclass(frozen=True)
-class StreamInput:
-    """A DataFrame of the user as an input."""
+class SessionChecks(Protocol):
+    """The questions that planning asks about the Spark session."""
 
-    frame: DataFrame
+    def find_problems(self, n_units: int) -> Sequence[ThetastreamError]:
+        """Find the settings of the session that do not allow a streaming join by ``n_units`` units."""
 
-    @property
-    def watermark_bound(self) -> None:
-        """The event times of the stream say how far it moves the watermark."""
+    def choose_mailbox_folder(self, asked: str | Path | None, problems: list[ThetastreamError]) -> str:
+        """Choose the folder for mailboxes, and add an error if there is none that all units reach."""
 
-    @property
-    def schema(self) -> StructType:
-        """The schema of the stream."""
-        return self.frame.schema
-
-    def dataframe(self) -> DataFrame:
-        """The stream itself."""
-        return self.frame
-
-    def list_dropping(self) -> list[str]:
-        """List the operators of the stream that drop late rows."""
-        return list_dropping(self.frame) if self.frame.isStreaming else []
+    def warn_of_state(self, nbytes: float) -> None:
+        """Warn if the machine of a local session has too little memory for this state."""
 
 
 Conjunct: TypeAlias = str | Predicate | Column
@@ -103,7 +91,7 @@ class CheckedRequest:
     """A request that is read. Planners add to ``problems`` what they refuse, and then call ``query``."""
 
     request: JoinRequest
-    catalyst: Catalyst
+    catalyst: Resolver
     schemas: Mapping[str, StructType]
     streams: tuple[Stream, ...]
     """The streams with all their columns, so that errors can name them."""
@@ -125,6 +113,9 @@ class CheckedRequest:
     partitions: int
     """Number of shuffle partitions of the session."""
     problems: list[ThetastreamError]
+    inputs: tuple[PlannedInput, ...]
+    """The streams as inputs of the join."""
+    session: SessionChecks
 
     @property
     def options(self) -> Options:
@@ -204,3 +195,12 @@ def refuse_how(how: How, what: str, hint: str, problems: list[ThetastreamError])
     """Add an error if the join is not an inner join, because ``what`` has pairs only."""
     if not how.is_inner:
         problems.append(QueryError("HOW", f"{what} has inner joins only, not how={how.name!r}; {hint}"))
+
+
+def check_max_units(number: int | None, model: Model | None, problems: list[ThetastreamError]) -> None:
+    """Add an error if a join may have fewer units at once than its model has."""
+    if number is not None and model is not None and number < model.n_units:
+        what = (
+            f"max_units must be from {model.n_units} to {MOST_UNITS}, because {model!r} has {model.n_units}"
+        )
+        problems.append(QueryError("MAX_UNITS", f"{what} unit(s), not {number!r}"))

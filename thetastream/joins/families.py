@@ -5,11 +5,12 @@ returns.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
-from thetastream.core.errors import QueryError
+from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.asked import CheckedRequest, JoinRequest
-from thetastream.families.hops.plan import plan_multiway
+from thetastream.families.hops.plan import check_multiway, plan_multiway
 from thetastream.families.pairs.plan import plan_two_streams
 from thetastream.joins.ask.request import check
 from thetastream.joins.compose.pipeline import plan_pipeline
@@ -26,10 +27,21 @@ class Planner(NamedTuple):
     """If the user gives such an option, the planner refuses it. A default of the session is left out."""
 
 
+def _plan_hops(checked: CheckedRequest) -> Plan:
+    """Plan a join hop by hop. For batch DataFrames in a time window, plan joins of two streams instead."""
+    counts = check_multiway(checked)
+    if checked.is_streaming or counts is not None:
+        return plan_multiway(checked, counts)
+    raise_problems(checked.problems)
+    model = None if checked.model is None else checked.model.on_batch
+    alike = replace(checked, model=model).without_defaults({"max_units"})
+    return plan_two_streams(alike) if len(checked.streams) == 2 else plan_pipeline(alike)
+
+
 PLANNERS: dict[str, Planner] = {
     TWO_STREAMS: Planner(plan_two_streams),
     PIPELINE: Planner(plan_pipeline, frozenset({"order", "punctuations", "max_units"})),
-    MULTIWAY: Planner(plan_multiway, frozenset({"index"})),
+    MULTIWAY: Planner(_plan_hops, frozenset({"index"})),
 }
 
 __all__ = []

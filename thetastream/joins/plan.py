@@ -227,7 +227,7 @@ class Plan(ABC):
         """The inputs of ``final_join``."""
         raise NotFoldable(str(self.folding_obstacle))
 
-    def fold(self, folding: Folding, streams: Mapping[str, DataFrame]) -> "Plan":
+    def fold(self, folding: Folding, streams: Mapping[str, PlannedInput]) -> "Plan":
         """Return the same join with views as its results: one row per unit, epoch and group.
 
         ``streams`` are the inputs of ``final_join`` by alias. They have the columns that its condition reads

@@ -15,10 +15,10 @@ from thetastream.families.options import TaskOptions, read_options
 from thetastream.families.pairs.choose import build_default_model
 from thetastream.families.pairs.plan import JoinPlan, plan_two_streams
 from thetastream.families.tasks import TASK, TasksPlan, build_shared_tasks_join, explain_tasks, share
+from thetastream.families.windows import is_counted
 from thetastream.joins.ask.model import read_named_model
 from thetastream.joins.ask.request import check, complete_request
 from thetastream.joins.ask.streams import check_streams, read_tables, refuse_tables
-from thetastream.joins.ask.window import is_counted
 from thetastream.joins.plan import Plan
 from thetastream.lowering.query import Stream
 from thetastream.lowering.report import Section

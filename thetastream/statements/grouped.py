@@ -13,11 +13,12 @@ from thetastream.core.columns import MARK
 from thetastream.core.errors import SessionError
 from thetastream.engine.views.view import ViewDelays
 from thetastream.families.asked import PlannedInput
+from thetastream.families.payload import select_fields
 from thetastream.families.views.folding import PREFIX, VIEW_TIME, Computed, FinalJoin, Folding
 from thetastream.families.views.planner import plan_folding
 from thetastream.joins.ask.catalyst import Catalyst, escape_braces
 from thetastream.joins.ask.refusals import unlogged
-from thetastream.joins.ask.streams import select_fields
+from thetastream.joins.ask.streams import StreamInput
 from thetastream.joins.ask.window import read_every
 from thetastream.joins.plan import Plan
 from thetastream.lowering.domains import quote
@@ -87,7 +88,7 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
     try:
         with unlogged():
             streams = {
-                stream.alias: _compute(inputs[stream.alias], stream, final, folding)
+                stream.alias: StreamInput(_compute(inputs[stream.alias], stream, final, folding))
                 for stream in final.streams
             }
     except AnalysisException as error:

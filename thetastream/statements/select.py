@@ -12,9 +12,9 @@ from thetastream.conditions import Phrase, make_error_at, tokenize
 from thetastream.conditions.clauses import SelectClauses
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, raise_problems
+from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
-from thetastream.joins.ask.window import is_counted
 from thetastream.joins.plan import Plan
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME

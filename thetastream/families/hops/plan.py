@@ -17,22 +17,19 @@ from typing import NamedTuple, cast
 from pyspark.sql import DataFrame
 
 from thetastream.core.columns import ColumnSource
-from thetastream.core.errors import QueryError, raise_problems
+from thetastream.core.errors import QueryError
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.multiway.spec import MultiwaySpec
-from thetastream.families.asked import CheckedRequest, refuse_result_order
+from thetastream.families.asked import CheckedRequest, check_max_units, refuse_result_order
 from thetastream.families.hops.cost import MultiwayLoad, choose_initial_slice, estimate_load
 from thetastream.families.hops.explain import explain_multiway
 from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multiway_spec, lower_graph
 from thetastream.families.hops.identity import identify_multiway
 from thetastream.families.pairs.choose import find_shed_problem
 from thetastream.families.pairs.flow import Choose, _open_choice, _read_session, describe_pairs
-from thetastream.families.pairs.plan import plan_two_streams
-from thetastream.joins.ask.settings import check_max_units, choose_mailbox_folder
-from thetastream.joins.ask.window import read_count_windows
-from thetastream.joins.compose.pipeline import plan_pipeline
-from thetastream.joins.plan import Plan, QueryPlan
+from thetastream.families.windows import read_count_windows
+from thetastream.joins.plan import QueryPlan
 from thetastream.lowering.lower import choose_archive_period
 from thetastream.lowering.query import Query
 from thetastream.lowering.report import Section
@@ -44,7 +41,6 @@ from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.flow import Emitted, Flow, Staging, Target, UnitStage
 from thetastream.spark.dataflow.build import build
-from thetastream.spark.session.configure import check_session
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,11 +118,9 @@ class MultiwayPlan(QueryPlan):
         )
 
 
-def plan_multiway(checked: CheckedRequest) -> Plan:
-    """Plan a join hop by hop. For batch DataFrames in a time window, plan joins of two streams
-    instead."""
-    # 1. Refuse what hops do not support.
-    request, options, problems = checked.request, checked.options, checked.problems
+def check_multiway(checked: CheckedRequest) -> tuple[int, ...] | None:
+    """Add errors for what hops do not support, and return the sizes of count windows."""
+    options, problems = checked.options, checked.problems
     model = cast(Multiway, checked.model)  # only these models name this planner
     refuse_result_order(checked)
     counts = read_count_windows(checked)
@@ -137,26 +131,29 @@ def plan_multiway(checked: CheckedRequest) -> Plan:
     if "index" in options:
         what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
         problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
-    if not checked.is_streaming and counts is None:
-        raise_problems(problems)
-        alike = replace(checked, model=model.on_batch).without_defaults({"max_units"})
-        return plan_two_streams(alike) if len(checked.streams) == 2 else plan_pipeline(alike)
-    # 2. Check the session.
+    return counts
+
+
+def plan_multiway(checked: CheckedRequest, counts: tuple[int, ...] | None) -> MultiwayPlan:
+    """Plan a join hop by hop. ``counts`` are the sizes of count windows."""
+    # 1. Check the session.
+    request, options, problems = checked.request, checked.options, checked.problems
+    model = cast(Multiway, checked.model)
     mailbox, max_units, has_open_size = "", None, False
     if checked.is_streaming:
         has_open_size = checked.has_open_size
-        problems += check_session(request.spark, model.n_units)
+        problems += checked.session.find_problems(model.n_units)
         max_units = options.get("max_units")
         check_max_units(max_units, model, problems)
         has_mailbox = model.has_mailbox(len(checked.streams))
         if has_mailbox or checked.run.shed is not None or max_units is not None:
-            mailbox = choose_mailbox_folder(request.spark, options.get("mailbox"), problems)
+            mailbox = checked.session.choose_mailbox_folder(options.get("mailbox"), problems)
     else:
         model = model.on_one_node
     unfit = find_shed_problem(checked.run.shed, model)
     problems += [] if unfit is None else [unfit]
     query = checked.query(counts)
-    # 3. Turn the condition into hops, and choose an index for the hops.
+    # 2. Turn the condition into hops, and choose an index for the hops.
     lowered = lower_graph(
         query.streams, query.conjuncts, query.predicates, query.within_us, checked.catalyst, counts
     )

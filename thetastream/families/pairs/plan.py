@@ -8,7 +8,7 @@ The plan of a join of two streams.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 
 from thetastream.conditions import Predicate
 from thetastream.core.columns import ColumnSource
@@ -17,7 +17,14 @@ from thetastream.engine.order import read_order
 from thetastream.engine.two_stream.content_routing import find_routable_band
 from thetastream.engine.two_stream.watermark_bound import BoundSource, BoundSources
 from thetastream.families.answers import carry_residual, find_decision_problems
-from thetastream.families.asked import CheckedRequest, JoinSettings, PlannedInput, StreamInput, refuse_how
+from thetastream.families.asked import (
+    CheckedRequest,
+    JoinSettings,
+    PlannedInput,
+    SessionChecks,
+    check_max_units,
+    refuse_how,
+)
 from thetastream.families.engines import ENGINES
 from thetastream.families.pairs.choose import SizeChoice, build_choice, choose_model, find_arrival_problem
 from thetastream.families.pairs.cost import estimate
@@ -26,9 +33,8 @@ from thetastream.families.pairs.flow import ARRIVAL, build_bounding_join, let_un
 from thetastream.families.pairs.workload import build_workload
 from thetastream.families.views.flow import build_folded_join
 from thetastream.families.views.folding import FinalJoin, Folding
+from thetastream.families.windows import is_counted, read_count_windows, refuse_unordered
 from thetastream.joins.ask.carriers import carry
-from thetastream.joins.ask.settings import check_max_units, choose_mailbox_folder
-from thetastream.joins.ask.window import is_counted, read_count_windows, refuse_unordered
 from thetastream.joins.plan import QueryPlan, build_answer_time
 from thetastream.lowering.lower import Lowered, lower
 from thetastream.lowering.payload import (
@@ -46,8 +52,6 @@ from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.flow import Emitted, Flow, Staging, Target
 from thetastream.spark.dataflow.build import build
-from thetastream.spark.session.configure import check_session, is_local
-from thetastream.spark.session.memory import warn_of_state
 
 
 @dataclass(frozen=True, repr=False)
@@ -234,7 +238,7 @@ class JoinPlan(QueryPlan):
     def final_inputs(self) -> tuple[PlannedInput, PlannedInput]:
         return self.planned_inputs
 
-    def fold(self, folding: Folding, streams: Mapping[str, DataFrame]) -> "JoinPlan":
+    def fold(self, folding: Folding, streams: Mapping[str, PlannedInput]) -> "JoinPlan":
         # 1. Keep the condition. Drop the payload that only results needed, and add the computed columns.
         inputs: list[Stream] = []
         for stream in self.query.streams:
@@ -248,7 +252,7 @@ class JoinPlan(QueryPlan):
         lowered = replace(self.lowered, physical=physical)
         # 2. Choose the model again: tuples have another size, so another model may be cheaper.
         model, reason = choose_model(query, lowered, self.settings)
-        left, right = (StreamInput(streams[alias]) for alias in query.aliases)
+        left, right = (streams[alias] for alias in query.aliases)
         return replace(
             self,
             query=query,
@@ -281,17 +285,17 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     model, mailbox, max_units = checked.model, "", None
     if checked.is_streaming:
         n_units = choose_n_units(checked.partitions) if model is None else model.n_units
-        problems += check_session(request.spark, n_units)
+        problems += checked.session.find_problems(n_units)
         max_units = options.get("max_units")
         check_max_units(max_units, model, problems)
         has_mailbox = model is not None and model.has_mailbox(2)
         if has_mailbox or checked.run.shed is not None or max_units is not None:
-            mailbox = choose_mailbox_folder(request.spark, options.get("mailbox"), problems)
+            mailbox = checked.session.choose_mailbox_folder(options.get("mailbox"), problems)
     elif model is not None:
         model = model.on_batch
     # 3. Plan the query.
     query = checked.query(counts)
-    left, right = (StreamInput(frame) for frame in request.streams.values())
+    left, right = checked.inputs
     chosen = JoinSettings(
         model,
         choose=SizeChoice(model) if checked.has_open_size and model is not None else None,
@@ -304,18 +308,18 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
     )
     planned = plan_query(query, checked.catalyst, (left, right), chosen)
     if checked.is_streaming:
-        _warn_of_memory(request.spark, planned)
+        _warn_of_memory(checked.session, planned)
     return planned
 
 
-def _warn_of_memory(spark: SparkSession, planned: JoinPlan) -> None:
+def _warn_of_memory(session: SessionChecks, planned: JoinPlan) -> None:
     """Warn if a local session has too little memory for the windows, whose size must be known."""
     known = planned.settings.statistics
     if planned.model.costs_by != "routes" or (known is None and planned.query.counts is None):
         return
     work = build_workload(planned.query, planned.lowered, known or Statistics())
     cost = estimate(planned.model, work, planned.settings.partitions)
-    warn_of_state(cost.memory_bytes, is_local(spark))
+    session.warn_of_state(cost.memory_bytes)
 
 
 def plan_query(

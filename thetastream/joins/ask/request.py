@@ -16,12 +16,14 @@ from thetastream.core.sides import Side
 from thetastream.core.spans import Within
 from thetastream.families.asked import CheckedRequest, JoinRequest, On
 from thetastream.families.options import JoinOptions, read_options
+from thetastream.families.windows import is_counted
 from thetastream.joins.ask.condition import read_condition
 from thetastream.joins.ask.model import choose_named_model, read_model
+from thetastream.joins.ask.session import SparkSessionChecks
 from thetastream.joins.ask.settings import read_late_folder, read_result_time, read_shed
 from thetastream.joins.ask.statistics import read_statistics
-from thetastream.joins.ask.streams import check_streams, read_streams, read_tables
-from thetastream.joins.ask.window import is_counted, read_window
+from thetastream.joins.ask.streams import StreamInput, check_streams, read_streams, read_tables
+from thetastream.joins.ask.window import read_window
 from thetastream.models.base import Model
 from thetastream.runtime.context import RunContext
 from thetastream.runtime.idle.reports import list_idle_reports
@@ -120,6 +122,8 @@ def check(request: JoinRequest) -> CheckedRequest:
         run,
         partitions,
         problems,
+        tuple(map(StreamInput, request.streams.values())),
+        SparkSessionChecks(spark),
     )
 
 

@@ -2,7 +2,7 @@
 
 Chooses the folder for mailboxes, for models whose units send messages to each other.
 
-Checks ``max_units``, with which the units of a join may change while it runs.
+Refuses ``max_units`` for units that cannot change while the join runs.
 
 Reads ``shed=``, and refuses it where a join cannot shed.
 
@@ -20,9 +20,7 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.folder import is_uri
 from thetastream.core.how import How
 from thetastream.core.shed import LAG, Shed
-from thetastream.families.options import MOST_UNITS
 from thetastream.lowering.query import RESULT_TIME, Stream
-from thetastream.models.base import Model
 from thetastream.spark.session.configure import is_local
 
 _COLUMNS = ("alias", "query", "epoch")
@@ -77,15 +75,6 @@ def choose_mailbox_folder(
             )
         )
     return str(folder) if is_uri(folder or "") else str(Path(folder or "").absolute())
-
-
-def check_max_units(number: int | None, model: Model | None, problems: list[ThetastreamError]) -> None:
-    """Add an error if a join may have fewer units at once than its model has."""
-    if number is not None and model is not None and number < model.n_units:
-        what = (
-            f"max_units must be from {model.n_units} to {MOST_UNITS}, because {model!r} has {model.n_units}"
-        )
-        problems.append(QueryError("MAX_UNITS", f"{what} unit(s), not {number!r}"))
 
 
 def refuse_max_units(given: int | None, what: str, problems: list[ThetastreamError]) -> None:

@@ -6,7 +6,7 @@ Turns tables of pandas and Arrow into batch DataFrames, so that a join takes the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pyspark.errors import AnalysisException
@@ -15,10 +15,12 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, SessionError, ThetastreamError, raise_problems
+from thetastream.families.payload import INSTANTS, select_fields
+from thetastream.families.windows import spell_cast
 from thetastream.joins.ask.carriers import carry
 from thetastream.joins.ask.catalyst import Catalyst
-from thetastream.joins.ask.window import spell_cast
 from thetastream.lowering.query import ORIGIN_LATE, Stream
+from thetastream.spark.event_time import list_dropping
 from thetastream.spark.session.configure import is_case_sensitive
 from thetastream.spark.sources.idle import MARK as IDLE_MARK
 
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 LATE_RESULTS = "thetastream.late_results"
 """The metadata key of a result time that the watermark may have passed. It must not be marked."""
-_INSTANTS = ("timestamp", "timestamp_ntz")
 
 
 def check_streams(streams: Mapping[str, DataFrame]) -> None:
@@ -107,6 +108,30 @@ def _find_analysis_problems(alias: str, frame: DataFrame) -> list[ThetastreamErr
     return []
 
 
+@dataclass(frozen=True)
+class StreamInput:
+    """A DataFrame of the user as an input."""
+
+    frame: DataFrame
+
+    @property
+    def watermark_bound(self) -> None:
+        """The event times of the stream say how far it moves the watermark."""
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the stream."""
+        return self.frame.schema
+
+    def dataframe(self) -> DataFrame:
+        """The stream itself."""
+        return self.frame
+
+    def list_dropping(self) -> list[str]:
+        """List the operators of the stream that drop late rows."""
+        return list_dropping(self.frame) if self.frame.isStreaming else []
+
+
 class ReadStreams(NamedTuple):
     """The streams of a join, their resolver, and those of their problems that do not stop the reading."""
 
@@ -147,23 +172,6 @@ def read_streams(
     return ReadStreams(catalyst, schemas, tuple(inputs), problems)
 
 
-def select_fields(schema: StructType, names: Collection[str] | None, is_streaming: bool) -> StructType:
-    """Select the columns with these lower-case names and those that may be the event time.
-
-    None selects all.
-    """
-    if names is None:
-        return schema
-    kept = [
-        field
-        for field in schema.fields
-        if field.name.casefold() in names
-        or MARK in (field.metadata or {})
-        or (not is_streaming and field.dataType.simpleString() in _INSTANTS)
-    ]
-    return StructType(kept or schema.fields[:1])  # a tuple without any column would not be counted
-
-
 def find_time_column(frame: DataFrame, asked: str | None) -> str | None:
     """Find the event time of a DataFrame: the column of its watermark, the one that is asked for, or its only
     timestamp if it is a batch; None if there is none."""
@@ -172,7 +180,7 @@ def find_time_column(frame: DataFrame, asked: str | None) -> str | None:
         return marked[0] if len(marked) == 1 else None
     if asked is not None:
         return next((name for name in frame.columns if name.casefold() == asked.casefold()), None)
-    stamps = [field.name for field in frame.schema.fields if field.dataType.simpleString() in _INSTANTS]
+    stamps = [field.name for field in frame.schema.fields if field.dataType.simpleString() in INSTANTS]
     return stamps[0] if len(stamps) == 1 else None
 
 
@@ -206,7 +214,7 @@ def _find_event_time(
     wanted = asked.get(stream.alias) if isinstance(asked, Mapping) else asked
     if len(marked) > 1:
         # A column that Spark's window() returned has the mark of the time that it was made from.
-        instants = [name for name in marked if stream.type_of(name) in _INSTANTS]
+        instants = [name for name in marked if stream.type_of(name) in INSTANTS]
         named = None if wanted is None else stream.find(wanted, catalyst.is_case_sensitive)
         marked = [named] if named in marked else instants or marked[:1]
     column, origin = (marked[0], "watermark") if marked else (None, "watermark")
@@ -226,10 +234,10 @@ def _find_event_time(
         problems.append(_make_event_time_error(stream, wanted, column))
     if column is None and not stream.is_streaming:
         # Spark drops the mark of withWatermark from batch DataFrames. One timestamp column is unambiguous.
-        stamps = [name for name, type_ in stream.types if type_ in _INSTANTS]
+        stamps = [name for name, type_ in stream.types if type_ in INSTANTS]
         if len(stamps) == 1:
             column, origin = stamps[0], "only timestamp"
-    if column is not None and not needs_time and stream.type_of(column) not in _INSTANTS:
+    if column is not None and not needs_time and stream.type_of(column) not in INSTANTS:
         # The mark is on a struct that Spark's window() returned. It is not an instant, and none is needed.
         column = None
     if column is None and any(LATE_RESULTS in (field.metadata or {}) for field in schema.fields):

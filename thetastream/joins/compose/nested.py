@@ -34,9 +34,10 @@ from thetastream.core.sides import Side
 from thetastream.core.spans import Within
 from thetastream.families.asked import JoinRequest, refuse_how
 from thetastream.families.options import StatementOptions
+from thetastream.families.windows import is_counted
 from thetastream.joins.ask.request import complete_request, read_how
 from thetastream.joins.ask.streams import read_streams
-from thetastream.joins.ask.window import is_counted, read_window
+from thetastream.joins.ask.window import read_window
 from thetastream.joins.compose.tables import has_tables
 from thetastream.joins.plan import Plan
 from thetastream.lowering.domains import quote

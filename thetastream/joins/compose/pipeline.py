@@ -33,15 +33,15 @@ from thetastream.families.asked import (
     CheckedRequest,
     JoinSettings,
     PlannedInput,
-    StreamInput,
     refuse_result_order,
 )
 from thetastream.families.pairs.plan import JoinPlan, plan_query
 from thetastream.families.views.folding import FinalJoin, Folding
+from thetastream.families.windows import is_counted
 from thetastream.joins.ask.carriers import carry
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.joins.ask.settings import refuse_max_units
-from thetastream.joins.ask.window import is_counted
+from thetastream.joins.ask.streams import StreamInput
 from thetastream.joins.compose.tree import (
     MARGIN,
     JoinTree,
@@ -58,7 +58,6 @@ from thetastream.lowering.report import Fact, Section
 from thetastream.lowering.selectivity import choose_join_order, estimate_sizes, find_aliases, list_ties
 from thetastream.lowering.statistics import choose_n_units
 from thetastream.models.base import Model
-from thetastream.spark.session.configure import check_session
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,7 +105,7 @@ class PipelinePlan(QueryPlan):
     def final_inputs(self) -> tuple[PlannedInput, PlannedInput]:
         return self.steps[-1].final_inputs
 
-    def fold(self, folding: Folding, streams: Mapping[str, DataFrame]) -> "PipelinePlan":
+    def fold(self, folding: Folding, streams: Mapping[str, PlannedInput]) -> "PipelinePlan":
         return replace(self, steps=(*self.steps[:-1], self.steps[-1].fold(folding, streams)))
 
     def results(self) -> DataFrame:
@@ -144,7 +143,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         model = None if model is None else model.on_batch
     else:
         n_units = choose_n_units(checked.partitions) if model is None else model.n_units
-        checked.problems.extend(check_session(checked.request.spark, n_units))
+        checked.problems.extend(checked.session.find_problems(n_units))
         if model is not None and not model.is_prompt(2):
             what = (
                 f"{model!r} joins two streams, and the next join of a pipeline would drop its results as late"

@@ -1,0 +1,147 @@
+"""Reads the count windows of a join, and refuses windows that its streams do not allow."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.spans import Rows, Within
+from thetastream.families.asked import CheckedRequest
+from thetastream.lowering.query import ORIGIN_LATE, Stream
+
+
+def is_counted(within: Within) -> bool:
+    """Whether some window counts tuples."""
+    windows = within.values() if isinstance(within, Mapping) else (within,)
+    return any(isinstance(window, Rows) for window in windows)
+
+
+def read_count_windows(checked: CheckedRequest) -> tuple[int, ...] | None:
+    """Return how many tuples of each stream stay joinable; None if no window counts tuples."""
+    within = checked.request.within
+    if not is_counted(within):
+        return None
+    if checked.archive_period_us is not None:
+        what = "archive_period is a span of event time, and a count window has none; leave it out"
+        checked.problems.append(QueryError("ARCHIVE_PERIOD", what))
+    refuse_unordered(checked)
+    return read_counts(within, checked.streams, checked.problems)
+
+
+def read_counts(
+    within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]
+) -> tuple[int, ...] | None:
+    """Read the count window of each stream, in tuples. None if ``within`` is not valid."""
+    windows = list_by_alias(within, streams, problems)
+    for alias, window in windows.items():
+        if not isinstance(window, Rows):
+            problems.append(
+                QueryError(
+                    "MIXED_WINDOWS",
+                    f"within of {alias!r} must count tuples with th.Rows(n), as other windows do, "
+                    f"not {window!r}",
+                )
+            )
+    counts = [window.n for window in windows.values() if isinstance(window, Rows)]
+    return tuple(counts) if len(counts) == len(streams) else None
+
+
+def list_by_alias(
+    within: Within, streams: Sequence[Stream], problems: list[ThetastreamError]
+) -> dict[str, Any]:
+    """Return the window of each stream by alias, in the order of the streams."""
+    if isinstance(within, Mapping):
+        given = {str(alias).casefold(): window for alias, window in within.items()}
+        aliases = {stream.alias.casefold() for stream in streams}
+        listed = ", ".join(stream.alias for stream in streams)
+        if len(given) < len(within):
+            what = ", ".join(map(repr, within))
+            problems.append(QueryError("WINDOW_TWICE", f"within must name each stream once; it names {what}"))
+        problems += [
+            QueryError("UNKNOWN_ALIAS", f"within names {alias!r}, which is not one of the streams {listed}")
+            for alias in within
+            if str(alias).casefold() not in aliases
+        ]
+        problems += [
+            QueryError(
+                "WINDOW_MISSING", f"within gives no window for {alias!r}; name every stream of {listed}"
+            )
+            for alias in (stream.alias for stream in streams)
+            if alias.casefold() not in given
+        ]
+        return {s.alias: given[s.alias.casefold()] for s in streams if s.alias.casefold() in given}
+    return {stream.alias: within for stream in streams}
+
+
+def refuse_unordered(checked: CheckedRequest) -> None:
+    """Add errors for streams that have no common order of arrival."""
+    known = set(map(str, checked.problems))
+    found = find_arrival_problems(checked.streams)
+    checked.problems.extend(problem for problem in found if str(problem) not in known)
+
+
+def find_arrival_problems(streams: Sequence[Stream]) -> list[QueryError]:
+    """Find reasons why an epoch cannot be replayed in order of arrival.
+
+    The reasons are: only one stream has an event time, or the event times have two types. If no stream has an
+    event time, there is no reason: the left tuples are replayed before the right ones, in the sources' order.
+    """
+    if all(stream.event_time is None for stream in streams):
+        return []
+    return find_window_problems(streams, "the order of arrival")
+
+
+def find_window_problems(streams: Sequence[Stream], what: str = "a time window") -> list[QueryError]:
+    """Return errors if the event times of these streams cannot be compared. ``what`` needs the comparison."""
+    problems = [
+        QueryError(
+            "NO_WATERMARK",
+            f"{what} needs the event time of stream {stream.alias!r}, but no column is marked; "
+            + _suggest_event_time(stream),
+        )
+        for stream in streams
+        if stream.event_time is None
+    ]
+    kinds = {stream.alias: stream.type_of(stream.event_time) for stream in streams if stream.event_time}
+    for alias, kind in kinds.items():
+        if kind not in ("timestamp", "timestamp_ntz"):
+            column = next(str(stream.event_time) for stream in streams if stream.alias == alias)
+            problems.append(
+                QueryError(
+                    "EVENT_TIME_TYPE",
+                    f"the event time of {alias!r} must be TIMESTAMP or TIMESTAMP_NTZ, not {kind.upper()}; "
+                    f"{spell_cast(alias, column)}",
+                )
+            )
+    if not problems and len(set(kinds.values())) > 1:
+        listed = ", ".join(f"{alias} {kind.upper()}" for alias, kind in kinds.items())
+        local = next(s for s in streams if s.event_time and kinds[s.alias] == "timestamp_ntz")
+        problems.append(
+            QueryError(
+                "EVENT_TIME_TYPES",
+                f"event times must have one type, but they are {listed}; "
+                f"{spell_cast(local.alias, str(local.event_time))}",
+            )
+        )
+    return problems
+
+
+def _suggest_event_time(stream: Stream) -> str:
+    if stream.event_time_origin == ORIGIN_LATE:
+        return (
+            "its results may come behind the watermark; join with another model, or write the results to a "
+            "table, read the table as a stream and call .withWatermark on it"
+        )
+    if stream.is_streaming:
+        return f'call .withWatermark("column", "delay") on it, or th.by_arrival({stream.alias})'
+    return (
+        "Spark drops the mark of withWatermark from batch DataFrames; "
+        f'name the column: event_time={{"{stream.alias}": "column"}}'
+    )
+
+
+def spell_cast(alias: str, column: str) -> str:
+    """Write the cast of an event time in Python and in SQL."""
+    return (
+        f'cast it before the join: {alias}.withColumn("{column}", F.col("{column}").cast("timestamp")), '
+        f"or CAST({column} AS TIMESTAMP) in SQL"
+    )
