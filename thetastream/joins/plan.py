@@ -13,7 +13,6 @@ They can if each selected item is a column of a stream, a whole stream, or ``res
 renamed. Catalyst must evaluate any other item, so then rows leave the units.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -25,6 +24,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.aggregates import NotFoldable
+from thetastream.conditions.items import read_named_item
 from thetastream.core.columns import MARK, BlockColumn, ColumnSource, LatestTime, TupleColumn
 from thetastream.core.how import How
 from thetastream.families.asked import PlannedInput
@@ -349,10 +349,6 @@ def _name(time: Column, metadata: Mapping[str, int]) -> Column:
     return time.alias(RESULT_TIME, metadata=dict(metadata))
 
 
-_NAME = r"(?:[^\W\d]\w*|`[^`]+`)"
-_ITEM = re.compile(rf"\s*({_NAME})(?:\s*\.\s*({_NAME}|\*))?(?:\s+(?:AS\s+)?({_NAME}))?\s*", re.IGNORECASE)
-
-
 def find_sources(emitted: Emitted, select: Sequence[str] | None) -> tuple[ColumnSource, ...]:
     """Find how each selected column follows from the blocks of the units.
 
@@ -374,13 +370,13 @@ def find_sources(emitted: Emitted, select: Sequence[str] | None) -> tuple[Column
 
 
 def _read_item(emitted: Emitted, item: str) -> list[ColumnSource]:
-    found = _ITEM.fullmatch(item)
+    found = read_named_item(item)
     if found is None:
         _refuse(f"{item!r} is no name of a column, so Spark computes it")
-    head, field, alias = (None if name is None else name.strip("`") for name in found.groups())
-    sides = [side for side in emitted.sides if side.alias.casefold() == str(head).casefold()]
+    head, field, alias = found
+    sides = [side for side in emitted.sides if side.alias.casefold() == head.casefold()]
     if not sides:
-        if str(head).casefold() == RESULT_TIME and field is None and emitted.times:
+        if head.casefold() == RESULT_TIME and field is None and emitted.times:
             return [_find_time(emitted)]
         _refuse(f"{item!r} is no column of a stream by its alias")
     if field is None:
