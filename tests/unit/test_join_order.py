@@ -7,7 +7,7 @@ import pytest
 from thetastream.joins.ask.statistics import read_statistics
 from thetastream.joins.compose.tree import (
     MOST_STREAMS,
-    Flow,
+    StreamWindow,
     build_left_deep,
     choose_join_tree,
     estimate_results,
@@ -99,24 +99,24 @@ def chain(*shares):
 )
 def test_a_bushy_tree_is_clearly_cheaper_than_the_cheapest_left_deep_tree(ties, n, tree):
     aliases = "abcde"[:n]
-    assert choose_join_tree(aliases, dict.fromkeys(aliases, Flow(100, 10)), ties) == tree
+    assert choose_join_tree(aliases, dict.fromkeys(aliases, StreamWindow(100, 10)), ties) == tree
 
 
 def test_equal_trees_keep_the_given_order():
     for order in itertools.permutations("abcd"):
-        tree = choose_join_tree(order, dict.fromkeys("abcd", Flow(1, 1)), [])
+        tree = choose_join_tree(order, dict.fromkeys("abcd", StreamWindow(1, 1)), [])
         assert tree == build_left_deep(order)
 
 
 def test_trees_of_many_streams_are_not_compared():
     aliases = "abcdefghijk"
     assert len(aliases) == MOST_STREAMS + 1
-    assert choose_join_tree(aliases, dict.fromkeys(aliases, Flow(1, 1)), []) is None
+    assert choose_join_tree(aliases, dict.fromkeys(aliases, StreamWindow(1, 1)), []) is None
 
 
 def test_rates_of_results_follow_windows():
     """The results of integer times in windows are counted."""
-    flows, times = [Flow(1, 3), Flow(1, 5), Flow(1, 2)], range(40)
+    flows, times = [StreamWindow(1, 3), StreamWindow(1, 5), StreamWindow(1, 2)], range(40)
     found = sum(
         max(together) == 20 and all(20 - t < flow.window_s for t, flow in zip(together, flows, strict=True))
         for together in itertools.product(times, repeat=3)
@@ -126,7 +126,7 @@ def test_rates_of_results_follow_windows():
 
 
 def test_selectivities_follow_from_rates_of_results():
-    flows = dict.fromkeys("abcd", Flow(10, 1))
+    flows = dict.fromkeys("abcd", StreamWindow(10, 1))
     ties = [(frozenset("a"), 0.5), *chain(1, 1, 1)]
     rates = {"ab": 20.0, "cd": 2.0, "abcd": 4.0}
     solved = dict(solve_ties(ties, flows, {frozenset(name): rate for name, rate in rates.items()}))
