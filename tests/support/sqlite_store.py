@@ -54,6 +54,10 @@ class SqliteStore(ChunkStore):
             return [row for one in values for row in connection.execute(text, one)]
 
 
+NOTE = -1
+"""The version of the note of the log."""
+
+
 class SqliteLog(Log):
     """Versions as rows of a table, of which the primary key allows each once."""
 
