@@ -1,6 +1,7 @@
 """The watermark before 1970: routers report it, units keep it, and it decides tuples as Spark's does."""
 
 from collections import Counter
+from dataclasses import replace
 from threading import Thread
 from types import SimpleNamespace
 
@@ -12,20 +13,24 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from tests.support import oracle
-from tests.support.answer_cases import ANSWERING, count_answers, models
-from tests.support.answers import answers
+from tests.support.answer_cases import ANSWERING, count_answers, models, read
+from tests.support.answers import Answer, answers
 from tests.support.draws import draw_cases
+from tests.support.local_run import LocalRun
 from tests.support.strategies import Case, cases, stretch
 from tests.unit.test_answers import make_run
 from tests.unit.test_shedding import UNIT, make_batch
 from thetastream.core.columns import UNIT as UNIT_KEY
+from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.how import HOWS
 from thetastream.core.sides import Side
+from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.early_watermark import EarlyWatermark, Latest, merge_latest
 from thetastream.engine.inbox import Inbox
-from thetastream.engine.two_stream.query import UnitState
+from thetastream.engine.two_stream.query import UnitSpec, UnitState
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.models import Biclique
+from thetastream.index import IndexSpec, Scan
+from thetastream.models import Biclique, Split
 from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.inbox_rows import COLUMNS, take_in
 from thetastream.runtime.routing_step import make_routing_step
@@ -72,10 +77,10 @@ def test_the_latest_times_survive_a_restart() -> None:
         ((-10_000, None), True, -10_000),
         ((None, None), True, None),
         ((-10_000, 99_000), False, -10_000),
-        ((-10_000, 99_000), True, None),
+        ((-10_000, 99_000), True, -1_000),
         ((5_000, 4_000), False, -1_000),
         ((0, 5_000), False, -1_000),  # Spark's watermark of 0 means that there is none.
-        ((1_000, 6_000), False, None),
+        ((1_000, 6_000), False, -1_000),
         ((-1, 5_000), False, -1_000),  # in whole milliseconds
     ],
 )
@@ -121,6 +126,51 @@ def test_answers_before_1970_are_those_of_the_nested_loop(data: st.DataObject, c
         if late_us is None or row["t"] + _wait(case, side) > late_us
     }
     assert found == Counter({row: n for row, n in wanted.items() if row not in undecided or name == "semi"})
+
+
+CROSSING = [
+    ([(1, -100), (2, -50)], [(11, -50)]),  # The watermark is -50 s, so tuple 1 has no partner.
+    ([(3, 100)], [(12, 100)]),  # Spark's watermark passes 1970 behind this epoch.
+    ([(4, -100)], [(13, -100)]),  # These tuples are late.
+    ([(5, 300)], [(14, 300)]),
+    ([], []),
+]
+"""Epochs of two streams whose event times pass 1970: id and event time in seconds."""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("left", [(1, None), (2, 11), (3, 12), (5, 14)]),
+        ("full", [(1, None), (2, 11), (3, 12), (5, 14)]),
+        ("anti", [(1, None)]),
+    ],
+)
+def test_no_tuple_is_answered_twice_when_times_pass_1970(name: str, expected: list[Answer]) -> None:
+    """Spark's watermark begins one epoch after times pass 1970. Until then, the early one must not fall."""
+    side = SideSpec("a", ("id", "t"), keys=(), time=Key("t", Domain.INT))
+    window = Dimension(Side.LEFT, TIME, Bound(TIME, -10_000_000), Bound(TIME, 10_000_000))
+    condition = Condition((side, replace(side, alias="b")), window=window)
+    unit = UnitSpec(condition, (IndexSpec(Scan()),) * 2, 100_000_000)
+    run = LocalRun(AnswersSpec(TwoStreamSpec(unit, Split(1)), HOWS[name]))
+    early = EarlyWatermark(("t", "t"), (0, 0))
+    latest: Latest = ()
+    spark_us: int | None = None
+    found: list[Answer] = []
+    for rows in CROSSING:
+        batches = [
+            pa.record_batch({"id": [row[0] for row in mine], "t": [row[1] * 1_000_000 for row in mine]})
+            if mine
+            else None
+            for mine in rows
+        ]
+        now = [batch and early.find_latest(n, batch, None) for n, batch in enumerate(batches)]
+        latest = merge_latest(latest, now)
+        for columns in run.epoch(batches, early.compute(latest) if spark_us is None else spark_us):
+            found += read(HOWS[name], columns, 2)
+        known = [time for time in latest if time is not None]
+        spark_us = min(known) if len(known) == 2 and min(known) > 0 else None
+    assert sorted(found, key=str) == expected
 
 
 def _rows(case: Case) -> list[oracle.Row]:

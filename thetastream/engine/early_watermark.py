@@ -1,12 +1,13 @@
 """The watermark before 1970, which units compute themselves.
 
-    w = min { latest event time of the stream - delay of its watermark : streams },  if w is before 1970
+    w = min { latest event time of the stream - delay of its watermark : streams },  but before 1970
 
 Spark's watermark begins at 1970-01-01T00:00:00Z and only rises. As long as the event times of a query are
 earlier, it stands still, and a tuple that waits for the watermark would wait for ever. Routers know the event
 times of an epoch. Each router reports the latest one to every unit, so all units compute the same watermark,
 also if an epoch runs again. It is complete at the end of the epoch, and the next epoch judges by it which
-tuples are late. Spark's own watermark takes its place as soon as it is there.
+tuples are late. Spark's own watermark takes its place as soon as it is there. That is one epoch after event
+times have passed 1970. Until then, the watermark is the last millisecond before 1970, so that it never falls.
 """
 
 from collections.abc import Sequence
@@ -45,13 +46,16 @@ class EarlyWatermark:
         return latest_us if before_us is None else max(latest_us, before_us)
 
     def compute(self, latest: Sequence[int | None]) -> int | None:
-        """Compute the watermark, in whole milliseconds as Spark does; None if it is unknown or after 1970.
+        """Compute the watermark, in whole milliseconds as Spark does; None if it is unknown.
 
-        Spark does not tell a watermark of 0 from none, so the last millisecond before it takes its place.
+        Spark does not tell a watermark of 0 from none, so the last millisecond before it is the highest
+        watermark here.
 
         >>> early = EarlyWatermark(("c0", "c1"), (0, 5_000_000))
         >>> early.compute([-3_000_000, -4_000_000]), early.compute([-3_000_000, None]), early.compute([7, 8])
         (-9000000, None, -5000000)
+        >>> early.compute([100_000_000, 100_000_000])
+        -1000
         """
         known = [
             time // 1000 * 1000 - delay
@@ -60,8 +64,7 @@ class EarlyWatermark:
         ]
         if len(known) < (1 if self.takes_highest else len(self.delays_us)):
             return None
-        watermark = max(known) if self.takes_highest else min(known)
-        return None if watermark > 0 else min(watermark, -1000)
+        return min(max(known) if self.takes_highest else min(known), -1000)
 
 
 def merge_latest(before: Sequence[int | None], now: Sequence[int | None]) -> Latest:
