@@ -22,7 +22,7 @@ from thetastream.conditions.calls import read_call, read_cast
 from thetastream.conditions.names import find_references
 from thetastream.conditions.phrases import find_last_additive, find_last_product
 from thetastream.core.spans import LONGEST_US, to_micros
-from thetastream.core.spark_types import is_day_time, is_floating, is_integral, parse_decimal
+from thetastream.core.spark_types import is_day_time, is_integral, parse_decimal
 from thetastream.lowering.event_time import DAY_US, find_column
 from thetastream.lowering.query import Resolver, Stream
 
@@ -52,6 +52,8 @@ _NUMBERS_OF = {
     "UNIX_MILLIS": 1_000,
     **dict.fromkeys(("UNIX_SECONDS", "UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"), 1_000_000),
 }
+_ROUNDS_TO_ZERO = {"UNIX_TIMESTAMP", "TO_UNIX_TIMESTAMP"}
+"""Functions that round times before 1970 up, to the second that is nearer to 1970."""
 _TIMES_OF = {"TIMESTAMP_MICROS": 1, "TIMESTAMP_MILLIS": 1_000, "TIMESTAMP_SECONDS": 1_000_000}
 _DIFFERENCES = {"TIMESTAMPDIFF", "DATEDIFF", "DATE_DIFF"}
 _SUMS = {"TIMESTAMPADD", "DATEADD", "DATE_ADD"}
@@ -205,7 +207,10 @@ class TermReader:
         constant = self.resolver.constant(phrase.text)
         if constant is None or constant.value is None or isinstance(constant.value, bool):
             return None
-        if not (is_integral(constant.type) or is_floating(constant.type) or parse_decimal(constant.type)):
+        if constant.type == "float":
+            # Outside ANSI mode, Spark adds and compares numbers with a FLOAT in its 24 bits.
+            return None
+        if not (is_integral(constant.type) or constant.type == "double" or parse_decimal(constant.type)):
             return None
         if not math.isfinite(constant.value):
             return None
@@ -219,7 +224,8 @@ class TermReader:
             number = self.read_number(call[1][1])
             if number is None or number <= 0:
                 return None
-            return (1 - number if self._is_whole(call[1][0]) else -number, Fraction(0))
+            is_whole = number.denominator == 1 and self._is_whole(call[1][0])
+            return (1 - number if is_whole else -number, Fraction(0))
         if product is not None and phrase.bare().tokens[product].kind == "MOD":
             number = self.read_number(phrase.bare().slice(product + 1))
             return None if number is None or number == 0 else (-abs(number), abs(number))
@@ -287,7 +293,8 @@ class TermReader:
             return None
         if name in _NUMBERS_OF and term.is_time and self._type == "timestamp":
             size = _NUMBERS_OF[name]
-            return replace(term, low=term.low - size + 1, unit=Fraction(size))
+            cut = size - 1
+            return replace(term.widen(-cut, cut if name in _ROUNDS_TO_ZERO else 0), unit=Fraction(size))
         if name in _TIMES_OF and term.unit == _TIMES_OF[name] and self._type == "timestamp":
             return replace(term, unit=None)
         if name in ("FLOOR", "CEIL", "CEILING") and term.unit is not None:
@@ -312,7 +319,9 @@ class TermReader:
         if end is None or start is None or not (end.is_time and start.is_time):
             return None
         found = end.plus(start.negate()).widen(-cut, cut)
-        return replace(found, unit=Fraction(size), is_local=found.is_local or not self._is_local_free)
+        # Spark casts a TIMESTAMP_NTZ to TIMESTAMP in the time zone of the session, or each of two to DATE.
+        is_free = self._is_local_free if len(arguments) == 2 else self.resolver.zone_is_fixed
+        return replace(found, unit=Fraction(size), is_local=found.is_local or not is_free)
 
     def _read_added(self, unit: Phrase, number: Phrase, value: Phrase) -> Term | None:
         """Read ``timestampadd(unit, number, x)``."""
@@ -331,7 +340,9 @@ class TermReader:
         size = _TRUNCATED_US.get(str(constant.value).upper())
         if size is None:
             return None
-        is_local = size >= _CUTS_US["HOUR"] and not self._is_local_free
+        # Spark casts a TIMESTAMP_NTZ to TIMESTAMP, in the time zone of the session, and cuts that.
+        is_cast = self._type == "timestamp_ntz"
+        is_local = (is_cast or size >= _CUTS_US["HOUR"]) and not self.resolver.zone_is_fixed
         return replace(term, low=term.low - size + 1, is_local=term.is_local or is_local)
 
 
