@@ -374,6 +374,12 @@ def test_a_statement_may_end_with_options():
     assert parse_statement("SELECT options (a) FROM r GROUP BY options (a)").options == {}
 
 
+@pytest.mark.parametrize("name", ["nearby", "alias", "inner_join", "valid_from", "r.by", "r.as"])
+def test_options_follow_a_name_that_ends_like_a_keyword(name):
+    found = parse_statement(f"SELECT a FROM r, s WHERE x > {name} OPTIONS (max_units = 8)")
+    assert found.options == {"max_units": 8}
+
+
 @pytest.mark.parametrize(
     ("clause", "words"),
     [

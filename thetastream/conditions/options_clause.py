@@ -19,9 +19,11 @@ def read_options_clause(text: str, phrase: Phrase) -> tuple[dict[str, Literal], 
     if phrase.tokens[last].text != ")":
         return {}, phrase
     opening = max(n for n in phrase.top if phrase.tokens[n].text == "(")
-    before = phrase.tokens[opening - 2].keyword if opening > 1 else ""
-    is_clause = opening > 1 and phrase.tokens[opening - 1].keyword == "OPTIONS"
-    if not is_clause or before.endswith(("FROM", "JOIN", ",", "BY", "AS")):
+    if opening < 2 or phrase.tokens[opening - 1].keyword != "OPTIONS":
+        return {}, phrase
+    before = phrase.tokens[opening - 2]
+    # A keyword such as GROUP BY is one token, and a name after a dot is no keyword.
+    if before.kind != "FIELD" and before.keyword.split()[-1] in ("FROM", "JOIN", ",", "BY", "AS"):
         return {}, phrase
     values: dict[str, Literal] = {}
     for part in phrase.slice(opening + 1, last).split_at_commas():
