@@ -30,6 +30,15 @@ TABLES = {
     "an Arrow time of day": pa.table({"ts": pa.array([1, 999], pa.time64("ns"))}),
     "a struct": pa.table({"ts": pa.StructArray.from_arrays([STAMPS], ["inner"])}),
     "a list": pa.table({"ts": pa.ListArray.from_arrays([0, 2], STAMPS)}),
+    "a list of fixed size": pa.table({"ts": pa.FixedSizeListArray.from_arrays(STAMPS, 2)}),
+    "a list view": pa.table({"ts": pa.ListViewArray.from_arrays([0], [2], STAMPS)}),
+    "a large list view": pa.table({"ts": pa.LargeListViewArray.from_arrays([0], [2], STAMPS)}),
+    "a dictionary": pa.table({"ts": STAMPS.dictionary_encode()}),
+    "pandas objects": pd.DataFrame({"ts": pd.to_datetime(TWO).astype(object)}),
+    "pandas categories": pd.DataFrame({"ts": pd.to_datetime(TWO).astype("category")}),
+    "pandas spans as objects": pd.DataFrame({"ts": pd.to_timedelta(TWO).astype(object)}),
+    "pandas structs": pd.DataFrame({"ts": [{"inner": pd.Timestamp(TWO[0])}]}),
+    "pandas lists": pd.DataFrame({"ts": [list(pd.to_datetime(TWO))]}),
     "before 1970": pa.table({"ts": pa.array([-1], pa.timestamp("ns"))}),
 }
 
@@ -52,7 +61,9 @@ def test_whole_microseconds_pass_in_any_unit() -> None:
         "c": pa.table(
             {"ts": pa.chunked_array([], pa.timestamp("ns")), "m": pa.array([], pa.map_("int8", "int8"))}
         ),
+        "d": pd.DataFrame({"text": ["x", None], "mixed": [1, "x"]}).astype({"text": "category"}),
+        "e": pd.DataFrame({"ts": [pd.Timestamp("2024-11-03 01:30:00.000001"), pd.NaT]}, dtype=object),
     }
     read = read_tables(tables, Session())  # type: ignore[arg-type]
-    assert list(read) == ["a", "b", "c"]
+    assert list(read) == ["a", "b", "c", "d", "e"]
     assert all(read[alias] is tables[alias] for alias in tables)

@@ -6,6 +6,7 @@ Turns tables of pandas and Arrow into batch DataFrames, so that a join takes the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -310,9 +311,13 @@ def _read_table(spark: SparkSession, alias: str, table: Any) -> DataFrame:
     if not isinstance(table, pd.DataFrame | pa.Table):
         table = pa.table(table)
     if isinstance(table, pd.DataFrame):
-        columns = {
-            str(name): pa.array(table[name]) for name, type_ in table.dtypes.items() if type_.kind in "mM"
-        }
+        columns: dict[str, Any] = {}
+        for name, type_ in table.dtypes.items():
+            if type_.kind == "O" and any(map(_loses_nanoseconds, table[name])):
+                raise _make_nanoseconds_error(alias, str(name), is_pandas=True)
+            # Columns of objects and categories may hold times too. Spark refuses what Arrow cannot hold.
+            with suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
+                columns |= {str(name): pa.array(table[name])} if type_.kind in "mMO" else {}
     else:
         columns = dict(zip(table.column_names, table.columns, strict=True))
     for name, column in columns.items():
@@ -321,10 +326,31 @@ def _read_table(spark: SparkSession, alias: str, table: Any) -> DataFrame:
     return spark.createDataFrame(table)
 
 
+def _loses_nanoseconds(value: object) -> bool:
+    """Whether this object has times of pandas with nanoseconds, which Arrow cuts when it reads objects."""
+    import pandas as pd
+
+    if isinstance(value, list | tuple):
+        return any(map(_loses_nanoseconds, value))
+    if isinstance(value, dict):
+        return any(map(_loses_nanoseconds, value.values()))
+    if isinstance(value, pd.Timedelta):
+        return value.nanoseconds > 0
+    return isinstance(value, pd.Timestamp) and value.nanosecond > 0
+
+
 def _list_leaves(column: pa.ChunkedArray | pa.Array) -> Iterator[pa.Array]:
-    """Yield the values of a column, also those inside structs, lists and maps."""
+    """Yield the values of a column, also those inside structs, lists, maps and dictionaries."""
     import pyarrow as pa
 
+    types = pa.types
+    lists = (
+        types.is_list,
+        types.is_large_list,
+        types.is_fixed_size_list,
+        types.is_list_view,
+        types.is_large_list_view,
+    )
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         if pa.types.is_struct(chunk.type):
             for field in chunk.flatten():
@@ -332,8 +358,10 @@ def _list_leaves(column: pa.ChunkedArray | pa.Array) -> Iterator[pa.Array]:
         elif pa.types.is_map(chunk.type):
             yield from _list_leaves(chunk.keys)
             yield from _list_leaves(chunk.items)
-        elif pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type):
+        elif any(is_kind(chunk.type) for is_kind in lists):
             yield from _list_leaves(chunk.flatten())
+        elif pa.types.is_dictionary(chunk.type):
+            yield from _list_leaves(chunk.dictionary_decode())
         else:
             yield chunk
 
