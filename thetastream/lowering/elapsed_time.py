@@ -31,17 +31,11 @@ def write_elapsed_time(phrase: Phrase, aliases: Sequence[str], resolver: Resolve
             break
         before, after = found
         start, end = before.tokens[0].start, after.tokens[-1].end
-        micros = [write_micros(operand.text, "timestamp") for operand in found]
-        written = f"({_MICROSECOND} * ({micros[0]} - {micros[1]}))"
+        written = f"({_MICROSECOND} * (unix_micros({before.text}) - unix_micros({after.text})))"
         base = phrase.tokens[0].start
         text = phrase.text
         phrase = parse(text[: start - base] + written + text[end - base :])
     return phrase.text
-
-
-def write_micros(text: str, type_: str) -> str:
-    """Write the microseconds since 1970 of a value of this type."""
-    return f"unix_micros({text})" if type_ == "timestamp" else f"unix_micros(CAST(({text}) AS TIMESTAMP))"
 
 
 def _find_differences(

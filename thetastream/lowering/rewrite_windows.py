@@ -1,6 +1,6 @@
 """Rewrites a comparison that bounds event times as a bound of the window.
 
-f OP g, abs(f - g) <= c, abs(e) <= c        where f - g and e follow l.ts - r.ts (``plan.event_terms``)
+f OP g, abs(f - g) <= c, abs(e) <= c        where f - g and e follow l.ts - r.ts (``lowering.event_terms``)
 """
 
 from thetastream.conditions import Comparison, Phrase
