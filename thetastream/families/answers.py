@@ -10,10 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
+import pyarrow as pa
 
 from thetastream.conditions.names import find_columns
 from thetastream.conditions.tokens import parse
@@ -39,7 +36,7 @@ from thetastream.lowering.payload import exchange_payload
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
 from thetastream.lowering.query import Query
 from thetastream.models.base import Model
-from thetastream.runtime.flow import CANDIDATE, Flow, Output, UnitStage, parse_schema, restore_struct
+from thetastream.runtime.flow import CANDIDATE, Flow, Output, UnitStage, list_block_columns, restore_struct
 
 
 def find_decision_problems(query: Query, lowered: Lowered) -> list[QueryError]:
@@ -112,14 +109,13 @@ def _build_answers(
     plan: PhysicalPlan,
     unit: UnitSpec,
     model: Model,
-    spark: SparkSession,
     reading: Reading,
     choose: Choose | None,
 ) -> Flow:
     """Join two streams and answer each tuple. If there is a residual, second units decide behind it."""
     how, ranking = plan.how, plan.ranking
     identity = identify_two_streams(plan, model, reading)
-    answers = describe_answers(spark, plan.sides, how)
+    answers = describe_answers(plan.sides, how)
     columns = [side.time.column for side in plan.condition.sides if side.time is not None]
     times = tuple(columns) if how.waits and len(columns) == len(plan.sides) else None
     if not plan.residual:
@@ -128,7 +124,7 @@ def _build_answers(
         return Flow(plan.sides, plan.condition.sides, stages, identity, waits_by=times)
     first = partial(_build_candidates_spec, unit, how, ranking)
     second = partial(_build_deciding_spec, first)
-    candidates = describe_candidates(spark, plan, first(model).columns)
+    candidates = describe_candidates(plan, first(model).columns)
     both = (
         UnitStage(first(model), candidates, _open_choice(reading, choose, first)),
         UnitStage(second(model), answers, _open_choice(reading, choose, second)),
@@ -149,34 +145,37 @@ def _build_deciding_spec(first: Callable[[Model], CandidatesSpec], model: Model)
     return DecidingSpec(first(model))
 
 
-def describe_answers(spark: SparkSession, sides: Sequence[SidePlan], how: How) -> Output:
+def describe_answers(sides: Sequence[SidePlan], how: How) -> Output:
     """Describe the output of an outer, semi or anti join: one struct column per stream that is shown.
 
     The struct of a padded stream is NULL in rows without a tuple of this stream.
     """
     shown, flags = [sides[side] for side in how.shown], dict(zip(how.padded, PRESENT, strict=False))
-    fields = [f"{c.block_column} {c.block_type}" for side in shown for c in side.carried]
-    fields += [f"{flag} boolean" for flag in flags.values()]
+    columns = [column for side in shown for column in list_block_columns(side)]
+    columns += [f"{flag} boolean" for flag in flags.values()]
     structs = []
     for side in how.shown:
         struct = restore_struct(sides[side])
         if side in flags:
-            struct = F.when(F.col(flags[side]), struct)
-        structs.append(struct.alias(sides[side].alias))
-    return Output(parse_schema(spark, fields), structs)
+            struct = f"CASE WHEN {flags[side]} THEN {struct} END"
+        structs.append(f"{struct} AS {quote(sides[side].alias)}")
+    return Output(tuple(columns), tuple(structs))
 
 
-def describe_candidates(spark: SparkSession, plan: PhysicalPlan, columns: CandidateColumns) -> Output:
+_DDL = {pa.int8(): "tinyint", pa.int32(): "int", pa.int64(): "bigint"}
+"""The Spark types of the columns of candidate rows behind the payload."""
+
+
+def describe_candidates(plan: PhysicalPlan, columns: CandidateColumns) -> Output:
     """Describe the rows that leave the first units of a join that answers each tuple.
 
     The results are one struct column with all columns of these rows. Behind it are the structs of the
     streams, over which Spark evaluates the residual of pairs.
     """
-    fields = [f"{c.block_column} {c.block_type}" for side in plan.sides for c in side.carried]
-    payload = parse_schema(spark, fields)
-    more = [StructField(name, from_arrow_type(type_)) for name, type_ in columns.types.items()]
-    row = F.struct("*").alias(CANDIDATE)
+    payload = [column for side in plan.sides for column in list_block_columns(side)]
+    more = [f"{quote(name)} {_DDL[type_]}" for name, type_ in columns.types.items()]
+    row = f"struct(*) AS {quote(CANDIDATE)}"
     decided = f"{quote(CANDIDATE)}.{DECIDED} IS NOT NULL"
-    residual = tuple(F.expr(f"CASE WHEN {decided} THEN true ELSE ({text}\n) END") for text in plan.residual)
-    structs = [restore_struct(side).alias(side.alias) for side in plan.sides]
-    return Output(StructType([*payload, *more]), [row, *structs], residual)
+    residual = tuple(f"CASE WHEN {decided} THEN true ELSE ({text}\n) END" for text in plan.residual)
+    structs = [f"{restore_struct(side)} AS {quote(side.alias)}" for side in plan.sides]
+    return Output((*payload, *more), (row, *structs), residual)

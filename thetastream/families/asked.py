@@ -183,6 +183,8 @@ class JoinSettings:
     order: Order | None = None
     partitions: int = 2
     """Number of shuffle partitions of the session."""
+    is_case_sensitive: bool = False
+    """Whether the session reads names by case."""
     statistics: Statistics | None = None
     """The statistics from which costs are estimated. None means the default assumptions."""
     run: RunContext = field(default_factory=RunContext)

@@ -1,15 +1,14 @@
 """Explains the cost of a handshake chain: hops, copies, and the terms of the cost function J."""
 
-from collections.abc import Iterator, Sequence
-
-from pyspark.sql import DataFrame
+from collections.abc import Iterator
 
 from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.engine.order import Order
-from thetastream.families.pairs.flow import Choose, _read_session, describe_pairs
+from thetastream.families.pairs.flow import Choose, describe_pairs
 from thetastream.families.pairs.identity import identify_two_streams
 from thetastream.families.pairs.workload import Workload
+from thetastream.lowering.identity import Reading
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import Query
 from thetastream.lowering.report import Fact
@@ -71,7 +70,7 @@ def explain_chain(model: Chain, query: Query, work: Workload, statistics: Statis
 def build_handshake_join(
     plan: PhysicalPlan,
     model: Chain,
-    streams: Sequence[DataFrame],
+    reading: Reading,
     order: Order | None = None,
     choose: Choose | None = None,
 ) -> Flow:
@@ -82,9 +81,9 @@ def build_handshake_join(
     """
     assert order is None
     assert choose is None
-    output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
+    output = describe_pairs(plan.sides, plan.residual)
     stage = UnitStage(_describe_chain(plan, model), output)
-    identity = identify_two_streams(plan, model, _read_session(streams))
+    identity = identify_two_streams(plan, model, reading)
     return Flow(plan.sides, plan.condition.sides, (stage,), identity)
 
 

@@ -1,11 +1,8 @@
 """For each engine that a model names, the function that joins two streams with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
-
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from thetastream.engine.order import Order
 from thetastream.families.answers import _build_answers
@@ -15,11 +12,11 @@ from thetastream.families.pairs.flow import (
     _build_pairs_spec,
     _describe_unit,
     _open_choice,
-    _read_session,
     describe_ordered_pairs,
     describe_pairs,
 )
 from thetastream.families.pairs.identity import identify_two_streams
+from thetastream.lowering.identity import Reading
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.models.base import HANDSHAKE, UNITS, Model
 from thetastream.runtime.flow import Flow, UnitStage
@@ -32,7 +29,7 @@ class JoinMaker(Protocol):
         self,
         plan: PhysicalPlan,
         model: Any,
-        streams: Sequence[DataFrame],
+        reading: Reading,
         order: Order | None = None,
         choose: Choose | None = None,
     ) -> Flow: ...
@@ -41,7 +38,7 @@ class JoinMaker(Protocol):
 def build_two_stream_join(
     plan: PhysicalPlan,
     model: Model,
-    streams: Sequence[DataFrame],
+    reading: Reading,
     order: Order | None = None,
     choose: Choose | None = None,
 ) -> Flow:
@@ -49,20 +46,11 @@ def build_two_stream_join(
 
     ``choose`` is given if the planner has chosen the model.
     """
-    spark = streams[0].sparkSession
     unit = _describe_unit(plan, plan.condition, order is not None)
-    reading = _read_session(streams, choose)
     if not plan.how.is_inner:
-        return _build_answers(plan, unit, model, spark, reading, choose)
-    output = (
-        describe_pairs(spark, plan.sides, plan.residual)
-        if order is None
-        else describe_ordered_pairs(spark, plan)
-    )
-    columns = None
-    if order is not None and order.is_punctuated:
-        columns = to_arrow_schema(output.columns, timezone=spark.conf.get("spark.sql.session.timeZone"))
-    make = partial(_build_pairs_spec, unit, order, columns)
+        return _build_answers(plan, unit, model, reading, choose)
+    output = describe_pairs(plan.sides, plan.residual) if order is None else describe_ordered_pairs(plan)
+    make = partial(_build_pairs_spec, unit, order)
     identity = identify_two_streams(plan, model, reading, order)
     stage = UnitStage(make(model), output, _open_choice(reading, choose, make), order)
     return Flow(plan.sides, plan.condition.sides, (stage,), identity)

@@ -14,10 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, StructField, StructType
-
 from thetastream.core.condition import SideSpec
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
@@ -28,10 +24,10 @@ from thetastream.families.pairs.flow import (
     Choose,
     _describe_units,
     _open_choice,
-    _read_session,
     describe_pairs,
 )
 from thetastream.families.pairs.identity import identify_two_streams
+from thetastream.lowering.domains import write_literal
 from thetastream.lowering.identity import MODEL, Parts, Reading, identify_model
 from thetastream.lowering.lower import write_guarded
 from thetastream.lowering.physical import Filter, PhysicalPlan, SidePlan
@@ -202,17 +198,15 @@ def _explain_shared(plan: TasksPlan, model: Model) -> Iterator[Fact]:
 
 
 def build_shared_tasks_join(
-    plan: TasksPlan, model: Model, streams: Sequence[DataFrame], choose: Choose | None = None
+    plan: TasksPlan, model: Model, reading: Reading, choose: Choose | None = None
 ) -> Flow:
     """Run several joins of the same two streams behind one exchange."""
     describe = TASK_JOINS[model.engine]
     spec = SharedTasksSpec(
         tuple(TaskSpec(task.name, describe(task.plan, model), task.passes) for task in plan.tasks)
     )
-    output = describe_tagged_pairs(streams[0].sparkSession, plan)
-    reading = _read_session(streams, choose)
     identity = identify_tasks(plan, model, reading)
-    stage = UnitStage(spec, output, _open_choice(reading, choose, spec.with_model))
+    stage = UnitStage(spec, describe_tagged_pairs(plan), _open_choice(reading, choose, spec.with_model))
     # Each task has keys of its own. The event times of the streams are the same for all.
     return Flow(plan.sides, plan.tasks[0].plan.condition.sides, (stage,), identity)
 
@@ -224,17 +218,17 @@ TASK_JOINS: Mapping[str, Callable[[PhysicalPlan, Any], TaskJoin]] = {
 """For each name that ``Model.engine`` returns, the function that describes one of several tasks."""
 
 
-def describe_tagged_pairs(spark: SparkSession, plan: TasksPlan) -> Output:
+def describe_tagged_pairs(plan: TasksPlan) -> Output:
     """Describe the output of several joins: the column ``task``, and one struct column per alias."""
-    first = describe_pairs(spark, plan.sides, ())
-    names = F.array(*(F.lit(name) for name in plan.names))
+    first = describe_pairs(plan.sides, ())
+    names = ", ".join(map(write_literal, plan.names))
     residual = tuple(
-        F.when(F.col(TASK) == task.name, F.expr(conjunct)).otherwise(True)
+        f"CASE WHEN {TASK} = {write_literal(task.name)} THEN ({conjunct}\n) ELSE true END"
         for task in plan.tasks
         for conjunct in task.plan.residual
     )
-    columns = StructType([StructField(TASK, IntegerType()), *first.columns])
-    return Output(columns, [F.get(names, F.col(TASK)).alias(TASK), *first.restored], residual)
+    name = f"get(array({names}), {TASK}) AS {TASK}"
+    return Output((f"{TASK} int", *first.columns), (name, *first.restored), residual)
 
 
 def identify_tasks(plan: TasksPlan, model: Model, reading: Reading) -> Parts:

@@ -94,7 +94,7 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
     def results(self) -> DataFrame:
         """Build the results of all tasks anew: the column ``task``, and one struct column per alias."""
         first = self._first
-        flow = build_shared_tasks_join(self.shared, self.model, first.streams, first.settings.choose)
+        flow = build_shared_tasks_join(self.shared, self.model, first.reading, first.settings.choose)
         return build(flow, first.streams, first.run)
 
     def split(self, batch: DataFrame) -> dict[str, DataFrame]:

@@ -60,6 +60,17 @@ def write_cast(text: str, type_: str, common: str) -> str:
     return text if type_ == common else f"CAST(({text}) AS {common.upper()})"
 
 
+def write_literal(text: str) -> str:
+    """Write text as a SQL expression that does not depend on how the session reads escapes.
+
+    >>> write_literal("near"), write_literal("it's")
+    ("'near'", "CAST(X'69742773' AS STRING)")
+    """
+    if text.isidentifier():
+        return f"'{text}'"
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
 def quote(name: str) -> str:
     """Quote a name for SQL.
 

@@ -5,16 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
-
 from thetastream.core.columns import ColumnSource
 from thetastream.core.condition import SideSpec
 from thetastream.core.identity import Identity, Part
 from thetastream.engine.order import Order
 from thetastream.engine.protocol import EngineSpec
-from thetastream.joins.ask.carriers import find_carrier
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
 from thetastream.results.description import Description
@@ -25,43 +20,27 @@ from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.task_facts import read_query, read_task_epoch, read_task_partition
 
 
-class Output(NamedTuple):
-    """The columns that leave the units, and the columns that the user gets."""
+@dataclass(frozen=True)
+class Output:
+    """The columns that leave the units, and the columns that the user gets, as SQL."""
 
-    columns: StructType
-    restored: list[Column]
-    residual: tuple[Column, ...] = ()
-    """Conjuncts that Spark evaluates on the results of the units."""
-
-    def restore(self, results: DataFrame) -> DataFrame:
-        """Restore the user's columns from the columns that leave the units, and filter by the residual."""
-        restored = results.select(*self.restored)
-        for conjunct in self.residual:
-            restored = restored.where(conjunct)
-        return restored
+    columns: tuple[str, ...]
+    """The columns that leave the units: ``name type``, as DDL."""
+    restored: tuple[str, ...]
+    """The columns that the user gets, as expressions with an alias over the columns that leave the units."""
+    residual: tuple[str, ...] = ()
+    """Conjuncts over the restored columns, which Spark evaluates on the results of the units."""
 
 
-def parse_schema(spark: SparkSession, fields: Sequence[str]) -> StructType:
-    """Parse DDL fields into a schema."""
-    return spark.createDataFrame([], ", ".join(fields)).schema if fields else StructType([])
+def list_block_columns(side: SidePlan) -> list[str]:
+    """List the payload columns of a stream in blocks, as DDL."""
+    return [f"{carried.block_column} {carried.block_type}" for carried in side.carried]
 
 
-def restore_struct(side: SidePlan) -> Column:
-    """Restore the user's columns of a stream from its block columns, as one struct column."""
-    return F.struct(*(F.expr(carried.from_block).alias(carried.field) for carried in side.carried))
-
-
-def _find_block_type(type_: DataType) -> str:
-    carrier = find_carrier(type_)
-    assert carrier is not None  # The planner refuses columns that have no carrier.
-    return carrier.block_type(type_)
-
-
-def _restore_column(name: str, type_: DataType | None) -> Column:
-    carrier = None if type_ is None else find_carrier(type_)
-    if carrier is None or type_ is None:
-        return F.col(quote(name))
-    return F.expr(carrier.from_block(quote(name), type_))
+def restore_struct(side: SidePlan) -> str:
+    """Write the user's columns of a stream as one struct, over its block columns."""
+    fields = (f"{carried.from_block} AS {quote(carried.field)}" for carried in side.carried)
+    return f"struct({', '.join(fields)})"
 
 
 CANDIDATE = "candidate row"

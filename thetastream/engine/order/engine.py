@@ -7,7 +7,7 @@ punctuation carries its stream (SplitJoin, figure 9).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from thetastream.engine.arrival import Numbers
 from thetastream.engine.clock import Clock
 from thetastream.engine.inbox import Inbox
 from thetastream.engine.order.spec import Order
-from thetastream.engine.protocol import OpenStore
+from thetastream.engine.protocol import EngineSpec, OpenStore
 from thetastream.engine.two_stream.query import UnitState
 from thetastream.engine.two_stream.spec import ExtendedSpec
 from thetastream.engine.two_stream.unit import Unit
@@ -70,11 +70,17 @@ class PunctuatedSpec(ExtendedSpec):
     """Spec of a two-stream join whose results include punctuations."""
 
     order: Order
-    columns: pa.Schema
-    """The schema of the results."""
+    columns: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    """The schema of the results. It is told before a unit opens (``tell_columns``)."""
 
     state_type: ClassVar[type[UnitState]] = UnitState
 
     def open(self, slot: int, state: UnitState, open_store: OpenStore) -> PunctuatedUnit:
         """Open the unit with number ``slot``."""
         return PunctuatedUnit(self, slot, state, open_store)
+
+
+def tell_columns(columns: pa.Schema, spec: EngineSpec) -> PunctuatedSpec:
+    """Return the spec of a join with punctuations that knows the schema of its results."""
+    assert isinstance(spec, PunctuatedSpec)
+    return replace(spec, columns=columns)

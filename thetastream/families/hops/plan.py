@@ -27,9 +27,10 @@ from thetastream.families.hops.explain import explain_multiway
 from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multiway_spec, lower_graph
 from thetastream.families.hops.identity import identify_multiway
 from thetastream.families.pairs.choose import find_shed_problem
-from thetastream.families.pairs.flow import Choose, _open_choice, _read_session, describe_pairs
+from thetastream.families.pairs.flow import Choose, _open_choice, describe_pairs
 from thetastream.families.windows import read_count_windows
 from thetastream.joins.plan import QueryPlan
+from thetastream.lowering.identity import Reading
 from thetastream.lowering.lower import choose_archive_period
 from thetastream.lowering.query import Query
 from thetastream.lowering.report import Section
@@ -53,6 +54,7 @@ class MultiwayPlan(QueryPlan):
     """The spec that the nodes run."""
     streams: tuple[DataFrame, ...]
     run: RunContext
+    reading: Reading
     load: MultiwayLoad
     """The estimated load of the nodes."""
     choose: Callable[[int], Model] | None = None
@@ -100,7 +102,7 @@ class MultiwayPlan(QueryPlan):
         return self._build()
 
     def _build(self, staging: Staging | None = None) -> DataFrame:
-        flow = build_multiway_join(self.lowered, self.spec, self.streams, self.choose)
+        flow = build_multiway_join(self.lowered, self.spec, self.reading, self.choose)
         return build(replace(flow, rules=self._rules), self.streams, self.run, staging)
 
     @property
@@ -169,7 +171,8 @@ def plan_multiway(checked: CheckedRequest, counts: tuple[int, ...] | None) -> Mu
     frames = tuple(request.streams.values())
     choose = sizes if has_open_size else None
     run = replace(checked.run, mailbox=mailbox, max_units=max_units)
-    return MultiwayPlan(query, lowered, spec, frames, run, load, choose)
+    reading = Reading(checked.catalyst.is_case_sensitive, None if choose is None else checked.partitions)
+    return MultiwayPlan(query, lowered, spec, frames, run, reading, load, choose)
 
 
 @dataclass(frozen=True)
@@ -230,10 +233,9 @@ def choose_refinement(
 
 
 def build_multiway_join(
-    plan: LoweredGraph, spec: MultiwaySpec, streams: Sequence[DataFrame], choose: Choose | None = None
+    plan: LoweredGraph, spec: MultiwaySpec, reading: Reading, choose: Choose | None = None
 ) -> Flow:
     """Join two or more streams, hop by hop. ``choose`` is given if the planner has chosen the nodes."""
-    output = describe_pairs(streams[0].sparkSession, plan.sides, plan.residual)
-    reading = _read_session(streams, choose)
+    output = describe_pairs(plan.sides, plan.residual)
     stage = UnitStage(spec, output, _open_choice(reading, choose, spec.with_model))
     return Flow(plan.sides, spec.graph.sides, (stage,), identify_multiway(plan, spec, reading))

@@ -7,10 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
-
 from thetastream.core.condition import Condition
 from thetastream.engine.answers.spec import DecidingSpec
 from thetastream.engine.order import Order
@@ -21,36 +17,41 @@ from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.watermark_bound import BoundingSpec, BoundSources
 from thetastream.families.pairs.identity import identify_two_streams
-from thetastream.lowering.domains import quote
+from thetastream.lowering.domains import quote, write_literal
 from thetastream.lowering.identity import Reading, identify_model
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
 from thetastream.lowering.query import WATERMARK_BOUND
 from thetastream.models.base import Model
 from thetastream.runtime.control.plan import Rules
-from thetastream.runtime.flow import Choice, Fitted, Flow, Output, UnitStage, parse_schema, restore_struct
-from thetastream.spark.session.configure import count_partitions, is_case_sensitive
+from thetastream.runtime.flow import (
+    Choice,
+    Fitted,
+    Flow,
+    Output,
+    UnitStage,
+    list_block_columns,
+    restore_struct,
+)
 
 Choose = Callable[[int], Any]
 """A picklable function from a number of shuffle partitions to the model that the planner chooses for it."""
 
 
-def _build_pairs_spec(unit: UnitSpec, order: Order | None, columns: Any, model: Model) -> EngineSpec:
+def _build_pairs_spec(unit: UnitSpec, order: Order | None, model: Model) -> EngineSpec:
     join = TwoStreamSpec(unit, model)
-    return join if order is None or columns is None else PunctuatedSpec(join, order, columns)
+    return PunctuatedSpec(join, order) if order is not None and order.is_punctuated else join
 
 
 def build_bounding_join(
     plan: PhysicalPlan,
     model: Model,
-    streams: Sequence[DataFrame],
+    reading: Reading,
     sources: BoundSources,
     choose: Choose | None = None,
 ) -> Flow:
     """Join two streams, with units that add a bound of the watermark to each result."""
     make = partial(_build_bounding_spec, _describe_unit(plan, plan.condition), sources)
-    reading = _read_session(streams, choose)
-    output = describe_bounded_pairs(streams[0].sparkSession, plan)
-    stage = UnitStage(make(model), output, _open_choice(reading, choose, make))
+    stage = UnitStage(make(model), describe_bounded_pairs(plan), _open_choice(reading, choose, make))
     return Flow(plan.sides, plan.condition.sides, (stage,), identify_two_streams(plan, model, reading))
 
 
@@ -92,11 +93,6 @@ def _describe_units(plan: PhysicalPlan, model: Model) -> TwoStreamSpec:
 # A model that the planner has chosen
 
 
-def _read_session(streams: Sequence[DataFrame], choose: Choose | None = None) -> Reading:
-    spark = streams[0].sparkSession
-    return Reading(is_case_sensitive(spark), None if choose is None else count_partitions(spark))
-
-
 def _open_choice(reading: Reading, choose: Choose | None, make: Callable[[Any], EngineSpec]) -> Choice | None:
     if choose is None or reading.chosen_for is None:
         return None
@@ -108,46 +104,46 @@ def _fit(choose: Choose, make: Callable[[Any], EngineSpec], partitions: int) -> 
     return Fitted(make(model), identify_model(model, Reading(chosen_for=partitions)))
 
 
-def describe_pairs(spark: SparkSession, sides: Sequence[SidePlan], residual: Sequence[str]) -> Output:
+def describe_pairs(sides: Sequence[SidePlan], residual: Sequence[str]) -> Output:
     """Describe the output of a join: one struct column per alias."""
-    fields = [f"{c.block_column} {c.block_type}" for side in sides for c in side.carried]
-    structs = [restore_struct(side).alias(side.alias) for side in sides]
-    return Output(parse_schema(spark, fields), structs, tuple(F.expr(text) for text in residual))
+    columns = [column for side in sides for column in list_block_columns(side)]
+    structs = [f"{restore_struct(side)} AS {quote(side.alias)}" for side in sides]
+    return Output(tuple(columns), tuple(structs), tuple(residual))
 
 
-def describe_bounded_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
+def describe_bounded_pairs(plan: PhysicalPlan) -> Output:
     """Describe the output of a join of a pipeline: pairs, and how far the watermark rises."""
-    pairs = describe_pairs(spark, plan.sides, plan.residual)
-    columns = StructType([*pairs.columns, StructField(WATERMARK_BOUND, LongType())])
-    return Output(columns, [*pairs.restored, F.col(quote(WATERMARK_BOUND))], pairs.residual)
+    pairs, bound = describe_pairs(plan.sides, plan.residual), quote(WATERMARK_BOUND)
+    return replace(pairs, columns=(*pairs.columns, f"{bound} bigint"), restored=(*pairs.restored, bound))
 
 
-def describe_ordered_pairs(spark: SparkSession, plan: PhysicalPlan) -> Output:
+def describe_ordered_pairs(plan: PhysicalPlan) -> Output:
     """Describe the output of an ordered join: one struct column per alias, and the column ``arrival``."""
-    fields = []
+    columns = []
     for side, column in zip(plan.sides, (ARRIVAL_LEFT, ARRIVAL_RIGHT), strict=True):
-        fields += [*(f"{c.block_column} {c.block_type}" for c in side.carried), f"{column} bigint"]
+        columns += [*list_block_columns(side), f"{column} bigint"]
     # A punctuation has no tuples, and residual filters must not remove it.
-    is_pair = F.col(ARRIVAL_LEFT).isNotNull() & F.col(ARRIVAL_RIGHT).isNotNull()
-    structs = [F.when(is_pair, restore_struct(side)).alias(side.alias) for side in plan.sides]
-    residual = tuple(F.expr(f"{ARRIVAL}.stored IS NULL OR ({text})") for text in plan.residual)
-    return Output(parse_schema(spark, fields), [*structs, build_arrival(plan)], residual)
+    structs = [
+        f"CASE WHEN {_IS_PAIR} THEN {restore_struct(side)} END AS {quote(side.alias)}" for side in plan.sides
+    ]
+    residual = tuple(f"{ARRIVAL}.stored IS NULL OR ({text})" for text in plan.residual)
+    return Output(tuple(columns), (*structs, write_arrival(plan)), residual)
 
 
 ARRIVAL = "arrival"
 """The column of ordered results that the user gets: struct<number: bigint, alias: string, stored: bigint>."""
+_IS_PAIR = f"{ARRIVAL_LEFT} IS NOT NULL AND {ARRIVAL_RIGHT} IS NOT NULL"
 
 
-def build_arrival(plan: PhysicalPlan) -> Column:
-    """Build the column ``arrival``.
+def write_arrival(plan: PhysicalPlan) -> str:
+    """Write the column ``arrival``.
 
     It has the number and the alias of the tuple that completed the pair, and the number of the stored tuple.
     A punctuation has the number and the alias of the tuple that it follows.
     """
-    left, right = F.col(ARRIVAL_LEFT), F.col(ARRIVAL_RIGHT)
-    first, second = (F.lit(side.alias) for side in plan.sides)
-    return F.struct(
-        F.greatest(left, right).alias("number"),
-        F.when(right.isNull() | (left > right), first).otherwise(second).alias("alias"),
-        F.when(left.isNotNull() & right.isNotNull(), F.least(left, right)).alias("stored"),
-    ).alias(ARRIVAL)
+    left, right = ARRIVAL_LEFT, ARRIVAL_RIGHT
+    first, second = (write_literal(side.alias) for side in plan.sides)
+    alias = f"CASE WHEN {right} IS NULL OR {left} > {right} THEN {first} ELSE {second} END"
+    stored = f"CASE WHEN {_IS_PAIR} THEN least({left}, {right}) END"
+    fields = f"greatest({left}, {right}) AS `number`, {alias} AS `alias`, {stored} AS `stored`"
+    return f"struct({fields}) AS {ARRIVAL}"

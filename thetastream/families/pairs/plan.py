@@ -36,6 +36,7 @@ from thetastream.families.views.folding import FinalJoin, Folding
 from thetastream.families.windows import is_counted, read_count_windows, refuse_unordered
 from thetastream.joins.ask.carriers import carry
 from thetastream.joins.plan import QueryPlan, build_answer_time
+from thetastream.lowering.identity import Reading
 from thetastream.lowering.lower import Lowered, lower
 from thetastream.lowering.payload import (
     check_at_units,
@@ -71,6 +72,13 @@ class JoinPlan(QueryPlan):
     def run(self) -> RunContext:
         """The settings with which the units run."""
         return self.settings.run
+
+    @property
+    def reading(self) -> Reading:
+        """How the session reads the query, and for how many partitions the model was chosen."""
+        given = self.settings
+        is_chosen = given.model is None or given.choose is not None
+        return Reading(given.is_case_sensitive, given.partitions if is_chosen else None)
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -191,18 +199,18 @@ class JoinPlan(QueryPlan):
 
     def stage_results(self, target: Target, sources: tuple[ColumnSource, ...]) -> DataFrame:
         narrow = narrow_results(check_at_units(self.physical), {name for one in sources for name in one.read})
-        flow = ENGINES[self.model.engine](narrow, self.model, self.streams, None, self._choose)
+        flow = ENGINES[self.model.engine](narrow, self.model, self.reading, None, self._choose)
         columns = tuple(name for spec in narrow.condition.sides for name in spec.columns)
         return self._build(flow, Staging(target, columns, sources))
 
     def _join(self) -> Flow:
         if self.folding is not None:
-            return build_folded_join(self.physical, self.model, self.streams, self.folding, self._choose)
+            return build_folded_join(self.physical, self.model, self.reading, self.folding, self._choose)
         if self.settings.bounds_watermark:
             sources = self._find_bound_sources()
-            return build_bounding_join(self.physical, self.model, self.streams, sources, self._choose)
+            return build_bounding_join(self.physical, self.model, self.reading, sources, self._choose)
         join = ENGINES[self.model.engine]
-        return join(self.physical, self.model, self.streams, self.settings.order, self._choose)
+        return join(self.physical, self.model, self.reading, self.settings.order, self._choose)
 
     def _find_bound_sources(self) -> BoundSources:
         """Find where units read how far each input moves the watermark."""
@@ -303,6 +311,7 @@ def plan_two_streams(checked: CheckedRequest) -> JoinPlan:
         archive_period_us=checked.archive_period_us,
         order=order,
         partitions=checked.partitions,
+        is_case_sensitive=checked.catalyst.is_case_sensitive,
         statistics=checked.statistics,
         run=replace(checked.run, mailbox=mailbox, max_units=max_units),
     )

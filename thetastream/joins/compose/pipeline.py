@@ -156,6 +156,7 @@ def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
         index=checked.options.get("index"),
         archive_period_us=checked.archive_period_us,
         partitions=checked.partitions,
+        is_case_sensitive=checked.catalyst.is_case_sensitive,
         statistics=checked.statistics,
         run=checked.run,
         bounds_watermark=checked.request.bounds_watermark and _has_watermarks(checked.streams),

@@ -20,6 +20,7 @@ from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError
 from thetastream.core.identity import Identity, digest
 from thetastream.engine.early_watermark import EarlyWatermark
+from thetastream.engine.order.engine import tell_columns
 from thetastream.engine.shedding import Shedding
 from thetastream.lowering.identity import identify_settings
 from thetastream.runtime.choice import FittedSpec
@@ -28,13 +29,14 @@ from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.plan import ControlPlan, Rules
 from thetastream.runtime.emit import BlockEmitter, Emitter, FrameEmitter
 from thetastream.runtime.epoch import UnitEpoch
-from thetastream.runtime.flow import Flow, Staging
+from thetastream.runtime.flow import Flow, Staging, UnitStage
 from thetastream.runtime.late_files import LateColumn, LateFiles
 from thetastream.runtime.shed_loads import ShedLoads
 from thetastream.spark.dataflow.deciding import decide
 from thetastream.spark.dataflow.exchange import build_exchange, list_announced, select_block_columns
 from thetastream.spark.dataflow.operator import add_counters, run_batch_units, run_units
 from thetastream.spark.dataflow.ordered import gather_in_order
+from thetastream.spark.dataflow.output import parse_columns, restore
 from thetastream.spark.dataflow.staging import COLUMNS as STAGED_COLUMNS
 from thetastream.spark.dataflow.staging import StagingEmitter
 from thetastream.spark.event_time import count_watermarks
@@ -75,9 +77,9 @@ def build(
     first, *later = flow.stages
     is_streaming = any(stream.isStreaming for stream in streams)
     results = _stream(flow, streams, run) if is_streaming else _batch(flow, streams)
-    results = first.output.restore(results)
+    results = restore(results, first.output)
     for stage in later:
-        results = stage.output.restore(decide(stage, results, flow, run))
+        results = restore(decide(stage, results, flow, run), stage.output)
     return results
 
 
@@ -85,9 +87,10 @@ def _stream(
     flow: Flow, streams: Sequence[DataFrame], run: RunContext, staging: Staging | None = None
 ) -> DataFrame:
     """Run the units of the first stage on streams; return the columns that leave them."""
-    stage, rules = flow.stages[0], flow.rules
-    spec, output = stage.spec, stage.output
     spark = streams[0].sparkSession
+    columns = parse_columns(spark, flow.stages[0].output.columns)
+    stage, rules = _tell_columns(flow.stages[0], columns, spark), flow.rules
+    spec = stage.spec
     query = {**flow.identity, **identify_settings(read_meaning(spark))}
     if rules is not None and spec.scaling_obstacle is not None:
         raise QueryError(
@@ -131,18 +134,26 @@ def _stream(
     plan = metrics.describe_plan(spec.router.model, query)
     if staging is not None:
         zone = spark.conf.get("spark.sql.session.timeZone")
-        emitted = StructType([output.columns[name] for name in staging.columns])
+        emitted = StructType([columns[name] for name in staging.columns])
         block = to_arrow_schema(emitted, timezone=zone)
         emit = partial(StagingEmitter, block=block, staging=staging)
         staged = run_units(rows, STAGED_COLUMNS, emit, spec.has_event_time, epoch_of)
         return metrics.observe(staged, digest(query), plan)
     if stage.order is None:
-        results = run_units(rows, output.columns, FrameEmitter, spec.has_event_time, epoch_of)
+        results = run_units(rows, columns, FrameEmitter, spec.has_event_time, epoch_of)
     else:
         # Ordered results cross a second exchange, as blocks.
-        results = run_units(rows, output.columns, BlockEmitter, spec.has_event_time, epoch_of)
-        results = gather_in_order(results, add_counters(output.columns), stage.order)
+        results = run_units(rows, columns, BlockEmitter, spec.has_event_time, epoch_of)
+        results = gather_in_order(results, add_counters(columns), stage.order)
     return metrics.observe(results, digest(query), plan)
+
+
+def _tell_columns(stage: UnitStage, columns: StructType, spark: SparkSession) -> UnitStage:
+    """Return the stage whose units know the types of results, if they add punctuations to them."""
+    if stage.order is None or not stage.order.is_punctuated:
+        return stage
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    return stage.with_change(partial(tell_columns, to_arrow_schema(columns, timezone=zone)))
 
 
 def _find_early_watermark(flow: Flow, streams: Sequence[DataFrame]) -> EarlyWatermark | None:
@@ -201,8 +212,9 @@ def _describe_late(flow: Flow, streams: Sequence[DataFrame], folder: str, name: 
 
 def _batch(flow: Flow, streams: Sequence[DataFrame]) -> DataFrame:
     """Run the units of the first stage on batch DataFrames; return the columns that leave them."""
-    stage = flow.stages[0]
-    columns = stage.output.columns
+    spark = streams[0].sparkSession
+    columns = parse_columns(spark, flow.stages[0].output.columns)
+    stage = _tell_columns(flow.stages[0], columns, spark)
     rows = build_exchange(FittedSpec(stage.spec), flow.sides, streams, None)
     results = run_batch_units(rows, stage.spec, columns)
     return results if stage.order is None else gather_in_order(results, columns, stage.order)

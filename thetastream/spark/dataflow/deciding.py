@@ -19,6 +19,7 @@ from thetastream.runtime.epoch import UnitEpoch
 from thetastream.runtime.flow import CANDIDATE, Flow, UnitStage
 from thetastream.spark.dataflow.exchange import route_rows
 from thetastream.spark.dataflow.operator import run_batch_units, run_units
+from thetastream.spark.dataflow.output import parse_columns
 from thetastream.spark.observe import metrics
 from thetastream.spark.session.configure import read_meaning
 
@@ -31,7 +32,7 @@ def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext)
 
     ``candidates`` are the rows of the first units that the residual has left.
     """
-    columns = stage.output.columns
+    columns = parse_columns(candidates.sparkSession, stage.output.columns)
     fitted = FittedSpec(stage.spec, stage.choice)
     rows = route_rows(fitted, ROWS, candidates.select(f"{quote(CANDIDATE)}.*"), "pairs")
     if not candidates.isStreaming:
