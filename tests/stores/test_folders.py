@@ -1,5 +1,6 @@
 """Stores in folders: their files, their log, and where the folder may lie."""
 
+import resource
 from pathlib import Path
 
 import duckdb
@@ -11,6 +12,7 @@ from thetastream.core.errors import QueryError, StoreError
 from thetastream.results import history, version_log
 from thetastream.results.snapshots import Snapshots
 from thetastream.stores import DeltaStore, ParquetStore, read_store
+from thetastream.stores.delta import _refuse_damage
 
 
 def test_there_is_no_store_in_an_empty_folder(tmp_path: Path) -> None:
@@ -103,6 +105,30 @@ def test_a_delta_table_has_each_commit_once(tmp_path: Path) -> None:
     assert store.open_table().version() == version
     table = store.open_table().to_pyarrow_table()
     assert sorted(row["a"]["symbol"] for row in table.to_pylist()) == ["s0", "s1", "s2"]
+
+
+def test_a_disk_that_takes_no_files_is_no_damage_of_a_delta_table(tmp_path: Path) -> None:
+    store = DeltaStore(str(tmp_path))
+    store.describe(HELD)
+    ParquetStore(store.path).commit("q", 0, stage(store, 0, 1, 2))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(StoreError, match=r"STORE_UNREACHABLE.*log of the Delta table.*too large"):
+            store._publish()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    store.describe(HELD)
+    assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+
+
+def test_an_object_store_that_does_not_answer_is_no_damage_of_a_delta_table() -> None:
+    why = "Generic S3 error\n  \x1b[31m\u21b3\x1b[0m HTTP error\n  \x1b[31m\u21b3\x1b[0m tcp connect error\n"
+    read = r"STORE_UNREACHABLE.* Generic S3 error HTTP error tcp connect error"
+    with pytest.raises(StoreError, match=read), _refuse_damage("s3://bucket/pairs"):
+        raise OSError(why)
+    with pytest.raises(StoreError, match="STORE_DAMAGED"), _refuse_damage("s3://bucket/pairs"):
+        raise FileNotFoundError("Object at location _delta_log/0.json not found")
 
 
 @pytest.mark.parametrize("kind", [ParquetStore, DeltaStore])

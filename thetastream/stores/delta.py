@@ -7,6 +7,7 @@ crash between the two commits, the next commit or the next start of a query writ
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from thetastream.core.folder import Folder
 from thetastream.results.description import Description
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.staged import Staged
-from thetastream.results.store import TARGET, SnapshotChoice
+from thetastream.results.store import TARGET, SnapshotChoice, make_unreachable
 from thetastream.results.writer import UNKNOWN_WRITER, Writer
 from thetastream.stores.parquet import ParquetStore
 
@@ -102,7 +103,8 @@ class DeltaStore(ParquetStore):
         Raises
         ------
         StoreError
-            STORE_DAMAGED if the log of the Delta table cannot be read.
+            STORE_DAMAGED if the log of the Delta table cannot be read. STORE_UNREACHABLE if its place does
+            not answer.
         """
         deltalake = _import()
         while True:
@@ -194,14 +196,21 @@ def _refuse_columns(schema: pa.Schema) -> None:
         raise QueryError("STORE_COLUMN", f"{what}. Rename the column, or cast it, as to STRING") from error
 
 
+_TREE = re.compile("\x1b\\[[0-9]*m|\u21b3")
+"""Colours and arrows in the messages of deltalake."""
+
+
 @contextmanager
 def _refuse_damage(name: str) -> Iterator[None]:
     """Raise an error of the store if deltalake cannot read or write the log of the table.
 
+    deltalake raises an OSError without a number if an object store or a disk refuses, also if a disk is full.
+    For a damaged log it raises errors of many other classes.
+
     Raises
     ------
     StoreError
-        STORE_DAMAGED.
+        STORE_DAMAGED, or STORE_UNREACHABLE if the place of the log does not answer or takes no files.
     """
     deltalake = _import()
     try:
@@ -210,7 +219,11 @@ def _refuse_damage(name: str) -> Iterator[None]:
         raise
     except ThetastreamError:
         raise
-    except Exception as error:  # deltalake raises errors of many classes for a damaged log.
+    except Exception as error:
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            # The reason is in the last lines, which are a tree with colours.
+            why = " ".join(_TREE.sub(" ", str(error)).split())
+            raise make_unreachable(f"the log of the Delta table {name}", OSError(why)) from error
         what = f"the Delta table {name} must have a log that deltalake reads, and it refuses the log: {error}"
         hint = "Restore the folder _delta_log. Readers of the store itself do not need it"
         raise StoreError("STORE_DAMAGED", f"{what}. {hint}") from error
