@@ -100,3 +100,9 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch: pytest.MonkeyPat
     whole = memory.read_machine_bytes()
     limit.write_text("1073741824\n")
     assert memory.read_machine_bytes() == 1 << 30 < whole
+
+
+def test_an_explanation_says_how_to_go_on_in_words_that_hold_for_batches_too() -> None:
+    assert memory.explain_exit(52).endswith(
+        "Start the query again: if it has a checkpoint, it continues from it."
+    )

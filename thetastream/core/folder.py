@@ -4,11 +4,14 @@ A file appears under its name with all its content or not at all. A private fold
 no other user can have made or can change (``make_private``).
 """
 
+import errno
 import os
 import re
 import stat
 import uuid
+import warnings
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -114,6 +117,10 @@ class Folder:
             number = os.open(path or self._folder, os.O_RDONLY)
             try:
                 os.fsync(number)
+            except OSError as error:
+                if path or error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                    raise
+                _warn_of_folder(self._folder)
             finally:
                 os.close(number)
 
@@ -161,6 +168,13 @@ class Folder:
             for piece in pieces:
                 file.write(piece)
         return temporary
+
+
+@cache
+def _warn_of_folder(folder: str) -> None:
+    """Warn once that the names in a folder may be lost in a power cut."""
+    what = f"the file system of {folder} cannot wait until the names of files are on the disk (fsync)"
+    warnings.warn(f"{what}: a power cut may take back the last commits", UserWarning, stacklevel=3)
 
 
 def _open_uri(uri: str) -> tuple[fs.FileSystem, str]:

@@ -153,4 +153,5 @@ def _advise(what: str, *, is_jvm: bool) -> str:
         "let an epoch bring less (maxFilesPerTrigger, maxOffsetsPerTrigger), carry fewer or smaller columns, "
         "or give a shorter window"
     )
-    return f"[OUT_OF_MEMORY] {what} {more}; or {less}. The query continues from its checkpoint."
+    again = "Start the query again: if it has a checkpoint, it continues from it."
+    return f"[OUT_OF_MEMORY] {what} {more}; or {less}. {again}"
