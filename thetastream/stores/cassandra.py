@@ -65,7 +65,8 @@ class CassandraLog(Log):
     def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
         text = f"SELECT version, entry FROM {self._table} WHERE part = ? AND version > ?"
         part = (after + 1) // LOG_ROWS
-        while after >= part * LOG_ROWS - 1:
+        # If the last entry of a partition is gone, the note tells that there are more partitions.
+        while after >= part * LOG_ROWS - 1 or part <= noted // LOG_ROWS:
             for newer, entry in self._tables.run(text, (part, after)):
                 after = newer
                 yield newer, entry
