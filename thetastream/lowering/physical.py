@@ -6,6 +6,7 @@ has the meaning that the user intends.
 
 from dataclasses import dataclass, field
 
+from thetastream.conditions import tokenize
 from thetastream.core.condition import Condition, Dimension, PythonPredicate, compute_lifetime_us
 from thetastream.core.how import INNER, How, Ranking
 from thetastream.core.sides import Side
@@ -51,14 +52,18 @@ class Filter:
     def read(cls, text: str) -> "Filter":
         """Read a condition of the user. It may be what ``require`` makes.
 
-        The identity in each checkpoint depends on what is found here.
-
         >>> Filter.read("(a.x + 1) IS NOT NULL").required
         'a.x + 1'
+        >>> print(Filter.read("(a.x > 3) OR (a.y) IS NOT NULL").required)
+        None
         """
-        value = text.removeprefix("(").removesuffix(") IS NOT NULL")
-        made = cls.require(value)
-        return made if made.text == text else cls(text)
+        phrase = tokenize(text).slice(0, -3)
+        inner = phrase.slice(1, -1)
+        if inner and phrase.bare().tokens != phrase.tokens:
+            made = cls.require(text[phrase.tokens[0].end : phrase.tokens[-1].start])
+            if made.text == text:
+                return made
+        return cls(text)
 
     @property
     def is_not_null(self) -> bool:
