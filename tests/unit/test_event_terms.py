@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -29,7 +30,9 @@ class Answers:
         known = {
             "1": ("int", 1),
             "7": ("int", 7),
+            "2.5": ("decimal(2,1)", Decimal("2.5")),
             "2.5D": ("double", 2.5),
+            "'MINUTE'": ("string", "MINUTE"),
             "CAST(1 AS FLOAT)": ("float", 1.0),
             "'SECOND'": ("string", "SECOND"),
         }
@@ -54,7 +57,7 @@ def test_these_functions_round_times_before_1970_towards_it(name: str) -> None:
 
 def test_the_remainder_by_a_fraction_is_less_than_the_fraction() -> None:
     """pmod(2, 2.5) is 2, which is more than 2.5 - 1."""
-    by_fraction = read("unix_micros(a.ts) - pmod(unix_micros(a.ts), 2.5D)")
+    by_fraction = read("unix_micros(a.ts) - pmod(unix_micros(a.ts), 2.5)")
     by_integer = read("unix_micros(a.ts) - pmod(unix_micros(a.ts), 7)")
     assert by_fraction is not None
     assert (by_fraction.low, by_fraction.high) == (-3, 0)
@@ -78,3 +81,23 @@ def test_a_float_outside_ansi_mode_is_no_exact_number() -> None:
     """unix_seconds(a.ts) + CAST(1 AS FLOAT) has 24 bits, so it may be minutes away from the time."""
     assert read("unix_seconds(a.ts) + CAST(1 AS FLOAT)") is None
     assert read("unix_seconds(a.ts) + 1") is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["unix_micros(a.ts) + 2.5D", "unix_micros(a.ts) - pmod(unix_micros(a.ts), 2.5D)"]
+)
+def test_a_sum_with_a_double_rounds_times_far_from_1970(text: str) -> None:
+    """2^53 + 1 microseconds are no DOUBLE, so Spark finds such a time equal to its neighbour."""
+    assert read(text) is None
+
+
+def test_products_wrap_around_outside_ansi_mode() -> None:
+    assert read("unix_seconds(a.ts) * 7", is_ansi=True) is not None
+    assert read("unix_seconds(a.ts) * 7", is_ansi=False) is None
+
+
+def test_a_clock_may_skip_half_a_minute() -> None:
+    """In Monrovia, date_trunc('MINUTE', 1972-01-07 00:44:35Z) is 01:28:30Z, which is later."""
+    term = read("date_trunc('MINUTE', a.ts)", zone_is_fixed=False)
+    assert term is not None
+    assert term.is_local

@@ -194,7 +194,7 @@ class TermReader:
             adds_days = term.is_time and abs(added) >= DAY_US and not self._is_local_free
             added = -added if is_minus else added
             return replace(term.widen(added, added), is_local=term.is_local or adds_days)
-        number = self.read_number(phrase)
+        number = self._read_exact_number(phrase)
         if number is None:
             return None
         exact = number * term.unit * (-1 if is_minus else 1)
@@ -217,17 +217,26 @@ class TermReader:
         number = Fraction(constant.value)
         return number if abs(number) <= LONGEST_US else None
 
+    def _read_exact_number(self, phrase: Phrase) -> Fraction | None:
+        """Return the value of a constant with which Spark computes exactly, or None.
+
+        A sum with a DOUBLE is a DOUBLE. It rounds times before 1684 and after 2255, beyond 2^53 microseconds.
+        """
+        constant = self.resolver.constant(phrase.text)
+        is_rounded = constant is not None and constant.type == "double"
+        return None if is_rounded else self.read_number(phrase)
+
     def _read_remainder(self, phrase: Phrase) -> tuple[Fraction, Fraction] | None:
         """Return the negated ends of ``pmod(x, c)`` and ``x % c``, whatever x is."""
         call, product = read_call(phrase.bare()), find_last_product(phrase.bare())
         if call is not None and call[0] == "PMOD" and len(call[1]) == 2:
-            number = self.read_number(call[1][1])
+            number = self._read_exact_number(call[1][1])
             if number is None or number <= 0:
                 return None
             is_whole = number.denominator == 1 and self._is_whole(call[1][0])
             return (1 - number if is_whole else -number, Fraction(0))
         if product is not None and phrase.bare().tokens[product].kind == "MOD":
-            number = self.read_number(phrase.bare().slice(product + 1))
+            number = self._read_exact_number(phrase.bare().slice(product + 1))
             return None if number is None or number == 0 else (-abs(number), abs(number))
         return None
 
@@ -241,6 +250,8 @@ class TermReader:
             return None
         if operator not in ("STAR", "SLASH", "DIV"):
             return None
+        if operator == "STAR" and not self.resolver.is_ansi:
+            return None  # outside ANSI mode, products of integers wrap around
         unit = term.unit / factor if operator == "STAR" else term.unit * factor
         # DIV cuts towards zero. A quotient of decimals has six decimal places or more.
         size = math.ceil(unit if operator == "DIV" else unit / 100_000) + ROUNDED_US
@@ -342,7 +353,8 @@ class TermReader:
             return None
         # Spark casts a TIMESTAMP_NTZ to TIMESTAMP, in the time zone of the session, and cuts that.
         is_cast = self._type == "timestamp_ntz"
-        is_local = (is_cast or size >= _CUTS_US["HOUR"]) and not self.resolver.zone_is_fixed
+        # Clocks once skipped spans that are no whole number of minutes, as Monrovia's did in 1972.
+        is_local = (is_cast or size >= _CUTS_US["MINUTE"]) and not self.resolver.zone_is_fixed
         return replace(term, low=term.low - size + 1, is_local=term.is_local or is_local)
 
 
