@@ -2,7 +2,7 @@
 
 ``cache=True`` keeps machine code beside the package (or in NUMBA_CACHE_DIR), so only the first worker on a
 machine compiles. Numba writes cache files under a temporary name and renames them, so several processes may
-fill one cache at the same time (``tests/unit/test_kernels.py`` tests this).
+fill one cache at the same time (``tests/unit/kernels/test_kernels.py`` tests this).
 """
 
 from collections.abc import Callable

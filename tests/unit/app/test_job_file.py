@@ -17,7 +17,7 @@ from thetastream.results.snapshots import Snapshots
 from thetastream.statements.sink_store import SinkStore
 from thetastream.stores import DeltaStore, ParquetStore, PostgresStore
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 SQL = "SELECT ONLINE a.value AS x, b.value AS y FROM a, b WHERE a.value = b.value + 1 WITHIN 5 seconds"
 RATE = {"format": "rate", "event_time": "timestamp"}
 VALUE = "value INT, timestamp TIMESTAMP"

@@ -14,7 +14,7 @@ from thetastream.models import Biclique, Split
 from thetastream.runtime.control.request import Request
 
 CASES = 100
-PAGE = Path(__file__).parents[2] / "docs" / "internals" / "state.md"
+PAGE = Path(__file__).parents[3] / "docs" / "internals" / "state.md"
 REFUSED = {"CONTROL_MISSING", "CONTROL_TWICE"}
 
 

@@ -19,7 +19,7 @@ from thetastream.service.metrics_file import MetricsFile
 from thetastream.spark.observe import export, metrics_endpoint
 from thetastream.spark.observe.listener import Listener
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NAMES = {metric.name for metric in ALL}
 
 

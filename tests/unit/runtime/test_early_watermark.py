@@ -18,8 +18,8 @@ from tests.support.answers import Answer, answers
 from tests.support.draws import draw_cases
 from tests.support.local_run import LocalRun
 from tests.support.strategies import Case, cases, stretch
-from tests.unit.test_answers import make_run
-from tests.unit.test_shedding import UNIT, make_batch
+from tests.unit.engine.test_answers import make_run
+from tests.unit.engine.test_shedding import UNIT, make_batch
 from thetastream.core.columns import UNIT as UNIT_KEY
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Key, SideSpec
 from thetastream.core.how import HOWS

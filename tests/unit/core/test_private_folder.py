@@ -16,7 +16,7 @@ from thetastream.runtime.mailbox.files import Mailbox
 from thetastream.runtime.state import cache_folder
 from thetastream.runtime.state.cache_folder import STALE_S, sweep
 
-SOURCE = Path(__file__).parents[2] / "thetastream"
+SOURCE = Path(__file__).parents[3] / "thetastream"
 PUBLIC = 0o1777
 """The mode of /tmp."""
 

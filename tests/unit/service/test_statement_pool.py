@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.service import make_pairs
-from tests.unit.test_questions import ESCAPES, spell
+from tests.unit.results.test_questions import ESCAPES, spell
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.core.stopping import Stop
 from thetastream.results.description import Description

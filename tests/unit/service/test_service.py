@@ -24,7 +24,7 @@ from thetastream.service.statement_worker import ARROW
 from thetastream.stores import ParquetStore, parquet
 
 LIMITS = Limits(rows=10, seconds=0.2)
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CURL = re.compile(r"^curl .*?(?<!\\)$", re.MULTILINE | re.DOTALL)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.control_runs import Epochs, FullHistoryRun
-from tests.unit.test_control_epochs import SENDING
+from tests.unit.runtime.test_control_epochs import SENDING
 from thetastream.core.errors import StateError
 from thetastream.models import Biclique, Matrix, Split
 from thetastream.runtime.control.request import Request

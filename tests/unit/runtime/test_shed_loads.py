@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyspark import cloudpickle
 
-from tests.unit.test_shedding import CONDITION, UNIT, make_batch
+from tests.unit.engine.test_shedding import CONDITION, UNIT, make_batch
 from thetastream.core import columns
 from thetastream.core.columns import BLOCK, HEADER, KIND, ORIGIN, SHED, STREAM
 from thetastream.core.columns import UNIT as UNIT_KEY

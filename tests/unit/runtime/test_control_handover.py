@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.controlled import UNIT
-from tests.unit.test_control_protocol import Protocol, World, explore
+from tests.unit.runtime.test_control_protocol import Protocol, World, explore
 from thetastream.core.columns import HASH
 from thetastream.core.how import HOWS
 from thetastream.core.sides import Role, Side

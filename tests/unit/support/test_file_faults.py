@@ -10,7 +10,7 @@ from tests.support.file_faults import EXACT, run_case
 from thetastream.runtime.state import segment_cache
 
 CASES = 1000
-PAGE = Path(__file__).parents[2] / "docs" / "internals" / "state.md"
+PAGE = Path(__file__).parents[3] / "docs" / "internals" / "state.md"
 REFUSED = {"MAILBOX_DAMAGED", "MAILBOX_MISSING", "MAILBOX_FOREIGN", "MAILBOX_UNUSABLE"}
 
 

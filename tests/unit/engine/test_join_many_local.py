@@ -16,7 +16,7 @@ from tests.support import oracle
 from tests.support.draws import draw_cases
 from tests.support.local import LocalChain, LocalJoin, LocalTasks
 from tests.support.strategies import Case, cases, conditions, index_specs
-from tests.unit.test_chain import EVERYTHING
+from tests.unit.engine.test_chain import EVERYTHING
 from thetastream.core.blocks import Matches
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, PythonPredicate
 from thetastream.core.errors import StateError
