@@ -119,9 +119,10 @@ def test_outer_rows_before_1970(spark: SparkSession, tmp_path: Path, first: str,
     assert all(wanted)
 
 
-def test_late_rows_before_1970_are_dropped(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("last", ["1969-12-31 23:59:30Z", "1970-01-01 00:01:00Z"])
+def test_late_rows_before_1970_are_dropped(spark: SparkSession, tmp_path: Path, last: str) -> None:
     """A partner that comes after its tuple was answered is late, as it is after 1970."""
-    rows = make_rows(spark, "1969-12-31 23:59:00Z", "1969-12-31 23:59:30Z")
+    rows = make_rows(spark, "1969-12-31 23:59:00Z", last)
     streams = read_streams(rows, tmp_path, [range(1, 6), [9], [0]])
     joined = union(answer(streams, [("a.k = b.k AND a.id <> b.id", "left")]))
     live = outcome(joined, ["a", "b"], tmp_path)

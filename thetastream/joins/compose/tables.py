@@ -221,9 +221,18 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
         joined = plan_streams(replace(request, streams=frames, on=on or ["true"], given=without))
     filters = () if joined is not None else tuple(part for part in of_streams if isinstance(part, Phrase))
     on_texts = list_conditions(texts, predicates)
+    # The join of the streams writes its own differences, after it has read bounds from them.
+    parts = [
+        (
+            part if isinstance(part, Predicate) else parse(write_elapsed_time(part, aliases, read.catalyst)),
+            names,
+        )
+        for part, names in parts
+    ]
     if not request.how.is_inner:
         # A conjunct over the stream alone is part of the condition, and not a filter.
-        step = TableStep(tables[0], tuple(phrases), (), _name_join(request.how))
+        written = tuple(part for part, _ in parts if isinstance(part, Phrase))
+        step = TableStep(tables[0], written, (), _name_join(request.how))
         return TablesPlan(given, request.streams, None, (), (step,), shows_result_time, on_texts)
     # 3. Join one table after the other, each with the parts of the condition that it completes.
     steps = []
@@ -235,11 +244,7 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
         steps.append(
             TableStep(
                 table,
-                tuple(
-                    parse(write_elapsed_time(part, aliases, read.catalyst))
-                    for part in complete
-                    if isinstance(part, Phrase)
-                ),
+                tuple(part for part in complete if isinstance(part, Phrase)),
                 tuple(part for part in complete if isinstance(part, Predicate)),
             )
         )
