@@ -111,4 +111,6 @@ def test_files_are_on_the_disk_before_the_entry_and_the_entry_before_it_counts(
     assert flushed[:2] == [(staged.name, False), ("store", False)]
     assert (flushed[2][0].startswith(f".{1:020}.json"), flushed[2][1]) == (True, False)
     assert flushed[3] == ("_log", True)
-    assert n_calls == len(flushed) == (4 if kind is ParquetStore else 6)
+    # The note of the newest entry follows, which only tells that the entry exists.
+    assert (flushed[4][0].startswith(".newest.json"), flushed[4][1]) == (True, True)
+    assert n_calls == len(flushed) == (6 if kind is ParquetStore else 8)
