@@ -11,7 +11,6 @@ import stat
 import uuid
 import warnings
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -170,9 +169,18 @@ class Folder:
         return temporary
 
 
-@cache
+_WARNED: set[str] = set()
+"""The folders of which ``_warn_of_folder`` has warned."""
+
+
 def _warn_of_folder(folder: str) -> None:
-    """Warn once that the names in a folder may be lost in a power cut."""
+    """Warn once that the names in a folder may be lost in a power cut.
+
+    This file is pickled by value, and a function with ``functools.cache`` would be pickled by reference.
+    """
+    if folder in _WARNED:
+        return
+    _WARNED.add(folder)
     what = f"the file system of {folder} cannot wait until the names of files are on the disk (fsync)"
     warnings.warn(f"{what}: a power cut may take back the last commits", UserWarning, stacklevel=3)
 
