@@ -44,8 +44,6 @@ PLANNERS: dict[str, Planner] = {
     MULTIWAY: Planner(_plan_hops, frozenset({"index"})),
 }
 
-__all__ = []
-
 
 def plan_join(request: JoinRequest) -> Plan:
     """Check a request, and plan it with the planner that its model names.

@@ -1,12 +1,7 @@
-"""Reads the folder in which late tuples are kept.
+"""Checks options that can only be read together with the streams, the session or the model of a request.
 
-Chooses the folder for mailboxes, for models whose units send messages to each other.
-
-Refuses ``max_units`` for units that cannot change while the join runs.
-
-Reads ``shed=``, and refuses it where a join cannot shed.
-
-Reads the option ``result_time``: whether results have a column with their latest event time.
+``late`` and ``mailbox`` are folders that all executors must reach. ``max_units`` must not be less than the
+units of the model. ``shed`` needs an inner join. ``result_time`` needs an event time of each stream.
 """
 
 import os
