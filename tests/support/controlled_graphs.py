@@ -134,7 +134,7 @@ def measure_agreement(run: CrashingRun) -> Iterable[tuple[Any, ...]]:
     for slot in set(run.plan.slots) & set(run.offset.plan.slots):
         state = run.states[slot]
         waiting = tuple((one.stream, one.horizon, one.n_rows, one.done) for one in state.waiting)
-        measured = None if state.measured is None else repr(state.measured.as_json())
+        measured = None if state.measured is None else repr(state.measured)
         yield state.arrived, waiting, tuple(state.admitted), measured
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.columns import HASH
+from thetastream.core.records import decode, encode
 from thetastream.core.sides import Role
 from thetastream.engine.clock import BEFORE
 from thetastream.engine.counters import Counters
@@ -144,7 +145,7 @@ class LocalRun:
             mlv_bytes = engine.counters.mlv_bytes
             self._loads[slot] = self._shedding.measure_load(mlv_bytes, inbox.shed, self.began_us)
         self.in_flight += [message._replace(sender=slot) for message in engine.messages]
-        self.states[slot] = self._spec.state_type.from_json(engine.state.as_json())
+        self.states[slot] = decode(self._spec.state_type, encode(engine.state))
         self.counters[slot] = engine.counters
         self._is_waiting |= engine.is_waiting
 

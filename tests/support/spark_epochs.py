@@ -21,6 +21,7 @@ from tests.support.local_run import add_hash
 from thetastream.core.blocks import unpack
 from thetastream.core.errors import StateError
 from thetastream.core.identity import Identity, Part, digest
+from thetastream.core.records import encode
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
 from thetastream.models.base import Model
@@ -28,7 +29,7 @@ from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.files import ControlFolder
-from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan, encode_plan
 from thetastream.runtime.emit import COUNTERS, BlockEmitter
 from thetastream.runtime.epoch import UnitEpoch
 from thetastream.runtime.inbox_rows import COLUMNS
@@ -156,8 +157,8 @@ class SparkEpochs:
     def start(self) -> None:
         """Start the query, for the first time or again."""
         root = str(self.folder / "box")
-        settings = {"root": root, "join": digest(QUERY), "rules": self.rules.as_json()}
-        plan = ControlPlan.begin(self.model).as_json()
+        settings = {"root": root, "join": digest(QUERY), "rules": encode(self.rules)}
+        plan = encode_plan(ControlPlan.begin(self.model))
         self.access: ControlAccess | None = ControlAccess(root, digest(QUERY))
         self.fitted = FittedSpec(self.spec, None, 0 if self.is_timed else self.rules.max_units)
         self.reader: Any = ControlReader(QUERY, settings, plan, None)
@@ -176,7 +177,7 @@ class SparkEpochs:
     @property
     def plan(self) -> ControlPlan:
         """The plan of the newest offset."""
-        return ControlPlan.from_json(self.offsets[-1]["control"]["plan"])
+        return decode_plan(self.offsets[-1]["control"]["plan"])
 
     def log_offset(self) -> None:
         """Ask the source for the offset of the next epoch, and write it to the log."""

@@ -9,7 +9,7 @@ nothing outside its state and its store.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -22,22 +22,6 @@ from thetastream.engine.store.segment import SegmentStore
 
 OpenStore = Callable[[Mapping[int, IndexPlan]], SegmentStore]
 """A function that opens the store of a unit, given the index plan of each stream."""
-
-
-class State(Protocol):
-    """The state that a unit keeps from epoch to epoch.
-
-    Without arguments, the constructor builds the state before the first epoch.
-    """
-
-    def __init__(self) -> None: ...
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
-        """Build a state from the values that ``as_json`` returned."""
 
 
 class Engine(Protocol):
@@ -71,7 +55,10 @@ class EngineSpec(Protocol):
 
     @property
     def state_type(self) -> type[Any]:
-        """The type of the state."""
+        """The type of the state, a record (``thetastream.core.records``) that the manifest of a unit keeps.
+
+        Without arguments, its constructor builds the state before the first epoch.
+        """
 
     @property
     def n_units(self) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.condition import Condition
+from thetastream.core.records import decode, encode
 from thetastream.core.sides import Role, Side
 from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters, SendingCounters
@@ -81,15 +82,6 @@ class TasksState:
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The state of each task in plain values, by the name of the task."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-        return {"tasks": self.tasks}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "TasksState":
-        """Build a state from the values that ``as_json`` returned."""
-        return cls(dict(values["tasks"]))
-
 
 @dataclass
 class TasksCounters(Counters):
@@ -144,7 +136,7 @@ class TasksUnit:
     @property
     def state(self) -> TasksState:
         """The current state."""
-        return TasksState({name: engine.state.as_json() for name, engine in self._engines.items()})
+        return TasksState({name: encode(engine.state) for name, engine in self._engines.items()})
 
     @property
     def messages(self) -> list[Message]:
@@ -199,7 +191,7 @@ class TasksUnit:
 
 def _read_state(spec: TaskSpec, state: TasksState) -> Any:
     values = state.tasks.get(spec.name)
-    return spec.join.state_type() if values is None else spec.join.state_type.from_json(values)
+    return spec.join.state_type() if values is None else decode(spec.join.state_type, values)
 
 
 def _sort_by_task(messages: Sequence[Message]) -> dict[str, list[Message]]:

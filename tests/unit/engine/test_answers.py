@@ -30,6 +30,7 @@ from tests.support.tiny import make_all_tiny
 from thetastream.core.columns import RANKED
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain, Equality, Key, SideSpec
 from thetastream.core.how import HOWS, How, Nearest, Ranking, find_nearest
+from thetastream.core.records import decode, encode
 from thetastream.core.sides import Side
 from thetastream.engine.answers import best_partners, number_set, unit
 from thetastream.engine.answers.open_tuples import OpenState, OpenTuples
@@ -276,7 +277,7 @@ def test_a_closed_number_stays_closed_when_its_page_is_gone(monkeypatch: pytest.
     monkeypatch.setattr(number_set, "_PAGE_BYTES", 1)
     store, state = MemoryStore(), OpenState()
     for epoch in range(6):
-        waiting = OpenTuples(OpenState.from_json(state.as_json()), store)
+        waiting = OpenTuples(decode(OpenState, encode(state)), store)
         numbers = waiting.add(10)
         assert numbers.tolist() == list(range(epoch * 10, epoch * 10 + 10))
         assert waiting.are_open(numbers).all()

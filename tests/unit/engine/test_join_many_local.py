@@ -180,7 +180,7 @@ def test_a_task_on_a_chain_works_as_a_chain_of_its_own() -> None:
         found = [sum(len(a) for a, _ in alone.epoch(*rows, now - 1))]
         found += [sum(len(a) for _, (a, _) in together.epoch(*rows, now - 1))]
         assert found[0] == found[1]
-    states = [HandshakeState.from_json(state.tasks["one"]) for state in together.states]
+    states = [decode(HandshakeState, state.tasks["one"]) for state in together.states]
     for task, worker in zip(states, alone.states, strict=True):
         assert task.neighbourhood == worker.neighbourhood
         assert task.neighbourhood.measured

@@ -13,6 +13,7 @@ from tests.support.draws import draw_cases
 from tests.support.graphs import GraphCase, answer, graph_cases, run_multiway, side
 from tests.support.local import LocalMultiway
 from thetastream.core.condition import Bound, Dimension, Equality
+from thetastream.core.records import decode, encode
 from thetastream.core.sides import Side
 from thetastream.core.spans import Rows
 from thetastream.engine.multiway import hop_orders, selectivities
@@ -126,13 +127,13 @@ def test_what_is_known_is_plain_json() -> None:
     _, join, _ = replay(Refinement((True,) * 3, WRONG, (20, 20, 20)), epochs=4)
     known = join.states[0].measured
     assert known.counts
-    assert HopMeasurements.from_json(json.loads(json.dumps(known.as_json()))) == known
+    assert decode(HopMeasurements, json.loads(json.dumps(encode(known)))) == known
 
 
 def test_counts_come_in_any_order() -> None:
     spec = Refinement((True,) * 3, WRONG, (None,) * 3)
     found = [((1, 1), 5), ((2, 2), 7), ((1, 1), 3)]
-    known = HopMeasurements([], {(1, 1): 50, (2, 2): 9}, {(4, 0): (2.0, 1.0)}, [])
+    known = HopMeasurements([], [(1, 1, 50), (2, 2, 9)], [(4, 0, 2.0, 1.0)], [])
     counted = []
     for order in (found, found[::-1]):
         refiner = Refiner(spec, ((1, 2), (0, 2), (0, 1)), known)
@@ -154,7 +155,7 @@ def test_a_tied_pair_that_is_never_a_first_hop_is_tried_by_a_few() -> None:
     assert set(turns[::-1][refiner.assign_trial(0, turns[::-1].copy())[1]]) == set(rows)
     assert refiner.assign_trial(1, turns) is None, "the condition does not compare b and c"
     assert refiner.assign_trial(2, turns) is None, "the hop order of c is fixed"
-    known = HopMeasurements([], {}, {(0b100, 0): (5000.0, 2500.0)}, [])
+    known = HopMeasurements([], [], [(0b100, 0, 5000.0, 2500.0)], [])
     later = Refiner(spec, ((1, 2), (0, 2), (0, 1)), known)
     later.choose()
     assert later.assign_trial(0, turns) is None

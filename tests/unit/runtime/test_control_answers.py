@@ -21,7 +21,7 @@ from thetastream.runtime.control import change
 from thetastream.runtime.control.change import change_plan
 from thetastream.runtime.control.notices import ENDS, HANDS_OVER, JOINS, LEAVES, STAYS, Member, list_notices
 from thetastream.runtime.control.offset import ControlOffset, fold
-from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan, encode_plan
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.control.routing import PlanRouter
 
@@ -55,7 +55,7 @@ def test_a_generation_comes_takes_over_and_the_one_before_ends() -> None:
     ended = fold(taken, {}, set(taken.plan.leaving.items()), LEFT)
     assert [one.slots for one in ended.plan.membership] == [(2, 3, 4)]
     assert list_events(taken, ended) == {0: ENDS, 1: ENDS}
-    assert ControlPlan.from_json(coming.plan.as_json()) == coming.plan
+    assert decode_plan(encode_plan(coming.plan)) == coming.plan
 
 
 def test_a_request_takes_the_place_of_the_one_before() -> None:

@@ -13,11 +13,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support.control_runs import RULES, FullHistoryRun, Run
 from thetastream.app.cli import main
 from thetastream.core.errors import QueryError, StateError
+from thetastream.core.records import encode
 from thetastream.core.shed import Shed
 from thetastream.joins.handle import control
 from thetastream.models import Split
 from thetastream.runtime.control import files
-from thetastream.runtime.control.plan import ControlPlan
+from thetastream.runtime.control.plan import ControlPlan, encode_plan
 from thetastream.runtime.control.request import Request
 from thetastream.spark.sources.control import ControlSource
 from thetastream.spark.sources.mailbox import MailboxReader
@@ -60,7 +61,7 @@ def test_status_names_the_units_that_move_tuples(tmp_path: Path, monkeypatch: py
 
 def test_a_handle_names_the_joins_if_none_is_meant(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
-    plan = ControlPlan.begin(Split(2)).as_json()
+    plan = encode_plan(ControlPlan.begin(Split(2)))
     lines = ["v1", "{}", *(json.dumps({"control": {"join": name, "plan": plan}}) for name in ("one", "two"))]
     (tmp_path / "offsets" / "0").write_text("\n".join(lines))
     assert control(tmp_path, "two").plan.newest.model == Split(2)
@@ -132,7 +133,7 @@ def test_the_process_of_the_source_loads_the_package_for_a_request_only(tmp_path
     """It loads it in the background: the offset stays the same until the package is there."""
     packed = cloudpickle.dumps(ControlSource)
     (tmp_path / "source").write_bytes(packed)
-    (tmp_path / "rules").write_text(json.dumps(RULES.as_json()))
+    (tmp_path / "rules").write_text(json.dumps(encode(RULES)))
     done = subprocess.run(
         [sys.executable, "-c", SOURCE_PROCESS, str(tmp_path)], capture_output=True, text=True, timeout=120
     )

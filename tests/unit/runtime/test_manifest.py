@@ -6,6 +6,7 @@ import pytest
 
 from thetastream.core.errors import StateError
 from thetastream.core.identity import NARROWER, Part, encode_identity
+from thetastream.core.records import encode
 from thetastream.engine.store.segment import SegmentMeta
 from thetastream.engine.two_stream.query import UnitState
 from thetastream.runtime.state.manifest import FORMAT, NOTHING, LastEpoch, Manifest, decode
@@ -39,7 +40,7 @@ def test_manifest_round_trip() -> None:
                     "query": 1,
                     "heard": HEARD,
                     "mailbox": None,
-                    "state": UnitState().as_json(),
+                    "state": encode(UnitState()),
                 }
             ),
             "MANIFEST_DAMAGED",
@@ -52,7 +53,7 @@ def test_manifest_round_trip() -> None:
                     "query": KEPT,
                     "heard": HEARD,
                     "mailbox": None,
-                    "state": {**STATE.as_json(), "segments": [{"id": "0a"}]},
+                    "state": {**encode(STATE), "segments": [{"id": "0a"}]},
                 }
             ),
             "MANIFEST_DAMAGED",

@@ -12,7 +12,7 @@ from tests.support.metric_entries import make_entry
 from tests.support.service import run_service
 from thetastream.models import Biclique, Matrix
 from thetastream.runtime.control.change import change_plan
-from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.plan import ControlPlan, Rules, encode_plan
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.observe.metric_lines import MetricLines
 from thetastream.service import metrics_file
@@ -113,7 +113,7 @@ def make_control(*requests: Request) -> dict[str, Any]:
     plan = ControlPlan.begin(Biclique((1, 1)))
     for request in requests:
         plan = change_plan(plan, request, Rules(max_units=8, can_shed=True))
-    return {**plan.as_json(), "outcomes": {}}
+    return {**encode_plan(plan), "outcomes": {}}
 
 
 def test_a_generation_that_takes_over_later_is_a_change() -> None:
@@ -123,7 +123,7 @@ def test_a_generation_that_takes_over_later_is_a_change() -> None:
         {
             **make_entry(epoch),
             "began": "2026-01-01T00:00:00+00:00",
-            "control": {**plan.as_json(), "outcomes": {}},
+            "control": {**encode_plan(plan), "outcomes": {}},
         }
         for epoch, plan in enumerate((before, after, after))
     ]

@@ -8,7 +8,6 @@ Pages are those of open tuples: a page has the partners of ``PAGE`` consecutive 
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,15 +29,6 @@ class BestState:
 
     pages: list[tuple[int, str, int]] = field(default_factory=list)
     """The number of each page, the name of its block in the store, and its number of rows."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-        return {"pages": self.pages}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "BestState":
-        """Build a state from the values that ``as_json`` returned."""
-        return cls([(int(page), str(name), int(n_rows)) for page, name, n_rows in values["pages"]])
 
 
 class BestPartners:

@@ -10,7 +10,6 @@ bit for each tuple that has a partner and is not decided yet, or the nearest par
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.engine.answers.best_partners import BestPartners, BestState
 from thetastream.engine.answers.candidates import CandidateColumns
-from thetastream.engine.answers.number_set import Mask, NumberSet, Pages, read_pages
+from thetastream.engine.answers.number_set import Mask, NumberSet, Pages
 from thetastream.engine.answers.rows import build_alone, build_pairs
 from thetastream.engine.answers.unit import COPIED, GUEST, AnswersCounters
 from thetastream.engine.clock import Clock
@@ -39,17 +38,6 @@ class DecidingState:
     matched: dict[int, Pages] = field(default_factory=dict)
     """For each preserved stream, the pages of the set of undecided tuples that have a partner."""
     best: BestState = field(default_factory=BestState)
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-        matched = {str(int(side)): pages for side, pages in self.matched.items()}
-        return {"matched": matched, "best": self.best.as_json()}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "DecidingState":
-        """Build a state from the values that ``as_json`` returned."""
-        matched = {int(side): read_pages(pages) for side, pages in values["matched"].items()}
-        return cls(matched, BestState.from_json(values["best"]))
 
 
 class DecidingUnit:

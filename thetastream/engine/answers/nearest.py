@@ -34,15 +34,6 @@ class NearestState:
     answers: AnswersState = field(default_factory=AnswersState)
     best: BestState = field(default_factory=BestState)
 
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-        return {"answers": self.answers.as_json(), "best": self.best.as_json()}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "NearestState":
-        """Build a state from the values that ``as_json`` returned."""
-        return cls(AnswersState.from_json(values["answers"]), BestState.from_json(values["best"]))
-
 
 class NearestUnit(AnsweringUnit):
     """One unit of a join that finds the nearest partners of each left tuple."""

@@ -8,7 +8,6 @@ runs. A page that has changed is written once per epoch.
 """
 
 import uuid
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +25,6 @@ _MISSING = 0
 Mask = npt.NDArray[np.bool_]
 Pages = list[tuple[int, str]]
 """The number of each page, and the name of its block in the store."""
-
-
-def read_pages(values: Iterable[tuple[int, str]]) -> Pages:
-    """Read pages from the plain values of a manifest."""
-    return [(int(page), str(name)) for page, name in values]
 
 
 class NumberSet:

@@ -5,12 +5,11 @@ number is in a set (``number_set``).
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from thetastream.core.keys import Int64s
-from thetastream.engine.answers.number_set import Mask, NumberSet, Pages, read_pages
+from thetastream.engine.answers.number_set import Mask, NumberSet, Pages
 from thetastream.engine.store.segment import SegmentStore
 
 
@@ -22,15 +21,6 @@ class OpenState:
     """The number of tuples that have a number."""
     pages: Pages = field(default_factory=list)
     """The pages of the set of open tuples."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-        return {"n_numbered": self.n_numbered, "pages": self.pages}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "OpenState":
-        """Build a state from the values that ``as_json`` returned."""
-        return cls(int(values["n_numbered"]), read_pages(values["pages"]))
 
 
 class OpenTuples:

@@ -20,7 +20,7 @@ for partners. Copies (role COPY) are stored too, and their pairs are returned by
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -54,19 +54,6 @@ class AnswersState:
 
     join: UnitState = field(default_factory=UnitState)
     open: dict[int, OpenState] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-        return {
-            "join": self.join.as_json(),
-            "open": {str(int(side)): found.as_json() for side, found in self.open.items()},
-        }
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "AnswersState":
-        """Build a state from the values that ``as_json`` returned."""
-        found = {int(side): OpenState.from_json(state) for side, state in values["open"].items()}
-        return cls(UnitState.from_json(values["join"]), found)
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """The state that a worker of the handshake chain keeps from epoch to epoch."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from thetastream.engine.handshake.protocol import ProtocolState
 from thetastream.engine.store.segment import SegmentMeta
@@ -45,19 +44,3 @@ class HandshakeState:
     arrived: tuple[int, int] = (0, 0)
     """The numbers of left and of right tuples that have entered the chain at this worker."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-        segments = [meta.as_json() for meta in self.segments]
-        return {"segments": segments, "arrived": self.arrived, "neighbourhood": asdict(self.neighbourhood)}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "HandshakeState":
-        """Build a state from the values that ``as_json`` returned."""
-        left, right = values["arrived"]
-        known = values["neighbourhood"]
-        return cls(
-            [SegmentMeta.from_json(meta) for meta in values["segments"]],
-            (int(left), int(right)),
-            Neighbourhood(**{**known, "remembered": ProtocolState(**known["remembered"])}),
-        )

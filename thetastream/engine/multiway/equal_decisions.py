@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from thetastream.core.keys import Int64s
+from thetastream.core.records import decode, encode
 from thetastream.engine.arrival import Numbers, number_arrivals
 from thetastream.engine.inbox import Message
 from thetastream.engine.lateness import read_times
@@ -127,7 +128,7 @@ class EqualDecisions:
 
     def seal(self) -> Iterator[Message]:
         """Yield the decisions and the waiting tuples as messages to all nodes."""
-        yield Message(json.dumps([DECISIONS, self.state.as_json()]))
+        yield Message(json.dumps([DECISIONS, encode(self.state)]))
         for entry in self.queue.waiting:
             yield Message(json.dumps([WAITING, entry.id]), self._store.get_block(entry.id, entry.n_rows))
 
@@ -140,7 +141,7 @@ def take_over(
     for message in messages:
         kind, value = json.loads(message.header)
         if kind == DECISIONS:
-            state = MultiwayState.from_json(value)
+            state = decode(MultiwayState, value)
         else:
             assert message.block is not None
             store.put_block(value, message.block)

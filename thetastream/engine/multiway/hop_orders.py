@@ -36,7 +36,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -63,31 +62,13 @@ class HopMeasurements:
 
     orders: list[HopOrder] = field(default_factory=list)
     """The current hop order of each stream."""
-    asked: dict[HopKey, int] = field(default_factory=dict)
-    """The comparisons of the last epoch. The partial results that they find arrive in the next epoch."""
-    counts: dict[HopKey, tuple[float, float]] = field(default_factory=dict)
-    """The number of comparisons and of partial results found. Older epochs have smaller weights."""
+    asked: list[tuple[int, int, int]] = field(default_factory=list)
+    """By hop (members, target), the comparisons of the last epoch. The partial results that they find arrive
+    in the next epoch."""
+    counts: list[tuple[int, int, float, float]] = field(default_factory=list)
+    """By hop, the number of comparisons and of partial results found. Older epochs have smaller weights."""
     held: list[list[Entry]] = field(default_factory=list)
     """The entries of ``StoredCounts`` for each stream."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the measurements to plain values for the manifest."""
-        return {
-            "orders": self.orders,
-            "asked": [[*step, n] for step, n in self.asked.items()],
-            "counts": [[*step, *counts] for step, counts in self.counts.items()],
-            "held": self.held,
-        }
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "HopMeasurements":
-        """Build measurements from the values that ``as_json`` returned."""
-        return cls(
-            [tuple(order) for order in values["orders"]],
-            {(members, target): n for members, target, n in values["asked"]},
-            {(members, target): (n, found) for members, target, n, found in values["counts"]},
-            [[(latest, n) for latest, n in stream] for stream in values["held"]],
-        )
 
 
 class Refiner:
@@ -106,9 +87,9 @@ class Refiner:
         known = known or HopMeasurements()
         self._spec = spec
         self._stored_counts = StoredCounts(spec.lifetimes_us, known.held)
-        self._last_asked = known.asked
+        self._last_asked = {(members, target): n for members, target, n in known.asked}
         self._asked: dict[HopKey, int] = defaultdict(int)
-        self._counts = dict(known.counts)
+        self._counts = {(members, target): (n, found) for members, target, n, found in known.counts}
         self.orders = [
             now if is_free else order
             for is_free, order, now in zip(spec.is_free, planned, known.orders or planned, strict=True)
@@ -119,7 +100,9 @@ class Refiner:
     @property
     def measured(self) -> HopMeasurements:
         """The measurements after this epoch."""
-        return HopMeasurements(self.orders, dict(self._asked), self._counts, self._stored_counts.entries)
+        asked = [(*step, n) for step, n in self._asked.items()]
+        counts = [(*step, *found) for step, found in self._counts.items()]
+        return HopMeasurements(self.orders, asked, counts, self._stored_counts.entries)
 
     def count_results(self, found: Iterable[tuple[HopKey, int]]) -> None:
         """Count the results of the hops of the last epoch, given as (hop, number of partial results)."""

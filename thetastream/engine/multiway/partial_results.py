@@ -24,7 +24,7 @@ from thetastream.core.columns import BORN, OLDEST
 from thetastream.core.keys import LOWEST
 from thetastream.engine.inbox import Message
 from thetastream.engine.multiway.graph import HopKey, HopOrder
-from thetastream.engine.multiway.query import Horizon, read_horizon
+from thetastream.engine.multiway.query import Horizon
 from thetastream.engine.store.chained_index import ChainedIndex
 
 PartialResultsHeader = tuple[HopOrder, int, Horizon]
@@ -69,7 +69,8 @@ class PartialResults:
         """
         path, n_members, horizon = json.loads(message.header)
         assert message.block is not None
-        return cls(tuple(path), n_members, read_horizon(horizon), message.block, message.to)
+        horizon = tuple(horizon) if isinstance(horizon, list) else horizon
+        return cls(tuple(path), n_members, horizon, message.block, message.to)
 
 
 def merge_partial_results(partials: list[PartialResults]) -> list[PartialResults]:

@@ -9,7 +9,6 @@ that arrived before the epoch.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from thetastream.engine.clock import find_earliest
 from thetastream.engine.moved_tuples import MOVED_TUPLES
@@ -74,8 +73,3 @@ def combine_horizons(horizons: Iterable[Horizon], n_streams: int) -> list[int | 
     """
     spread = [one if isinstance(one, tuple) else (one,) * n_streams for one in horizons]
     return [find_earliest(stream) for stream in zip(*spread, strict=True)]
-
-
-def read_horizon(value: Any) -> Horizon:
-    """Read a horizon that was written as JSON."""
-    return tuple(value) if isinstance(value, list) else value

@@ -4,11 +4,11 @@ The counters of a node of a multi-way join.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from thetastream.engine.counters import SendingCounters
 from thetastream.engine.multiway.hop_orders import HopMeasurements
-from thetastream.engine.multiway.query import Horizon, read_horizon
+from thetastream.engine.multiway.query import Horizon
 from thetastream.engine.store.segment import SegmentMeta
 
 
@@ -39,26 +39,6 @@ class MultiwayState:
     """The measurements of hops, if hop orders are refined."""
     ends_us: int | None = None
     """For a generation of ATR that a newer one replaces: the watermark at which it has ended."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-        return {
-            **vars(self),
-            "segments": [meta.as_json() for meta in self.segments],
-            "measured": None if self.measured is None else self.measured.as_json(),
-        }
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "MultiwayState":
-        """Build a state from the values that ``as_json`` returned."""
-        return cls(
-            [SegmentMeta.from_json(meta) for meta in values["segments"]],
-            tuple(int(n) for n in values["arrived"]),
-            [Waiting(*fields)._replace(horizon=read_horizon(fields[2])) for fields in values["waiting"]],
-            [(int(epoch), int(n)) for epoch, n in values["admitted"]],
-            None if values["measured"] is None else HopMeasurements.from_json(values["measured"]),
-            values["ends_us"],
-        )
 
 
 @dataclass

@@ -6,8 +6,8 @@ store and cached files.
 """
 
 import uuid
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -34,15 +34,6 @@ class SegmentMeta:
     """The earliest and the latest event time, in microseconds."""
     durable_bytes: int = 0
     """Bytes in the durable store, which keeps the payload only; 0 until the segment is written."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the metadata to plain values for the manifest."""
-        return asdict(self) | {"stream": int(self.stream)}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "SegmentMeta":
-        """Build metadata from the values that ``as_json`` returned."""
-        return cls(**values)
 
 
 class SegmentStore(Protocol):

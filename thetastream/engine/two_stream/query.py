@@ -11,7 +11,7 @@ The tuples of an epoch at a unit, with the key rows by which the index finds the
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,18 +79,6 @@ class UnitState:
     segments: list[SegmentMeta] = field(default_factory=list)
     arrived: tuple[int, ...] = ()
     """The number of tuples of each stream so far, for units that see all tuples."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the state to plain values for the manifest."""
-        return {"segments": [meta.as_json() for meta in self.segments], "arrived": self.arrived}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "UnitState":
-        """Build a state from the values that ``as_json`` returned."""
-        return cls(
-            [SegmentMeta.from_json(meta) for meta in values["segments"]],
-            tuple(int(n) for n in values["arrived"]),
-        )
 
 
 def apply_count_windows(condition: Condition, counts: Sequence[int]) -> tuple[Condition, Condition]:

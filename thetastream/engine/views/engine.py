@@ -8,7 +8,7 @@ releases them. Spark runs such an epoch as soon as the watermark moves.
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -30,16 +30,6 @@ class FoldedState:
     """Watermark of the epoch that made the oldest waiting view, in milliseconds."""
     views: list[tuple[str, int]] = field(default_factory=list)
     """The waiting views: the name of each view's block in the store and its number of rows."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the state as plain values for the manifest."""
-        return {"unit": self.unit.as_json(), "since_ms": self.since_ms, "views": self.views}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "FoldedState":
-        """Restore the state that ``as_json`` returned."""
-        views = [(str(name), int(n_rows)) for name, n_rows in values["views"]]
-        return cls(UnitState.from_json(values["unit"]), int(values["since_ms"]), views)
 
 
 class FoldedUnit:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from thetastream.core.errors import StateError, ThetastreamError
 from thetastream.runtime.control.files import ControlFolder, ControlLinks
-from thetastream.runtime.control.plan import ControlPlan
+from thetastream.runtime.control.plan import ControlPlan, decode_plan
 from thetastream.runtime.task_facts import read_query, read_told_epoch
 
 
@@ -48,7 +48,7 @@ def _read_plan(folder: ControlFolder, epoch: int, version: int) -> ControlPlan:
     # Each task reads the file: if an older copy of the checkpoint is continued, it may have another content.
     found = folder.read_plan(epoch, version)
     try:
-        return ControlPlan.from_json(found)
+        return decode_plan(found)
     except (ThetastreamError, LookupError, TypeError, ValueError, AttributeError) as error:
         what = f"the plan of epoch {epoch} (version {version}) in {folder.where} must be a plan"
         raise StateError("CONTROL_MISSING", f"{what}: {error!r}") from error

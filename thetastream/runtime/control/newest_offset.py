@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from thetastream.core.errors import StateError, ThetastreamError
 from thetastream.core.folder import Folder, hide_secrets, split_path
+from thetastream.core.records import decode
 from thetastream.runtime.checkpoints.log import find_last_epoch, read_epoch
 from thetastream.runtime.control.files import ControlFolder
-from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan
 
 WAIT_S = 60.0
 """How long ``control`` waits for the first epoch of a query that has been started."""
@@ -32,12 +33,12 @@ class NewestOffset:
     @property
     def plan(self) -> ControlPlan:
         """The plan that holds from the next epoch on."""
-        return ControlPlan.from_json(self.control["plan"])
+        return decode_plan(self.control["plan"])
 
     @property
     def rules(self) -> Rules:
         """What the query allows."""
-        return Rules.from_json(self.control["rules"])
+        return decode(Rules, self.control["rules"])
 
     @property
     def folder(self) -> ControlFolder:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from thetastream.core.columns import BLOCK, HEADER, KIND, NOTICE, ORIGIN, STREAM, UNIT
 from thetastream.runtime.choice import find_unit_keys
 from thetastream.runtime.control.notices import list_notices
-from thetastream.runtime.control.plan import ControlPlan
+from thetastream.runtime.control.plan import decode_plan
 
 _ROWS = pa.schema(
     [
@@ -24,7 +24,7 @@ _ROWS = pa.schema(
 
 def make_notice_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
     """Make the rows of a change between two plans, which are given as values of JSON."""
-    notices = list_notices(ControlPlan.from_json(before), ControlPlan.from_json(after))
+    notices = list_notices(decode_plan(before), decode_plan(after))
     keys = find_unit_keys(max(notices, default=0) + 1)
     rows = [
         {UNIT: keys[slot], KIND: NOTICE, STREAM: 0, ORIGIN: 0, HEADER: notice.write(), BLOCK: b""}

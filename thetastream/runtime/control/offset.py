@@ -8,7 +8,6 @@ gets the plan that it had, and nothing outside the query chooses the epoch of a 
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from thetastream.core.errors import ThetastreamError
 from thetastream.runtime.control.change import change_plan, end_generations, settle
@@ -28,15 +27,6 @@ class ControlOffset:
 
     plan: ControlPlan
     outcomes: Mapping[str, str] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the offset to plain values."""
-        return {"plan": self.plan.as_json(), "outcomes": dict(self.outcomes)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "ControlOffset":
-        """Read what ``as_json`` returned."""
-        return cls(ControlPlan.from_json(values["plan"]), dict(values["outcomes"]))
 
 
 def fold(

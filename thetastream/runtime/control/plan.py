@@ -10,11 +10,12 @@ is a grouping key of Spark on which a unit runs; slots are numbered from 0 to ``
 Offsets of the control source and the entries that routers read hold the plan as JSON.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from thetastream.core.records import decode
 from thetastream.models.base import Model
 from thetastream.runtime.control.model_json import decode_model, encode_model
 
@@ -39,7 +40,7 @@ class ControlPlan:
     >>> plan = ControlPlan.begin(Biclique((1, 2)))
     >>> plan.version, plan.newest.slots, plan.shed_factor
     (0, (0, 1, 2), 0.0)
-    >>> ControlPlan.from_json(plan.as_json()) == plan
+    >>> decode_plan(encode_plan(plan)) == plan
     True
     """
 
@@ -82,40 +83,31 @@ class ControlPlan:
         """Return the next version of the plan, with these fields changed."""
         return replace(self, version=self.version + 1, **changes)
 
-    def as_json(self) -> dict[str, Any]:
-        """Convert the plan to plain values."""
-        later: dict[str, Any] = {} if self.coming is None else {"coming": _encode(self.coming)}
-        if self.arrived is not None:
-            later["arrived"] = self.arrived
-        return {
-            "version": self.version,
-            "membership": [_encode(generation) for generation in self.membership],
-            "shed_factor": self.shed_factor,
-            "leaving": {str(slot): version for slot, version in self.leaving.items()},
-            **later,
-        }
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "ControlPlan":
-        """Read what ``as_json`` returned."""
-        return cls(
-            int(values["version"]),
-            tuple(_decode(one) for one in values["membership"]),
-            float(values["shed_factor"]),
-            {int(slot): int(version) for slot, version in values["leaving"].items()},
-            _decode(values["coming"]) if "coming" in values else None,
-            read_pair(values.get("arrived")),
-        )
+def encode_plan(plan: ControlPlan) -> dict[str, Any]:
+    """Convert a plan to plain values."""
+    later: dict[str, Any] = {} if plan.coming is None else {"coming": _encode(plan.coming)}
+    if plan.arrived is not None:
+        later["arrived"] = plan.arrived
+    return {
+        "version": plan.version,
+        "membership": [_encode(generation) for generation in plan.membership],
+        "shed_factor": plan.shed_factor,
+        "leaving": {str(slot): version for slot, version in plan.leaving.items()},
+        **later,
+    }
 
 
-def read_pair(values: Sequence[int] | None) -> tuple[int, int] | None:
-    """Read numbers of left and right tuples from JSON."""
-    return None if values is None else (int(values[0]), int(values[1]))
+def decode_plan(values: Mapping[str, Any]) -> ControlPlan:
+    """Read what ``encode_plan`` returned."""
+    named: dict[str, Any] = {"membership": tuple(map(_decode, values["membership"]))}
+    if "coming" in values:
+        named["coming"] = _decode(values["coming"])
+    return decode(ControlPlan, {**values, **named})
 
 
 def _encode(generation: Generation) -> dict[str, Any]:
-    since, model, slots = generation
-    return {"since": since, "model": encode_model(model), "slots": list(slots)}
+    return {**generation._asdict(), "model": encode_model(generation.model)}
 
 
 def _decode(values: Mapping[str, Any]) -> Generation:
@@ -145,14 +137,3 @@ class Rules:
     moves_tuples: bool = False
     """Whether a unit that leaves can move its tuples to newer units. It moves tuples that never expire, and
     all tuples if the newest model asks for it."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Convert the rules to plain values."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Rules":
-        """Read what ``as_json`` returned."""
-        left, right = values["never_expires"]
-        lists = {"routings": tuple(values["routings"]), "preserved": tuple(values["preserved"])}
-        return cls(**{**values, **lists, "never_expires": (left, right)})

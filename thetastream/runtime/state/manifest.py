@@ -5,9 +5,9 @@ not count. A manifest of another format or of another query is refused with an e
 """
 
 import json
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from thetastream.core import records
 from thetastream.core.errors import StateError
 from thetastream.core.identity import Identity, decode_identity, encode_identity, find_changes, refuse_changes
 from thetastream.engine.early_watermark import Latest
@@ -50,7 +50,7 @@ class Manifest(NamedTuple):
     def encode(self, query: Identity) -> str:
         """Write the manifest as JSON."""
         heard = self.heard if self.heard.latest_us else self.heard[:2]
-        parts = {"heard": heard, "mailbox": self.mailbox, "state": self.state.as_json()}
+        parts = {"heard": heard, "mailbox": self.mailbox, "state": records.encode(self.state)}
         if self.member != NEVER_TOLD:
             parts["member"] = self.member
         if self.has_sent:
@@ -68,7 +68,7 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
     query : Identity
         The identity of the query that runs now.
     state_type : type
-        The type of the engine's state (``thetastream.engine.protocol.State``).
+        The type of the engine's state (``EngineSpec.state_type``).
 
     Raises
     ------
@@ -83,14 +83,12 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
         if version == FORMAT:
             before = decode_identity(stored["query"])
             # The state of another query may be of another type.
-            state = state_type() if find_changes(before, query) else state_type.from_json(stored["state"])
-            manifest = Manifest(
-                _read_heard(*stored["heard"]),
-                stored["mailbox"],
-                state,
-                Member(*stored.get("member", ())),
-                stored.get("has_sent", False),
+            state = (
+                state_type() if find_changes(before, query) else records.decode(state_type, stored["state"])
             )
+            heard = records.decode(LastEpoch, stored["heard"])
+            member = Member(*stored.get("member", ()))
+            manifest = Manifest(heard, stored["mailbox"], state, member, stored.get("has_sent", False))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateError("MANIFEST_DAMAGED", f"a unit's manifest cannot be read: {error}") from error
     if version != FORMAT:
@@ -100,7 +98,3 @@ def decode(text: str | None, query: Identity, state_type: type[Any]) -> Manifest
         )
     refuse_changes(before, query)
     return manifest
-
-
-def _read_heard(epoch: int, watermark_us: int | None, latest_us: Sequence[int | None] = ()) -> LastEpoch:
-    return LastEpoch(epoch, watermark_us, tuple(latest_us))

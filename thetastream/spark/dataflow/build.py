@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType, TimestampType
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError
 from thetastream.core.identity import Identity, digest
+from thetastream.core.records import encode
 from thetastream.engine.early_watermark import EarlyWatermark
 from thetastream.engine.order.engine import tell_columns
 from thetastream.engine.shedding import Shedding
@@ -26,7 +27,7 @@ from thetastream.lowering.identity import identify_settings
 from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.access import ControlAccess
-from thetastream.runtime.control.plan import ControlPlan, Rules
+from thetastream.runtime.control.plan import ControlPlan, Rules, encode_plan
 from thetastream.runtime.emit import BlockEmitter, Emitter, FrameEmitter
 from thetastream.runtime.epoch import UnitEpoch
 from thetastream.runtime.flow import Flow, Staging, UnitStage
@@ -187,8 +188,8 @@ def _read_source(
         if spec.has_messages:
             return read_mailbox(spark, mailbox, query, list_announced(fitted))
         return read_identity(spark, query)
-    settings = {"root": mailbox, "join": digest(query), "rules": rules.as_json()}
-    first = ControlPlan.begin(spec.router.model).as_json()
+    settings = {"root": mailbox, "join": digest(query), "rules": encode(rules)}
+    first = encode_plan(ControlPlan.begin(spec.router.model))
     partitions = None if fitted.choice is None else fitted.choice.partitions
     if spec.has_messages:
         return read_controlled_mailbox(spark, mailbox, query, fitted.keys, settings, first, partitions)

@@ -143,14 +143,15 @@ class ControlReader(IdentityReader):
             return control
         if not self._load():
             return control
+        from thetastream.core.records import decode
         from thetastream.runtime.control.offset import ControlOffset, fold
-        from thetastream.runtime.control.plan import Rules
+        from thetastream.runtime.control.plan import Rules, decode_plan, encode_plan
 
-        rules = Rules.from_json(control["rules"])
+        rules = decode(Rules, control["rules"])
         arrived = folder.read_arrived(drained) if rules.is_ordered else {}
-        before = ControlOffset.from_json(control)
+        before = ControlOffset(decode_plan(control["plan"]), control["outcomes"])
         after = fold(before, folder.read_requests(requests), drained, rules, arrived)
-        return {**control, **after.as_json()}
+        return {**control, "plan": encode_plan(after.plan), "outcomes": after.outcomes}
 
     def _check_slots(self, plan: dict[str, Any]) -> None:
         """Refuse fewer slots than the plan uses."""
