@@ -14,9 +14,7 @@ from tests.support.streams import outcome, replay
 from thetastream.app import cli
 from thetastream.app.job.spec import parse_model
 from thetastream.core.sides import Role, Side
-from thetastream.families.pairs.explain import ESTIMATES
-from thetastream.joins.compose.pipeline import PipelinePlan
-from thetastream.joins.families import PLANNERS, Planner
+from thetastream.joins.compose.pipeline import Pipeline
 from thetastream.models import REGISTRY
 from thetastream.models.base import Model
 from thetastream.models.routes import Hashes, Route, split
@@ -113,10 +111,10 @@ def test_a_new_model_joins_batch_frames(toy: Callable[[int], Model], frame: Data
     found = th.join(streams, ON, WITHIN, toy(3)).select("a.id", "b.id").collect()
     assert Counter(map(tuple, found)) == PAIRS
     tasks = th.join_many(streams, {"all": {"on": ON, "within": WITHIN}}, toy(2))
-    assert tasks.dataframe().count() == PAIRS.total()
-    assert tasks.aliases == ("a", "b")
+    assert tasks.together.count() == PAIRS.total()
+    assert tasks.plan.aliases == ("a", "b")
     three = th.plan({**streams, "c": frame}, "a.id = b.id AND b.id = c.id AND a.k = 3", model=toy(2))
-    assert isinstance(three, PipelinePlan)
+    assert isinstance(three.join, Pipeline)
     assert sorted(row.a.id for row in three.dataframe().collect()) == [n for n, k, _ in ROWS if k == 3]
     count = th.aggregate(streams, ON, WITHIN, aggs={"n": "count(*)"}, model=toy(2))
     assert [row.n for row in count.collect()] == [PAIRS.total()]
@@ -136,28 +134,14 @@ def test_what_a_new_model_cannot_do_is_refused(toy: Callable[[int], Model], fram
         th.plan({"a": frame, "b": frame}, ON, th.Rows(5), toy(2))
 
 
-def test_a_model_names_a_planner_that_exists(frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind: Any = make_toy()
-    monkeypatch.setattr(kind, "planner", lambda self, n_streams: "mine")
-    streams = {"a": frame, "b": frame}
-    with pytest.raises(th.QueryError, match=r"\[UNKNOWN_PLANNER\] Fragment.* names the planner 'mine'"):
-        th.plan(streams, ON, WITHIN, kind(2))
-    asked = []
-    usual = PLANNERS["two_streams"].plan
-    mine = Planner(lambda checked: asked.append(checked) or usual(checked))
-    monkeypatch.setitem(PLANNERS, "mine", mine)
-    assert th.plan(streams, ON, WITHIN, kind(2)).aliases == ("a", "b")
-    assert [checked.model for checked in asked] == [kind(2)]
-
-
 @pytest.mark.parametrize("name", REGISTRY)
-def test_every_model_says_how_it_is_planned(name: str) -> None:
-    model: Any = next(REGISTRY[name].of_units(2, lambda units: 1))
+def test_a_family_takes_every_model(name: str, frame: DataFrame) -> None:
+    model: Any = REGISTRY[name](2)
     assert model.name == name
-    assert {model.planner(2), model.planner(3)} <= set(PLANNERS)
-    assert model.costs_by in ESTIMATES
-    assert model.on_batch.n_units == model.n_units
-    assert not model.on_batch.has_mailbox(2)
+    assert th.plan({"a": frame, "b": frame}, ON, WITHIN, model).models[0].n_units == model.n_units
+    streams = {"a": frame, "b": frame, "c": frame}
+    three = th.plan(streams, "a.k < b.k AND b.k < c.k", WITHIN, model)
+    assert all(made.n_units > 0 for made in three.models)
 
 
 @pytest.mark.parametrize("name", REGISTRY)

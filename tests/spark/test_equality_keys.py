@@ -51,7 +51,7 @@ def test_each_is_a_key_that_routes(spark: SparkSession) -> None:
     a, b = frames(spark)
     for on in CONDITIONS:
         plan = th.plan({"a": a, "b": b}, on=on, model=MODELS[0])
-        assert plan.physical.indexes[0].shape.name in ("hash", "hash_sorted"), on
+        assert plan.join.planned.physical.indexes[0].shape.name in ("hash", "hash_sorted"), on
     with pytest.raises(th.QueryError, match="NOT_ROUTABLE"):
         th.plan({"a": a, "b": b}, on="a.k IS DISTINCT FROM b.k", model=MODELS[0])
 

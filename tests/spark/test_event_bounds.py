@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import ZONE, configured, made, truths
-from thetastream.families.pairs.plan import JoinPlan
 
 S, M, H, D = 10**6, 60 * 10**6, 3600 * 10**6, 86_400 * 10**6
 FIVE = "INTERVAL '5' SECOND"
@@ -73,14 +72,14 @@ def zone(spark: SparkSession) -> Iterator[None]:
         yield
 
 
-def plan(streams: dict[str, DataFrame], on: str, **settings: Any) -> JoinPlan:
+def plan(streams: dict[str, DataFrame], on: str, **settings: Any) -> th.Plan:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return th.plan(streams, on=on, **settings)
 
 
-def read_window(planned: JoinPlan) -> Any:
-    window = planned.physical.condition.window
+def read_window(planned: th.Plan) -> Any:
+    window = planned.join.planned.physical.condition.window
     return None if window is None else tuple(end and end.delta for end in (window.low, window.high))
 
 
@@ -88,7 +87,7 @@ def test_bounds_of_every_spelling(spark: SparkSession, streams: dict[str, DataFr
     with configured(spark, {"spark.sql.session.timeZone": "UTC"}):
         plans = {on: plan(streams, on) for on in EXACT | WIDE}
         assert {on: read_window(planned) for on, planned in plans.items()} == EXACT | WIDE
-        assert {on: plans[on].physical.residual for on in EXACT} == dict.fromkeys(EXACT, ())
+        assert {on: plans[on].join.planned.physical.residual for on in EXACT} == dict.fromkeys(EXACT, ())
         assert {on: read_window(plan(streams, on)) for on in UNBOUNDED} == dict.fromkeys(UNBOUNDED)
 
 

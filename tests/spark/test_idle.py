@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -95,9 +95,10 @@ def test_all_steps_report_all_streams(spark: SparkSession, tmp_path: Path) -> No
         name: th.with_watermark(rate, "ts", "1s", idle="5m" if name == "c" else None) for name in "abc"
     }
     plan = th.plan(streams, on="a.x < b.x AND b.x < c.x", within="1 minute")
-    for step in plan.steps:  # type: ignore[attr-defined]
-        assert [stream.alias for stream in step.run.idle.streams] == ["a", "b", "c"]
-    assert th.plan({"a": streams["a"], "b": streams["b"]}, on="a.x < b.x", within="1m").run.idle is None  # type: ignore[attr-defined]
+    for step in cast(Any, plan.join).steps:
+        assert [stream.alias for stream in step.planned.run.idle.streams] == ["a", "b", "c"]
+    two = th.plan({"a": streams["a"], "b": streams["b"]}, on="a.x < b.x", within="1m")
+    assert cast(Any, two.join).planned.run.idle is None
 
 
 def test_idle_is_refused(spark: SparkSession) -> None:

@@ -65,12 +65,12 @@ def plan(streams):
 
 
 def shape(plan):
-    index = plan.physical.indexes[0]
+    index = plan.join.planned.physical.indexes[0]
     return index.shape.name, index.equalities, index.dimensions
 
 
 def window(plan):
-    dimension = plan.physical.condition.window
+    dimension = plan.join.planned.physical.condition.window
     if dimension is None:
         return None
     return tuple(None if end is None else end.delta for end in (dimension.low, dimension.high))
@@ -96,7 +96,7 @@ def window(plan):
 def test_index(plan, on, within, expected):
     made = plan(on, within)
     assert shape(made) == expected
-    assert made.physical.indexes[0] == made.physical.indexes[1]
+    assert made.join.planned.physical.indexes[0] == made.join.planned.physical.indexes[1]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_forced_index(plan, kind, expected):
 
 
 def test_between_is_one_band_over_payload_columns(plan):
-    physical = plan("a.price BETWEEN b.bid AND b.ask").physical
+    physical = plan("a.price BETWEEN b.bid AND b.ask").join.planned.physical
     (dimension,) = physical.condition.dimensions
     assert (dimension.point, dimension.low, dimension.high) == (Side.LEFT, Bound(0), Bound(1))
     assert [key.column for key in physical.condition.sides[0].keys] == ["c1"]
@@ -124,21 +124,25 @@ def test_between_is_one_band_over_payload_columns(plan):
 
 
 def test_two_comparisons_of_one_point_are_one_band(plan):
-    right = plan("b.qty > a.qty AND b.qty <= a.id").physical.condition.dimensions
+    right = plan("b.qty > a.qty AND b.qty <= a.id").join.planned.physical.condition.dimensions
     assert [(d.point, d.low, d.high) for d in right] == [(Side.RIGHT, Bound(0, is_strict=True), Bound(1))]
-    left = plan("b.bid <= a.price AND a.id = b.id AND a.price < b.ask").physical.condition.dimensions
+    left = plan(
+        "b.bid <= a.price AND a.id = b.id AND a.price < b.ask"
+    ).join.planned.physical.condition.dimensions
     assert [(d.point, d.low, d.high) for d in left] == [(Side.LEFT, Bound(0), Bound(2, is_strict=True))]
 
 
 def test_keys_are_computed_once(plan):
-    sides = plan("a.price * 3 > b.bid AND a.price * 3 < b.ask * 2 AND a.price * 3 <> b.bid").physical.sides
+    sides = plan(
+        "a.price * 3 > b.bid AND a.price * 3 < b.ask * 2 AND a.price * 3 <> b.bid"
+    ).join.planned.physical.sides
     assert sides[0].computed == (("k0", "a.price * 3"),)
     assert sides[1].computed == (("k0", "b.ask * 2"),)
     assert sides[0].filters == (Filter.require("a.price * 3"), Filter.require("`a`.`ts`"))
 
 
 def test_a_column_plus_a_constant_does_not_travel(plan):
-    physical = plan("a.price BETWEEN b.bid - 1.5 AND 2 + b.bid AND a.qty - 3 = b.id").physical
+    physical = plan("a.price BETWEEN b.bid - 1.5 AND 2 + b.bid AND a.qty - 3 = b.id").join.planned.physical
     assert physical.sides[0].computed == physical.sides[1].computed == ()
     assert {(key.column, key.offset) for key in physical.condition.sides[1].keys} == {
         ("c10", -1.5),
@@ -152,46 +156,46 @@ def test_a_column_plus_a_constant_does_not_travel(plan):
 
 def test_long_integers_are_added_by_catalyst(plan):
     """The sum does not fit into 64 bits, and an overflow is an error in Spark."""
-    assert plan("a.id + 1 = b.id").physical.sides[0].computed == (("k0", "a.id + 1"),)
-    assert plan("a.qty + 2000000000000000000 = b.id").physical.sides[0].computed != ()
+    assert plan("a.id + 1 = b.id").join.planned.physical.sides[0].computed == (("k0", "a.id + 1"),)
+    assert plan("a.qty + 2000000000000000000 = b.id").join.planned.physical.sides[0].computed != ()
 
 
 def test_a_watermark_on_a_struct_is_no_event_time(spark, streams):
     counts = streams["a"].groupBy(F.window("ts", "5 minutes"), "id").count()
     joined = {"a": counts, "b": streams["b"]}
-    physical = th.plan(joined, on="a.id = b.id AND a.count > b.qty").physical
+    physical = th.plan(joined, on="a.id = b.id AND a.count > b.qty").join.planned.physical
     assert physical.condition.sides[0].time is None
     with pytest.raises(th.QueryError, match="EVENT_TIME_TYPE"):
         th.plan(joined, on="a.id = b.id", within="5 minutes")
 
 
 def test_a_constant_string_is_a_boolean(plan):
-    physical = plan("a.id = b.id AND 'true'").physical
+    physical = plan("a.id = b.id AND 'true'").join.planned.physical
     assert Filter("false") not in physical.sides[0].filters
 
 
 def test_both_ends_of_an_integer_band_share_a_key(plan):
-    physical = plan("b.id BETWEEN a.qty - 10 AND a.qty + 10").physical
+    physical = plan("b.id BETWEEN a.qty - 10 AND a.qty + 10").join.planned.physical
     (dimension,) = physical.condition.dimensions
     assert (dimension.low, dimension.high) == (Bound(0, -10), Bound(0, 10))
-    (mirrored,) = plan("a.qty - 10 <= b.id AND a.qty + 10 > b.id").physical.condition.dimensions
+    (mirrored,) = plan("a.qty - 10 <= b.id AND a.qty + 10 > b.id").join.planned.physical.condition.dimensions
     assert (mirrored.low, mirrored.high) == (Bound(0, -10, is_strict=True), Bound(0, 10))
 
 
 def test_decimals_of_two_scales_are_cast(plan):
-    physical = plan("a.dec < b.dec").physical
+    physical = plan("a.dec < b.dec").join.planned.physical
     assert physical.sides[0].computed == (("k0", "CAST((a.dec) AS DECIMAL(12,4))"),)
     assert physical.sides[1].computed == ()
     assert physical.condition.sides[0].keys[0].domain is Domain.DECIMAL
 
 
 def test_strings(plan):
-    equal = plan("a.name = b.name").physical
+    equal = plan("a.name = b.name").join.planned.physical
     assert equal.sides[0].computed == (("k0", "hash(a.name)"),)
     assert (equal.residual, equal.condition.same) == ((), (("c4", "c14"),))
-    shouted = plan("upper(a.name) = b.name").physical
+    shouted = plan("upper(a.name) = b.name").join.planned.physical
     assert (shouted.residual, shouted.condition.same) == (("upper(a.name) = b.name",), ())
-    ordered = plan("a.name < b.name").physical
+    ordered = plan("a.name < b.name").join.planned.physical
     assert ordered.condition.dimensions[0].high == Bound(0)
     assert ordered.residual == ("a.name < b.name",)
 
@@ -201,25 +205,25 @@ def test_filters_and_constants(plan):
         "a.price > 1 AND qty_is_not_there IS NULL AND 1 = 1 AND b.bid < 2".replace(
             "qty_is_not_there", "a.qty"
         )
-    ).physical
+    ).join.planned.physical
     assert [one.text for one in physical.sides[0].filters] == [
         "a.price > 1",
         "a.qty IS NULL",
         "(`a`.`ts`) IS NOT NULL",
     ]
     assert [one.text for one in physical.sides[1].filters] == ["b.bid < 2", "(`b`.`ts`) IS NOT NULL"]
-    never = plan("1 = 2 AND a.price > b.bid").physical
+    never = plan("1 = 2 AND a.price > b.bid").join.planned.physical
     assert never.sides[0].filters[0] == never.sides[1].filters[0] == Filter("false")
 
 
 def test_strings_that_and_takes_for_booleans(plan):
-    physical = plan("a.name AND a.price > b.bid AND coalesce(a.name, b.name)").physical
+    physical = plan("a.name AND a.price > b.bid AND coalesce(a.name, b.name)").join.planned.physical
     assert physical.sides[0].filters[0].text == "CAST((a.name) AS BOOLEAN)"
     assert physical.residual == ("CAST((coalesce(a.name, b.name)) AS BOOLEAN)",)
 
 
 def test_half_a_between_is_a_filter(plan):
-    physical = plan("a.price BETWEEN 5 AND b.bid").physical
+    physical = plan("a.price BETWEEN 5 AND b.bid").join.planned.physical
     assert physical.sides[0].filters[0].text == "(a.price) >= (5)"
     assert physical.condition.dimensions[0].high == Bound(0)
     assert physical.residual == ()
@@ -240,7 +244,7 @@ def test_half_a_between_is_a_filter(plan):
     ],
 )
 def test_bands(plan, on, delta, residual):
-    physical = plan(on).physical
+    physical = plan(on).join.planned.physical
     (dimension,) = physical.condition.dimensions
     assert (dimension.low, dimension.high) == (Bound(0, -delta), Bound(0, delta))
     assert len(physical.residual) == residual
@@ -248,7 +252,7 @@ def test_bands(plan, on, delta, residual):
 
 @pytest.mark.parametrize("limit", ["NULL", "-1", "double('NaN')", "a.qty", "double('Infinity')"])
 def test_bands_without_a_usable_limit_stay_behind(plan, limit):
-    physical = plan(f"abs(a.price - b.bid) <= {limit}").physical
+    physical = plan(f"abs(a.price - b.bid) <= {limit}").join.planned.physical
     assert physical.condition.dimensions == ()
     assert len(physical.residual) == 1
 
@@ -265,7 +269,7 @@ def test_bands_without_a_usable_limit_stay_behind(plan, limit):
     ],
 )
 def test_units_that_write_results_evaluate_what_they_can_of_the_residual(plan, on, open_residual):
-    physical = plan(on).physical
+    physical = plan(on).join.planned.physical
     assert len(list_catalyst_residual(physical)) == open_residual
     # Both ways of writing continue from one checkpoint.
     ways = [
@@ -306,25 +310,25 @@ def test_window_of_days_where_the_clock_changes(spark, plan):
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     assert window(exact) == (-24 * HOUR, 0)
-    assert exact.physical.condition.dimensions == ()
+    assert exact.join.planned.physical.condition.dimensions == ()
     assert window(local) == (-50 * HOUR, 0)
-    assert len(local.physical.condition.dimensions) == 1
+    assert len(local.join.planned.physical.condition.dimensions) == 1
     assert window(hours) == (-23 * HOUR, 0)
 
 
 def test_a_window_that_holds_nothing(plan):
-    physical = plan("a.ts > b.ts + INTERVAL 1 HOUR", "5 minutes").physical
+    physical = plan("a.ts > b.ts + INTERVAL 1 HOUR", "5 minutes").join.planned.physical
     assert physical.sides[0].filters[0] == physical.sides[1].filters[0] == Filter("false")
 
 
 @pytest.mark.parametrize("how", ["right", "full"])
 def test_no_tuple_waits_if_the_window_holds_nothing(plan, how):
     answering = plan("a.ts > b.ts + INTERVAL 1 HOUR", "5 minutes", how=how)
-    left, right = answering.physical.sides
+    left, right = answering.join.planned.physical.sides
     assert (left.filters[:1] == (Filter("false"),)) == (how == "right")
     assert right.filters == ()
     assert "CASE WHEN false" in dict(right.computed)[PASSES]
-    assert answering.physical.lifetimes_us == (0, 0)
+    assert answering.join.planned.physical.lifetimes_us == (0, 0)
     explained = answering.explain()
     assert "a.ts - b.ts <= 5 minutes" in explained
     assert "the bounds contradict each other" in explained
@@ -343,7 +347,7 @@ def test_no_tuple_waits_if_the_window_holds_nothing(plan, how):
 )
 def test_archive_period(plan, within, asked, expected):
     settings = {} if asked is None else {"archive_period": asked}
-    assert plan("a.id = b.id", within, **settings).physical.archive_period_us == expected
+    assert plan("a.id = b.id", within, **settings).join.planned.physical.archive_period_us == expected
 
 
 def test_settings_of_the_session(spark, plan):
@@ -387,13 +391,13 @@ def test_python_predicate(plan):
     def similar(A, b):
         return pc.equal(pc.list_value_length(A.ARR), pc.utf8_length(b.name))
 
-    predicate = plan([similar, "a.id < b.id"]).physical.condition.predicates[0]
+    predicate = plan([similar, "a.id < b.id"]).join.planned.physical.condition.predicates[0]
     assert predicate.aliases == ("A", "b")
     assert predicate.columns == ((("ARR", "c8"), ("ts", "c3")), (("name", "c14"),))
 
 
 def test_names_without_alias_and_case(plan):
-    physical = plan("PRICE between Bid and ASK and A.ID = B.iD").physical
+    physical = plan("PRICE between Bid and ASK and A.ID = B.iD").join.planned.physical
     assert len(physical.condition.equalities) == 1
     assert physical.condition.dimensions[0].is_two_sided
     assert physical.residual == ()
@@ -407,7 +411,7 @@ def test_cross_join_warns(streams):
 def test_same_frame_twice(streams):
     physical = th.plan(
         {"x": streams["a"], "y": streams["a"]}, on="x.price < y.price", within="1 minute"
-    ).physical
+    ).join.planned.physical
     assert [c.block_column for side in physical.sides for c in side.carried] == [f"c{n}" for n in range(18)]
 
 
@@ -420,7 +424,7 @@ def test_explain_tells_every_stage(plan):
 
 
 def test_floats_are_widened(plan):
-    (dimension,) = plan("abs(a.price - b.bid) <= 0.1").physical.condition.dimensions
+    (dimension,) = plan("abs(a.price - b.bid) <= 0.1").join.planned.physical.condition.dimensions
     assert isinstance(dimension, Dimension)
     assert 0.1 < dimension.high.delta < 0.1 + 1e-15
     assert dimension.low.delta == -dimension.high.delta

@@ -18,7 +18,6 @@ from tests.support.local import LocalJoin
 from tests.support.truth import truths
 from thetastream.core.sides import Side
 from thetastream.engine.two_stream.query import UnitSpec
-from thetastream.families.pairs.plan import JoinPlan
 
 VALUES = {
     "tinyint": ["-128", "0", "5", "127"],
@@ -107,19 +106,19 @@ def frame(spark, columns: dict[str, str]):
     return spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS t(id, {', '.join(columns)})").coalesce(1)
 
 
-def blocks(plans: Sequence[JoinPlan], side: Side) -> list[pa.RecordBatch]:
+def blocks(plans: Sequence[th.Plan], side: Side) -> list[pa.RecordBatch]:
     """What the adapter makes of the stream on ``side`` for each plan: filtered, keys computed.
 
     One query for all: of each plan its columns, computed where its filters hold, and whether they do.
     """
-    parts = [plan.physical.sides[side] for plan in plans]
+    parts = [plan.join.planned.physical.sides[side] for plan in plans]
     columns = [[(c.block_column, c.to_block) for c in part.carried] + list(part.computed) for part in parts]
     selected = []
     for n, part in enumerate(parts):
         holds = F.expr(" AND ".join(f"({one.text})" for one in part.filters) or "true")
         selected.append(F.coalesce(holds, F.lit(False)).alias(f"{n} holds"))
         selected += [F.when(holds, F.expr(text)).alias(f"{n} {name}") for name, text in columns[n]]
-    nested = plans[0].streams[side].select(F.struct("*").alias(parts[0].alias))
+    nested = plans[0].join.given[side].dataframe().select(F.struct("*").alias(parts[0].alias))
     table = nested.select(*selected).toArrow()
     made = []
     for n, named in enumerate(columns):
@@ -129,11 +128,11 @@ def blocks(plans: Sequence[JoinPlan], side: Side) -> list[pa.RecordBatch]:
     return made
 
 
-def candidates(plans: Sequence[JoinPlan]) -> list[Counter[tuple[int, int]]]:
+def candidates(plans: Sequence[th.Plan]) -> list[Counter[tuple[int, int]]]:
     """Per plan the pairs of ids that the engine's own code lets pass, residual not yet asked."""
     answers = []
     for plan, left, right in zip(plans, blocks(plans, Side.LEFT), blocks(plans, Side.RIGHT), strict=True):
-        physical = plan.physical
+        physical = plan.join.planned.physical
         join = LocalJoin(UnitSpec(physical.condition, physical.indexes, None), th.Biclique(1))
         ids = [side.carried[0].block_column for side in physical.sides]
         found: Counter[tuple[int, int]] = Counter()
@@ -150,7 +149,7 @@ def agree(a, b, texts: Sequence[str], **settings) -> None:
         warnings.simplefilter("ignore", th.errors.CrossJoinWarning)
         plans = [th.plan({"a": a, "b": b}, on=on, **settings) for on in texts]
     for on, plan, found, wanted in zip(texts, plans, candidates(plans), truths(a, b, texts), strict=True):
-        if plan.physical.residual:
+        if plan.join.planned.physical.residual:
             assert wanted <= found, f"{on}: lost {wanted - found}"
         else:
             assert found == wanted, f"{on}: extra {found - wanted}, lost {wanted - found}"
@@ -238,7 +237,7 @@ def test_differences_of_types(spark, ansi, type_, g_type, limits):
     agree(a, b, [form.format(limit) for limit in limits for form in forms])
     if type_ not in ("double", "int") or (type_ == "int" and ansi):
         plan = th.plan({"a": a, "b": b}, on=f"a.f - b.g BETWEEN {limits[1]} AND {limits[0]}")
-        assert plan.physical.condition.dimensions[0].is_two_sided
+        assert plan.join.planned.physical.condition.dimensions[0].is_two_sided
 
 
 def test_an_outlier_whose_bound_overflows_stops_nothing(spark):

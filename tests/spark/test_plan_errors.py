@@ -154,7 +154,7 @@ def test_batch_event_time(spark):
     assert problem.condition == "NO_WATERMARK"
     assert "event_time=" in str(problem)
     plan = th.plan({"a": a, "b": b}, on="a.x > b.y", within="1 minute", event_time={"b": "seen"})
-    assert [side.time.column for side in plan.physical.condition.sides] == ["c1", "c4"]
+    assert [side.time.column for side in plan.join.planned.physical.condition.sides] == ["c1", "c4"]
     assert problem_of({"a": a, "b": b}, event_time="nope").condition == "INVALID_QUERY"
 
 
@@ -223,4 +223,4 @@ def test_statistics_of_no_stream_are_refused(spark) -> None:
                 model=model,
             )
     known = th.Statistics(tuples_per_second={"a": 10, "c": 20})
-    assert th.plan(frames, "a.k < b.k AND b.k < c.k", statistics=known).steps
+    assert th.plan(frames, "a.k < b.k AND b.k < c.k", statistics=known).join.steps

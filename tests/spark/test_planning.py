@@ -1,19 +1,18 @@
 """Planning: all plans have one protocol, nothing is planned twice, DataFrames are built only on request."""
 
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thetastream as th
-from thetastream.families.asked import PlannedInput
-from thetastream.families.hops.plan import MultiwayPlan
 from thetastream.families.pairs import plan as two_streams
-from thetastream.families.pairs.plan import JoinPlan
-from thetastream.joins.compose.pipeline import PipelinePlan
-from thetastream.joins.families import plan_join
+from thetastream.joins import joined as joins
+from thetastream.joins.compose.pipeline import Pipeline
+from thetastream.joins.joined import PlannedInput, UnitsJoin
+from thetastream.joins.planning import plan_join
 from thetastream.lowering.query import RESULT_TIME
 
 pytestmark = pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
@@ -46,21 +45,20 @@ def two(streams: dict[str, DataFrame]) -> dict[str, DataFrame]:
 ON = "a.id = b.id AND b.id = c.id"
 
 
-def plans(streams: dict[str, DataFrame]) -> dict[type, th.Plan]:
+def plans(streams: dict[str, DataFrame]) -> dict[str, th.Plan]:
     tasks = {"same": {"on": "a.id = b.id"}, "less": {"on": "a.id < b.id"}}
     return {
-        JoinPlan: th.plan(two(streams), "a.id = b.id"),
-        PipelinePlan: th.plan(streams, ON, "1 minute"),
-        MultiwayPlan: th.plan(streams, ON, "1 minute", th.Ring(2)),
-        th.types.JoinTasks: th.join_many(two(streams), tasks),
+        "pairs": th.plan(two(streams), "a.id = b.id"),
+        "answers": th.plan(two(streams), "a.id = b.id", "1 minute", how="left"),
+        "pipeline": th.plan(streams, ON, "1 minute"),
+        "hops": th.plan(streams, ON, "1 minute", th.Ring(2)),
+        "tasks": th.join_many(two(streams), tasks).plan,
     }
 
 
-def test_every_plan_has_the_protocol(streams: dict[str, DataFrame]) -> None:
+def test_every_plan_explains_itself_and_builds_its_results(streams: dict[str, DataFrame]) -> None:
     for kind, plan in plans(streams).items():
-        assert type(plan) is kind
-        assert isinstance(plan, th.Plan)
-        assert plan.aliases == (("a", "b", "c") if kind in (PipelinePlan, MultiwayPlan) else ("a", "b"))
+        assert plan.aliases == (("a", "b", "c") if kind in ("pipeline", "hops") else ("a", "b"))
         assert plan.event_times == dict.fromkeys(plan.aliases, "ts")
         assert "== Cost ==" in plan.explain()
         frame = plan.dataframe()
@@ -75,11 +73,9 @@ def test_planning_builds_no_dataframe(
         raise AssertionError("a DataFrame is built")
 
     with monkeypatch.context() as patched:
-        patched.setattr("thetastream.families.pairs.plan.build", refuse)
-        patched.setattr("thetastream.families.hops.plan.build", refuse)
-        patched.setattr("thetastream.joins.tasks.build", refuse)
+        patched.setattr(joins, "build", refuse)
         made = plans(streams)
-        made[th.Chain] = th.plan(two(streams), "a.id = b.id", "1 minute", th.Chain(2))
+        made["chain"] = th.plan(two(streams), "a.id = b.id", "1 minute", th.Chain(2))
         for plan in made.values():
             assert plan.explain()
             with pytest.raises(AssertionError, match="is built"):
@@ -97,8 +93,8 @@ def test_the_schema_of_a_step_is_known_before_it_is_built(
     if within is None:
         given.append(th.plan(mixed, ON, event_time=named))
     for plan in given:
-        assert isinstance(plan, PipelinePlan)
-        joined: Any = plan.joined
+        assert isinstance(plan.join, Pipeline)
+        joined: Any = plan.join.joined
         while joined is not None:
             planned, built = joined.schema, joined.dataframe().schema
             assert [(field.name, field.dataType.simpleString()) for field in planned] == [
@@ -152,19 +148,20 @@ def test_a_folded_plan_is_that_of_the_columns_it_carries(
     frame = spark.range(9).selectExpr("id + 5 AS id2", *TYPES, "string(id) AS s", "id AS v", "id AS unread")
     streams = {"a": frame.drop("id2"), "b": frame}
     folded = []
-    fold = two_streams.JoinPlan.fold
+    fold = UnitsJoin.fold
 
-    def keep(plan: JoinPlan, folding: Any, inputs: dict[str, PlannedInput]) -> JoinPlan:
+    def keep(plan: UnitsJoin, folding: Any, inputs: dict[str, PlannedInput]) -> UnitsJoin:
         folded.append((fold(plan, folding, inputs), inputs))
         return folded[-1][0]
 
-    monkeypatch.setattr(two_streams.JoinPlan, "fold", keep)
+    monkeypatch.setattr(UnitsJoin, "fold", keep)
     th.aggregate(streams, on, "5 seconds", group_by="b.nothing IS NULL", aggs={"n": "sum(a.d * 2)"})
-    ((plan, inputs),) = folded
+    ((join, inputs),) = folded
     replanned = th.plan({alias: given.dataframe() for alias, given in inputs.items()}, on, "5 seconds")
-    assert plan.physical == replanned.physical
-    assert plan.query.streams == replanned.query.streams
-    assert plan.explain() == replanned.explain()
+    found, expected = join.planned, cast(Any, replanned.join).planned
+    assert found.physical == expected.physical
+    assert found.query.streams == expected.query.streams
+    assert th.Plan(join).explain() == replanned.explain()
 
 
 def test_a_refused_statement_is_read_once(

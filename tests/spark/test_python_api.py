@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import thetastream as th
 from thetastream.core.columns import MARK
 from thetastream.joins.ask.request import complete_request
-from thetastream.joins.families import plan_join
+from thetastream.joins.planning import plan_join
 from thetastream.spark.event_time import mark_event_time
 
 NINE = dt.datetime(2026, 1, 5, 9)
@@ -68,7 +68,7 @@ def columns():
 def test_a_column_means_what_its_text_means(tables):
     for text, column in columns().items():
         written, spelled = th.plan(tables, on=column), th.plan(tables, on=text)
-        mine, theirs = written.physical, spelled.physical
+        mine, theirs = (one.join.planned.physical for one in (written, spelled))
         assert mine.condition.window == theirs.condition.window, text
         assert [index.shape for index in mine.indexes] == [index.shape for index in theirs.indexes], text
         assert len(mine.residual) == len(theirs.residual), text
@@ -157,7 +157,7 @@ def test_a_trial_call_finds_mistakes_at_plan_time(tables, form, body, words):
 def test_a_window_of_no_length(tables):
     """Zero is a window in every form: event times must be equal."""
     plans = [th.plan(tables, on="a.s = b.t", within=zero) for zero in ("0 s", "0 seconds", dt.timedelta(0))]
-    assert [plan.query.within_us for plan in plans] == [(0, 0)] * 3
+    assert [plan.join.planned.query.within_us for plan in plans] == [(0, 0)] * 3
 
 
 def test_a_trial_call_passes_over_errors_of_values(tables):
@@ -198,7 +198,7 @@ def test_pandas_and_arrow_tables_are_batch_input(spark):
     ],
 )
 def test_durations_as_people_write_them(tables, within, us):
-    assert th.plan(tables, on="a.id = b.k", within=within).query.within_us == (us, us)
+    assert th.plan(tables, on="a.id = b.k", within=within).join.planned.query.within_us == (us, us)
 
 
 @pytest.mark.parametrize("within", ["5M", "5", "soon", "1 month", "-5m", ""])
@@ -240,8 +240,8 @@ def test_a_stream_of_local_times_gets_an_event_time(spark):
 
 
 def test_settings_may_be_left_out_as_none(tables):
-    plan = plan_join(complete_request(tables, "a.id = b.k", None, None, {"index": None}))
-    assert re.search("hash", plan.explain())
+    join = plan_join(complete_request(tables, "a.id = b.k", None, None, {"index": None}))
+    assert re.search("hash", th.Plan(join).explain())
 
 
 def test_a_plan_describes_itself(tables):
@@ -252,11 +252,11 @@ def test_a_plan_describes_itself(tables):
         th.plan(streams, on="a.id = b.k AND b.k < c.k AND a.x BETWEEN b.y - 1 AND b.y AND a.s <> 'long'"),
         th.join_many(tables, {"near": {"on": "a.id = b.k"}, "far": {"on": "a.x < b.y"}}),
     ]
-    for plan in plans:
+    for plan in (*plans[:2], plans[2].plan):
         assert str(plan) == plan.explain()
         first, second = repr(plan).split("\n")
         assert max(len(first), len(second)) < 200
-        assert first.startswith(f"{type(plan).__name__} of batch {', '.join(plan.aliases)} on ")
+        assert first.startswith(f"Plan of batch {', '.join(plan.aliases)} on ")
         assert all(repr(model) in second for model in plan.models)
         page = ElementTree.fromstring(plan._repr_html_())
         assert len(list(page.iter("{http://www.w3.org/2000/svg}svg"))) == len(plan.models)

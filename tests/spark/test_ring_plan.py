@@ -73,11 +73,11 @@ def test_a_ring_that_cannot_be(ring: dict) -> None:
 
 def test_aliases_of_order_ignore_case(streams: dict[str, DataFrame]) -> None:
     plan = th.plan(streams, ON, "1 minute", th.Ring(2, order={"A": ["C", "b"]}))
-    assert plan.spec.orders[0] == (2, 1)
+    assert plan.join.planned.spec.orders[0] == (2, 1)
     text = plan.explain()
     assert "a -> c" in text
     assert "orders    of b, c: refined as selectivities are measured\norders    of a: set" in text
-    assert plan.spec.refinement.estimate(0b111) == pytest.approx(1 / 30)
+    assert plan.join.planned.spec.refinement.estimate(0b111) == pytest.approx(1 / 30)
     for model in (th.CTR(2), th.ATR(2), th.Ring(2, order={"a": "bc", "b": "ac", "c": "ab"})):
         model = replace(model, order={alias: list(order) for alias, order in (model.order or {}).items()})
         assert "orders    stay as they are" in th.plan(streams, ON, "1 minute", model).explain()
@@ -112,8 +112,8 @@ def test_nodes_and_slices_follow_from_statistics(streams: dict[str, DataFrame]) 
     few = th.Statistics(tuples_per_second=1)
     many = th.Statistics(tuples_per_second=100, seconds_per_candidate=1e-3)
     plans = [th.plan(streams, ON, "10 seconds", th.Ring(), statistics=known) for known in (few, many)]
-    assert [plan.spec.model.n_units for plan in plans] == [1, 2]
-    assert plans[1].spec.model.slice == th.Rows(62)
+    assert [plan.join.planned.spec.model.n_units for plan in plans] == [1, 2]
+    assert plans[1].join.planned.spec.model.slice == th.Rows(62)
     assert "a second" in plans[1].explain()
 
 

@@ -34,7 +34,7 @@ def make_frame(spark, seed):
 
 def find_kept(plan, side, frame, shedding, loads):
     """Find the ids of the kept tuples: the hash of a block decides, and the load before its epoch."""
-    described = plan.physical.sides[side]
+    described = plan.join.planned.physical.sides[side]
     blocks = select_block_columns(described, frame)
     (column,) = (carried.block_column for carried in described.carried if carried.field == "id")
     hashed = blocks.select(F.col(column).alias("id"), F.xxhash64(*blocks.columns).alias(HASH))
@@ -88,7 +88,7 @@ def test_the_answer_is_that_of_the_kept_tuples_also_when_an_epoch_runs_again(spa
     assert again[last] == first[last]
     assert first[last]
     # 2. Every tuple is counted once, and the answer is a nested loop over the kept tuples.
-    shedding = Shedding(shed, plan.physical.condition.sides)
+    shedding = Shedding(shed, plan.join.planned.physical.condition.sides)
     loads = [None, *(max(unit["mlv_bytes"] for unit in epoch["units"]) for epoch in metrics)]
     kept = [find_kept(plan, side, frames[side], shedding, loads) for side in range(2)]
     assert [epoch["left"] + epoch["right"] + epoch["shed"] for epoch in metrics] == [2 * N_TUPLES] * N_EPOCHS

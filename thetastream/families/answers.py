@@ -1,14 +1,9 @@
-"""Finds the reasons why a join cannot answer each tuple of its preserved streams.
+"""Joins of two streams that answer each tuple of a preserved stream: outer, semi, anti and nearest joins."""
 
-Sends columns of a stream that results do not show, if the residual reads them.
-
-Semi and anti joins send no payload of the right stream. If Spark evaluates a part of the condition on
-candidate pairs, it needs the columns that this part reads.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -23,18 +18,15 @@ from thetastream.engine.answers.spec import AnswersSpec, CandidatesSpec, Decidin
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.families.asked import PlannedInput
-from thetastream.families.pairs.flow import Choose, _open_choice
-from thetastream.families.pairs.identity import identify_two_streams
-from thetastream.families.payload import select_fields
+from thetastream.families.pairs.flow import describe_unit, open_choice
+from thetastream.families.pairs.plan import PairsPlan, plan_two_streams
+from thetastream.families.request import CheckedRequest, Refusal
 from thetastream.families.windows import find_window_problems
-from thetastream.joins.ask.carriers import carry
 from thetastream.lowering.domains import quote
-from thetastream.lowering.identity import Reading
 from thetastream.lowering.lower import Lowered
 from thetastream.lowering.payload import exchange_payload
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
-from thetastream.lowering.query import Query
+from thetastream.lowering.query import Query, Resolver
 from thetastream.models.base import Model
 from thetastream.runtime.flow import CANDIDATE, Flow, Output, UnitStage, list_block_columns, restore_struct
 
@@ -65,26 +57,12 @@ def find_decision_problems(query: Query, lowered: Lowered) -> list[QueryError]:
     return problems
 
 
-def find_partners_problem(model: Model, lowered: Lowered) -> QueryError | None:
-    """Return an error if a model does not show a preserved tuple all its partners at one unit, else None."""
-    how = lowered.physical.how
-    if all(map(model.sees_partners, how.preserved)):
-        return None
-    both = "th.Matrix(1, 1)"
-    if lowered.physical.condition.equalities:
-        both = 'th.Matrix(n, 1, subgroups=n, routing="hash")'
-    fits = {"left": "th.Matrix(n, 1)", "right": "th.Matrix(1, n)", "full": both}
-    return QueryError(
-        "PARTNERS_APART",
-        f"how={how.name!r} needs all partners of a tuple at one unit, and {model!r} finds them at several; "
-        f"use {fits.get(how.name, fits['left'])}, or leave model out",
-    )
+def carry_residual(query: Query, lowered: Lowered, resolver: Resolver) -> tuple[Query, Lowered]:
+    """Return the query and the plan with the columns of hidden streams that the residual reads.
 
-
-def carry_residual(
-    query: Query, lowered: Lowered, inputs: tuple[PlannedInput, PlannedInput]
-) -> tuple[Query, Lowered]:
-    """Return the query and the plan with the columns of hidden streams that the residual reads."""
+    Semi and anti joins send no payload of the right stream. If Spark evaluates a part of the condition on
+    candidate pairs, it needs the columns that this part reads.
+    """
     physical, streams, n_carried = lowered.physical, list(query.streams), 0
     if not physical.residual or all(side in query.how.shown for side in Side):
         return query, lowered
@@ -95,41 +73,13 @@ def carry_residual(
             for text in physical.residual:
                 read = find_columns(parse(text), stream.alias)
                 names = None if names is None or read is None else names | read
-            schema = select_fields(inputs[side].dataframe().schema, names, stream.is_streaming)
-            carried, problems = carry(stream.alias, schema, n_carried)
+            carried, problems = resolver.carry(stream, names, n_carried)
             raise_problems(problems)
             streams[side] = stream = replace(stream, carried=carried)
         n_carried += len(stream.carried)
     left, right = (stream.carried for stream in streams)
     physical = exchange_payload(physical, (left, right))
     return replace(query, streams=tuple(streams)), replace(lowered, physical=physical)
-
-
-def _build_answers(
-    plan: PhysicalPlan,
-    unit: UnitSpec,
-    model: Model,
-    reading: Reading,
-    choose: Choose | None,
-) -> Flow:
-    """Join two streams and answer each tuple. If there is a residual, second units decide behind it."""
-    how, ranking = plan.how, plan.ranking
-    identity = identify_two_streams(plan, model, reading)
-    answers = describe_answers(plan.sides, how)
-    columns = [side.time.column for side in plan.condition.sides if side.time is not None]
-    times = tuple(columns) if how.waits and len(columns) == len(plan.sides) else None
-    if not plan.residual:
-        make = partial(_build_answers_spec, unit, how, ranking)
-        stages = (UnitStage(make(model), answers, _open_choice(reading, choose, make)),)
-        return Flow(plan.sides, plan.condition.sides, stages, identity, waits_by=times)
-    first = partial(_build_candidates_spec, unit, how, ranking)
-    second = partial(_build_deciding_spec, first)
-    candidates = describe_candidates(plan, first(model).columns)
-    both = (
-        UnitStage(first(model), candidates, _open_choice(reading, choose, first)),
-        UnitStage(second(model), answers, _open_choice(reading, choose, second)),
-    )
-    return Flow(plan.sides, plan.condition.sides, both, identity, waits_by=times)
 
 
 def _build_answers_spec(unit: UnitSpec, how: How, ranking: Ranking | None, model: Model) -> EngineSpec:
@@ -179,3 +129,62 @@ def describe_candidates(plan: PhysicalPlan, columns: CandidateColumns) -> Output
     residual = tuple(f"CASE WHEN {decided} THEN true ELSE ({text}\n) END" for text in plan.residual)
     structs = [f"{restore_struct(side)} AS {quote(side.alias)}" for side in plan.sides]
     return Output((*payload, *more), (row, *structs), residual)
+
+
+@dataclass(frozen=True, repr=False)
+class AnswersPlan(PairsPlan):
+    """A join of two streams that answers each tuple of the preserved ones.
+
+    If Spark evaluates a part of the condition, second units decide behind it.
+    """
+
+    @classmethod
+    def complete(cls, resolver: Resolver, query: Query, lowered: Lowered) -> tuple[Query, Lowered]:
+        raise_problems(find_decision_problems(query, lowered))
+        return carry_residual(query, lowered, resolver)
+
+    def _describe_emitted(self) -> str:
+        if not self.request.is_streaming:
+            return "the inputs are batches"
+        return f"Spark completes the rows of how={self.query.how.name!r}"
+
+    def _describe_final_join(self) -> str:
+        return f"how={self.query.how.name!r} answers each tuple"
+
+    @property
+    def stores_tuples_only(self) -> bool:
+        return False
+
+    def flow(self, read: Collection[str] | None = None) -> Flow:
+        flow, how = super().flow(read), self.query.how
+        columns = [side.time.column for side in self.physical.condition.sides if side.time is not None]
+        times = tuple(columns) if how.waits and len(columns) == len(flow.sides) else None
+        return replace(flow, waits_by=times)
+
+    def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
+        unit, how, ranking = describe_unit(plan), plan.how, plan.ranking
+        answers = describe_answers(plan.sides, how)
+        if not plan.residual:
+            return (self._make_stage(partial(_build_answers_spec, unit, how, ranking), answers),)
+        first = partial(_build_candidates_spec, unit, how, ranking)
+        candidates = describe_candidates(plan, first(self.model).columns)
+        second = partial(_build_deciding_spec, first)
+        return self._make_stage(first, candidates), self._make_stage(second, answers)
+
+    def _make_stage(self, make: Callable[[Model], EngineSpec], output: Output) -> UnitStage:
+        return UnitStage(make(self.model), output, open_choice(self.reading, self.choose, make))
+
+
+class AnswersFamily:
+    """Outer, semi, anti and nearest joins of two streams."""
+
+    refused: ClassVar[Mapping[str, Refusal]] = {}
+
+    def takes(self, request: CheckedRequest) -> bool:
+        return len(request.streams) == 2 and not request.how.is_inner
+
+    def plan(self, request: CheckedRequest) -> AnswersPlan:
+        return plan_two_streams(request, AnswersPlan)
+
+
+ANSWERS = AnswersFamily()

@@ -1,21 +1,23 @@
-"""Explains the cost of a handshake chain: hops, copies, and the terms of the cost function J."""
+"""Plans joins of two streams on a handshake chain (ESJ), and explains the terms of its cost function J."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, BlockCost
 from thetastream.engine.handshake.spec import HandshakeSpec
-from thetastream.engine.order import Order
-from thetastream.families.pairs.flow import Choose, describe_pairs
-from thetastream.families.pairs.identity import identify_two_streams
-from thetastream.families.pairs.workload import Workload
-from thetastream.lowering.identity import Reading
+from thetastream.families.pairs.explain import explain_statistics
+from thetastream.families.pairs.flow import describe_pairs
+from thetastream.families.pairs.plan import PairsPlan, plan_two_streams
+from thetastream.families.pairs.workload import Workload, build_workload
+from thetastream.families.request import CheckedRequest, Refusal
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import Query
 from thetastream.lowering.report import Fact
 from thetastream.lowering.statistics import Statistics
 from thetastream.models.base import AUTO
 from thetastream.models.chain import Chain
-from thetastream.runtime.flow import Flow, UnitStage
+from thetastream.runtime.flow import UnitStage
 
 ASSUMED_EPOCH_S = 1.0
 """Assumed event time that an epoch spans, if it was not measured."""
@@ -67,25 +69,50 @@ def explain_chain(model: Chain, query: Query, work: Workload, statistics: Statis
         yield Fact("", "  every worker measures its own terms, and chooses its block anew at each epoch")
 
 
-def build_handshake_join(
-    plan: PhysicalPlan,
-    model: Chain,
-    reading: Reading,
-    order: Order | None = None,
-    choose: Choose | None = None,
-) -> Flow:
-    """Join two streams on a handshake chain, whose workers pass tuples on to their neighbours.
+@dataclass(frozen=True, repr=False)
+class ChainPlan(PairsPlan):
+    """A join of two streams on a handshake chain, whose workers pass tuples on to their neighbours."""
 
-    The planner refuses an order of results, because the chain does not keep the order of arrival. It never
-    chooses a chain.
+    sends_messages = True
+    # A pair may be found long after its later tuple came.
+    is_prompt = False
+
+    def _describe_final_join(self) -> str:
+        return "results of a chain may come behind the watermark"
+
+    def _explain_cost(self) -> Iterator[Fact]:
+        given = self.request.statistics
+        known = given or Statistics()
+        work = build_workload(self.query, self.lowered, known)
+        assert isinstance(self.model, Chain)
+        yield from explain_chain(self.model, self.query, work, known)
+        yield explain_statistics(self.query, given)
+        yield Fact("choice:", f"{self.model!r}, {self.model_reason}")
+
+    def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
+        output = describe_pairs(plan.sides, plan.residual)
+        return (UnitStage(self.build_task(plan), output),)
+
+    def build_task(self, plan: PhysicalPlan) -> HandshakeSpec:
+        assert isinstance(self.model, Chain)
+        return HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, self.model)
+
+
+class ChainFamily:
+    """Joins of two streams on a handshake chain.
+
+    Batch DataFrames have no epochs in which tuples could move.
     """
-    assert order is None
-    assert choose is None
-    output = describe_pairs(plan.sides, plan.residual)
-    stage = UnitStage(_describe_chain(plan, model), output)
-    identity = identify_two_streams(plan, model, reading)
-    return Flow(plan.sides, plan.condition.sides, (stage,), identity)
+
+    refused: ClassVar[Mapping[str, Refusal]] = {}
+
+    def takes(self, request: CheckedRequest) -> bool:
+        model = request.model
+        is_chain = isinstance(model, Chain) and model.forwards_tuples
+        return is_chain and request.is_streaming and len(request.streams) == 2
+
+    def plan(self, request: CheckedRequest) -> ChainPlan:
+        return plan_two_streams(request, ChainPlan)
 
 
-def _describe_chain(plan: PhysicalPlan, model: Chain) -> HandshakeSpec:
-    return HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, model)
+CHAIN = ChainFamily()

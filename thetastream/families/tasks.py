@@ -1,38 +1,36 @@
-"""Plans join tasks over the same two streams as one plan. What they share is sent once.
+"""Several join tasks over the same two streams, as one plan. What they share is sent once.
 
     sent(s) = { (t, keys of all tasks, tasks that t passes) : t in s, t passes the filters of some task }
 
 If several tasks need the same key, it is one column. A key that is a payload column needs no column. A key
 that is computed for a task is guarded by the filters that only this task has. In the task's own join, tuples
 that do not pass these filters would not be evaluated either.
-
-Explains several join tasks: what they share, then each task as a join of its own.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from thetastream.core.condition import SideSpec
+from thetastream.core.errors import QueryError
 from thetastream.core.identity import Part
 from thetastream.core.sides import Side
-from thetastream.engine.shared_tasks import SharedTasksSpec, TaskJoin, TaskSpec
-from thetastream.families.chain import _describe_chain
+from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
+from thetastream.families.base import Facts
 from thetastream.families.pairs.cost import compute_shares
-from thetastream.families.pairs.flow import (
-    Choose,
-    _describe_units,
-    _open_choice,
-    describe_pairs,
-)
+from thetastream.families.pairs.flow import describe_pairs, open_choice
 from thetastream.families.pairs.identity import identify_two_streams
+from thetastream.families.pairs.plan import PairsPlan
 from thetastream.lowering.domains import write_literal
 from thetastream.lowering.identity import MODEL, Parts, Reading, identify_model
 from thetastream.lowering.lower import write_guarded
 from thetastream.lowering.physical import Filter, PhysicalPlan, SidePlan
+from thetastream.lowering.query import Stream
 from thetastream.lowering.report import Fact, Section, format_average, format_one_line
-from thetastream.models.base import HANDSHAKE, UNITS, Model
+from thetastream.models.base import Model
+from thetastream.models.multiway import Multiway
+from thetastream.runtime.context import RunContext
 from thetastream.runtime.flow import Flow, Output, UnitStage
 
 TASK = "task"
@@ -51,16 +49,80 @@ class Task:
     """Left and right block columns that are true for tuples that pass its filters. None means all pass."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TasksPlan:
-    """What both streams send, and the tasks that use it."""
+    """Join tasks that run behind one exchange."""
 
+    alone: Mapping[str, PairsPlan]
+    """Each task as a join of its own, by its name. All tasks have the same model."""
     sides: tuple[SidePlan, SidePlan]
+    """What both streams send."""
     tasks: tuple[Task, ...]
 
     @property
     def names(self) -> list[str]:
+        """The names of the tasks."""
         return [task.name for task in self.tasks]
+
+    @property
+    def first(self) -> PairsPlan:
+        """The first task, which has the streams, the model and the settings of all."""
+        return next(iter(self.alone.values()))
+
+    @property
+    def model(self) -> Model:
+        """The model of all tasks."""
+        return self.first.model
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        """The streams, in the order of the result's columns."""
+        return self.first.inputs
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The model of all tasks."""
+        return (self.model,)
+
+    @property
+    def run(self) -> RunContext:
+        """The settings with which the units run."""
+        return self.first.run
+
+    @property
+    def facts(self) -> Facts:
+        """What the code around the join must know of it."""
+        first = self.first.facts
+        return Facts(
+            condition="; ".join(f"{name}: {plan.facts.condition}" for name, plan in self.alone.items()),
+            result_time=first.result_time,
+            shows_result_time=first.shows_result_time,
+            is_prompt=first.is_prompt,
+            final="several tasks have no common select list",
+        )
+
+    def explain(self) -> tuple[Section, ...]:
+        """Return a section for the shared plan, and one for the plan of each task by name."""
+        return (
+            Section("Shared by all tasks", tuple(_explain_shared(self)), width=9, marks="===="),
+            *(
+                Section(f"Task {name}", sections=plan.explain(), marks="====")
+                for name, plan in self.alone.items()
+            ),
+        )
+
+    def flow(self, read: Collection[str] | None = None) -> Flow:
+        """Describe how tuples become the results of all tasks. Units emit whole rows."""
+        reading, choose = self.first.reading, self.first.choose
+        spec = SharedTasksSpec(
+            tuple(
+                TaskSpec(task.name, self.alone[task.name].build_task(task.plan), task.passes)
+                for task in self.tasks
+            )
+        )
+        stage = UnitStage(spec, describe_tagged_pairs(self), open_choice(reading, choose, spec.with_model))
+        # Each task has keys of its own. The event times of the streams are the same for all.
+        return Flow(self.sides, self.tasks[0].plan.condition.sides, (stage,), identify_tasks(self, reading))
 
 
 class _MergedSide(NamedTuple):
@@ -71,16 +133,33 @@ class _MergedSide(NamedTuple):
     """For each task, the block column that is true for tuples that pass its filters, or None."""
 
 
-def share(plans: Mapping[str, PhysicalPlan]) -> TasksPlan:
+def share(plans: Mapping[str, PairsPlan]) -> TasksPlan:
     """Combine the plans of joins over the same two streams into one plan with a task for each join."""
-    left, right = (_merge([plan.sides[side] for plan in plans.values()]) for side in Side)
+    left, right = (_merge([plan.physical.sides[side] for plan in plans.values()]) for side in Side)
     tasks = [
-        Task(name, _rename_keys(plan), passes)
+        Task(name, _rename_keys(plan.physical), passes)
         for (name, plan), passes in zip(
             plans.items(), zip(left.passes, right.passes, strict=True), strict=True
         )
     ]
-    return TasksPlan((left.side, right.side), tuple(tasks))
+    return TasksPlan(plans, (left.side, right.side), tuple(tasks))
+
+
+def find_sharing_problem(model: Model, is_streaming: bool) -> QueryError | None:
+    """Return an error if several tasks cannot share the exchange of a model, or None if they can."""
+    if isinstance(model, Multiway) and not is_streaming:
+        return find_sharing_problem(model.on_batch, is_streaming=True)
+    obstacle = "runs one join, hop by hop" if isinstance(model, Multiway) else None
+    if model.needs_places:
+        obstacle = "routes by what one condition compares"
+    if obstacle is None:
+        return None
+    return QueryError(
+        "TASKS_MODEL",
+        f"tasks need a model that routes by tuples alone, and {model!r} {obstacle}; "
+        "use th.Biclique(units), th.Matrix(rows, columns), th.Split(cores) or th.Chain(workers), "
+        "or leave model out",
+    )
 
 
 def _merge(sides: Sequence[SidePlan]) -> _MergedSide:
@@ -166,20 +245,10 @@ def _rename_spec_keys(spec: SideSpec, names: Mapping[str, str]) -> SideSpec:
     )
 
 
-def explain_tasks(
-    plan: TasksPlan, model: Model, alone: Mapping[str, tuple[Section, ...]]
-) -> tuple[Section, ...]:
-    """Return a section for the shared plan, and one for the plan of each task by name."""
-    return (
-        Section("Shared by all tasks", tuple(_explain_shared(plan, model)), width=9, marks="===="),
-        *(Section(f"Task {name}", sections=own, marks="====") for name, own in alone.items()),
-    )
-
-
-def _explain_shared(plan: TasksPlan, model: Model) -> Iterator[Fact]:
+def _explain_shared(plan: TasksPlan) -> Iterator[Fact]:
     yield Fact("tasks", ", ".join(plan.names))
-    yield Fact("model", model.describe())
-    copies = ", ".join(format_average(stream.sends) for stream in compute_shares(model))
+    yield Fact("model", plan.model.describe())
+    copies = ", ".join(format_average(stream.sends) for stream in compute_shares(plan.model))
     yield Fact("exchange", f"one for all tasks; sends a tuple: {copies}")
     for side, stream in zip(Side, plan.sides, strict=True):
         for one in stream.filters:
@@ -197,27 +266,6 @@ def _explain_shared(plan: TasksPlan, model: Model) -> Iterator[Fact]:
     yield Fact("state", "each task stores what passes its filters, for its own window")
 
 
-def build_shared_tasks_join(
-    plan: TasksPlan, model: Model, reading: Reading, choose: Choose | None = None
-) -> Flow:
-    """Run several joins of the same two streams behind one exchange."""
-    describe = TASK_JOINS[model.engine]
-    spec = SharedTasksSpec(
-        tuple(TaskSpec(task.name, describe(task.plan, model), task.passes) for task in plan.tasks)
-    )
-    identity = identify_tasks(plan, model, reading)
-    stage = UnitStage(spec, describe_tagged_pairs(plan), _open_choice(reading, choose, spec.with_model))
-    # Each task has keys of its own. The event times of the streams are the same for all.
-    return Flow(plan.sides, plan.tasks[0].plan.condition.sides, (stage,), identity)
-
-
-TASK_JOINS: Mapping[str, Callable[[PhysicalPlan, Any], TaskJoin]] = {
-    UNITS: _describe_units,
-    HANDSHAKE: _describe_chain,
-}
-"""For each name that ``Model.engine`` returns, the function that describes one of several tasks."""
-
-
 def describe_tagged_pairs(plan: TasksPlan) -> Output:
     """Describe the output of several joins: the column ``task``, and one struct column per alias."""
     first = describe_pairs(plan.sides, ())
@@ -231,12 +279,12 @@ def describe_tagged_pairs(plan: TasksPlan) -> Output:
     return Output((f"{TASK} int", *first.columns), (name, *first.restored), residual)
 
 
-def identify_tasks(plan: TasksPlan, model: Model, reading: Reading) -> Parts:
+def identify_tasks(plan: TasksPlan, reading: Reading) -> Parts:
     """Return the identity of several joins behind one exchange: the task names and the parts of each task."""
     names = ", ".join(sorted(plan.names))
-    parts = {"the set of tasks": Part(names, names), MODEL: identify_model(model, reading)}
+    parts = {"the set of tasks": Part(names, names), MODEL: identify_model(plan.model, reading)}
     for task in plan.tasks:
-        for name, part in identify_two_streams(task.plan, model, reading).items():
+        for name, part in identify_two_streams(task.plan, plan.model, reading).items():
             if name.startswith("stream "):
                 parts[name] = part
             elif name != MODEL:

@@ -5,7 +5,7 @@ from typing import Any
 
 from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.spans import Rows, Within
-from thetastream.families.asked import CheckedRequest
+from thetastream.families.request import CheckedRequest
 from thetastream.lowering.query import ORIGIN_LATE, Stream
 
 
@@ -15,16 +15,16 @@ def is_counted(within: Within) -> bool:
     return any(isinstance(window, Rows) for window in windows)
 
 
-def read_count_windows(checked: CheckedRequest) -> tuple[int, ...] | None:
+def read_count_windows(request: CheckedRequest) -> tuple[int, ...] | None:
     """Return how many tuples of each stream stay joinable; None if no window counts tuples."""
-    within = checked.request.within
+    within = request.within
     if not is_counted(within):
         return None
-    if checked.archive_period_us is not None:
+    if request.archive_period_us is not None:
         what = "archive_period is a span of event time, and a count window has none; leave it out"
-        checked.problems.append(QueryError("ARCHIVE_PERIOD", what))
-    refuse_unordered(checked)
-    return read_counts(within, checked.streams, checked.problems)
+        request.problems.append(QueryError("ARCHIVE_PERIOD", what))
+    refuse_unordered(request)
+    return read_counts(within, request.streams, request.problems)
 
 
 def read_counts(
@@ -72,11 +72,11 @@ def list_by_alias(
     return {stream.alias: within for stream in streams}
 
 
-def refuse_unordered(checked: CheckedRequest) -> None:
+def refuse_unordered(request: CheckedRequest) -> None:
     """Add errors for streams that have no common order of arrival."""
-    known = set(map(str, checked.problems))
-    found = find_arrival_problems(checked.streams)
-    checked.problems.extend(problem for problem in found if str(problem) not in known)
+    known = set(map(str, request.problems))
+    found = find_arrival_problems(request.streams)
+    request.problems.extend(problem for problem in found if str(problem) not in known)
 
 
 def find_arrival_problems(streams: Sequence[Stream]) -> list[QueryError]:

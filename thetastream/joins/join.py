@@ -11,11 +11,10 @@ from pyspark.sql import functions as F
 
 from thetastream.conditions.statement import HowOption
 from thetastream.core.spans import Within
-from thetastream.families.asked import On
 from thetastream.families.options import JoinOptions, takes
-from thetastream.joins.ask.request import complete_request
-from thetastream.joins.families import plan_join
+from thetastream.joins.ask.request import On, complete_request
 from thetastream.joins.plan import Plan
+from thetastream.joins.planning import plan_join
 from thetastream.models.base import Model
 
 if TYPE_CHECKING:
@@ -115,15 +114,14 @@ def plan(
     Returns
     -------
     Plan
-        It has ``aliases``, ``event_times``, ``explain()`` and ``dataframe()``. For two streams it is a
-        ``JoinPlan``, and for more streams a ``PipelinePlan``, unless the model names another planner.
+        It has ``aliases``, ``event_times``, ``models``, ``explain()`` and ``dataframe()``.
 
     Examples
     --------
     >>> import thetastream as th
     >>> print(th.plan({"a": a, "b": b}, on="a.x > b.y", within="1 minute").explain())  # doctest: +SKIP
     """
-    return plan_join(complete_request(streams, on, within, model, options, how=how))
+    return Plan(plan_join(complete_request(streams, on, within, model, options, how=how)))
 
 
 def col(name: str) -> Column:

@@ -4,98 +4,61 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
+from thetastream.families.chain import CHAIN
 from thetastream.families.options import TaskOptions, read_options
-from thetastream.families.pairs.choose import build_default_model
-from thetastream.families.pairs.plan import JoinPlan, plan_two_streams
-from thetastream.families.tasks import TASK, TasksPlan, build_shared_tasks_join, explain_tasks, share
+from thetastream.families.pairs.choose import Choose, build_default_model
+from thetastream.families.pairs.plan import PAIRS, PairsPlan
+from thetastream.families.tasks import TASK, TasksPlan, find_sharing_problem, share
 from thetastream.families.windows import is_counted
+from thetastream.joins.ask.check import check
 from thetastream.joins.ask.model import read_named_model
-from thetastream.joins.ask.request import check, complete_request
-from thetastream.joins.ask.streams import check_streams, read_tables, refuse_tables
+from thetastream.joins.ask.request import complete_request
+from thetastream.joins.ask.streams import StreamInput, check_streams, read_tables, refuse_tables
+from thetastream.joins.joined import PlannedInput, UnitsJoin
 from thetastream.joins.plan import Plan
-from thetastream.lowering.query import Stream
-from thetastream.lowering.report import Section
 from thetastream.models.base import Model
-from thetastream.spark.dataflow.build import build
 from thetastream.spark.session.configure import count_partitions
 
 TASK_SETTINGS = ("on", "within", "index", "archive_period")
 """The keys of a task in ``th.join_many``."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class JoinTasks(Mapping[str, DataFrame], Plan):
-    """Join tasks that are checked and planned but not started: a mapping of task names to DataFrames.
+class JoinTasks(Mapping[str, DataFrame]):
+    """Join tasks that are checked and planned but not started: a mapping of task names to DataFrames."""
 
-    It is also a plan. The plan's DataFrame holds the results of all tasks, as ``together`` does.
-    """
-
-    plans: Mapping[str, JoinPlan]
-    """The plan of each task as a join of its own."""
-    shared: TasksPlan
-    """The plan of all tasks behind one exchange."""
+    def __init__(self, shared: TasksPlan, given: tuple[PlannedInput, ...]) -> None:
+        self.plan = Plan(UnitsJoin(shared, given))
+        """The plan of all tasks behind one exchange. Its DataFrame is ``together``."""
+        self._alone = {name: Plan(UnitsJoin(planned, given)) for name, planned in shared.alone.items()}
 
     def __getitem__(self, task: str) -> DataFrame:
-        return self.plans[task].dataframe()
+        return self._alone[task].dataframe()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.plans)
+        return iter(self._alone)
 
     def __len__(self) -> int:
-        return len(self.plans)
+        return len(self._alone)
 
-    @property
-    def model(self) -> Model:
-        """The model of all tasks."""
-        return self._first.model
+    def __repr__(self) -> str:
+        """Describe the tasks in two lines."""
+        return repr(self.plan)
 
-    @property
-    def inputs(self) -> tuple[Stream, ...]:
-        return self._first.inputs
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        return (self.model,)
-
-    _between = "; "
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        return tuple(f"{name}: {' AND '.join(plan.conditions)}" for name, plan in self.plans.items())
-
-    @property
-    def has_result_time(self) -> bool:
-        return self._first.has_result_time
-
-    @property
-    def is_prompt(self) -> bool:
-        return self._first.is_prompt
-
-    @property
-    def folding_obstacle(self) -> str:
-        return "several tasks have no common select list"
-
-    @property
-    def _first(self) -> JoinPlan:
-        return next(iter(self.plans.values()))
+    def _repr_html_(self) -> str:
+        """Return the description that notebooks show."""
+        return self.plan._repr_html_()
 
     @cached_property
     def together(self) -> DataFrame:
         """The results of all tasks over one exchange: the column ``task``, and the columns of ``th.join``."""
-        return self.dataframe()
-
-    def results(self) -> DataFrame:
-        """Build the results of all tasks anew: the column ``task``, and one struct column per alias."""
-        first = self._first
-        flow = build_shared_tasks_join(self.shared, self.model, first.reading, first.settings.choose)
-        return build(flow, first.streams, first.run)
+        return self.plan.dataframe()
 
     def split(self, batch: DataFrame) -> dict[str, DataFrame]:
         """Split a batch of ``together``, as ``foreachBatch`` passes it, into one DataFrame per task.
@@ -111,10 +74,9 @@ class JoinTasks(Mapping[str, DataFrame], Plan):
         """
         return {name: batch.where(batch[TASK] == name).drop(TASK) for name in self}
 
-    def explain_join(self) -> tuple[Section, ...]:
-        return explain_tasks(
-            self.shared, self.model, {name: plan.explain_join() for name, plan in self.plans.items()}
-        )
+    def explain(self) -> str:
+        """Return what all tasks share, and the plan of each task, as text."""
+        return self.plan.explain()
 
 
 def plan_tasks(
@@ -138,16 +100,17 @@ def plan_tasks(
     problems += _find_problems(streams, tasks)
     named = read_named_model(model, problems)
     raise_problems(problems)
-    reason, choose = "as asked for, for all tasks", None
+    reason = "as asked for, for all tasks"
+    choose: Choose | None = None
     if named is None:
         named = build_default_model(count_partitions(frame.sparkSession))
         choose = build_default_model
         reason = "left out: runs any condition, and routes by tuples alone"
-    refused = find_model_problem(named, frame.isStreaming)
+    refused = find_sharing_problem(named, frame.isStreaming)
     if refused is not None:
         raise refused
     # 2. Plan each task as a join of its own.
-    plans: dict[str, JoinPlan] = {}
+    plans: dict[str, PairsPlan] = {}
     wrong: dict[str, list[ThetastreamError]] = {}
     for name, task in tasks.items():
         own = {key: task[key] for key in TASK_SETTINGS[2:] if key in task}
@@ -155,27 +118,15 @@ def plan_tasks(
             streams, task["on"], task.get("within"), named, {**given.values, **own}, door=TaskOptions
         )
         try:
-            plan = plan_two_streams(check(request))
+            checked = check(request)
+            plan = (CHAIN if CHAIN.takes(checked) else PAIRS).plan(checked)
         except ThetastreamError as error:
             wrong[name] = list(list_problems(error))
             continue
-        plans[name] = replace(plan, model_reason=reason, settings=replace(plan.settings, choose=choose))
+        plans[name] = replace(plan, model_reason=reason, choose=choose)
     raise_problems(_name_tasks(wrong, len(tasks)))
     # 3. Plan what the tasks share.
-    return JoinTasks(plans, share({name: plan.physical for name, plan in plans.items()}))
-
-
-def find_model_problem(model: Model, is_streaming: bool) -> QueryError | None:
-    """Return an error if the model cannot run several tasks, or None if it can."""
-    obstacle = (model if is_streaming else model.on_batch).sharing_obstacle
-    if obstacle is None:
-        return None
-    return QueryError(
-        "TASKS_MODEL",
-        f"tasks need a model that routes by tuples alone, and {model!r} {obstacle}; "
-        "use th.Biclique(units), th.Matrix(rows, columns), th.Split(cores) or th.Chain(workers), "
-        "or leave model out",
-    )
+    return JoinTasks(share(plans), tuple(map(StreamInput, streams.values())))
 
 
 def _find_problems(streams: Mapping[str, DataFrame], tasks: object) -> Iterator[QueryError]:

@@ -9,7 +9,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import TimestampType
 
 from thetastream.core.errors import QueryError
+from thetastream.joins.joined import Joined, UnitsJoin
 from thetastream.joins.plan import Plan, find_built
+from thetastream.joins.sources import find_sources
 from thetastream.results.history import PAIR
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.store import Store, refuse_other
@@ -90,9 +92,9 @@ def write(
         what = f'snapshots must be a rule, as in th.Snapshots(every="1 minute"), not {snapshots!r}'
         raise QueryError("BAD_VALUE", what)
     pace = read_trigger(trigger)
-    plan, items = (df, None) if isinstance(df, Plan) else find_built(df) or (None, None)
+    join, items = (df.join, None) if isinstance(df, Plan) else find_built(df) or (None, None)
     if items is not None and select is not None:
-        plan = None  # Spark selects from what a statement has selected.
+        join = None  # Spark selects from what a statement has selected.
     df = df.dataframe() if isinstance(df, Plan) else df
     if not df.isStreaming:
         what = "th.write keeps the results of a streaming DataFrame, and this one is a batch"
@@ -102,7 +104,7 @@ def write(
         raise QueryError("STORE_FOLDER", f'{what}; name a URI, as in "hdfs://..." or "file:/shared/..."')
     rows, rule = df if select is None else df.selectExpr(*select), snapshots or EACH_EPOCH
     target = Target(store, describe(rows.schema, time, (key,) if isinstance(key, str) else tuple(key)), rule)
-    staged = None if plan is None else _stage(plan, target, select if items is None else items)
+    staged = None if join is None else _stage(join, target, select if items is None else items)
     if rule.punctuations is not None:
         rows = mark_pairs(df, select, target.description.time, rule.punctuations)
     owner = Writer(str(checkpoint), beside_others)
@@ -115,15 +117,16 @@ def write(
     return writer.trigger(**pace).start()
 
 
-def _stage(plan: Plan, target: Target, select: Sequence[str] | None) -> DataFrame | None:
+def _stage(join: Joined, target: Target, select: Sequence[str] | None) -> DataFrame | None:
     """Let units stage their results in a store; None if Spark must compute the selected columns."""
     if target.rule.punctuations is not None:
         return None  # Spark evaluates the conditions that mark punctuations.
     try:
-        sources = plan.find_sources(select)
+        sources = find_sources(join.facts.emitted, select)
     except NotStaged:
         return None
-    return plan.stage_results(target, sources)
+    assert isinstance(join, UnitsJoin)  # no other join says what units emit
+    return join.stage(target, sources)
 
 
 def mark_pairs(

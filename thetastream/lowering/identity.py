@@ -9,7 +9,7 @@ from thetastream.conditions.phrases import canonicalize
 from thetastream.core.condition import TIME, Bound, Dimension, Equality, Key, SideSpec
 from thetastream.core.identity import CHOSEN, COLUMNS, Part
 from thetastream.lowering.physical import SidePlan
-from thetastream.models.base import Model
+from thetastream.models.base import Model, keep_fixed
 
 Parts = dict[str, Part]
 """The parts of a query by their names."""
@@ -28,7 +28,7 @@ class Reading:
 
 def identify_model(model: Model, reading: Reading) -> Part:
     """Return the part that names the model."""
-    kept = repr(model.kept)
+    kept = repr(keep_fixed(model))
     if reading.chosen_for is None:
         return Part(kept, kept)
     return Part(f"{reading.chosen_for}:{kept}", kept, CHOSEN)

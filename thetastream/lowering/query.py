@@ -5,11 +5,12 @@ streams, conjuncts c1 AND ... AND cn, Python predicates, window -W_left <= l.ts 
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from thetastream.conditions import Phrase, Predicate
+from thetastream.core.errors import QueryError
 from thetastream.core.how import INNER, How
 from thetastream.lowering.physical import Carried
 
@@ -86,6 +87,9 @@ class Stream:
     """The delay that ``withWatermark`` sets, in microseconds. It is None if there is none."""
     idle_mark: tuple[str, str] | None = None
     """Folder and name of the reports by which the watermark of an idle stream moves. None if it does not."""
+    watermark_bound: str | None = None
+    """The column that says how far the streams behind this one move the watermark. None if its own event
+    times say so."""
 
     @property
     def narrowed(self) -> "Stream":
@@ -138,7 +142,7 @@ class Constant:
 
 
 class Resolver(Protocol):
-    """The questions that lowering asks Catalyst."""
+    """The questions that planning asks Catalyst."""
 
     @property
     def is_case_sensitive(self) -> bool:
@@ -160,6 +164,15 @@ class Resolver(Protocol):
 
     def duration(self, duration: object, what: str) -> int:
         """Return the microseconds of an interval, or raise QueryError INVALID_DURATION."""
+
+    def carry(
+        self, stream: Stream, names: Collection[str] | None, first: int
+    ) -> tuple[tuple[Carried, ...], list[QueryError]]:
+        """Assign columns of a stream to block columns, from ``c<first>`` on.
+
+        ``names`` are those of the columns, in lower case; None stands for all of them. Columns that may be
+        the event time are added. Returns an error for each column that blocks cannot hold.
+        """
 
 
 def list_conditions(texts: Sequence[str], predicates: Sequence[Predicate]) -> tuple[str, ...]:

@@ -8,46 +8,30 @@ Reads the sizes of models, which are positive integers.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from thetastream.core.errors import ThetastreamError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.models.drawing import Drawing, row
 from thetastream.models.routes import Hashes, Places, Route, split
 
-TWO_STREAMS, PIPELINE, MULTIWAY = "two_streams", "pipeline", "multiway"
-"""The names of planners in ``thetastream.joins.families.PLANNERS``."""
 AUTO = "auto"
 """The value of a setting that the planner chooses."""
-UNITS, HANDSHAKE = "units", "handshake"
-"""The names of engines of two streams in ``thetastream.families.engines.ENGINES``."""
-
-
-class JoinContext(NamedTuple):
-    """The properties of a join that a model may use before the join is planned."""
-
-    aliases: tuple[str, ...]
-    has_event_time: tuple[bool, ...]
-    """For each stream, whether it has an event time."""
-    n_units: int
-    """The number of units that fill the shuffle partitions of the session."""
-    duration: Callable[[str, str], int]
-    """Reads an interval from text, in microseconds. The second argument is the name of the setting for
-    errors."""
+CHANGEABLE: Mapping[str, bool] = {"is_changeable": True}
+"""The metadata of a field of a model that may differ when a query continues from its checkpoint."""
 
 
 class Model(ABC):
     """The class of values that a user passes as ``model=``. Models are frozen, printable and picklable.
 
-    A model chooses the unit that stores a tuple and the units that probe with it (``route``). It also defines
-    everything else that differs between models: the planner, the features that it supports, and the estimate
-    of its cost. The defaults are those of a router of two streams, so such a model defines only ``name``,
-    ``n_units``, ``route`` and ``describe``.
+    A model chooses the unit that stores a tuple and the units that probe with it (``route``). The defaults
+    are those of a router of two streams, so such a model defines only ``name``, ``n_units``, ``route`` and
+    ``describe``. A field that may differ when a query starts again has the metadata ``CHANGEABLE``.
     """
 
     name: ClassVar[str]
@@ -69,11 +53,6 @@ class Model(ABC):
     def n_units(self) -> int:
         """The number of units, which are numbered from 0."""
 
-    @property
-    def kept(self) -> "Model":
-        """The model with only those fields that must not change when a query is started again."""
-        return self
-
     # Planning
 
     @classmethod
@@ -94,58 +73,12 @@ class Model(ABC):
         """
         yield from ()
 
-    def planner(self, n_streams: int) -> str:
-        """Name the planner of a join of ``n_streams`` streams, as in
-        ``thetastream.joins.families.PLANNERS``.
-        """
-        return usual_planner(n_streams)
-
-    @property
-    def engine(self) -> str:
-        """The name of the engine that joins two streams, as in ``thetastream.families.engines.ENGINES``."""
-        return UNITS
-
-    def fit(self, join: JoinContext, problems: list[ThetastreamError]) -> "Model":
-        """Resolve the settings of the model for a join; add errors to ``problems``."""
-        return self
-
-    @property
-    def has_open_size(self) -> bool:
-        """Whether the user left the number of units open."""
-        return False
-
-    def with_size(self, n_units: int) -> "Model":
-        """Return the model with ``n_units`` units, if it can have any number of them."""
-        return self
-
-    @property
-    def on_batch(self) -> "Model":
-        """The model that replaces this one on batch DataFrames, which have no epochs and so no messages."""
-        return self
-
-    @property
-    def costs_by(self) -> str:
-        """The name of the cost estimate of this model in ``thetastream.families.pairs.explain.ESTIMATES``."""
-        return "routes"
-
     # Features
 
-    def has_mailbox(self, n_streams: int) -> bool:
-        """Whether the units send each other messages in a join of ``n_streams`` streams."""
-        return False
-
-    def is_prompt(self, n_streams: int) -> bool:
-        """Whether a result of ``n_streams`` streams is emitted in the epoch of its last tuple.
-
-        The watermark cannot have passed such a result. Only then may an aggregation by event time or another
-        join follow.
-        """
-        return True
-
     @property
-    def keeps_arrival_order(self) -> bool:
-        """Whether windows may count tuples, and results may be ordered by arrival."""
-        return self.sees_all
+    def runs_on_units(self) -> bool:
+        """Whether plain units of two streams, which send no messages, run the model as it is."""
+        return True
 
     @property
     def sends_probes_apart(self) -> bool:
@@ -154,13 +87,6 @@ class Model(ABC):
         Only then may a shedder drop probes and keep the tuples.
         """
         return False
-
-    @property
-    def sharing_obstacle(self) -> str | None:
-        """The reason why several join tasks cannot share the exchange of this model; None if they can."""
-        if self.needs_places:
-            return "routes by what one condition compares"
-        return None
 
     # Routing
 
@@ -210,11 +136,6 @@ class Model(ABC):
         raise NotImplementedError
 
     # Scaling
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether no setting of the model is left to the planner."""
-        return True
 
     def stores(self, unit: int) -> Sequence[Side]:
         """List the sides whose tuples a unit stores."""
@@ -277,19 +198,21 @@ class Model(ABC):
         return row(["store and probe"] * self.n_units)
 
 
+def keep_fixed(model: Model) -> Model:
+    """Return the model with the default of each field that may differ when a query starts again.
+
+    >>> from thetastream.models.chain import Chain
+    >>> keep_fixed(Chain(3, block=64))
+    Chain(workers=3)
+    """
+    if not is_dataclass(model):
+        return model
+    return replace(model, **{one.name: one.default for one in fields(model) if one.metadata == CHANGEABLE})
+
+
 def is_model(value: object) -> TypeGuard[Model]:
     """Whether a value can be passed as ``model=``. A class of models, or the name of one, cannot."""
     return isinstance(value, Model)
-
-
-def usual_planner(n_streams: int) -> str:
-    """Name the planner of a model that routes two streams. It joins more than two streams one after the
-    other.
-
-    >>> usual_planner(2), usual_planner(3)
-    ('two_streams', 'pipeline')
-    """
-    return TWO_STREAMS if n_streams == 2 else PIPELINE
 
 
 def is_positive(value: object) -> TypeGuard[int]:

@@ -10,7 +10,7 @@ variant as a baseline.)
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
-from thetastream.models.base import AUTO, HANDSHAKE, UNITS, Model, is_positive
+from thetastream.models.base import AUTO, CHANGEABLE, Model, is_positive
 from thetastream.models.drawing import Drawing, row
 from thetastream.models.routes import Hashes, Route
 
@@ -61,8 +61,8 @@ class Chain(Model):
     """
 
     workers: int = 1
-    block: int | str = AUTO
-    forward_threshold: int | None = None
+    block: int | str = field(default=AUTO, metadata=CHANGEABLE)
+    forward_threshold: int | None = field(default=None, metadata=CHANGEABLE)
     fast_forward: bool = False
     name: ClassVar[str] = "chain"
     is_costed: ClassVar[bool] = False
@@ -99,23 +99,13 @@ class Chain(Model):
         return not self.fast_forward
 
     @property
-    def engine(self) -> str:
-        return HANDSHAKE if self.forwards_tuples else UNITS
-
-    @property
-    def kept(self) -> "Chain":
-        return Chain(self.workers, fast_forward=self.fast_forward)
+    def runs_on_units(self) -> bool:
+        return not self.forwards_tuples
 
     @property
     def on_batch(self) -> "Chain":
+        """The chain that joins batch DataFrames, which have no epochs in which tuples could move."""
         return Chain(self.workers, fast_forward=True)
-
-    @property
-    def costs_by(self) -> str:
-        return "forwarding" if self.forwards_tuples else "routes"
-
-    def has_mailbox(self, n_streams: int) -> bool:
-        return self.forwards_tuples
 
     @property
     def sees_all(self) -> bool:
@@ -135,9 +125,6 @@ class Chain(Model):
     def route_probes(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         for worker in range(self.workers):
             yield Route(worker, Role.PROBE, None)
-
-    def is_prompt(self, n_streams: int) -> bool:
-        return self.fast_forward
 
     def end(self, side: Side) -> int:
         """The worker at which a stream enters."""

@@ -6,7 +6,7 @@ reads, and the nodes at which partial results look for their next partners. Ever
 order, purge and state) is the same for all of them (``thetastream.engine.multiway.node``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from enum import Enum
@@ -18,9 +18,22 @@ from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.core.spans import Rows, to_micros
-from thetastream.models.base import AUTO, MULTIWAY, JoinContext, Model, is_positive, usual_planner
+from thetastream.models.base import AUTO, Model, is_positive
 from thetastream.models.drawing import Drawing, circle
 from thetastream.models.routes import Hashes, Route
+
+
+class JoinContext(NamedTuple):
+    """The properties of a join that a model may use before the join is planned."""
+
+    aliases: tuple[str, ...]
+    has_event_time: tuple[bool, ...]
+    """For each stream, whether it has an event time."""
+    n_units: int
+    """The number of units that fill the shuffle partitions of the session."""
+    duration: Callable[[str, str], int]
+    """Reads an interval from text, in microseconds. The second argument is the name of the setting for
+    errors."""
 
 
 class Travel(Enum):
@@ -105,11 +118,9 @@ class Multiway(Model):
     def draw(self) -> Drawing:
         return circle(["node"] * self.n_units)
 
-    def planner(self, n_streams: int) -> str:
-        return usual_planner(2) if self._is_unit(n_streams) else MULTIWAY
-
-    def _is_unit(self, n_streams: int) -> bool:
-        return n_streams == 2 and self.runs_as_unit
+    @property
+    def runs_on_units(self) -> bool:
+        return self.runs_as_unit and not self.has_open_size and not isinstance(self.span, str)
 
     def fit(self, join: JoinContext, problems: list[ThetastreamError]) -> "Multiway":
         """Resolve the number of nodes, durations that are text, and the aliases of streams."""
@@ -146,15 +157,14 @@ class Multiway(Model):
         return self.with_nodes(1)
 
     @property
-    def has_open_size(self) -> bool:
-        return self.nodes == AUTO
+    def on_batch(self) -> "Multiway":
+        """The model that joins batch DataFrames two at a time."""
+        return self
 
     @property
-    def is_fitted(self) -> bool:
-        return not self.has_open_size and not isinstance(self.span, str)
-
-    def with_size(self, n_units: int) -> "Multiway":
-        return self.with_nodes(n_units)
+    def has_open_size(self) -> bool:
+        """Whether the user left the number of nodes open."""
+        return self.nodes == AUTO
 
     def with_slices(self, n_tuples: int) -> "Multiway":
         """Return the model with slices of ``n_tuples`` tuples, if it has slices and the user did not set
@@ -186,11 +196,8 @@ class Multiway(Model):
 
     @property
     def keeps_arrival_order(self) -> bool:
+        """Whether windows may count tuples in a join hop by hop."""
         return False
-
-    @property
-    def sharing_obstacle(self) -> str | None:
-        return "runs one join, hop by hop"
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         for node in range(self.n_units):
@@ -198,9 +205,6 @@ class Multiway(Model):
 
     def is_home(self, unit: int, side: Side) -> bool:
         return unit == 0
-
-    def is_prompt(self, n_streams: int) -> bool:
-        return self._is_unit(n_streams)
 
     def resolve_aliases(self, aliases: Sequence[str]) -> "Multiway":
         """Return the model with numbers of streams instead of aliases."""

@@ -8,7 +8,7 @@ one revolution.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from thetastream.core.errors import QueryError
 from thetastream.core.keys import Int64s
 from thetastream.core.spans import Rows
-from thetastream.models.base import AUTO, is_positive
+from thetastream.models.base import AUTO, CHANGEABLE, is_positive
 from thetastream.models.multiway import Multiway, NewTuples, number_stretches
 
 SLICE = Rows(64)
@@ -68,10 +68,10 @@ class Ring(Multiway):
     """
 
     nodes: int | str = AUTO
-    slice: Rows | str | timedelta | None = None
-    order: Mapping[str, Sequence[str]] | None = None
-    in_flight: int | None = None
-    tuples_per_node: int | None = None
+    slice: Rows | str | timedelta | None = field(default=None, metadata=CHANGEABLE)
+    order: Mapping[str, Sequence[str]] | None = field(default=None, metadata=CHANGEABLE)
+    in_flight: int | None = field(default=None, metadata=CHANGEABLE)
+    tuples_per_node: int | None = field(default=None, metadata=CHANGEABLE)
     moves_tuples: bool = False
     name: ClassVar[str] = "ring"
     sizes: ClassVar[tuple[str, ...]] = ("nodes",)
@@ -94,10 +94,6 @@ class Ring(Multiway):
     @property
     def keeps_arrival_order(self) -> bool:
         return True  # all nodes receive all tuples and all partial results
-
-    @property
-    def kept(self) -> "Ring":
-        return Ring(self.nodes, moves_tuples=self.moves_tuples)
 
     @property
     def on_batch(self) -> "Ring":

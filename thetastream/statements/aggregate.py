@@ -10,8 +10,8 @@ from thetastream.conditions import tokenize
 from thetastream.conditions.clauses import SelectClauses, check_expression
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.spans import Within
-from thetastream.families.asked import On
 from thetastream.families.options import StatementOptions, takes
+from thetastream.joins.ask.request import On
 from thetastream.joins.ask.streams import check_streams, read_tables
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model

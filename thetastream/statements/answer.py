@@ -14,8 +14,9 @@ from thetastream.core.how import Nearest
 from thetastream.families.options import StatementOptions
 from thetastream.joins.ask.request import complete_request
 from thetastream.joins.compose.nested import plan_nested
-from thetastream.joins.families import plan_join
+from thetastream.joins.joined import Joined
 from thetastream.joins.plan import Plan, remember_built
+from thetastream.joins.planning import plan_join
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.statements.grouped import fold_groups
 from thetastream.statements.projection import find_names, find_names_in
@@ -23,7 +24,7 @@ from thetastream.statements.question import Question
 from thetastream.statements.select import select_rows
 
 
-def plan_question(question: Question) -> Plan:
+def plan_question(question: Question) -> Joined:
     """Plan the join of a question, over the columns that it reads.
 
     The errors that it raises do not contain their position in the statement yet.
@@ -35,7 +36,7 @@ def plan_question(question: Question) -> Plan:
         asked = find_names_in(question.on, alias)
         columns[alias] = None if shown is None or asked is None else shown | asked
     if question.nested:
-        join: Plan = plan_nested(
+        join: Joined = plan_nested(
             question.frames,
             question.nested,
             question.within,
@@ -58,7 +59,7 @@ def plan_question(question: Question) -> Plan:
         # The select list adds the result time by itself, and an alias may have its name.
         given = request.given.with_value(RESULT_TIME, False)
         join = plan_join(replace(request, given=given, bounds_watermark=question.every is not None))
-    if join.is_streaming and not join.is_prompt:
+    if any(stream.is_streaming for stream in join.inputs) and not join.facts.is_prompt:
         what = f"{question.model!r} may find results of {len(join.inputs)} streams behind the watermark"
         raise QueryError(
             "LATE_RESULTS", f"{what}, so that they cannot be grouped by time; use th.join, or leave model out"
@@ -70,18 +71,18 @@ class Answer(NamedTuple):
     """The rows of a question, and how they are computed."""
 
     rows: DataFrame
-    join: Plan
+    join: Joined
     how: str = ""
     """How groups are made; empty without groups."""
 
     def explain(self) -> str:
         """Describe the join and the aggregation."""
-        return self.join.explain() + (f"\n== Aggregation ==\n{self.how}\n" if self.how else "")
+        return Plan(self.join).explain() + (f"\n== Aggregation ==\n{self.how}\n" if self.how else "")
 
 
-def answer(spark: SparkSession, question: Question, join: Plan) -> Answer:
+def answer(spark: SparkSession, question: Question, join: Joined) -> Answer:
     """Evaluate the select list over the results of the join, or over views if units can fold the matches."""
-    if join.is_streaming:
+    if any(stream.is_streaming for stream in join.inputs):
         raise_problems(list(find_endless(question.clauses)))
     selected = select_rows(spark, question, join)
     if not selected.is_grouped:

@@ -16,7 +16,7 @@ from thetastream.families.views.planner import is_surely_grouped
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
 from thetastream.joins.compose.nested import NestedJoin
-from thetastream.joins.plan import Plan
+from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model
 from thetastream.statements.answer import Answer, answer, plan_question
@@ -47,7 +47,7 @@ class Evaluation:
     """Descriptions of the SELECTs, the inner ones first."""
     has_groups: bool = False
     """Whether the results of a join were grouped, so that the option ``every`` has an effect."""
-    _projections: dict[int, tuple[Question, Plan]] = field(default_factory=dict)
+    _projections: dict[int, tuple[Question, Joined]] = field(default_factory=dict)
     """The joins of SELECTs without groups, by the identity of the SELECT."""
 
     def evaluate(self, select: Select, scope: Mapping[str, DataFrame], title: str = "") -> DataFrame:

@@ -1,6 +1,7 @@
 """Groups over views: units fold their matches into views, and Spark merges the views (BiStream 3.4.2)."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -12,15 +13,15 @@ from thetastream.conditions.clauses import write_out_groups
 from thetastream.core.columns import MARK
 from thetastream.core.errors import SessionError
 from thetastream.engine.views.view import ViewDelays
-from thetastream.families.asked import PlannedInput
-from thetastream.families.payload import select_fields
-from thetastream.families.views.folding import PREFIX, VIEW_TIME, Computed, FinalJoin, Folding
+from thetastream.families.base import FinalJoin
+from thetastream.families.views.folding import PREFIX, VIEW_TIME, Computed, Folding
 from thetastream.families.views.planner import plan_folding
+from thetastream.joins.ask.carriers import select_fields
 from thetastream.joins.ask.catalyst import Catalyst, escape_braces
 from thetastream.joins.ask.refusals import unlogged
 from thetastream.joins.ask.streams import StreamInput
 from thetastream.joins.ask.window import read_every
-from thetastream.joins.plan import Plan
+from thetastream.joins.joined import Foldable, Joined, PlannedInput
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, Stream
 from thetastream.statements.projection import find_names_in
@@ -36,13 +37,13 @@ class MergedViews(NamedTuple):
     """The rows of a question that is evaluated over merged views."""
 
     rows: DataFrame
-    join: Plan
+    join: Joined
     """The plan of the join whose units make the views."""
     how: str
     """A description of the evaluation, for ``explain``."""
 
 
-def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs: DataFrame) -> MergedViews:
+def fold_groups(spark: SparkSession, question: Question, join: Joined, over_pairs: DataFrame) -> MergedViews:
     """Evaluate a question over views; columns and types are those of the answer ``over_pairs``.
 
     Raises
@@ -51,17 +52,18 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
         If the answer needs the matches themselves.
     """
     clauses = question.clauses
-    if join.folding_obstacle is not None:
-        raise NotFoldable(join.folding_obstacle)
+    final = join.facts.final
+    if isinstance(final, str):
+        raise NotFoldable(final)
     if clauses.is_distinct:
         raise NotFoldable("DISTINCT compares rows")
     if clauses.tail:
         raise NotFoldable(f"{clauses.tail[0].tokens[0].keyword} needs all rows")
     # 1. Plan what units fold.
-    final = join.final_join
-    inputs = {stream.alias: given for stream, given in zip(final.streams, join.final_inputs, strict=True)}
+    foldable = cast(Foldable, join)  # only such joins have a final join
+    inputs = dict(zip((stream.alias for stream in final.streams), foldable.final_inputs, strict=True))
     catalyst = Catalyst(spark, {alias: given.schema for alias, given in inputs.items()})
-    has_time = len(join.event_times) == len(join.inputs)
+    has_time = all(stream.event_time for stream in join.inputs)
     merged = question.merged
     items = tokenize(merged.qualify(tokenize(write_out_stars(clauses.items, question.star))))
     group_by, having = clauses.group_by, clauses.having
@@ -81,7 +83,7 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
     if folding.pane is not None and len(times) > 1:
         raise NotFoldable("event times have two types")
     if question.every is not None:
-        _plan_waiting(question, join, folding, catalyst)
+        _plan_waiting(question, join.inputs, final, folding, catalyst)
     if folding.lazy is not None and spark.conf.get(NO_DATA_BATCHES, "true") != "true":
         raise SessionError("NO_DATA_BATCHES", f"{NO_DATA_BATCHES} must be true, or views would wait forever")
     # 2. Plan the join whose units fold it, over inputs with the computed columns.
@@ -93,7 +95,7 @@ def fold_groups(spark: SparkSession, question: Question, join: Plan, over_pairs:
             }
     except AnalysisException as error:
         raise NotFoldable(f"units cannot compute it: {error.getCondition()}") from None
-    join = join.fold(folding, streams)
+    join = foldable.fold(folding, streams)
     views = join.results()
     if folding.pane is not None:
         views = views.withColumn(VIEW_TIME, F.col(VIEW_TIME).alias(VIEW_TIME, metadata={MARK: 0}))
@@ -128,31 +130,28 @@ def _select_merged(spark: SparkSession, folding: Folding, views: DataFrame) -> D
     return rows.where(F.col(_HAVING)).drop(_PLAIN, _HAVING)
 
 
-def _plan_waiting(question: Question, join: Plan, folding: Folding, catalyst: Catalyst) -> None:
+def _plan_waiting(
+    question: Question, given: Sequence[Stream], final: FinalJoin, folding: Folding, catalyst: Catalyst
+) -> None:
     """Plan how long views wait, and how units see that another epoch follows. Views of batch DataFrames do
     not wait."""
     assert question.every is not None
     has_pane = folding.pane is not None
-    every_ms = read_every(question.every, join.inputs, question.frames, has_pane, catalyst)
+    every_ms = read_every(question.every, given, question.frames, has_pane, catalyst)
     if every_ms is None:
         return
-    streams = join.final_join.streams
-    delays = [(stream.watermark_delay_us or 0) // 1000 for stream in streams]
-    folding.lazy = ViewDelays(every_ms, (delays[0], delays[1]))
-    left, right = (
-        _compute_bound(stream, given, join) for stream, given in zip(streams, join.final_inputs, strict=True)
-    )
-    folding.bounds = (left, right)
+    left, right = final.streams
+    delays = ((stream.watermark_delay_us or 0) // 1000 for stream in final.streams)
+    folding.lazy = ViewDelays(every_ms, (next(delays), next(delays)))
+    folding.bounds = (_compute_bound(left), _compute_bound(right))
 
 
-def _compute_bound(stream: Stream, given: PlannedInput, join: Plan) -> Computed | None:
+def _compute_bound(stream: Stream) -> Computed | None:
     """Compute how far the streams behind an input of the last join move the watermark. It is None if the
-    input is a stream of the user."""
-    if given.watermark_bound is None:
-        # Each result of a join before the last one has a bound. The event times of a stream need none.
-        assert any(stream.alias == known.alias for known in join.inputs)
+    input is a stream of the user, whose event times say so."""
+    if stream.watermark_bound is None:
         return None
-    text = f"{quote(stream.alias)}.{quote(given.watermark_bound)}"
+    text = f"{quote(stream.alias)}.{quote(stream.watermark_bound)}"
     return Computed(stream.alias, text, f"{PREFIX}bound_{stream.alias}")
 
 

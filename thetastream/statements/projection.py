@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column
 
 from thetastream.conditions import Phrase, Predicate, tokenize
-from thetastream.families.asked import Conjunct, On
+from thetastream.joins.ask.request import Conjunct, On
 
 
 def find_names(phrases: Iterable[Phrase], alias: str) -> set[str] | None:

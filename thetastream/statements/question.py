@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame
 from thetastream.conditions.clauses import SelectClauses
 from thetastream.conditions.statement import HowOption
 from thetastream.core.spans import Within
-from thetastream.families.asked import On
-from thetastream.joins.ask.request import read_how
+from thetastream.joins.ask.request import On, read_how
 from thetastream.joins.compose.nested import NestedJoin
 from thetastream.models.base import Model
 from thetastream.spark.session.configure import choose_case_fold

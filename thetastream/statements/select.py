@@ -15,7 +15,7 @@ from thetastream.core.errors import QueryError, raise_problems
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import escape_braces
 from thetastream.joins.ask.refusals import unlogged
-from thetastream.joins.plan import Plan
+from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.statements.errors import find_list_problems, sort_problems
@@ -35,7 +35,7 @@ class Selected(NamedTuple):
     """The items that are selected, if the rows are those of the join; None if some are dropped or changed."""
 
 
-def select_rows(spark: SparkSession, question: Question, join: Plan) -> Selected:
+def select_rows(spark: SparkSession, question: Question, join: Joined) -> Selected:
     """Evaluate the select list and its groups over the results of the join."""
     clauses = question.clauses
     rows = _add_names(question, join)
@@ -131,29 +131,29 @@ def _refuse_list(clauses: SelectClauses, what: str, condition: str) -> QueryErro
     return make_error_at(clauses.items.source, clauses.items.tokens[0].start, what, condition)
 
 
-def _add_names(question: Question, join: Plan) -> DataFrame:
+def _add_names(question: Question, join: Joined) -> DataFrame:
     """Add to results every column that only one stream has or that USING merges, and ``result_time``.
 
     ``result_time`` carries the mark of the watermark again, because a result is never older than the
     watermark at which it is found.
     """
-    pairs = join.results()
+    pairs, facts = join.results(), join.facts
     owners = _find_owners(
         question,
         {s.alias: [name for name, _ in s.types] for s in join.inputs if s.alias in question.shown},
     )
     taken = {name.casefold() for name in pairs.columns}
-    columns = [F.col(quote(name)) for name in pairs.columns if name not in join.hidden]
-    has_time = all(stream.event_time for stream in join.timed) and join.has_time_column
-    if has_time:
+    columns = [F.col(quote(name)) for name in pairs.columns if name not in facts.hidden]
+    if facts.result_time is not None:
         taken.add(RESULT_TIME)
     columns += _name_columns(owners, taken)
-    if has_time:
+    if facts.result_time is not None:
+        time = F.expr(facts.result_time)
         if question.clauses.is_distinct:
-            longest_ms = -(-join.longest_window_us // 1000)
-            columns.append(join.time_column({MARK: longest_ms}).alias(DISTINCT_TIME))
+            longest_ms = -(-facts.longest_window_us // 1000)
+            columns.append(time.alias(DISTINCT_TIME, metadata={MARK: longest_ms}))
         if RESULT_TIME not in map(str.casefold, question.shown):
-            columns.append(join.time_column({MARK: 0}))
+            columns.append(time.alias(RESULT_TIME, metadata={MARK: 0}))
     return pairs.select(*columns)
 
 

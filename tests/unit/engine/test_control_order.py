@@ -61,7 +61,7 @@ def run_schedule(seed: int, kind: str, epochs: int = 14) -> tuple[list[Any], lis
 
     def draw() -> Model:
         models = (draw_model(rng, COUNT_WINDOW) for _ in range(100))
-        return next(model for model in models if model.keeps_arrival_order)
+        return next(model for model in models if model.sees_all)
 
     first = draw()
     run, single = CrashingRun(build(kind, first), first, rules), LocalRun(build(kind, Split(1)))

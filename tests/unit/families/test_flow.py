@@ -1,102 +1,164 @@
-"""A planned join is a flow: SQL texts and picklable values, which families build without Spark."""
+"""Families plan without Spark: a planned join is a flow of SQL texts and picklable values."""
 
 import pickle
 from dataclasses import replace
+from typing import Any
 
-from thetastream.core.condition import Condition, SideSpec
-from thetastream.core.how import HOWS
-from thetastream.engine.answers.spec import DecidingSpec
-from thetastream.engine.order import Order
+import pytest
+
+import thetastream as th
+from tests.support.requests import make_request
+from thetastream.engine.answers.spec import AnswersSpec, DecidingSpec
+from thetastream.engine.handshake.spec import HandshakeSpec
+from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.engine.two_stream.moving import MovingSpec
-from thetastream.families.engines import build_two_stream_join
-from thetastream.families.pairs.flow import let_units_change
-from thetastream.families.tasks import Task, TasksPlan, build_shared_tasks_join
-from thetastream.index import IndexSpec, Scan
+from thetastream.engine.two_stream.spec import TwoStreamSpec
+from thetastream.engine.two_stream.watermark_bound import BoundingSpec
+from thetastream.families.base import FinalJoin
+from thetastream.families.pairs.plan import PAIRS
+from thetastream.families.registry import FAMILIES, find_family
+from thetastream.families.tasks import find_sharing_problem, share
 from thetastream.lowering.domains import write_literal
-from thetastream.lowering.identity import Reading
-from thetastream.lowering.physical import Carried, PhysicalPlan, SidePlan
-from thetastream.models.matrix import Matrix
+from thetastream.models import REGISTRY
 from thetastream.runtime.context import RunContext
-from thetastream.runtime.control.plan import Rules
-from thetastream.runtime.flow import Flow
+from thetastream.runtime.flow import Emitted
 
-INDEX = IndexSpec(Scan())
-TIME = Carried("x y", "c0", "bigint", "unix_micros(a.`x y`)", "timestamp_micros(`c0`)", "timestamp")
-SIDES = (
-    SidePlan(
-        "a", (), (), (Carried("x y", "c0", "bigint", "a.`x y`", "timestamp_micros(`c0`)", "timestamp"),)
-    ),
-    SidePlan("b", (), (), (Carried("z", "c1", "int", "b.z", "`c1`", "int"),)),
+ON = "a.k = b.k AND a.x < b.x"
+RESIDUAL = f"{ON} AND a.id IN (b.id, 7)"
+
+
+def plan(on: str = ON, **changed: Any) -> Any:
+    request = make_request(on, **changed)
+    family = find_family(request)
+    assert family is not None
+    return family.plan(request.without(family.refused))
+
+
+# Which family
+
+
+@pytest.mark.parametrize(
+    ("changed", "spec"),
+    [
+        ({}, TwoStreamSpec),
+        ({"how": "left"}, AnswersSpec),
+        ({"model": th.Chain(2)}, HandshakeSpec),
+        ({"model": th.Chain(2, fast_forward=True)}, TwoStreamSpec),
+        ({"model": th.Ring(2)}, TwoStreamSpec),
+        ({"model": th.Ring(2), "aliases": "abc", "on": f"{ON} AND b.k = c.k"}, MultiwaySpec),
+        ({"bounds_watermark": True}, BoundingSpec),
+    ],
+    ids=str,
 )
-PLAN = PhysicalPlan(
-    SIDES,
-    Condition((SideSpec("a", ("c0",), (), ()), SideSpec("b", ("c1",), (), ()))),
-    (INDEX, INDEX),
-    ("a.`x y` IS NULL OR b.z > 1",),
-    None,
-)
-CHOSEN = Reading(chosen_for=4)
+def test_the_first_family_that_takes_a_request_plans_it(changed: dict[str, Any], spec: type) -> None:
+    planned = plan(**changed)
+    assert isinstance(planned.flow().stages[0].spec, spec)
+    assert planned.facts.condition == changed.get("on", ON)
+    assert planned.explain()
 
 
-def choose(partitions: int) -> Matrix:
-    return Matrix(partitions, 1)
+def test_no_family_joins_three_streams_at_once_without_a_ring() -> None:
+    assert find_family(make_request(f"{ON} AND b.k = c.k", "abc")) is None
+
+
+def test_an_option_that_a_family_does_not_honour_is_refused_if_the_user_gave_it() -> None:
+    (hops,) = (family for family in FAMILIES if "index" in family.refused)
+    request = make_request(ON, options={"index": "scan"})
+    assert [error.condition for error in request.without(hops.refused).problems] == ["INDEX_NOT_APPLICABLE"]
+    of_session = replace(request.given, of_session=frozenset({"index"}))
+    request = replace(request, given=of_session, problems=[])
+    assert request.without(hops.refused).options == {}
+    assert request.problems == []
+
+
+# What leaves the units
 
 
 def test_the_output_of_pairs_is_text() -> None:
-    (stage,) = build_two_stream_join(PLAN, Matrix(2, 1), Reading()).stages
-    assert stage.output.columns == ("c0 bigint", "c1 int")
-    assert stage.output.restored == (
-        "struct(timestamp_micros(`c0`) AS `x y`) AS `a`",
-        "struct(`c1` AS `z`) AS `b`",
-    )
-    assert stage.output.residual == PLAN.residual
+    (stage,) = plan(RESIDUAL).flow().stages
+    assert stage.output.columns[:4] == ("c0 bigint", "c1 int", "c2 int", "c3 bigint")
+    assert stage.output.restored[1].startswith("struct(`c4` AS `id`, `c5` AS `k`")
+    assert stage.output.restored[1].endswith("timestamp_micros(`c7`) AS `ts`) AS `b`")
+    assert stage.output.residual == ("a.id IN (b.id, 7)",)
 
 
 def test_an_order_belongs_to_the_stage_and_its_output_has_the_arrival() -> None:
-    order = Order(10, is_punctuated=True)
-    (stage,) = build_two_stream_join(PLAN, Matrix(1, 1), Reading(), order).stages
-    assert stage.order == order
-    assert stage.output.columns == ("c0 bigint", "arrival_left bigint", "c1 int", "arrival_right bigint")
+    options = {"order": 10, "punctuations": True}
+    (stage,) = plan(model=th.Split(2), options=options).flow().stages
+    assert stage.order is not None
+    assert "arrival_left bigint" in stage.output.columns
     assert stage.output.restored[-1].endswith(" AS arrival")
 
 
 def test_answers_behind_a_residual_have_two_stages() -> None:
-    left = replace(PLAN, how=HOWS["left"])
-    first, second = build_two_stream_join(left, Matrix(4, 1), CHOSEN, choose=choose).stages
+    changed = {"how": "left", "options": {"max_units": 6}}
+    flow = plan(RESIDUAL, **changed).flow()
+    first, second = flow.stages
     assert "`candidate row`" in first.output.restored[0]
     assert second.output.restored[1].startswith("CASE WHEN ")
     assert isinstance(second.spec, DecidingSpec)
-    flow = let_units_change(Flow(SIDES, (), (first, second), {}), Rules(6))
-    assert flow.rules == Rules(6)
+    assert flow.rules is not None
     assert [stage.spec.n_units for stage in flow.stages] == [4, 6]
+    assert flow.waits_by == ("c3", "c7")
     # The change holds for every model that may be chosen.
     chosen = [stage.choice.fit(2).spec.n_units for stage in flow.stages if stage.choice is not None]
     assert chosen == [2, 6]
 
 
 def test_moving_tuples_change_the_spec_of_the_first_stage() -> None:
-    flow = build_two_stream_join(PLAN, Matrix(4, 1), CHOSEN, choose=choose)
-    (stage,) = let_units_change(flow, Rules(6, moves_tuples=True)).stages
+    (stage,) = plan(within_us=None, options={"max_units": 6}).flow().stages
     assert stage.choice is not None
     assert isinstance(stage.spec, MovingSpec)
     assert isinstance(stage.choice.fit(2).spec, MovingSpec)
-    (stage,) = let_units_change(flow, Rules(6)).stages
-    assert not isinstance(stage.spec, MovingSpec)
+
+
+def test_units_emit_only_the_columns_that_a_store_reads_and_one_of_each_stream() -> None:
+    planned = plan()
+    assert isinstance(planned.facts.emitted, Emitted)
+    flow = planned.flow({"c0"})
+    assert [name for spec in flow.keys for name in spec.columns] == ["c0", "c4"]
+
+
+# Facts
+
+
+def test_facts_say_what_may_follow_and_why_not() -> None:
+    assert isinstance(plan().facts.final, FinalJoin)
+    left = plan(how="left").facts
+    assert left.emitted == "Spark completes the rows of how='left'"
+    assert left.final == "how='left' answers each tuple"
+    assert plan(RESIDUAL).facts.emitted == "Spark evaluates a.id IN (b.id, 7)"
+    assert not plan(model=th.Chain(2)).facts.is_prompt
+
+
+def test_the_result_time_of_a_tuple_without_partner_is_the_instant_that_decides_it() -> None:
+    time = plan(how="left").facts.result_time
+    assert time.startswith(
+        "CASE WHEN `b` IS NULL THEN timestamp_micros(unix_micros(`a`.`ts`) + 5000000) ELSE"
+    )
+
+
+# Tasks
 
 
 def test_names_of_tasks_are_written_whatever_is_in_them() -> None:
     name = "it's \\ `one`"
-    shared = TasksPlan(SIDES, (Task(name, PLAN, (None, None)),))
-    (stage,) = build_shared_tasks_join(shared, Matrix(2, 1), Reading()).stages
+    planned = PAIRS.plan(make_request(RESIDUAL, model=th.Matrix(2, 1)))
+    (stage,) = share({name: planned}).flow().stages
     assert stage.output.columns[0] == "task int"
     assert stage.output.restored[0] == f"get(array({write_literal(name)}), task) AS task"
     (residual,) = stage.output.residual
-    assert residual == f"CASE WHEN task = {write_literal(name)} THEN ({PLAN.residual[0]}\n) ELSE true END"
+    assert residual == f"CASE WHEN task = {write_literal(name)} THEN (a.id IN (b.id, 7)\n) ELSE true END"
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_model_shares_its_exchange_or_says_why_it_cannot(name: str) -> None:
+    problem = find_sharing_problem(REGISTRY[name](2), is_streaming=True)  # type: ignore[call-arg]
+    assert (problem is None) == (name in ("biclique", "chain", "matrix", "split"))
 
 
 def test_flows_and_settings_are_picklable() -> None:
-    flow = build_two_stream_join(PLAN, Matrix(4, 1), CHOSEN, choose=choose)
-    moving = let_units_change(flow, Rules(6, moves_tuples=True))
-    assert pickle.loads(pickle.dumps(moving)).stages[0].spec == moving.stages[0].spec
+    flow = plan(within_us=None, options={"max_units": 6}).flow()
+    assert pickle.loads(pickle.dumps(flow)).stages[0].spec == flow.stages[0].spec
     run = RunContext(mailbox="box", late="late", max_units=6)
     assert pickle.loads(pickle.dumps(run)) == run

@@ -3,7 +3,7 @@
 import pytest
 
 from thetastream.core.columns import BlockColumn, LatestTime, TupleColumn
-from thetastream.joins.plan import find_sources
+from thetastream.joins.sources import find_sources
 from thetastream.lowering.physical import Carried, SidePlan
 from thetastream.runtime.flow import Emitted, NotStaged
 

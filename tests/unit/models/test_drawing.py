@@ -49,9 +49,9 @@ def test_html_shows_what_each_fact_is_about_its_value_and_the_reason():
         Section("Step 1", sections=(Section("Parsed", (Fact("on", "a.x  <\n b.y   (a comment)"),)),)),
         Section("Shaped", (Fact("", "nothing the index can use"),)),
     )
-    shown = render_html("JoinPlan of a & b", [th.Matrix(1, 2)], explanation)
+    shown = render_html("Plan of a & b", [th.Matrix(1, 2)], explanation)
     page = ElementTree.fromstring(shown)
-    assert page.find("b").text == "JoinPlan of a & b"
+    assert page.find("b").text == "Plan of a & b"
     cells = [[cell.text for cell in row] for row in page.iter("tr")]
     assert cells == [
         ["index", "a.x < b.y", "one <key>"],

@@ -89,7 +89,7 @@ def test_sizes_of_groups_are_spelled_so_that_no_group_has_fewer_units(model: Any
 def test_every_model_that_scales_spells_sizes() -> None:
     for kind in REGISTRY.values():
         if kind.sizes:
-            assert set(kind().with_size(1).spell_sizes([2, 2])) <= set(kind.sizes)
+            assert set(kind(1).spell_sizes([2, 2])) <= set(kind.sizes)
 
 
 # A query

@@ -3,36 +3,30 @@
 { (t1, ..., tm) : condition is TRUE, T - ti <= Wi for the latest event time T }
 
 No intermediate result is stored. Each tuple is stored once, at the node of its slice
-(``thetastream.engine.multiway``). Batch DataFrames have no epochs in which messages could arrive. For them,
-joins of two streams compute the same bag of results; under count windows, one node makes all hops in one
-epoch.
-
-The hop order of each stream: the one that the user set, or an estimated one.
+(``thetastream.engine.multiway``).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, cast
 
-from pyspark.sql import DataFrame
-
-from thetastream.core.columns import ColumnSource
 from thetastream.core.errors import QueryError
 from thetastream.engine.multiway.graph import JoinGraph
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.multiway.spec import MultiwaySpec
-from thetastream.families.asked import CheckedRequest, check_max_units, refuse_result_order
+from thetastream.families.base import Facts
 from thetastream.families.hops.cost import MultiwayLoad, choose_initial_slice, estimate_load
 from thetastream.families.hops.explain import explain_multiway
 from thetastream.families.hops.graph import HopOrders, LoweredGraph, build_multiway_spec, lower_graph
 from thetastream.families.hops.identity import identify_multiway
-from thetastream.families.pairs.choose import find_shed_problem
-from thetastream.families.pairs.flow import Choose, _open_choice, describe_pairs
-from thetastream.families.windows import read_count_windows
-from thetastream.joins.plan import QueryPlan
+from thetastream.families.pairs.choose import Choose, find_shed_problem
+from thetastream.families.pairs.flow import describe_pairs, open_choice
+from thetastream.families.request import RESULTS_OF_MORE, CheckedRequest, Refusal, refuse_answers
+from thetastream.families.result_time import write_result_time
+from thetastream.families.windows import is_counted, read_count_windows
 from thetastream.lowering.identity import Reading
 from thetastream.lowering.lower import choose_archive_period
-from thetastream.lowering.query import Query
+from thetastream.lowering.query import Query, Stream, list_conditions
 from thetastream.lowering.report import Section
 from thetastream.lowering.selectivity import Tie, estimate_sizes, extend_join_order, list_ties
 from thetastream.lowering.statistics import Statistics, choose_n_units
@@ -40,74 +34,84 @@ from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway, Travel, read_hops
 from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.plan import Rules
-from thetastream.runtime.flow import Emitted, Flow, Staging, Target, UnitStage
-from thetastream.spark.dataflow.build import build
+from thetastream.runtime.flow import Emitted, Flow, UnitStage
 
 
 @dataclass(frozen=True, repr=False)
-class MultiwayPlan(QueryPlan):
-    """A join hop by hop that is checked and planned but not started."""
+class HopsPlan:
+    """A join hop by hop."""
 
+    request: CheckedRequest
     query: Query
     lowered: LoweredGraph
     spec: MultiwaySpec
     """The spec that the nodes run."""
-    streams: tuple[DataFrame, ...]
-    run: RunContext
-    reading: Reading
     load: MultiwayLoad
     """The estimated load of the nodes."""
-    choose: Callable[[int], Model] | None = None
+    choose: Choose | None = None
     """How the model follows from the number of shuffle partitions; None if the user gave the nodes."""
 
     @property
+    def inputs(self) -> tuple[Stream, ...]:
+        """The streams, in the order of the result's columns."""
+        return self.query.streams
+
+    @property
     def models(self) -> tuple[Model, ...]:
+        """The model of the nodes."""
         return (self.spec.model,)
 
     @property
-    def is_prompt(self) -> bool:
-        return self.spec.model.is_prompt(len(self.inputs))
+    def run(self) -> RunContext:
+        """The settings with which the nodes run."""
+        return self.request.run
 
     @property
-    def folding_obstacle(self) -> str:
-        return "the matches of a join hop by hop are not folded"
-
-    def explain_join(self) -> tuple[Section, ...]:
+    def facts(self) -> Facts:
+        """What the code around the join must know of it."""
         query = self.query
+        return Facts(
+            condition=" AND ".join(list_conditions(query.on, query.predicates)),
+            result_time=write_result_time(query.streams),
+            shows_result_time=query.has_result_time,
+            # A result may be found epochs after its last tuple came.
+            is_prompt=False,
+            longest_window_us=max(query.within_us or (0,)),
+            emitted=self._describe_emitted(),
+            final="the matches of a join hop by hop are not folded",
+        )
+
+    def _describe_emitted(self) -> Emitted | str:
+        if self.lowered.residual:
+            return f"Spark evaluates {self.lowered.residual[0]}"
+        times = {stream.alias: str(stream.event_time) for stream in self.inputs}
+        return Emitted(self.lowered.sides, times if self.query.has_result_time else {})
+
+    def explain(self) -> tuple[Section, ...]:
+        """Explain the join, with a section for each stage of the plan."""
+        query, run = self.query, self.run
         return explain_multiway(
             query.streams,
             query.on,
             query.within_us,
             self.lowered,
             self.spec,
-            self.run.mailbox,
+            run.mailbox,
             self.load,
-            self.run.shed,
+            run.shed,
         )
 
-    @property
-    def staging_obstacle(self) -> str | None:
-        residual = self.lowered.residual
-        return f"Spark evaluates {residual[0]}" if residual else None
+    def flow(self, read: Collection[str] | None = None) -> Flow:
+        """Describe how tuples become results. Nodes emit all columns."""
+        chosen_for = None if self.choose is None else self.request.partitions
+        reading = Reading(self.request.resolver.is_case_sensitive, chosen_for)
+        output = describe_pairs(self.lowered.sides, self.lowered.residual)
+        stage = UnitStage(self.spec, output, open_choice(reading, self.choose, self.spec.with_model))
+        identity = identify_multiway(self.lowered, self.spec, reading)
+        return Flow(self.lowered.sides, self.spec.graph.sides, (stage,), identity, self._find_rules())
 
-    @property
-    def emitted(self) -> Emitted:
-        return Emitted(self.lowered.sides, self.event_times if self.has_result_time else {})
-
-    def stage_results(self, target: Target, sources: tuple[ColumnSource, ...]) -> DataFrame:
-        columns = tuple(carried.block_column for side in self.lowered.sides for carried in side.carried)
-        return self._build(Staging(target, columns, sources))
-
-    def results(self) -> DataFrame:
-        return self._build()
-
-    def _build(self, staging: Staging | None = None) -> DataFrame:
-        flow = build_multiway_join(self.lowered, self.spec, self.reading, self.choose)
-        return build(replace(flow, rules=self._rules), self.streams, self.run, staging)
-
-    @property
-    def _rules(self) -> Rules | None:
-        """How the nodes may change while the join runs; None if they do not change."""
+    def _find_rules(self) -> Rules | None:
+        """Find how the nodes may change while the join runs; None if they do not change."""
         if self.run.max_units is None:
             return None
         is_endless = any(stored.lifetime_us is None for stored in self.spec.stored)
@@ -120,59 +124,68 @@ class MultiwayPlan(QueryPlan):
         )
 
 
-def check_multiway(checked: CheckedRequest) -> tuple[int, ...] | None:
-    """Add errors for what hops do not support, and return the sizes of count windows."""
-    options, problems = checked.options, checked.problems
-    model = cast(Multiway, checked.model)  # only these models name this planner
-    refuse_result_order(checked)
-    counts = read_count_windows(checked)
+class HopsFamily:
+    """Joins of any number of streams under a ring of nodes.
+
+    Batch DataFrames have no epochs in which messages could arrive. For them, joins of two inputs compute the
+    same bag of results. Under count windows, one node makes all hops in one epoch.
+    """
+
+    refused: ClassVar[Mapping[str, Refusal]] = {
+        **RESULTS_OF_MORE,
+        "index": Refusal(
+            "INDEX_NOT_APPLICABLE",
+            "hops share the index of a stream, which is chosen for the strongest of their conditions; leave "
+            "index out",
+        ),
+    }
+
+    def takes(self, request: CheckedRequest) -> bool:
+        model, n_streams = request.model, len(request.streams)
+        if not isinstance(model, Multiway) or (n_streams == 2 and model.runs_on_units):
+            return False
+        return request.is_streaming or is_counted(request.within)
+
+    def plan(self, request: CheckedRequest) -> HopsPlan:
+        # 1. Check the windows and the session.
+        model = cast(Multiway, request.model)
+        counts = _read_windows(request, model)
+        request = request.prepare_run(model.has_mailbox(len(request.streams)))
+        if not request.is_streaming:
+            model = model.on_one_node
+        unfit = find_shed_problem(request.run.shed, model)
+        request.problems.extend([] if unfit is None else [unfit])
+        query = request.query(counts)
+        # 2. Turn the condition into hops.
+        lowered = lower_graph(
+            query.streams, query.conjuncts, query.predicates, query.within_us, request.resolver, counts
+        )
+        graph, ties = lowered.graph, list_ties(query)
+        hops = choose_hop_orders(model, query, request.statistics)
+        load = estimate_load(query.streams, graph, hops.orders, ties, request.statistics or Statistics())
+        # 3. Choose the nodes, and an index for the hops.
+        has_open_size = request.has_open_size and request.is_streaming
+        sizes = _NodesChoice(model, load, has_open_size, request.statistics is not None)
+        model = sizes(request.partitions)
+        lifetimes_us = [] if counts is not None else map(graph.lifetime_us, range(len(query.streams)))
+        choose_archive_period(lifetimes_us, request.archive_period_us)
+        refinement = choose_refinement(model, graph, hops.is_set, ties)
+        spec = build_multiway_spec(graph, hops.orders, model, request.archive_period_us, refinement)
+        return HopsPlan(request, query, lowered, spec, load, sizes if has_open_size else None)
+
+
+HOPS = HopsFamily()
+
+
+def _read_windows(request: CheckedRequest, model: Multiway) -> tuple[int, ...] | None:
+    """Return the sizes of count windows, and add errors for what hops do not support."""
+    refuse_answers(request)
+    counts = read_count_windows(request)
     if counts is not None and not model.keeps_arrival_order:
         what = f"a count window needs the order of arrival, which {model!r} does not keep"
         hint = "use th.Split(cores) for two streams, th.Ring(nodes) for more, or leave model out"
-        problems.append(QueryError("COUNT_WINDOW", f"{what}; {hint}"))
-    if "index" in options:
-        what = "hops share the index of a stream, which is chosen for the strongest of their conditions"
-        problems.append(QueryError("INDEX_NOT_APPLICABLE", f"{what}; leave index out"))
+        request.problems.append(QueryError("COUNT_WINDOW", f"{what}; {hint}"))
     return counts
-
-
-def plan_multiway(checked: CheckedRequest, counts: tuple[int, ...] | None) -> MultiwayPlan:
-    """Plan a join hop by hop. ``counts`` are the sizes of count windows."""
-    # 1. Check the session.
-    request, options, problems = checked.request, checked.options, checked.problems
-    model = cast(Multiway, checked.model)
-    mailbox, max_units, has_open_size = "", None, False
-    if checked.is_streaming:
-        has_open_size = checked.has_open_size
-        problems += checked.session.find_problems(model.n_units)
-        max_units = options.get("max_units")
-        check_max_units(max_units, model, problems)
-        has_mailbox = model.has_mailbox(len(checked.streams))
-        if has_mailbox or checked.run.shed is not None or max_units is not None:
-            mailbox = checked.session.choose_mailbox_folder(options.get("mailbox"), problems)
-    else:
-        model = model.on_one_node
-    unfit = find_shed_problem(checked.run.shed, model)
-    problems += [] if unfit is None else [unfit]
-    query = checked.query(counts)
-    # 2. Turn the condition into hops, and choose an index for the hops.
-    lowered = lower_graph(
-        query.streams, query.conjuncts, query.predicates, query.within_us, checked.catalyst, counts
-    )
-    graph, ties = lowered.graph, list_ties(query)
-    hops = choose_hop_orders(model, query, checked.statistics)
-    load = estimate_load(query.streams, graph, hops.orders, ties, checked.statistics or Statistics())
-    sizes = _NodesChoice(model, load, has_open_size, checked.statistics is not None)
-    model = sizes(checked.partitions)
-    lifetimes_us = [] if counts is not None else map(graph.lifetime_us, range(len(query.streams)))
-    choose_archive_period(lifetimes_us, checked.archive_period_us)
-    refinement = choose_refinement(model, graph, hops.is_set, ties)
-    spec = build_multiway_spec(graph, hops.orders, model, checked.archive_period_us, refinement)
-    frames = tuple(request.streams.values())
-    choose = sizes if has_open_size else None
-    run = replace(checked.run, mailbox=mailbox, max_units=max_units)
-    reading = Reading(checked.catalyst.is_case_sensitive, None if choose is None else checked.partitions)
-    return MultiwayPlan(query, lowered, spec, frames, run, reading, load, choose)
 
 
 @dataclass(frozen=True)
@@ -230,12 +243,3 @@ def choose_refinement(
         tuple((streams, share) for streams, share in read if streams.bit_count() > 1),
         tuple(graph.lifetime_us(stream) for stream in range(len(graph.sides))),
     )
-
-
-def build_multiway_join(
-    plan: LoweredGraph, spec: MultiwaySpec, reading: Reading, choose: Choose | None = None
-) -> Flow:
-    """Join two or more streams, hop by hop. ``choose`` is given if the planner has chosen the nodes."""
-    output = describe_pairs(plan.sides, plan.residual)
-    stage = UnitStage(spec, output, _open_choice(reading, choose, spec.with_model))
-    return Flow(plan.sides, spec.graph.sides, (stage,), identify_multiway(plan, spec, reading))

@@ -1,29 +1,31 @@
-"""Chooses the model of a join if the user names none: the cheapest, or the default if it costs little more.
+"""Chooses the model of a join: the one that the user names, or the cheapest.
 
-The choice depends only on the query, the number of partitions and the given statistics. A query that is
-started again has the partitions of its checkpoint, and so it has the same model. The statistics of a running
-query change: on restart, pass the statistics with which the query first started, or name the model.
-
-Chooses the model of a join of two streams: the one that the user named, or the cheapest.
+If the user names none, it is the default model unless another one costs much less. The choice depends only
+on the query, the number of partitions and the given statistics. A query that is started again has the
+partitions of its checkpoint, and so it has the same model. The statistics of a running query change: on
+restart, pass the statistics with which the query first started, or name the model.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.shed import Shed
 from thetastream.engine.two_stream.content_routing import choose_placing
-from thetastream.families.answers import find_partners_problem
-from thetastream.families.asked import JoinSettings
 from thetastream.families.pairs.cost import Estimate, estimate
 from thetastream.families.pairs.workload import Workload, build_workload
+from thetastream.families.request import CheckedRequest
 from thetastream.lowering.lower import Lowered
 from thetastream.lowering.query import Query
 from thetastream.lowering.statistics import Statistics, choose_n_units
 from thetastream.models import REGISTRY
 from thetastream.models.base import Model
 from thetastream.models.biclique import Biclique
+from thetastream.models.multiway import Multiway
 
+Choose = Callable[[int], Any]
+"""A picklable function from a number of shuffle partitions to the model that the planner chooses for it."""
 MARGIN = 0.8
 """Another model is chosen only if it costs less than this share of the default model's cost.
 Smaller differences are within the error of the estimates."""
@@ -70,10 +72,26 @@ def choose_subgroups(units: int, work: Workload) -> int:
 def find_arrival_problem(model: Model, is_counted: bool, is_ordered: bool) -> QueryError | None:
     """Return an error if the query needs the order of arrival and the model does not keep it, else None."""
     needs = " and ".join(["count windows"] * is_counted + ["ordered results"] * is_ordered)
-    if not needs or model.keeps_arrival_order:
+    if not needs or model.sees_all:
         return None
     what = f"{needs} need the order of arrival, which {model!r} does not keep"
     return QueryError("SPLIT_NEEDED", f"{what}; use th.Split(cores), or leave model out")
+
+
+def find_partners_problem(model: Model, lowered: Lowered) -> QueryError | None:
+    """Return an error if a model does not show a preserved tuple all its partners at one unit, else None."""
+    how = lowered.physical.how
+    if all(map(model.sees_partners, how.preserved)):
+        return None
+    both = "th.Matrix(1, 1)"
+    if lowered.physical.condition.equalities:
+        both = 'th.Matrix(n, 1, subgroups=n, routing="hash")'
+    fits = {"left": "th.Matrix(n, 1)", "right": "th.Matrix(1, n)", "full": both}
+    return QueryError(
+        "PARTNERS_APART",
+        f"how={how.name!r} needs all partners of a tuple at one unit, and {model!r} finds them at several; "
+        f"use {fits.get(how.name, fits['left'])}, or leave model out",
+    )
 
 
 def find_refusal(model: Model, lowered: Lowered, is_ordered: bool = False) -> QueryError | None:
@@ -190,7 +208,8 @@ class SizeChoice:
 
     def __call__(self, partitions: int) -> Model:
         """Choose the number of units for a number of partitions."""
-        return self.model.with_size(choose_n_units(partitions))
+        assert isinstance(self.model, Multiway)  # other models have a number of units
+        return self.model.with_nodes(choose_n_units(partitions))
 
 
 def _get_cost(estimated: Estimate) -> float:
@@ -205,20 +224,23 @@ def _format_partitions(partitions: int) -> str:
     return f"on {partitions} shuffle partition{'s' * (partitions != 1)}"
 
 
-def choose_model(query: Query, lowered: Lowered, settings: JoinSettings) -> tuple[Model, str]:
-    """Return the model of the settings, or the cheapest model that can run the query, and the reason."""
-    if settings.model is None:
-        return build_choice(query, lowered, settings).explain(settings.partitions)
-    problem = find_refusal(settings.model, lowered) or find_shed_problem(settings.run.shed, settings.model)
+def choose_model(
+    request: CheckedRequest, query: Query, lowered: Lowered, is_ordered: bool = False
+) -> tuple[Model, str, Choose | None]:
+    """Return the model of the request, or the cheapest one that can run the query.
+
+    Behind it are the reason, and how the model follows from the number of shuffle partitions. The last one is
+    None if the user set the model completely.
+    """
+    model, shed = request.model, request.run.shed
+    if model is None:
+        work = build_workload(query, lowered, request.statistics or Statistics())
+        needs_probes_apart = shed is not None and shed.sheds_probes
+        choice = ModelChoice(work, lowered, is_ordered, needs_probes_apart)
+        return (*choice.explain(request.partitions), choice)
+    problem = find_refusal(model, lowered) or find_shed_problem(shed, model)
     raise_problems([] if problem is None else [problem])
-    return settings.model, "as asked for"
-
-
-def build_choice(query: Query, lowered: Lowered, settings: JoinSettings) -> ModelChoice:
-    """Build the function from a number of shuffle partitions to the cheapest model for it."""
-    work = build_workload(query, lowered, settings.statistics or Statistics())
-    needs_probes_apart = settings.run.shed is not None and settings.run.shed.sheds_probes
-    return ModelChoice(work, lowered, settings.order is not None, needs_probes_apart)
+    return model, "as asked for", SizeChoice(model) if request.has_open_size else None
 
 
 def find_shed_problem(shed: Shed | None, model: Model) -> QueryError | None:

@@ -1,11 +1,7 @@
-"""Explains a plan for two streams stage by stage: parsed, rewritten, shaped, physical, cost.
+"""Explains a join of two streams, stage by stage: parsed, rewritten, shaped, physical, cost."""
 
-Explains cost: the cost of each model that can run the join, and the reason for the choice.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil
-from typing import Any
 
 from thetastream.conditions import tokenize
 from thetastream.conditions.names import find_columns
@@ -15,7 +11,6 @@ from thetastream.core.sides import Side
 from thetastream.core.spans import spell
 from thetastream.engine.order import Order
 from thetastream.engine.two_stream.content_routing import ByRange, choose_placing
-from thetastream.families.chain import explain_chain
 from thetastream.families.pairs.choose import compare, find_refusal
 from thetastream.families.pairs.cost import Estimate, StreamShares, compute_shares, estimate
 from thetastream.families.pairs.workload import (
@@ -45,17 +40,15 @@ def explain(
     lowered: Lowered,
     model: Model,
     model_reason: str,
+    cost: Sequence[Fact],
     order: Order | None = None,
-    partitions: int = 2,
-    statistics: Statistics | None = None,
     shed: Shed | None = None,
     max_units: int | None = None,
 ) -> tuple[Section, ...]:
-    """Return a section for each stage of the plan."""
+    """Return a section for each stage of the plan. ``cost`` are the facts of the last one."""
     names = [predicate.name for predicate in query.predicates]
     rewritten = explain_rewritten(lowered.notes, names, lowered.physical.sides)
     physical = _explain_physical(query, lowered, model, model_reason, order, shed, max_units)
-    cost = explain_cost(query, lowered, model, model_reason, order, partitions, statistics, shed)
     return (
         Section("Parsed", tuple(_explain_parsed(query)), width=5),
         Section("Rewritten", tuple(rewritten), width=8),
@@ -229,7 +222,7 @@ def explain_cost(
     lowered: Lowered,
     model: Model,
     reason: str,
-    order: Order | None,
+    is_ordered: bool,
     partitions: int,
     statistics: Statistics | None,
     shed: Shed | None = None,
@@ -237,12 +230,6 @@ def explain_cost(
     """Yield the cost, then a table of models, one fact per row, and the choice."""
     known = statistics or Statistics()
     work = build_workload(query, lowered, known)
-    own_facts = ESTIMATES[model.costs_by]
-    if own_facts is not None:
-        yield from own_facts(model, query, work, known)
-        yield _explain_statistics(query, statistics, known)
-        yield Fact("choice:", f"{model!r}, {reason}")
-        return
     # 1. Show the formulas.
     a, b = query.aliases
     for alias, other, mine in zip(
@@ -257,14 +244,12 @@ def explain_cost(
         yield Fact(f"state of {alias}:", span if count is None else f"the last {count:,} tuples")
     yield Fact("probe:", f"{work.index.probe_cost} per unit and subindex, n tuples stored there")
     # 2. Show the figures.
-    yield _explain_statistics(query, statistics, known)
+    yield explain_statistics(query, statistics)
     for flow in work.inflows:
         yield _explain_inflow(flow)
     if work.second is not None:
         yield _explain_second_exchange(work.second, work)
-    compared = compare(
-        work, partitions, lambda other: find_refusal(other, lowered, order is not None) is None
-    )
+    compared = compare(work, partitions, lambda other: find_refusal(other, lowered, is_ordered) is None)
     yield from _build_table(work, compared, model, partitions)
     if shed is not None and shed.load == STATE and work.is_bounded:
         yield _explain_shedding(shed, estimate(model, work, partitions).mlv_bytes)
@@ -277,7 +262,9 @@ def _format_parts(mine: StreamShares, other: str) -> str:
     return f"{format_average(mine.copies)} stored, {format_average(mine.probes)} probing {other}"
 
 
-def _explain_statistics(query: Query, statistics: Statistics | None, known: Statistics) -> Fact:
+def explain_statistics(query: Query, statistics: Statistics | None) -> Fact:
+    """Say whether statistics are measured or assumed."""
+    known = statistics or Statistics()
     late = f"watermark {format_seconds(estimate_delay_s(query, known))} behind"
     if known.origin == "measured":
         value = f"measured; {late}, epochs of {format_seconds(known.epoch_s)}"
@@ -313,12 +300,6 @@ def _explain_shedding(shed: Shed, mlv_bytes: float) -> Fact:
         f"and {shed.estimate_kept(1 - kept):.0%} of the pairs are kept",
     )
 
-
-ESTIMATES: dict[str, Callable[[Any, Query, Workload, Statistics], Iterator[Fact]] | None] = {
-    "routes": None,
-    "forwarding": explain_chain,
-}
-"""How a model's cost is explained, by ``Model.costs_by``. None means by its routes, with the other models."""
 
 _HEAD = ("model", "state", "busiest unit", "sends a tuple", "exchange", "comparisons a tuple", "cost")
 

@@ -1,13 +1,10 @@
-"""Turns plans into joins that ``thetastream.spark.dataflow.build`` can run, with one function per family of
-joins.
-"""
+"""Describes the units of a join of two streams: their specs, what leaves them, and how they may change."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from thetastream.core.condition import Condition
 from thetastream.engine.answers.spec import DecidingSpec
 from thetastream.engine.order import Order
 from thetastream.engine.order.engine import ARRIVAL_LEFT, ARRIVAL_RIGHT, PunctuatedSpec
@@ -16,7 +13,7 @@ from thetastream.engine.two_stream.moving import MovingSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.watermark_bound import BoundingSpec, BoundSources
-from thetastream.families.pairs.identity import identify_two_streams
+from thetastream.families.pairs.choose import Choose
 from thetastream.lowering.domains import quote, write_literal
 from thetastream.lowering.identity import Reading, identify_model
 from thetastream.lowering.physical import PhysicalPlan, SidePlan
@@ -28,34 +25,19 @@ from thetastream.runtime.flow import (
     Fitted,
     Flow,
     Output,
-    UnitStage,
     list_block_columns,
     restore_struct,
 )
 
-Choose = Callable[[int], Any]
-"""A picklable function from a number of shuffle partitions to the model that the planner chooses for it."""
 
-
-def _build_pairs_spec(unit: UnitSpec, order: Order | None, model: Model) -> EngineSpec:
+def build_pairs_spec(unit: UnitSpec, order: Order | None, model: Model) -> EngineSpec:
+    """Build the spec of units that emit pairs, for a model that may be chosen."""
     join = TwoStreamSpec(unit, model)
     return PunctuatedSpec(join, order) if order is not None and order.is_punctuated else join
 
 
-def build_bounding_join(
-    plan: PhysicalPlan,
-    model: Model,
-    reading: Reading,
-    sources: BoundSources,
-    choose: Choose | None = None,
-) -> Flow:
-    """Join two streams, with units that add a bound of the watermark to each result."""
-    make = partial(_build_bounding_spec, _describe_unit(plan, plan.condition), sources)
-    stage = UnitStage(make(model), describe_bounded_pairs(plan), _open_choice(reading, choose, make))
-    return Flow(plan.sides, plan.condition.sides, (stage,), identify_two_streams(plan, model, reading))
-
-
-def _build_bounding_spec(unit: UnitSpec, sources: BoundSources, model: Model) -> EngineSpec:
+def build_bounding_spec(unit: UnitSpec, sources: BoundSources, model: Model) -> EngineSpec:
+    """Build the spec of units that add a bound of the watermark to each pair."""
     return BoundingSpec(TwoStreamSpec(unit, model), sources)
 
 
@@ -82,18 +64,13 @@ def _add_slots(max_units: int, spec: EngineSpec) -> DecidingSpec:
     return replace(spec, max_units=max_units)
 
 
-def _describe_unit(plan: PhysicalPlan, condition: Condition, is_ordered: bool = False) -> UnitSpec:
-    return UnitSpec(condition, plan.indexes, plan.archive_period_us, plan.counts, is_ordered)
+def describe_unit(plan: PhysicalPlan, is_ordered: bool = False) -> UnitSpec:
+    """Describe the unit that stores and probes."""
+    return UnitSpec(plan.condition, plan.indexes, plan.archive_period_us, plan.counts, is_ordered)
 
 
-def _describe_units(plan: PhysicalPlan, model: Model) -> TwoStreamSpec:
-    return TwoStreamSpec(_describe_unit(plan, plan.condition), model)
-
-
-# A model that the planner has chosen
-
-
-def _open_choice(reading: Reading, choose: Choose | None, make: Callable[[Any], EngineSpec]) -> Choice | None:
+def open_choice(reading: Reading, choose: Choose | None, make: Callable[[Any], EngineSpec]) -> Choice | None:
+    """Return what workers choose for other numbers of partitions; None if the user named the model."""
     if choose is None or reading.chosen_for is None:
         return None
     return Choice(reading.chosen_for, partial(_fit, choose, make))

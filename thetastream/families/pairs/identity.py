@@ -10,7 +10,6 @@ import json
 from thetastream.conditions.phrases import canonicalize
 from thetastream.core.identity import EQUAL, NARROWER, Part
 from thetastream.engine.order import Order
-from thetastream.families.views.folding import Folding, _identify_folding
 from thetastream.lowering.identity import (
     CONDITION,
     MODEL,
@@ -36,9 +35,8 @@ def identify_two_streams(
     model: Model,
     reading: Reading,
     order: Order | None = None,
-    folding: Folding | None = None,
 ) -> Parts:
-    """Return the identity of a join of two streams. ``folding`` says how units fold their matches."""
+    """Return the identity of a join of two streams."""
     condition, sides = plan.condition, plan.condition.sides
     names = [_name_keys(side, spec, reading) for side, spec in zip(plan.sides, sides, strict=True)]
     # They have the same meaning as conjuncts of the residual.
@@ -63,8 +61,6 @@ def identify_two_streams(
         parts["the kind of join"] = Part(plan.how.name, plan.how.name)
     if order is not None:
         parts["the order of results"] = Part("ordered", "by arrival")
-    if folding is not None:
-        parts |= _identify_folding(folding, reading)
     return parts
 
 

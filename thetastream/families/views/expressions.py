@@ -16,7 +16,7 @@ from thetastream.conditions import Phrase
 from thetastream.conditions.names import find_references, qualify
 from thetastream.conditions.refused import find_refused
 from thetastream.conditions.tokens import Token, parse
-from thetastream.families.views.folding import FinalJoin
+from thetastream.families.base import FinalJoin
 from thetastream.lowering.query import Resolver, Stream
 
 _SUBQUERIES = {"SELECT", "WITH", "VALUES", "TABLE", "FROM"}

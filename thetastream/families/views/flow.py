@@ -1,6 +1,7 @@
-"""Builds joins whose units aggregate their matches into views."""
+"""Joins whose units aggregate their matches into views."""
 
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -13,13 +14,16 @@ from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.views.engine import FoldedSpec
 from thetastream.engine.views.view import Fold
-from thetastream.families.pairs.flow import Choose, _describe_unit, _open_choice
-from thetastream.families.pairs.identity import identify_two_streams
-from thetastream.families.views.folding import VIEW_TIME, Calculated, Computed, Folding
+from thetastream.families.base import Planned
+from thetastream.families.pairs.choose import choose_model
+from thetastream.families.pairs.flow import describe_unit, open_choice
+from thetastream.families.pairs.plan import PairsPlan
+from thetastream.families.views.folding import VIEW_TIME, Calculated, Computed, Folding, identify_folding
 from thetastream.lowering.carriers import find_carrier
 from thetastream.lowering.domains import quote
-from thetastream.lowering.identity import Reading
+from thetastream.lowering.payload import exchange_payload
 from thetastream.lowering.physical import PhysicalPlan
+from thetastream.lowering.query import Stream
 from thetastream.models.base import Model
 from thetastream.runtime.flow import Flow, Output, UnitStage
 
@@ -35,19 +39,40 @@ _NO_TYPE = _Type("void", "boolean")
 """The type of a measure that reads no column."""
 
 
-def build_folded_join(
-    plan: PhysicalPlan,
-    model: Model,
-    reading: Reading,
-    folding: Folding,
-    choose: Choose | None = None,
-) -> Flow:
-    """Join two streams, with units that aggregate their matches into views."""
-    output, fold, condition = describe_views(plan, folding)
-    make = partial(_build_folded_spec, _describe_unit(plan, condition), fold)
-    identity = identify_two_streams(plan, model, reading, None, folding)
-    stage = UnitStage(make(model), output, _open_choice(reading, choose, make))
-    return Flow(plan.sides, plan.condition.sides, (stage,), identity)
+@dataclass(frozen=True, repr=False)
+class FoldedPlan(PairsPlan):
+    """A join of two streams whose units aggregate their matches into views."""
+
+    folding: Folding = field(kw_only=True)
+
+    def flow(self, read: Collection[str] | None = None) -> Flow:
+        flow = super().flow(read)
+        return replace(flow, identity={**flow.identity, **identify_folding(self.folding, self.reading)})
+
+    @property
+    def stores_tuples_only(self) -> bool:
+        return False
+
+    def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
+        output, fold, condition = describe_views(plan, self.folding)
+        make = partial(_build_folded_spec, describe_unit(replace(plan, condition=condition)), fold)
+        return (UnitStage(make(self.model), output, open_choice(self.reading, self.choose, make)),)
+
+
+def fold_plan(plan: Planned, folding: Folding, inputs: tuple[Stream, Stream]) -> FoldedPlan:
+    """Return the same join with views as its results: one row per unit, epoch and group.
+
+    ``plan`` has a final join. ``inputs`` are the inputs of this join with other columns: those that its
+    condition reads, and those that ``folding.computed`` names.
+    """
+    assert isinstance(plan, PairsPlan)
+    # 1. Keep the condition. Drop the payload that only results needed, and add the computed columns.
+    physical = exchange_payload(plan.physical, (inputs[0].carried, inputs[1].carried))
+    query = replace(plan.query, streams=inputs, has_result_time=False)
+    lowered = replace(plan.lowered, physical=physical)
+    # 2. Choose the model again: tuples have another size, so another model may be cheaper.
+    model, reason, choose = choose_model(plan.request, query, lowered)
+    return FoldedPlan(plan.request, query, lowered, model, reason, choose, folding=folding)
 
 
 def _build_folded_spec(unit: UnitSpec, fold: Fold, model: Model) -> EngineSpec:

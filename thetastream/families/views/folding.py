@@ -10,35 +10,19 @@ leave the units, and Spark aggregates them.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
 from thetastream.aggregates import MeasureFunction
-from thetastream.conditions import Phrase, Predicate
 from thetastream.conditions.phrases import canonicalize
 from thetastream.core.identity import EQUAL, Part
 from thetastream.engine.views.view import Pane, ViewDelays
 from thetastream.lowering.identity import Parts, Reading
-from thetastream.lowering.query import Stream
 
 PREFIX = "__view_"
 """Prefix of the names of the views' columns. It keeps them apart from names of streams' columns."""
 VIEW_TIME = f"{PREFIX}time"
-
-
-@dataclass(frozen=True)
-class FinalJoin:
-    """The join of two inputs that finds the results of a plan. Its units fold them."""
-
-    streams: tuple[Stream, Stream]
-    """Its inputs. The left one may be the result of other joins."""
-    on: tuple[str | Predicate, ...]
-    """Its condition."""
-    checks: tuple[str, ...]
-    """SQL conditions over its inputs that results satisfy too, and that its units do not evaluate."""
-    relocate: Callable[[Phrase], Phrase] = lambda phrase: phrase
-    """It writes a phrase over the streams of the plan as a phrase over these inputs."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +111,9 @@ class Folding:
         return f"{measures or 'nothing'} by {groups}{where}"
 
 
-# Aggregation
+def identify_folding(folding: Folding, reading: Reading) -> Parts:
+    """Return the parts of a query's identity that say how units fold their matches."""
 
-
-def _identify_folding(folding: Folding, reading: Reading) -> Parts:
     def describe(columns: Iterable[Computed | Calculated]) -> list[list[str]]:
         # The names of computed columns do not identify them.
         return [

@@ -13,9 +13,10 @@ from thetastream.conditions.names import find_references
 from thetastream.core.errors import QueryError
 from thetastream.core.spark_types import is_ordinary
 from thetastream.engine.views.view import Pane
+from thetastream.families.base import FinalJoin
 from thetastream.families.views.aggregates import Aggregates
 from thetastream.families.views.expressions import Expressions, find_closing
-from thetastream.families.views.folding import PREFIX, VIEW_TIME, Computed, FinalJoin, Folding
+from thetastream.families.views.folding import PREFIX, VIEW_TIME, Computed, Folding
 from thetastream.lowering.query import Resolver, Stream
 
 

@@ -1,4 +1,9 @@
-"""Assigns the user's columns to columns of Arrow blocks, and refuses columns that blocks cannot hold."""
+"""Selects the columns of a stream that travel, and assigns them to columns of Arrow blocks.
+
+Columns that blocks cannot hold are refused.
+"""
+
+from collections.abc import Collection
 
 from pyspark.sql.types import (
     ArrayType,
@@ -11,11 +16,31 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from thetastream.core.columns import name_payload
+from thetastream.core.columns import MARK, name_payload
 from thetastream.core.errors import QueryError
 from thetastream.lowering.carriers import find_carrier
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried
+
+INSTANTS = ("timestamp", "timestamp_ntz")
+"""The types of columns that may be the event time of a batch."""
+
+
+def select_fields(schema: StructType, names: Collection[str] | None, is_streaming: bool) -> StructType:
+    """Select the columns with these lower-case names and those that may be the event time.
+
+    None selects all.
+    """
+    if names is None:
+        return schema
+    kept = [
+        field
+        for field in schema.fields
+        if field.name.casefold() in names
+        or MARK in (field.metadata or {})
+        or (not is_streaming and field.dataType.simpleString() in INSTANTS)
+    ]
+    return StructType(kept or schema.fields[:1])  # a tuple without any column would not be counted
 
 
 def write_ddl(type_: DataType) -> str:

@@ -7,7 +7,7 @@ classic session and on Spark Connect.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import reduce
 
@@ -21,8 +21,10 @@ from thetastream.conditions.refused import find_misspelt
 from thetastream.core.errors import Mark, QueryError
 from thetastream.core.spans import LONGEST_US, parse_duration, spell, to_micros
 from thetastream.core.spark_types import is_day_time
+from thetastream.joins.ask.carriers import carry, select_fields
 from thetastream.joins.ask.refusals import find_mark, find_refusals, read_first_line, unlogged
-from thetastream.lowering.query import Constant
+from thetastream.lowering.physical import Carried
+from thetastream.lowering.query import Constant, Stream
 from thetastream.spark.session.configure import is_case_sensitive
 
 _FIXED_ZONE = re.compile(
@@ -74,6 +76,13 @@ class Catalyst:
             except (PySparkException, NotImplementedError, ValueError, OverflowError):
                 self._constants[text] = None
         return self._constants[text]
+
+    def carry(
+        self, stream: Stream, names: Collection[str] | None, first: int
+    ) -> tuple[tuple[Carried, ...], list[QueryError]]:
+        """Assign columns of a stream to block columns, as ``Resolver`` describes it."""
+        travelling = select_fields(self._schemas[stream.alias], names, stream.is_streaming)
+        return carry(stream.alias, travelling, first)
 
     def problems(self, condition: Phrase, conjuncts: Sequence[Phrase]) -> list[QueryError]:
         """List the errors that Catalyst reports for a condition.

@@ -22,8 +22,8 @@ from thetastream.conditions import (
 from thetastream.conditions.names import find_references, qualify, quote_names
 from thetastream.conditions.refused import find_refused
 from thetastream.core.errors import Mark, QueryError, ThetastreamError
-from thetastream.families.asked import Conjunct, On
 from thetastream.joins.ask.catalyst import Catalyst
+from thetastream.joins.ask.request import Conjunct, On
 from thetastream.joins.ask.trial import try_predicate
 from thetastream.joins.ask.window_calls import has_window_calls, write_windows
 from thetastream.lowering.domains import find_family

@@ -8,8 +8,9 @@ from thetastream.families.options import MOST_UNITS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import Stream
 from thetastream.lowering.statistics import choose_n_units
-from thetastream.models import REGISTRY, Ring
-from thetastream.models.base import AUTO, JoinContext, Model, is_model
+from thetastream.models import REGISTRY, Chain, Multiway, Ring
+from thetastream.models.base import AUTO, Model, is_model
+from thetastream.models.multiway import JoinContext
 
 
 def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | None:
@@ -51,19 +52,27 @@ def read_model(
     streams: Sequence[Stream],
     catalyst: Catalyst,
     partitions: int,
+    is_counted: bool,
     problems: list[ThetastreamError],
 ) -> ReadModel:
-    """Read the model that ``model=`` names, and fit it to the streams."""
-    named = read_named_model(given, problems)
-    if named is None:
+    """Read the model that ``model=`` names, and fit it to the streams.
+
+    Batch DataFrames have no epochs in which messages could arrive. Without a count window, another model
+    computes the same bag of results, and it replaces this one.
+    """
+    model = named = read_named_model(given, problems)
+    if model is None:
         return ReadModel(None)
-    join = JoinContext(
-        tuple(stream.alias for stream in streams),
-        tuple(stream.event_time is not None for stream in streams),
-        choose_n_units(partitions),
-        catalyst.duration,
-    )
-    model = named.fit(join, problems)
+    if isinstance(model, Multiway):
+        join = JoinContext(
+            tuple(stream.alias for stream in streams),
+            tuple(stream.event_time is not None for stream in streams),
+            choose_n_units(partitions),
+            catalyst.duration,
+        )
+        model = model.fit(join, problems)
+    if isinstance(model, Multiway | Chain) and not streams[0].is_streaming and not is_counted:
+        model = model.on_batch
     if model.n_units > MOST_UNITS:
         problems.append(
             QueryError(
@@ -71,4 +80,4 @@ def read_model(
             )
         )
         return ReadModel(None)
-    return ReadModel(model, named.has_open_size)
+    return ReadModel(model, isinstance(named, Multiway) and named.has_open_size)

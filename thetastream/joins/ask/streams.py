@@ -16,9 +16,8 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError, SessionError, ThetastreamError, raise_problems
-from thetastream.families.payload import INSTANTS, select_fields
 from thetastream.families.windows import spell_cast
-from thetastream.joins.ask.carriers import carry
+from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
 from thetastream.spark.event_time import list_dropping
@@ -116,10 +115,6 @@ class StreamInput:
     frame: DataFrame
 
     @property
-    def watermark_bound(self) -> None:
-        """The event times of the stream say how far it moves the watermark."""
-
-    @property
     def schema(self) -> StructType:
         """The schema of the stream."""
         return self.frame.schema
@@ -163,12 +158,12 @@ def read_streams(
     inputs: list[Stream] = []
     for alias, frame in streams.items():
         schema = schemas[alias]
-        taken = sum(len(stream.carried) for stream in inputs)
-        travelling = select_fields(schema, columns.get(alias), frame.isStreaming)
-        carried, unsupported = carry(alias, travelling, taken)
-        problems += unsupported
         types = tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
-        stream = Stream(alias, types, carried, is_streaming=frame.isStreaming)
+        stream = Stream(alias, types, is_streaming=frame.isStreaming)
+        taken = sum(len(known.carried) for known in inputs)
+        carried, unsupported = catalyst.carry(stream, columns.get(alias), taken)
+        problems += unsupported
+        stream = replace(stream, carried=carried)
         inputs.append(_find_event_time(stream, schema, event_time, needs_time, catalyst, problems))
     return ReadStreams(catalyst, schemas, tuple(inputs), problems)
 

@@ -1,12 +1,9 @@
-"""Plans joins in a row of which some are outer, semi, anti or nearest joins: ((a LEFT JOIN b) LEFT JOIN c).
+"""Joins in a row of which some are outer, semi, anti or nearest joins: ((a LEFT JOIN b) LEFT JOIN c).
 
 Each join has two inputs: the rows of the joins before it, and one more stream. The order of the joins
 matters, so they run in the order of the user. The left input has one struct column per alias, and the result
-time T of its rows as event time. A stream is NULL in rows without a partner.
-
-The rows of joins in a row, as the left input of the next join.
-
-A row has result time T. A new tuple c must be inside the window of all tuples t_i of the row:
+time T of its rows as event time. A stream is NULL in rows without a partner. A new tuple c must be inside the
+window of all tuples t_i of the row:
 
     c.ts <= t_i + W_i   and   t_i - W_c <= c.ts   for each t_i that is not NULL
 
@@ -22,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from thetastream.conditions import parse
@@ -32,14 +29,15 @@ from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.how import How
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
-from thetastream.families.asked import JoinRequest, refuse_how
+from thetastream.families.base import Facts
 from thetastream.families.options import StatementOptions
+from thetastream.families.request import refuse_how
 from thetastream.families.windows import is_counted
-from thetastream.joins.ask.request import complete_request, read_how
+from thetastream.joins.ask.request import JoinRequest, complete_request, read_how
 from thetastream.joins.ask.streams import read_streams
 from thetastream.joins.ask.window import read_window
 from thetastream.joins.compose.tables import has_tables
-from thetastream.joins.plan import Plan
+from thetastream.joins.joined import Joined, build_rows
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, Stream
 from thetastream.lowering.report import Fact, Section
@@ -64,71 +62,56 @@ class NestedJoin:
         return read_how(self.how)
 
 
-@dataclass(frozen=True, repr=False)
-class NestedPlan(Plan):
+@dataclass(frozen=True)
+class NestedJoins:
     """Joins in a row that are checked and planned but not started."""
 
     streams: tuple[Stream, ...]
     joins: tuple[NestedJoin, ...]
-    steps: tuple[Plan, ...]
+    steps: tuple[Joined, ...]
     """The plan of each join. The left input of each but the first is the result of the one before it."""
     shown: tuple[str, ...]
     """The aliases whose tuples results have, in order."""
-
-    hidden = (_TIME,)
 
     @property
     def inputs(self) -> tuple[Stream, ...]:
         return self.streams
 
     @property
-    def conditions(self) -> tuple[str, ...]:
-        return tuple(join.on for join in self.joins)
-
-    @property
     def models(self) -> tuple[Model, ...]:
         return tuple(model for step in self.steps for model in step.models)
 
     @property
-    def has_result_time(self) -> bool:
-        return self.has_time_column
+    def facts(self) -> Facts:
+        last = self.steps[-1].facts
+        has_time = last.result_time is not None
+        return Facts(
+            condition=" AND ".join(join.on for join in self.joins),
+            result_time=quote(_TIME) if has_time else None,
+            shows_result_time=has_time,
+            is_prompt=all(step.facts.is_prompt for step in self.steps),
+            longest_window_us=last.longest_window_us,
+            final="outer joins in a row answer each tuple",
+            hidden=(_TIME,),
+        )
 
-    @property
-    def has_time_column(self) -> bool:
-        last = self.steps[-1]
-        return last.has_time_column and all(stream.event_time for stream in last.timed)
-
-    @property
-    def is_prompt(self) -> bool:
-        return all(step.is_prompt for step in self.steps)
-
-    @property
-    def longest_window_us(self) -> int:
-        return self.steps[-1].longest_window_us
-
-    @property
-    def folding_obstacle(self) -> str:
-        return "outer joins in a row answer each tuple"
-
-    def explain_join(self) -> tuple[Section, ...]:
+    def explain(self) -> tuple[Section, ...]:
         tree = self.streams[0].alias
         for join in self.joins:
             tree = f"({tree} {_spell(join.how)} {join.alias})"
-        steps = (Section(f"Join {n}", sections=step.explain_join()) for n, step in enumerate(self.steps, 1))
+        steps = (Section(f"Join {n}", sections=step.explain()) for n, step in enumerate(self.steps, 1))
         return (Section("Joins in a row", (Fact("", tree),)), *steps)
 
     def results(self) -> DataFrame:
-        rows = self.steps[-1].results()
-        left, right = self.steps[-1].aliases
+        """Build the results: one struct column per alias, and the time of each row."""
+        last = self.steps[-1]
+        left, right = (stream.alias for stream in last.inputs)
         columns = [
             F.col(quote(right) if alias == right else f"{quote(left)}.{quote(alias)}").alias(alias)
             for alias in self.shown
         ]
-        time = [self.steps[-1].time_column({}).alias(_TIME)] if self.has_time_column else []
-        return rows.select(*columns, *time)
-
-    def time_column(self, metadata: Mapping[str, int]) -> Column:
-        return F.col(quote(_TIME)).alias(RESULT_TIME, metadata=dict(metadata))
+        time = last.facts.result_time
+        return last.results().select(*columns, *([] if time is None else [F.expr(time).alias(_TIME)]))
 
 
 def plan_nested(
@@ -138,8 +121,8 @@ def plan_nested(
     model: Model | str | None,
     options: Mapping[str, Any],
     columns: Mapping[str, Collection[str] | None],
-    plan_join: Callable[[JoinRequest], Plan],
-) -> NestedPlan:
+    plan_join: Callable[[JoinRequest], Joined],
+) -> NestedJoins:
     """Plan two joins in a row or more; ``plan_join`` plans each of them.
 
     ``frames`` has the streams in order, and ``columns`` the columns of each stream that results need.
@@ -166,7 +149,7 @@ def plan_nested(
     streams = tuple(stream.narrowed for stream in read.streams)
     # 2. One join after the other.
     row = NestedRow(streams[0], frames[streams[0].alias], None if spans_us is None else spans_us[0])
-    steps: list[Plan] = []
+    steps: list[Joined] = []
     for n, (join, stream) in enumerate(zip(joins, streams[1:], strict=True), 1):
         if steps:
             row.take_result(steps[-1], {known.alias for known in streams})
@@ -186,7 +169,7 @@ def plan_nested(
         )
         steps.append(plan_join(request))
         row.add(stream, span_us, join.kind)
-    return NestedPlan(streams, tuple(joins), tuple(steps), tuple(row.shown))
+    return NestedJoins(streams, tuple(joins), tuple(steps), tuple(row.shown))
 
 
 def _spell(how: HowOption) -> str:
@@ -213,9 +196,9 @@ class NestedRow:
         """The aliases whose tuples the rows have."""
         return [stream.alias for stream in self._streams]
 
-    def take_result(self, step: Plan, taken: Collection[str]) -> None:
+    def take_result(self, step: Joined, taken: Collection[str]) -> None:
         """Take the result of a join as the rows: one struct column per alias, and the result time."""
-        frame = step.dataframe()
+        frame = build_rows(step)
         if self._is_joined:
             # The left input of the join was a row, whose structs are inside one struct.
             inside = [alias for alias in self.shown if alias not in frame.columns]

@@ -1,24 +1,19 @@
-"""Plans joins of three or more streams as a pipeline of joins of two streams.
+"""Joins three or more streams as a pipeline of joins of two inputs.
 
 ((a JOIN b) JOIN c) JOIN d, or (a JOIN b) JOIN (c JOIN d): each step joins two inputs, which are streams or
 results of other steps. The columns of a result are flat and are called ``alias__column``. The result time T
 of its rows is their latest event time. T keeps the watermark mark. It is later than the watermark at which
 the row was found, so the row is never late at the next step. With windows W_i, a result must have
 T - t_i <= W_i for every stream i. A step keeps the rows of an input for the min(W_i) of its streams, and a
-filter behind the step applies the window of each stream.
+filter behind the step applies the window of each stream. If the units of the last step fold its matches, they
+apply these windows themselves.
 
 Planning reads only schemas, because the output columns of a step follow from its input columns.
-
-The plan of a pipeline of joins, in which the result of each step is an input of a later step.
-
-The columns of such a result are flat. A step keeps the rows of such an input for the shortest window of the
-streams in it, and a filter behind the step applies the window of each stream. If the units of the last step
-fold its matches, they apply these windows themselves.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -29,18 +24,14 @@ from thetastream.conditions.names import relocate
 from thetastream.core.columns import MARK
 from thetastream.core.errors import QueryError
 from thetastream.engine.multiway.hop import Regrouped
-from thetastream.families.asked import (
-    CheckedRequest,
-    JoinSettings,
-    PlannedInput,
-    refuse_result_order,
-)
-from thetastream.families.pairs.plan import JoinPlan, plan_query
-from thetastream.families.views.folding import FinalJoin, Folding
+from thetastream.families.base import Facts, FinalJoin
+from thetastream.families.pairs.plan import PairsPlan, plan_query
+from thetastream.families.request import RESULTS_OF_MORE, CheckedRequest, Refusal, refuse_answers
+from thetastream.families.result_time import write_latest, write_result_time
+from thetastream.families.views.folding import Folding
 from thetastream.families.windows import is_counted
-from thetastream.joins.ask.carriers import carry
 from thetastream.joins.ask.catalyst import Catalyst
-from thetastream.joins.ask.settings import refuse_max_units
+from thetastream.joins.ask.request import JoinRequest
 from thetastream.joins.ask.streams import StreamInput
 from thetastream.joins.compose.tree import (
     MARGIN,
@@ -51,43 +42,61 @@ from thetastream.joins.compose.tree import (
     is_bushy,
     solve_ties,
 )
-from thetastream.joins.plan import QueryPlan, build_result_time
+from thetastream.joins.joined import PlannedInput, UnitsJoin
 from thetastream.lowering.domains import quote
-from thetastream.lowering.query import RESULT_TIME, WATERMARK_BOUND, Query, Stream
+from thetastream.lowering.query import RESULT_TIME, WATERMARK_BOUND, Query, Stream, list_conditions
 from thetastream.lowering.report import Fact, Section
 from thetastream.lowering.selectivity import choose_join_order, estimate_sizes, find_aliases, list_ties
-from thetastream.lowering.statistics import choose_n_units
 from thetastream.models.base import Model
 
 
-@dataclass(frozen=True, repr=False)
-class PipelinePlan(QueryPlan):
+@dataclass(frozen=True)
+class Pipeline:
     """A pipeline of joins of two streams that is checked and planned but not started."""
 
     query: Query
-    steps: tuple[JoinPlan, ...]
+    steps: tuple[UnitsJoin, ...]
     """The steps in the order in which they run. A step comes after the steps whose results it joins."""
     order_reason: str
     """Why the streams are joined in this tree."""
     joined: "JoinResult"
     """The result of the last step."""
+    is_folded: bool = False
+    """Whether the results of the last step are views."""
+
+    refused: ClassVar[Mapping[str, Refusal]] = {
+        **RESULTS_OF_MORE,
+        "shed": Refusal(
+            "SHED",
+            "a pipeline, which joins three streams or more by joins of two inputs, does not shed; leave shed "
+            "out, use th.Ring, or shed in a join of two streams",
+        ),
+        "max_units": Refusal(
+            "CANNOT_SCALE",
+            "a join of more than two streams cannot scale while it runs; leave max_units out (VALUE)",
+        ),
+    }
+
+    @property
+    def inputs(self) -> tuple[Stream, ...]:
+        return self.query.streams
 
     @property
     def models(self) -> tuple[Model, ...]:
-        return tuple(step.model for step in self.steps)
-
-    def explain_join(self) -> tuple[Section, ...]:
-        facts = Fact("", self.joined.tree), Fact("order:", self.order_reason)
-        steps = (Section(f"Step {n}", sections=step.explain_join()) for n, step in enumerate(self.steps, 1))
-        return (Section("Pipeline", facts), *steps)
+        return tuple(model for step in self.steps for model in step.models)
 
     @property
-    def folding_obstacle(self) -> str | None:
-        return self.steps[-1].folding_obstacle
+    def facts(self) -> Facts:
+        query, last = self.query, self.steps[-1].facts
+        return Facts(
+            condition=" AND ".join(list_conditions(query.on, query.predicates)),
+            result_time=write_result_time(query.streams),
+            shows_result_time=query.has_result_time,
+            longest_window_us=max(query.within_us or (0,)),
+            final=last.final if isinstance(last.final, str) else self._describe_final_join(last.final),
+        )
 
-    @property
-    def final_join(self) -> FinalJoin:
-        step = self.steps[-1].final_join
+    def _describe_final_join(self, step: FinalJoin) -> FinalJoin:
         left, right = step.streams
         sides = ((self.joined.left, left, right), (self.joined.right, right, left))
         checks = [
@@ -101,19 +110,22 @@ class PipelinePlan(QueryPlan):
     def _relocate_final(self, phrase: Phrase) -> Phrase:
         return parse(self.joined.relocate_inputs(phrase))
 
+    def explain(self) -> tuple[Section, ...]:
+        facts = Fact("", self.joined.tree), Fact("order:", self.order_reason)
+        steps = (Section(f"Step {n}", sections=step.explain()) for n, step in enumerate(self.steps, 1))
+        return (Section("Pipeline", facts), *steps)
+
     @property
-    def final_inputs(self) -> tuple[PlannedInput, PlannedInput]:
+    def final_inputs(self) -> tuple[PlannedInput, ...]:
         return self.steps[-1].final_inputs
 
-    def fold(self, folding: Folding, streams: Mapping[str, PlannedInput]) -> "PipelinePlan":
-        return replace(self, steps=(*self.steps[:-1], self.steps[-1].fold(folding, streams)))
+    def fold(self, folding: Folding, inputs: Mapping[str, PlannedInput]) -> "Pipeline":
+        *before, last = self.steps
+        return replace(self, steps=(*before, last.fold(folding, inputs)), is_folded=True)
 
     def results(self) -> DataFrame:
-        """Build the results: one struct column per alias.
-
-        If the last step is folded, they are the rows of its views.
-        """
-        if self.steps[-1].folding is not None:
+        """Build the results: one struct column per alias, or the rows of views."""
+        if self.is_folded:
             return self.steps[-1].results()
         columns = {(column.alias, column.name): column.flat for column in self.joined.columns}
         structs = (
@@ -125,47 +137,26 @@ class PipelinePlan(QueryPlan):
         return self.joined.dataframe().select(*structs)
 
 
-def plan_pipeline(checked: CheckedRequest) -> PipelinePlan:
+def plan_pipeline(checked: CheckedRequest, request: JoinRequest) -> Pipeline:
     """Plan a join of three or more streams as joins of two inputs."""
     # 1. Refuse what a pipeline does not support, and check the session.
-    refuse_result_order(checked)
-    if is_counted(checked.request.within):
+    checked = checked.without(Pipeline.refused)
+    refuse_answers(checked)
+    if is_counted(checked.within):
         what = f"{checked.model!r} joins three streams or more by joins of two inputs"
         hint = "results of a join have no order of arrival; use th.Ring(nodes), or leave model out"
         checked.problems.append(QueryError("COUNT_WINDOW", f"{what}, and {hint}"))
-    if checked.run.shed is not None:
-        what = "a pipeline, which joins three streams or more by joins of two inputs, does not shed"
-        hint = "leave shed out, use th.Ring, or shed in a join of two streams"
-        checked.problems.append(QueryError("SHED", f"{what}; {hint}"))
-    refuse_max_units(checked.options.get("max_units"), "a join of more than two streams", checked.problems)
-    model = checked.model
-    if not checked.is_streaming:
-        model = None if model is None else model.on_batch
-    else:
-        n_units = choose_n_units(checked.partitions) if model is None else model.n_units
-        checked.problems.extend(checked.session.find_problems(n_units))
-        if model is not None and not model.is_prompt(2):
-            what = (
-                f"{model!r} joins two streams, and the next join of a pipeline would drop its results as late"
-            )
-            checked.problems.append(QueryError("LATE_RESULTS", f"{what}; use th.Ring, or another model"))
+    checked = checked.prepare_run(has_messages=False)
+    if checked.is_streaming and checked.model is not None and not checked.model.runs_on_units:
+        what = f"{checked.model!r} joins two streams, and the next join of a pipeline would drop its results"
+        checked.problems.append(QueryError("LATE_RESULTS", f"{what} as late; use th.Ring, or another model"))
     query = checked.query()
     # 2. Choose the tree, and plan its steps.
-    settings = JoinSettings(
-        model,
-        index=checked.options.get("index"),
-        archive_period_us=checked.archive_period_us,
-        partitions=checked.partitions,
-        is_case_sensitive=checked.catalyst.is_case_sensitive,
-        statistics=checked.statistics,
-        run=checked.run,
-        bounds_watermark=checked.request.bounds_watermark and _has_watermarks(checked.streams),
-    )
     tree, reason = _choose_tree(query, checked)
     assert not isinstance(tree, str)  # there are at least three streams
-    work = _Pipeline(checked, query, settings)
+    work = _Steps(checked, query, request)
     joined = work.join(tree)
-    return PipelinePlan(query, tuple(work.steps), reason, joined)
+    return Pipeline(query, tuple(work.steps), reason, joined)
 
 
 def _choose_tree(query: Query, checked: CheckedRequest) -> tuple[JoinTree, str]:
@@ -204,7 +195,7 @@ class FlatColumn:
 class JoinResult:
     """The result of a step as a source of a later step: flat columns and the result time."""
 
-    step: JoinPlan
+    step: UnitsJoin
     left: "JoinResult | None"
     """The result that is the left source of the step. It is None if the left source is a stream."""
     right: "JoinResult | None"
@@ -213,6 +204,8 @@ class JoinResult:
     event_times: Mapping[str, str]
     """The flat event-time column of each alias. It is empty unless every stream has an event time."""
     windows_us: Mapping[str, int] | None
+    watermark_bound: str | None
+    """The column that says how far the streams behind the result move the watermark, if rows have it."""
 
     def dataframe(self) -> DataFrame:
         """Build the flat columns of the step's pairs that are inside all windows."""
@@ -229,15 +222,17 @@ class JoinResult:
             return frame
         times = {alias: F.col(quote(name)) for alias, name in self.event_times.items()}
         newest = F.greatest(*times.values())
+        latest = write_latest(list(map(quote, self.event_times.values())))
         if self.windows_us is not None:
             for alias, time in times.items():
                 frame = frame.where(_is_within(newest, time, self.windows_us[alias], self.time_type))
-        return frame.withColumn(RESULT_TIME, build_result_time(list(times.values()), {MARK: 0}))
+        return frame.withColumn(RESULT_TIME, F.expr(latest).alias(RESULT_TIME, metadata={MARK: 0}))
 
     @property
     def sides(self) -> "tuple[tuple[str, JoinResult | None], ...]":
         """The alias and the source of each input of the step. The source of a stream is None."""
-        return tuple(zip(self.step.query.aliases, (self.left, self.right), strict=True))
+        aliases = (stream.alias for stream in self.step.inputs)
+        return tuple(zip(aliases, (self.left, self.right), strict=True))
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -296,10 +291,6 @@ class JoinResult:
             time = f"unix_micros({time})"
         return (f"{time} <= least({', '.join(ends)})",)
 
-    @property
-    def watermark_bound(self) -> str | None:
-        return WATERMARK_BOUND if self.step.settings.bounds_watermark else None
-
     def list_dropping(self) -> list[str]:
         """The steps before this one say what is before them."""
         return []
@@ -337,14 +328,16 @@ class _Input(NamedTuple):
         return (self.stream.alias,) if self.joined is None else self.joined.aliases
 
 
-class _Pipeline:
+class _Steps:
     """Plans the steps of a tree, each after the steps whose results it joins."""
 
-    def __init__(self, checked: CheckedRequest, query: Query, settings: JoinSettings) -> None:
-        self.steps: list[JoinPlan] = []
+    def __init__(self, checked: CheckedRequest, query: Query, request: JoinRequest) -> None:
+        self.steps: list[UnitsJoin] = []
         self._checked = checked
+        self._frames = request.streams
+        self._spark = request.spark
         self._streams = {stream.alias: stream for stream in query.streams}
-        self._settings = settings
+        self._bounds_watermark = request.bounds_watermark and _has_watermarks(query.streams)
         self._flat_names = _name_flat_columns(query.streams)
         spans = query.within_us
         self._windows = None if spans is None else dict(zip(query.aliases, spans, strict=True))
@@ -361,10 +354,9 @@ class _Pipeline:
     def _plan_input(self, tree: JoinTree, *taken: str) -> _Input:
         """Plan the steps of an input, and describe it. Its alias must not be one of those that are taken."""
         if isinstance(tree, str):
-            stream = self._streams[tree]
-            whole = self._checked.schemas[tree]
-            schema = StructType([whole[name] for name, _ in stream.types])
-            return _Input(stream, schema, StreamInput(self._checked.request.streams[tree]), None)
+            stream, frame = self._streams[tree], self._frames[tree]
+            schema = StructType([frame.schema[name] for name, _ in stream.types])
+            return _Input(stream, schema, StreamInput(frame), None)
         joined = self.join(tree)
         names = {name.casefold() for name in (*self._streams, *taken)}
         alias = "_".join(joined.aliases)
@@ -377,6 +369,7 @@ class _Pipeline:
             is_streaming=self._checked.is_streaming,
             event_time_origin="latest of what is joined",
             watermark_delay_us=0 if joined.event_times else None,
+            watermark_bound=joined.watermark_bound,
         )
         return _Input(stream, joined.schema, joined, joined)
 
@@ -387,10 +380,11 @@ class _Pipeline:
         parts = [part for part, read in self._parts if read <= arrived]
         self._parts = [(part, read) for part, read in self._parts if not read <= arrived]
         # 1. Read both inputs. Their columns are numbered anew.
+        catalyst = Catalyst(self._spark, {given.stream.alias: given.schema for given in inputs})
         streams: list[Stream] = []
         for given in inputs:
-            carried, _ = carry(given.stream.alias, given.schema, sum(len(known.carried) for known in streams))
-            streams.append(replace(given.stream, carried=carried))
+            first = sum(len(known.carried) for known in streams)
+            streams.append(replace(given.stream, carried=catalyst.carry(given.stream, None, first)[0]))
         # 2. Write the condition over their columns.
         texts = [_relocate(part, inputs) for part in parts if isinstance(part, Phrase)]
         predicates = [_regroup(part, inputs) for part in parts if isinstance(part, Predicate)]
@@ -403,26 +397,25 @@ class _Pipeline:
             within_us = tuple(min(windows[alias] for alias in given.aliases) for given in inputs)
         query = Query(tuple(streams), tuple(texts), tuple(phrases), tuple(predicates), within_us)
         # 3. Plan the step.
-        known = self._settings.statistics
+        known = self._checked.statistics
         is_last = len(arrived) == len(self._streams)
-        settings = replace(
-            self._settings,
+        request = replace(
+            self._checked,
+            resolver=catalyst,
             statistics=None if known is None else known.of(query.aliases),
-            bounds_watermark=self._settings.bounds_watermark and not is_last,
+            bounds_watermark=self._bounds_watermark and not is_last,
         )
-        resolver = Catalyst(
-            self._checked.request.spark, {given.stream.alias: given.schema for given in inputs}
-        )
-        step = plan_query(query, resolver, (left.source, right.source), settings)
+        planned = plan_query(request, query, None, PairsPlan)
+        step = UnitsJoin(planned, (left.source, right.source))
         self.steps.append(step)
-        return self._describe_result(step, inputs)
+        return self._describe_result(step, inputs, WATERMARK_BOUND if request.bounds_watermark else None)
 
-    def _describe_result(self, step: JoinPlan, inputs: tuple[_Input, _Input]) -> JoinResult:
+    def _describe_result(
+        self, step: UnitsJoin, inputs: tuple[_Input, _Input], watermark_bound: str | None
+    ) -> JoinResult:
         aliases = [alias for given in inputs for alias in given.aliases]
         columns = tuple(
-            FlatColumn(
-                alias, name, self._flat_names[alias, name], self._checked.schemas[alias][name].dataType
-            )
+            FlatColumn(alias, name, self._flat_names[alias, name], self._frames[alias].schema[name].dataType)
             for alias in aliases
             for name, _ in self._streams[alias].types
         )
@@ -434,7 +427,7 @@ class _Pipeline:
             flat_times = {}
         windows = None if self._windows is None else {alias: self._windows[alias] for alias in aliases}
         left, right = inputs
-        return JoinResult(step, left.joined, right.joined, columns, flat_times, windows)
+        return JoinResult(step, left.joined, right.joined, columns, flat_times, windows, watermark_bound)
 
 
 def _relocate(phrase: Phrase, inputs: Iterable[_Input]) -> str:

@@ -20,11 +20,13 @@ from pyspark.sql.types import StructField, StructType
 from thetastream.conditions import Phrase, Predicate, parse
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.how import How
-from thetastream.families.asked import JoinRequest
+from thetastream.families.base import Facts
+from thetastream.families.result_time import write_result_time
 from thetastream.joins.ask.condition import read_condition
+from thetastream.joins.ask.request import JoinRequest
 from thetastream.joins.ask.settings import read_result_time
 from thetastream.joins.ask.streams import read_streams
-from thetastream.joins.plan import Plan
+from thetastream.joins.joined import Joined
 from thetastream.lowering.elapsed_time import write_elapsed_time
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Stream, list_conditions
@@ -59,14 +61,14 @@ class TableStep:
         return f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}   (Spark's own {kind}, {how})"
 
 
-@dataclass(frozen=True, repr=False)
-class TablesPlan(Plan):
+@dataclass(frozen=True)
+class TablesJoin:
     """A join of streams with tables that is checked and planned but not started."""
 
     given: tuple[Stream, ...]
     """Streams and tables, in the order of the user. Tables have no event time."""
     frames: Mapping[str, DataFrame]
-    joined: Plan | None
+    joined: Joined | None
     """The join of the streams. It is None if there is only one stream."""
     filters: tuple[Phrase, ...]
     """Conjuncts that read no table, if there is only one stream."""
@@ -81,15 +83,6 @@ class TablesPlan(Plan):
         return () if self.joined is None else self.joined.models
 
     @property
-    def conditions(self) -> tuple[str, ...]:
-        return self.on
-
-    def __repr__(self) -> str:
-        """Describe the plan in two lines."""
-        models = ", ".join(["Spark's own join", *dict.fromkeys(map(repr, self.models))])
-        return f"{self._headline}\nby {models}; print(plan) explains it"
-
-    @property
     def inputs(self) -> tuple[Stream, ...]:
         if self.joined is None:
             return self.given
@@ -98,25 +91,23 @@ class TablesPlan(Plan):
 
     @property
     def timed(self) -> tuple[Stream, ...]:
+        """The streams, whose latest event time is the result time."""
         return tuple(known for known in self.inputs if known.is_streaming)
 
     @property
-    def has_result_time(self) -> bool:
-        return self.shows_result_time
+    def facts(self) -> Facts:
+        joined = None if self.joined is None else self.joined.facts
+        return Facts(
+            condition=" AND ".join(self.on),
+            result_time=write_result_time(self.timed),
+            shows_result_time=self.shows_result_time,
+            is_prompt=joined is None or joined.is_prompt,
+            longest_window_us=0 if joined is None else joined.longest_window_us,
+            final="tables are joined behind the units",
+            joins_beside=("Spark's own join",),
+        )
 
-    @property
-    def longest_window_us(self) -> int:
-        return 0 if self.joined is None else self.joined.longest_window_us
-
-    @property
-    def is_prompt(self) -> bool:
-        return self.joined is None or self.joined.is_prompt
-
-    @property
-    def folding_obstacle(self) -> str:
-        return "tables are joined behind the units"
-
-    def explain_join(self) -> tuple[Section, ...]:
+    def explain(self) -> tuple[Section, ...]:
         facts = [
             Fact(f"table {known.alias}:", f"{len(known.types)} columns")
             for known in self.given
@@ -128,7 +119,7 @@ class TablesPlan(Plan):
             for phrase in self.filters
         ]
         facts += [Fact("join", step.describe()) for step in self.steps]
-        joined = () if self.joined is None else self.joined.explain_join()
+        joined = () if self.joined is None else self.joined.explain()
         return (Section("Tables", tuple(facts), width=8), *joined)
 
     def results(self) -> DataFrame:
@@ -187,7 +178,7 @@ def has_tables(streams: Mapping[str, DataFrame]) -> bool:
     return len({frame.isStreaming for frame in streams.values()}) > 1
 
 
-def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest], Plan]) -> TablesPlan:
+def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest], Joined]) -> TablesJoin:
     """Plan a join of streams with tables. ``plan_streams`` plans the join of two streams or more."""
     # 1. Read all inputs and the condition. A table has no event time.
     n_streams = sum(frame.isStreaming for frame in request.streams.values())
@@ -233,7 +224,7 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
         # A conjunct over the stream alone is part of the condition, and not a filter.
         written = tuple(part for part, _ in parts if isinstance(part, Phrase))
         step = TableStep(tables[0], written, (), _name_join(request.how))
-        return TablesPlan(given, request.streams, None, (), (step,), shows_result_time, on_texts)
+        return TablesJoin(given, request.streams, None, (), (step,), shows_result_time, on_texts)
     # 3. Join one table after the other, each with the parts of the condition that it completes.
     steps = []
     parts = [(part, names) for part, names in parts if not names <= arrived]
@@ -248,7 +239,7 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
                 tuple(part for part in complete if isinstance(part, Predicate)),
             )
         )
-    return TablesPlan(given, request.streams, joined, filters, tuple(steps), shows_result_time, on_texts)
+    return TablesJoin(given, request.streams, joined, filters, tuple(steps), shows_result_time, on_texts)
 
 
 def _name_join(how: How) -> str:

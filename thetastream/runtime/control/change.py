@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from thetastream.core.errors import QueryError
-from thetastream.models.base import TWO_STREAMS, UNITS, Model
+from thetastream.models.base import Model
 from thetastream.runtime.control.handover import NOT_COUNTED, check_partners, take_over
 from thetastream.runtime.control.plan import ControlPlan, Generation, Rules
 from thetastream.runtime.control.request import Request
@@ -112,10 +112,9 @@ def _check_model(before: Model, model: Model, rules: Rules) -> None:
     if rules.only_sizes:
         _check_sizes(before, model)
         return
-    is_routed = model.engine == UNITS and model.planner(2) == TWO_STREAMS
-    if not model.sizes or not is_routed or not model.is_fitted:
+    if not model.sizes or not model.runs_on_units:
         raise QueryError("CANNOT_SCALE", f"a join cannot become {model!r} while it runs")
-    if (rules.counts_tuples or rules.is_ordered) and not model.keeps_arrival_order:
+    if (rules.counts_tuples or rules.is_ordered) and not model.sees_all:
         what = f"a join with a count window or ordered results cannot become {model!r}"
         raise QueryError("CANNOT_SCALE", f"{what}: its units do not see all tuples, and so cannot count them")
     if model.needs_places:

@@ -1,0 +1,163 @@
+"""The request that a family of joins takes: what the user asked for, read and checked, without Spark."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from thetastream.conditions import Phrase, Predicate
+from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.core.how import How
+from thetastream.core.spans import Within
+from thetastream.families.options import MOST_UNITS, GivenOptions, Options
+from thetastream.lowering.query import Query, Resolver, Stream
+from thetastream.lowering.statistics import Statistics, choose_n_units
+from thetastream.models.base import Model
+from thetastream.runtime.context import RunContext
+
+
+class SessionChecks(Protocol):
+    """The questions that planning asks about the Spark session."""
+
+    def find_problems(self, n_units: int) -> Sequence[ThetastreamError]:
+        """Find the settings of the session that do not allow a streaming join by ``n_units`` units."""
+
+    def choose_mailbox_folder(self, asked: str | Path | None, problems: list[ThetastreamError]) -> str:
+        """Choose the folder for mailboxes, and add an error if there is none that all units reach."""
+
+    def warn_of_state(self, nbytes: float) -> None:
+        """Warn if the machine of a local session has too little memory for this state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedRequest:
+    """A request that is read. A family adds to ``problems`` what it refuses, and then calls ``query``."""
+
+    streams: tuple[Stream, ...]
+    """The streams with all their columns, so that errors can name them."""
+    on: tuple[str, ...]
+    conjuncts: tuple[Phrase, ...]
+    predicates: tuple[Predicate, ...]
+    within: Within
+    """The windows as the user gave them."""
+    within_us: tuple[int, ...] | None
+    """The time window of each stream. It is None if there are no windows or the windows count tuples."""
+    how: How
+    model: Model | None
+    """The model, fitted to the streams. It is None if the planner chooses one."""
+    has_open_size: bool
+    """Whether the user named the model and left its number of units open."""
+    given: GivenOptions
+    statistics: Statistics | None
+    archive_period_us: int | None
+    has_result_time: bool
+    """Whether the user gets the result time of each row."""
+    run: RunContext
+    """The settings with which units run, without the folder of mailboxes and ``max_units``."""
+    partitions: int
+    """Number of shuffle partitions of the session."""
+    resolver: Resolver
+    session: SessionChecks
+    problems: list[ThetastreamError]
+    bounds_watermark: bool = False
+    """Whether units add to each result how far the watermark rises after the epoch."""
+
+    @property
+    def options(self) -> Options:
+        """The values of the options that the user or the session gave."""
+        return self.given.values
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the inputs are streams. If not, they are batch DataFrames."""
+        return self.streams[0].is_streaming
+
+    def query(self, counts: tuple[int, ...] | None = None) -> Query:
+        """Return the query. Its streams have only the columns that are sent to the units.
+
+        Raises
+        ------
+        QueryError
+            If there are problems. It lists all of them.
+        """
+        raise_problems(self.problems)
+        streams = tuple(stream.narrowed for stream in self.streams)
+        return Query(
+            streams,
+            self.on,
+            self.conjuncts,
+            self.predicates,
+            self.within_us,
+            counts,
+            self.has_result_time,
+            self.how,
+        )
+
+    def without(self, refused: Mapping[str, "Refusal"]) -> "CheckedRequest":
+        """Return the request without the options that a kind of join does not honour.
+
+        An error is added for each of them that the user gave. Defaults of the session are left out.
+        """
+        given = self.given.without(refused)
+        for name, refusal in refused.items():
+            if given.values.get(name):
+                self.problems.append(refusal.make_error(given.values.get(name)))
+        return replace(self, given=given)
+
+    def prepare_run(self, has_messages: bool) -> "CheckedRequest":
+        """Check the session of a streaming join, and return the request with all settings of its units.
+
+        ``has_messages`` says whether units send messages, which need a folder.
+        """
+        if not self.is_streaming:
+            return self
+        model, max_units = self.model, self.options.get("max_units")
+        n_units = choose_n_units(self.partitions) if model is None else model.n_units
+        self.problems.extend(self.session.find_problems(n_units))
+        if max_units is not None and model is not None and max_units < model.n_units:
+            bounds = f"from {model.n_units} to {MOST_UNITS}, because {model!r} has {model.n_units}"
+            self.problems.append(
+                QueryError("MAX_UNITS", f"max_units must be {bounds} unit(s), not {max_units!r}")
+            )
+        mailbox = ""
+        if has_messages or self.run.shed is not None or max_units is not None:
+            mailbox = self.session.choose_mailbox_folder(self.options.get("mailbox"), self.problems)
+        return replace(self, run=replace(self.run, mailbox=mailbox, max_units=max_units))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a kind of join does not honour an option."""
+
+    condition: str
+    """The name of the error."""
+    why: str
+    """What is not possible, and what to do instead."""
+
+    def make_error(self, value: object) -> QueryError:
+        """Make the error for a value that the user gave."""
+        return QueryError(self.condition, self.why.replace("VALUE", repr(value)))
+
+
+def refuse_how(how: How, what: str, hint: str, problems: list[ThetastreamError]) -> None:
+    """Add an error if the join is not an inner join, because ``what`` has pairs only."""
+    if not how.is_inner:
+        problems.append(QueryError("HOW", f"{what} has inner joins only, not how={how.name!r}; {hint}"))
+
+
+RESULTS_OF_MORE = {
+    "order": Refusal(
+        "ORDER", "results of three or more streams have no single order of arrival; leave order out"
+    ),
+    "punctuations": Refusal(
+        "ORDER",
+        "punctuations need an order, and results of three or more streams have none; leave them out",
+    ),
+}
+"""Options of results that only a join of two streams by units honours."""
+
+
+def refuse_answers(request: CheckedRequest) -> None:
+    """Add an error if a join that has pairs only is asked for answers for each tuple."""
+    hint = "join two streams at a time, in several joins"
+    refuse_how(request.how, "a join of more than two streams, or hop by hop,", hint, request.problems)
