@@ -17,7 +17,7 @@ from thetastream.families.pairs.choose import Choose, build_default_model
 from thetastream.families.pairs.plan import PAIRS, PairsPlan
 from thetastream.families.tasks import TASK, TasksPlan, find_sharing_problem, share
 from thetastream.families.windows import is_counted
-from thetastream.joins.ask.check import check
+from thetastream.joins.ask.check import check, read_inputs
 from thetastream.joins.ask.model import read_named_model
 from thetastream.joins.ask.request import complete_request
 from thetastream.joins.ask.streams import StreamInput, check_streams, read_tables, refuse_tables
@@ -118,7 +118,7 @@ def plan_tasks(
             streams, task["on"], task.get("within"), named, {**given.values, **own}, door=TaskOptions
         )
         try:
-            checked = check(request)
+            checked = check(request, read_inputs(request))
             plan = (CHAIN if CHAIN.takes(checked) else PAIRS).plan(checked)
         except ThetastreamError as error:
             wrong[name] = list(list_problems(error))

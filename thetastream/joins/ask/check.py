@@ -1,8 +1,13 @@
 """Reads and checks a join request for any number of streams. All families share this code."""
 
-from thetastream.core.errors import QueryError
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from thetastream.conditions import Phrase, Predicate, parse
+from thetastream.core.errors import QueryError, ThetastreamError
 from thetastream.families.request import CheckedRequest
 from thetastream.families.windows import is_counted
+from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.joins.ask.condition import read_condition
 from thetastream.joins.ask.model import choose_named_model, read_model
 from thetastream.joins.ask.request import JoinRequest
@@ -11,22 +16,58 @@ from thetastream.joins.ask.settings import read_late_folder, read_result_time, r
 from thetastream.joins.ask.statistics import read_statistics
 from thetastream.joins.ask.streams import read_streams
 from thetastream.joins.ask.window import read_window
+from thetastream.lowering.query import Stream
 from thetastream.runtime.context import RunContext
 from thetastream.runtime.idle.reports import list_idle_reports
 from thetastream.spark.session.configure import count_partitions
 
 
-def check(request: JoinRequest) -> CheckedRequest:
-    """Read streams, condition, window, model and options, and collect all errors in ``problems``."""
-    problems = list(request.problems)
-    options, spark = request.options, request.spark
-    # 1. Streams, condition, window.
-    needs_time = request.within is not None or options.get("order") is not None
-    read = read_streams(request.streams, needs_time, options.get("event_time"), request.columns)
-    problems += read.problems
-    texts, phrases, predicates = read_condition(
-        request.on, read.catalyst, read.streams, read.schemas, problems
+@dataclass(frozen=True)
+class ReadInputs:
+    """The inputs of a request and its condition, which are read once."""
+
+    catalyst: Catalyst
+    streams: tuple[Stream, ...]
+    on: tuple[str, ...]
+    """The SQL texts of the condition as the user wrote them."""
+    phrases: tuple[Phrase, ...]
+    predicates: tuple[Predicate, ...]
+    problems: list[ThetastreamError]
+
+    def select(self, request: JoinRequest, parts: Sequence[Phrase | Predicate]) -> "ReadInputs":
+        """Select the inputs of ``request``, which has fewer of them, with these parts of the condition."""
+        catalyst = Catalyst(request.spark, {alias: frame.schema for alias, frame in request.streams.items()})
+        streams: list[Stream] = []
+        for stream in self.streams:
+            if stream.alias in request.streams:
+                first = sum(len(known.carried) for known in streams)
+                carried, _ = catalyst.carry(stream, request.columns.get(stream.alias), first)
+                streams.append(replace(stream, carried=carried))
+        phrases = [part for part in parts if isinstance(part, Phrase)]
+        predicates = [part for part in parts if isinstance(part, Predicate)]
+        phrases = phrases if parts else [parse("true")]
+        texts = tuple(phrase.text for phrase in phrases)
+        return ReadInputs(catalyst, tuple(streams), texts, tuple(phrases), tuple(predicates), [])
+
+
+def read_inputs(request: JoinRequest) -> ReadInputs:
+    """Read inputs and condition of a request. A table beside streams has no event time."""
+    has_tables = len({frame.isStreaming for frame in request.streams.values()}) > 1
+    needs_time = request.within is not None or request.options.get("order") is not None
+    read = read_streams(request.streams, needs_time, request.options.get("event_time"), request.columns)
+    streams = tuple(
+        replace(stream, event_time=None) if has_tables and not stream.is_streaming else stream
+        for stream in read.streams
     )
+    problems = [*request.problems, *read.problems]
+    texts, phrases, predicates = read_condition(request.on, read.catalyst, streams, read.schemas, problems)
+    return ReadInputs(read.catalyst, streams, tuple(texts), tuple(phrases), tuple(predicates), problems)
+
+
+def check(request: JoinRequest, read: ReadInputs) -> CheckedRequest:
+    """Read window, model and options of a request, and collect all errors in ``problems``."""
+    problems, options, spark = read.problems, request.options, request.spark
+    # 1. Window.
     within_us = None
     if not is_counted(request.within):
         within_us = read_window(request.within, read.streams, read.catalyst, problems)
@@ -56,9 +97,9 @@ def check(request: JoinRequest) -> CheckedRequest:
     )
     return CheckedRequest(
         streams=read.streams,
-        on=tuple(texts),
-        conjuncts=tuple(phrases),
-        predicates=tuple(predicates),
+        on=read.on,
+        conjuncts=read.phrases,
+        predicates=read.predicates,
         within=request.within,
         within_us=within_us,
         how=request.how,

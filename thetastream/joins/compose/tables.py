@@ -22,10 +22,9 @@ from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.how import How
 from thetastream.families.base import Facts
 from thetastream.families.result_time import write_result_time
-from thetastream.joins.ask.condition import read_condition
+from thetastream.joins.ask.check import ReadInputs, read_inputs
 from thetastream.joins.ask.request import JoinRequest
 from thetastream.joins.ask.settings import read_result_time
-from thetastream.joins.ask.streams import read_streams
 from thetastream.joins.joined import Joined
 from thetastream.lowering.elapsed_time import write_elapsed_time
 from thetastream.lowering.physical import Carried
@@ -178,40 +177,38 @@ def has_tables(streams: Mapping[str, DataFrame]) -> bool:
     return len({frame.isStreaming for frame in streams.values()}) > 1
 
 
-def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest], Joined]) -> TablesJoin:
+def plan_with_tables(
+    request: JoinRequest, plan_streams: Callable[[JoinRequest, ReadInputs], Joined]
+) -> TablesJoin:
     """Plan a join of streams with tables. ``plan_streams`` plans the join of two streams or more."""
-    # 1. Read all inputs and the condition. A table has no event time.
+    # 1. Read all inputs and the condition.
     n_streams = sum(frame.isStreaming for frame in request.streams.values())
     unused = IGNORED if n_streams > 1 else frozenset(request.options) - _OF_ONE_STREAM | IGNORED
     request = replace(request, given=request.given.without(unused))
-    options = request.options
-    read = read_streams(request.streams, False, options.get("event_time"), request.columns)
-    problems = list(request.problems)
-    given = tuple(known if known.is_streaming else replace(known, event_time=None) for known in read.streams)
-    texts, phrases, predicates = read_condition(request.on, read.catalyst, given, read.schemas, problems)
+    read = read_inputs(request)
+    given = read.streams
     # Blocks carry the columns that a Python predicate reads. Spark's own join takes any type.
-    problems += [p for p in read.problems if predicates or p.condition != "UNSUPPORTED_TYPE"]
+    problems = [p for p in read.problems if read.predicates or p.condition != "UNSUPPORTED_TYPE"]
     streams = [known for known in given if known.is_streaming]
     tables = [known for known in given if not known.is_streaming]
     problems += _find_problems(request, streams, tables)
-    problems += _find_how_problems(request.how, given, streams, tables, predicates)
-    shows_result_time = read_result_time(options.get("result_time"), streams, problems)
+    problems += _find_how_problems(request.how, given, streams, tables, read.predicates)
+    shows_result_time = read_result_time(request.options.get("result_time"), streams, problems)
     raise_problems(problems)
     # 2. Plan the join of the streams, with the parts of the condition that read no table.
     aliases = [known.alias for known in given]
-    every: list[Phrase | Predicate] = [*phrases, *predicates]
+    every: list[Phrase | Predicate] = [*read.phrases, *read.predicates]
     parts = [(part, find_aliases(part, aliases)) for part in every]
     arrived = {known.alias for known in streams}
     of_streams = [part for part, names in parts if names <= arrived]
     joined = None
     if len(streams) > 1:
-        on = [part if isinstance(part, Predicate) else part.text for part in of_streams]
         frames = {alias: frame for alias, frame in request.streams.items() if alias in arrived}
         # The result time of the streams is added behind the tables.
         without = request.given.with_value("result_time", False)
-        joined = plan_streams(replace(request, streams=frames, on=on or ["true"], given=without))
+        inner = replace(request, streams=frames, given=without)
+        joined = plan_streams(inner, read.select(inner, of_streams))
     filters = () if joined is not None else tuple(part for part in of_streams if isinstance(part, Phrase))
-    on_texts = list_conditions(texts, predicates)
     # The join of the streams writes its own differences, after it has read bounds from them.
     parts = [
         (
@@ -220,26 +217,30 @@ def plan_with_tables(request: JoinRequest, plan_streams: Callable[[JoinRequest],
         )
         for part, names in parts
     ]
-    if not request.how.is_inner:
-        # A conjunct over the stream alone is part of the condition, and not a filter.
-        written = tuple(part for part, _ in parts if isinstance(part, Phrase))
-        step = TableStep(tables[0], written, (), _name_join(request.how))
-        return TablesJoin(given, request.streams, None, (), (step,), shows_result_time, on_texts)
     # 3. Join one table after the other, each with the parts of the condition that it completes.
+    if request.how.is_inner:
+        steps = _list_steps(tables, [(part, names) for part, names in parts if not names <= arrived], arrived)
+    else:
+        # A conjunct over the stream alone is part of the condition, and not a filter.
+        filters, written = (), tuple(part for part, _ in parts if isinstance(part, Phrase))
+        steps = (TableStep(tables[0], written, (), _name_join(request.how)),)
+    on = list_conditions(read.on, read.predicates)
+    return TablesJoin(given, request.streams, joined, filters, steps, shows_result_time, on)
+
+
+def _list_steps(
+    tables: Sequence[Stream], parts: Sequence[tuple[Phrase | Predicate, frozenset[str]]], arrived: set[str]
+) -> tuple[TableStep, ...]:
+    """List the joins of the tables, each with the parts of the condition that it completes."""
     steps = []
-    parts = [(part, names) for part, names in parts if not names <= arrived]
     for table in tables:
         arrived = {*arrived, table.alias}
         complete = [part for part, names in parts if names <= arrived]
         parts = [(part, names) for part, names in parts if not names <= arrived]
-        steps.append(
-            TableStep(
-                table,
-                tuple(part for part in complete if isinstance(part, Phrase)),
-                tuple(part for part in complete if isinstance(part, Predicate)),
-            )
-        )
-    return TablesJoin(given, request.streams, joined, filters, tuple(steps), shows_result_time, on_texts)
+        phrases = tuple(part for part in complete if isinstance(part, Phrase))
+        predicates = tuple(part for part in complete if isinstance(part, Predicate))
+        steps.append(TableStep(table, phrases, predicates))
+    return tuple(steps)
 
 
 def _name_join(how: How) -> str:
