@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import permutations
 from statistics import median
 from typing import Any
 
@@ -68,51 +67,45 @@ def measure_rates(epochs: Sequence[Mapping[str, Any]], progress: Sequence[Mappin
 
     The arguments are those of ``measure_statistics``; ``epochs`` has the epochs of all joins.
     """
-    counted: dict[str, int] = defaultdict(int)
-    results: set[str] = set()
-    inner = find_inner_streams([epoch["streams"] for epoch in epochs])
-    joined = {alias.rstrip("_") for alias in inner}
+    streams: dict[str, int] = defaultdict(int)
+    results: dict[str, int] = defaultdict(int)
+    inner = {frozenset(parts) for epoch in epochs for parts in _list_parts(epoch).values()}
     for epoch in epochs:
+        parts = _list_parts(epoch)
         for alias, stream in epoch["streams"].items():
-            counted[alias] += stream["timely"]
-        if inner and not _name_results(epoch["streams"]) & joined:
+            counted = streams if len(parts[alias]) == 1 else results
+            counted[_name(parts[alias])] += stream["timely"]
+        joined = [alias for behind in parts.values() for alias in behind]
+        if len(epoch["streams"]) == 2 and len(joined) > 2 and frozenset(joined) not in inner:
             # No join receives the results of the last join. Its units count them, before Spark filters them.
-            last = "_".join(epoch["streams"])
-            results.add(last)
-            counted[last] += epoch["matched"]
-    results |= inner
+            results[_name(joined)] += epoch["matched"]
     clock = _measure_time(progress)
-    rates = {alias: n / clock.span_s for alias, n in counted.items()}
     return Statistics(
-        tuples_per_second={alias: rate for alias, rate in rates.items() if alias not in results},
+        tuples_per_second={alias: n / clock.span_s for alias, n in streams.items()},
         watermark_delay_s=clock.delay_s,
         epoch_s=clock.epoch_s,
-        results_per_second={alias: rates[alias] for alias in sorted(results)} or None,
+        results_per_second={name: n / clock.span_s for name, n in sorted(results.items())} or None,
         origin="measured",
     )
 
 
-def _name_results(join: Iterable[str]) -> set[str]:
-    """Return the names that the result of a join may have, without underscores at the end."""
-    return {"_".join(order).rstrip("_") for order in permutations(join)}
+def are_one_pipeline(epochs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the joins of a query are the steps of one pipeline: all results but the last are inputs."""
+    joins = {epoch["join"]: _list_parts(epoch) for epoch in epochs}
+    results = {frozenset(alias for behind in parts.values() for alias in behind) for parts in joins.values()}
+    inner = {frozenset(behind) for parts in joins.values() for behind in parts.values() if len(behind) > 1}
+    return len(results) == len(joins) and len(results - inner) == 1
 
 
-def find_inner_streams(joins: Iterable[Iterable[str]]) -> set[str]:
-    """Find the streams of joins that are the results of other joins, given the aliases of each join.
+def _list_parts(epoch: Mapping[str, Any]) -> dict[str, list[str]]:
+    """List the streams of the user behind each input of a join, by the alias of the input."""
+    told = (epoch.get("plan") or {}).get("parts", {})
+    return {alias: told.get(alias, [alias]) for alias in epoch["streams"]}
 
-    The result of a step of a pipeline has the aliases of both its streams in its name, and more underscores
-    if a stream of the user has this name. A join of three streams or more is no step of a pipeline.
 
-    >>> find_inner_streams([["b", "c"], ["b_c", "a"]])
-    {'b_c'}
-    """
-    pairs = {join for join in map(tuple, joins) if len(join) == 2}
-    aliases = {alias for pair in pairs for alias in pair}
-    inner = set()
-    for result in {name for pair in pairs for name in _name_results(pair)}:
-        named = [alias for alias in aliases if alias.rstrip("_") == result]
-        inner |= {max(named, key=len)} if named else set()
-    return inner
+def _name(aliases: Iterable[str]) -> str:
+    """Name results by the aliases of their streams, as ``th.Statistics`` does."""
+    return ", ".join(aliases)
 
 
 @dataclass

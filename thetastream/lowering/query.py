@@ -87,6 +87,8 @@ class Stream:
     """The delay that ``withWatermark`` sets, in microseconds. It is None if there is none."""
     idle_mark: tuple[str, str] | None = None
     """Folder and name of the reports by which the watermark of an idle stream moves. None if it does not."""
+    parts: tuple[str, ...] = ()
+    """The aliases of the user's streams, if this is the result of a join of them."""
     watermark_bound: str | None = None
     """The column that says how far the streams behind this one move the watermark. None if its own event
     times say so."""

@@ -6,7 +6,7 @@ defines.
 Estimates how many bytes a value has in Arrow, by its Spark type.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -51,8 +51,8 @@ class Statistics:
         The seconds to compare one candidate, Python predicates included. If it is left out, it is 20 ns, and
         a microsecond more with a Python predicate. Only joins hop by hop use it.
     results_per_second : mapping of str to float, optional
-        For three streams or more, the results per second of event time of joins of some of them. A name has
-        the aliases with ``_`` between them, as in ``{"a_b": 50}``. The tree of joins of a pipeline follows
+        For three streams or more, the results per second of event time of joins of some of them, by their
+        aliases with commas between them, as in ``{"a, b": 50}``. The tree of joins of a pipeline follows
         from these rates if they determine how selective the condition is.
     origin : str
         ``measured`` or ``assumed``.
@@ -136,46 +136,24 @@ class Statistics:
         )
 
     def results_of(self, aliases: Sequence[str]) -> dict[frozenset[str], float]:
-        """Return the rates of results of these streams by the set of their aliases.
+        """Return the rates of results of these streams, by the set of their aliases.
 
-        A name that can be read in several ways, or that is not made of these aliases, is left out. Of several
-        names of one set, the last one counts.
-
-        >>> known = Statistics(results_per_second={"A_b": 50, "b_c_": 7, "b_d": 1})
+        >>> known = Statistics(results_per_second={"A, b": 50, "b,c": 7, "b,d": 1})
         >>> sorted((sorted(streams), rate) for streams, rate in known.results_of("abc").items())
         [(['a', 'b'], 50), (['b', 'c'], 7)]
         """
-        found = {
-            name: list(set(_read_aliases(name.casefold(), frozenset(aliases))))
-            for name in self.results_per_second or {}
-        }
-        rates = dict(self.results_per_second or {})
-        return {streams[0]: rates[name] for name, streams in found.items() if len(streams) == 1}
+        known = {alias.casefold(): alias for alias in aliases}
+        rates = {}
+        for name, rate in (self.results_per_second or {}).items():
+            named = {part.strip().casefold() for part in name.split(",")}
+            if len(named) > 1 and named <= known.keys():
+                rates[frozenset(known[alias] for alias in named)] = rate
+        return rates
 
     @property
     def skew(self) -> float:
         """The share of tuples that have the most frequent key."""
         return HEAVIEST_KEY if self.heaviest_key is None else self.heaviest_key
-
-
-def _read_aliases(name: str, aliases: frozenset[str]) -> Iterator[frozenset[str]]:
-    """Yield each set of two aliases or more that, with ``_`` between them, make up a name.
-
-    Underscores at the end have no meaning, because a result gets them if a stream has its name.
-    """
-    for alias in aliases:
-        rest = name.removeprefix(alias.casefold())
-        if rest != name and rest.startswith("_"):
-            yield from (streams | {alias} for streams in _read_rest(rest[1:], aliases - {alias}))
-
-
-def _read_rest(name: str, aliases: frozenset[str]) -> Iterator[frozenset[str]]:
-    """Yield each set of one alias or more that makes up the rest of a name, after the first ``_``."""
-    for alias in aliases:
-        rest = name.removeprefix(alias.casefold())
-        if rest != name and not rest.strip("_"):
-            yield frozenset({alias})
-    yield from _read_aliases(name, aliases)
 
 
 def _get_figure(given: PerStream | None, side: Side, alias: str) -> float | None:

@@ -1,7 +1,7 @@
 """What a planned join hands to the code that builds and runs it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -100,6 +100,8 @@ class Flow:
     """The parts of the query that a checkpoint keeps."""
     rules: Rules | None = None
     """How the units may change while the query runs; None if they do not change."""
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each stream that is the result of a join, the aliases of the user's streams behind it."""
     waits_by: tuple[str, ...] | None = None
     """The event times of the streams, as columns of blocks, if tuples wait for the watermark."""
 

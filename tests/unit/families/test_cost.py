@@ -408,7 +408,7 @@ def test_figures_are_by_alias_by_side_or_for_both():
         {"tuples_per_second": -1},
         {"tuples_per_second": (1, 2, 3)},
         {"results_per_second": 5},
-        {"results_per_second": {"a_b": -1}},
+        {"results_per_second": {"a, b": -1}},
         {"bytes_per_tuple": {"a": "wide"}},
         {"watermark_delay_s": float("nan")},
         {"heaviest_key": 1.5},

@@ -157,11 +157,9 @@ class PairsPlan:
     def flow(self, read: Collection[str] | None = None) -> Flow:
         """Describe how tuples become pairs. With ``read``, units emit only these columns."""
         plan = self.physical if read is None else narrow_results(check_at_units(self.physical), set(read))
-        sides, identity = (
-            plan.condition.sides,
-            identify_two_streams(plan, self.model, self.reading, self.order),
-        )
-        flow = Flow(plan.sides, sides, self.list_stages(plan), identity)
+        identity = identify_two_streams(plan, self.model, self.reading, self.order)
+        parts = {stream.alias: stream.parts for stream in self.inputs if stream.parts}
+        flow = Flow(plan.sides, plan.condition.sides, self.list_stages(plan), identity, parts=parts)
         rules = self._find_rules()
         return flow if rules is None else let_units_change(flow, rules)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from thetastream.core.errors import QueryError, ThetastreamError
-from thetastream.joins.measured_statistics import find_inner_streams, measure_rates, measure_statistics
+from thetastream.joins.measured_statistics import are_one_pipeline, measure_rates, measure_statistics
 from thetastream.lowering.statistics import Statistics
 from thetastream.spark.observe.metrics import metrics
 
@@ -45,10 +45,8 @@ def statistics(query: Any, join: str | None = None) -> Statistics:
     reports = [
         report if isinstance(report, dict) else json.loads(report.json) for report in query.recentProgress
     ]
-    if join is None and len(joins) > 1:
-        streams = {epoch["join"]: tuple(epoch["streams"]) for epoch in epochs}
-        if len(find_inner_streams(streams.values())) == len(joins) - 1:
-            return measure_rates(epochs, reports)
+    if join is None and len(joins) > 1 and are_one_pipeline(epochs):
+        return measure_rates(epochs, reports)
     if join not in joins and (join is not None or len(joins) > 1):
         raise QueryError(
             "SEVERAL_JOINS",
@@ -79,11 +77,10 @@ def read_statistics(
     problems += [
         QueryError(
             "UNKNOWN_ALIAS",
-            f"statistics name the results {name!r}, which must be aliases of {', '.join(known)} with '_' "
-            "between them, to be read in one way",
+            f"statistics name the results {name!r}, which must be two aliases or more of {', '.join(known)}, "
+            "with commas between them",
         )
         for name in sorted(given.results_per_second or {})
-        # Measured names are those that pipelines give their results. What cannot be read is left out.
-        if given.origin == "assumed" and not replace(given, results_per_second={name: 0}).results_of(known)
+        if not replace(given, results_per_second={name: 0}).results_of(known)
     ]
     return given

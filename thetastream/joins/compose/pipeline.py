@@ -369,6 +369,7 @@ class _Steps:
             is_streaming=self._checked.is_streaming,
             event_time_origin="latest of what is joined",
             watermark_delay_us=0 if joined.event_times else None,
+            parts=joined.aliases,
             watermark_bound=joined.watermark_bound,
         )
         return _Input(stream, joined.schema, joined, joined)

@@ -132,7 +132,7 @@ def _stream(
         )
 
     # 3. Report the counters.
-    plan = metrics.describe_plan(spec.router.model, query)
+    plan = metrics.describe_plan(flow, query)
     if staging is not None:
         zone = spark.conf.get("spark.sql.session.timeZone")
         emitted = StructType([columns[name] for name in staging.columns])

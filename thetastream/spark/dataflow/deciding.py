@@ -45,6 +45,6 @@ def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext)
         return UnitEpoch(fitted, query, emitter, RunContext(cache_folder=run.cache_folder))
 
     results = run_units(rows, columns, FrameEmitter, stage.spec.has_event_time, epoch_of)
-    plan = metrics.describe_plan(flow.stages[0].spec.router.model, query)
+    plan = metrics.describe_plan(flow, query)
     plan["words"] |= {UNITS: query[UNITS].words}
     return metrics.observe(results, digest(query), plan)

@@ -18,17 +18,19 @@ from thetastream.core.errors import QueryError
 from thetastream.core.identity import Identity
 from thetastream.engine.counters import Counters
 from thetastream.lowering.identity import CONDITION, MODEL, WINDOW
-from thetastream.models.base import Model
 from thetastream.runtime.control.model_json import encode_model
 from thetastream.runtime.control.newest_offset import read_offsets
 from thetastream.runtime.emit import COUNTERS
+from thetastream.runtime.flow import Flow
 from thetastream.runtime.observe.exposition import PREFIX
 
 
-def describe_plan(model: Model, query: Identity) -> dict[str, Any]:
-    """Describe a join by plain values: its model, and what the user wrote."""
+def describe_plan(flow: Flow, query: Identity) -> dict[str, Any]:
+    """Describe a join by plain values: its model, what the user wrote, and the streams behind its inputs."""
     words = {name: query[name].words for name in (CONDITION, WINDOW, MODEL) if name in query}
-    return {"model": encode_model(model), "words": words}
+    parts = {alias: list(aliases) for alias, aliases in flow.parts.items()}
+    model = encode_model(flow.stages[0].spec.router.model)
+    return {"model": model, "words": words, **({"parts": parts} if parts else {})}
 
 
 def observe(results: DataFrame, join: str, plan: Mapping[str, Any]) -> DataFrame:
