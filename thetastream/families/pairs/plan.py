@@ -171,10 +171,8 @@ class PairsPlan:
         if self.order is not None:
             output = describe_ordered_pairs(plan)
         elif self.request.bounds_watermark:
-            make, output = (
-                partial(build_bounding_spec, unit, self._find_bound_sources()),
-                describe_bounded_pairs(plan),
-            )
+            make = partial(build_bounding_spec, unit, self._find_bound_sources())
+            output = describe_bounded_pairs(plan)
         choice = open_choice(self.reading, self.choose, make)
         return (UnitStage(make(self.model), output, choice, self.order),)
 

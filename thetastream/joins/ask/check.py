@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from thetastream.conditions import Phrase, Predicate, parse
 from thetastream.core.errors import QueryError, ThetastreamError
@@ -11,15 +14,20 @@ from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.joins.ask.condition import read_condition
 from thetastream.joins.ask.model import choose_named_model, read_model
 from thetastream.joins.ask.request import JoinRequest
-from thetastream.joins.ask.session import SparkSessionChecks
-from thetastream.joins.ask.settings import read_late_folder, read_result_time, read_shed
+from thetastream.joins.ask.settings import (
+    choose_mailbox_folder,
+    read_late_folder,
+    read_result_time,
+    read_shed,
+)
 from thetastream.joins.ask.statistics import read_statistics
 from thetastream.joins.ask.streams import read_streams
 from thetastream.joins.ask.window import read_window
 from thetastream.lowering.query import Stream
 from thetastream.runtime.context import RunContext
 from thetastream.runtime.idle.reports import list_idle_reports
-from thetastream.spark.session.configure import count_partitions
+from thetastream.spark.session.configure import check_session, count_partitions, is_local
+from thetastream.spark.session.memory import warn_of_state
 
 
 @dataclass(frozen=True)
@@ -115,3 +123,19 @@ def check(request: JoinRequest, read: ReadInputs) -> CheckedRequest:
         session=SparkSessionChecks(spark),
         problems=problems,
     )
+
+
+@dataclass(frozen=True)
+class SparkSessionChecks:
+    """Answers the questions of the planner about a Spark session, as ``SessionChecks`` describes them."""
+
+    spark: SparkSession
+
+    def find_problems(self, n_units: int) -> Sequence[ThetastreamError]:
+        return check_session(self.spark, n_units)
+
+    def choose_mailbox_folder(self, asked: str | Path | None, problems: list[ThetastreamError]) -> str:
+        return choose_mailbox_folder(self.spark, asked, problems)
+
+    def warn_of_state(self, nbytes: float) -> None:
+        warn_of_state(nbytes, is_local(self.spark))
