@@ -14,7 +14,7 @@ from thetastream.lowering.carriers import find_carrier
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Constant, Stream
-from thetastream.runtime.context import RunContext
+from thetastream.runtime.flow import RunContext
 
 TYPES = (("id", "bigint"), ("k", "int"), ("x", "int"), ("ts", "timestamp"))
 

@@ -26,12 +26,12 @@ from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shedding import Shedding
 from thetastream.models.base import Model
 from thetastream.runtime.choice import FittedSpec
-from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.files import ControlFolder
 from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan, encode_plan
 from thetastream.runtime.emit import COUNTERS, BlockEmitter
 from thetastream.runtime.epoch import UnitEpoch
+from thetastream.runtime.flow import RunContext
 from thetastream.runtime.inbox_rows import COLUMNS
 from thetastream.runtime.routing_step import make_routing_step
 from thetastream.runtime.shed_loads import ShedLoads

@@ -1,9 +1,8 @@
 """``approx_count_distinct``: units build sketches of the values' 64-bit hashes, and Spark merges them.
 
-Approximate counts of distinct values with the HyperLogLog sketches of Apache DataSketches.
-
-Spark's ``hll_union_agg`` reads the same bytes. Values arrive as 64-bit hashes that Catalyst computes, so two
-values are equal if Spark considers them equal. With 2^k registers the standard error is 1.04 / sqrt(2^k).
+The sketches are HyperLogLog sketches of Apache DataSketches. Spark's ``hll_union_agg`` reads the same bytes.
+Values arrive as 64-bit hashes that Catalyst computes, so two values are equal if Spark considers them equal.
+With 2^k registers the standard error is 1.04 / sqrt(2^k).
 """
 
 from collections.abc import Iterable, Sequence

@@ -7,7 +7,7 @@
 The formulas are those of Chan, Golub and LeVeque (COMPSTAT 1982), extended to any number of parts at once.
 They square distances from the mean, so the lost digits grow with mean / deviation, and not with its square.
 
-Variance and standard deviation under all of Spark's names: units measure moments, which can be merged.
+``Deviation`` is the variance and the standard deviation under all of Spark's names.
 """
 
 from collections.abc import Sequence

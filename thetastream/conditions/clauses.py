@@ -1,17 +1,20 @@
-"""Cuts a statement into its clauses, at the words with which they begin.
+"""Cuts a statement into its clauses, at the words with which they begin, and reads the clauses of a SELECT.
 
-The clauses of a SELECT over the rows of a join; every expression is a slice of the user's text.
+Every expression is a slice of the user's text. ``find_endless`` finds the parts of a SELECT that no unbounded
+stream can answer. ``write_out_groups`` and ``read_named_item`` read items of the select list. A window
+function needs the end of its input, so ``suggest_nearest`` says what to write instead:
 
-Finds the parts of a SELECT that no unbounded stream can answer.
+    r JOIN s ON c QUALIFY row_number() OVER (PARTITION BY r.id ORDER BY e) = 1
+    r JOIN s NEAREST 1 BY DISTANCE e ON c
 
-Items of a select list: their names, and GROUP BY that uses names or numbers of items.
+The second line is the first one if ``r.id`` differs from tuple to tuple, which nothing says. So it is a hint.
 """
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from thetastream.conditions.tokens import OPERAND_ENDS, Phrase, Token, make_error_at, tokenize
-from thetastream.conditions.window_functions import suggest_nearest
 from thetastream.core.errors import QueryError
 
 TAIL = ("ORDER BY", "LIMIT", "OFFSET")
@@ -222,3 +225,68 @@ def find_name(item: Phrase) -> str | None:
 def _is_word(token: Token) -> bool:
     """Whether a token may be the name of a column; some names are also words of SQL, such as timestamp."""
     return token.may_be_name and token.keyword not in ("TRUE", "FALSE", "NULL")
+
+
+_RANKS = {"ROW_NUMBER", "RANK"}
+
+
+def suggest_nearest(phrase: Phrase) -> str:
+    """Return what to write instead of the window functions in a phrase.
+
+    >>> from thetastream.conditions import tokenize
+    >>> suggest_nearest(tokenize("rank() OVER (PARTITION BY r.id ORDER BY s.t DESC) <= 2")).split(": ")[1]
+    'JOIN stream NEAREST 2 BY DISTANCE s.t DESC ON condition'
+    """
+    k, by, tokens = "k", "expression", phrase.tokens
+    for n, token in enumerate(tokens):
+        if token.keyword != "OVER" or n < 3 or tokens[n - 3].keyword not in _RANKS:
+            continue
+        close = next((i for i in range(n + 2, len(tokens)) if tokens[i].depth == token.depth), n)
+        order = next((i for i in range(n, close) if tokens[i].keyword.split() == ["ORDER", "BY"]), None)
+        if order is None:
+            continue
+        by = phrase.slice(order + 1, close).text
+        limit = tokens[close + 1 : close + 3]
+        if len(limit) == 2 and limit[0].text in ("=", "<=") and limit[1].text.isdecimal():
+            k = limit[1].text
+    line = f"JOIN stream NEAREST {k} BY DISTANCE {by} ON condition"
+    return f"for the nearest partners of each tuple, write: {line}"
+
+
+class NamedItem(NamedTuple):
+    """An item of a select list that computes nothing."""
+
+    head: str
+    """The first name: an alias, or a column without its alias."""
+    field: str | None
+    """The name after the dot. It is ``*`` for all columns, and None without a dot."""
+    name: str | None
+    """The name that the item gives to its column, if it gives one."""
+
+
+def read_named_item(text: str) -> NamedItem | None:
+    """Read an item of a select list; None if it is more than names.
+
+    >>> read_named_item("a.`x y` AS z")
+    NamedItem(head='a', field='x y', name='z')
+    >>> read_named_item("a.*"), read_named_item("a.x + 1")
+    (NamedItem(head='a', field='*', name=None), None)
+    """
+    try:
+        head, *rest = tokenize(text).tokens or (None,)
+    except QueryError:
+        return None  # Spark says what is wrong with it.
+    if head is None or not _is_identifier(head):
+        return None
+    field = None
+    if len(rest) > 1 and rest[0].text == "." and (rest[1].text == "*" or _is_identifier(rest[1])):
+        field, rest = rest[1].name, rest[2:]
+    if len(rest) > 1 and rest[0].keyword == "AS":
+        rest = rest[1:]
+    if len(rest) > 1 or not all(map(_is_identifier, rest)):
+        return None
+    return NamedItem(head.name, field, rest[0].name if rest else None)
+
+
+def _is_identifier(token: Token) -> bool:
+    return token.text.isidentifier() or token.text[0] == "`"

@@ -1,6 +1,7 @@
 """Parses the head of a statement, which comes before its SELECT: CREATE VIEW ... AS, or INSERT INTO ....
 
-Parses WITHIN: an interval or a number of rows, either one for all streams or one per alias.
+WITHIN, at the end of a statement, is an interval or a number of rows, either one for all streams or one per
+alias.
 """
 
 from thetastream.conditions.statement import Insert, View, Window

@@ -2,7 +2,8 @@
 
 This module looks at names only. Catalyst decides whether they resolve, and to which type.
 
-Writes the names of a phrase in another way: qualified by an alias, in backquotes, or as other columns.
+``qualify``, ``quote_names`` and ``relocate`` write the names of a phrase in another way: qualified by an
+alias, in backquotes, or as other columns.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

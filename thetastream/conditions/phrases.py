@@ -5,19 +5,16 @@ f OP g                     ->  (f, OP, g)              OP one of = == < <= > >=
 x BETWEEN lo AND hi        ->  (x, >=, lo), (x, <=, hi)
 abs(f - g) <= c            ->  (abs, f, g, <=, c)      also c >= abs(f - g), and both with < or >
 
-The canonical text of a condition: equal for texts that mean the same and differ only in how they are
-written.
+``canonicalize`` writes the canonical text of a condition, which is equal for texts that mean the same and
+differ only in how they are written. Spaces, comments, the case of names and keywords, enclosing parentheses,
+the direction of a comparison, and zeros at the end of a number that is compared do not matter.
 
-Spaces, comments, the case of names and keywords, enclosing parentheses, the direction of a comparison, and
-zeros at the end of a number that is compared do not matter.
-
-Rewrites the text of a Spark Column into SQL.
-
-Spark prints a Column in prefix form, and literals without their types:
+``write_candidates`` rewrites the text of a Spark Column into SQL. Spark prints a Column in prefix form, and
+literals without their types:
 
     <=(abs(-(a.x, b.y)), 0.5)   ->   abs(a.x - b.y) <= 0.5D   or   abs(a.x - b.y) <= 0.5   or ...
 
-A literal may be read in several ways, so this module returns candidates. The caller asks Catalyst which of
+A literal may be read in several ways, so it returns candidates. The caller asks Catalyst which of
 them has the meaning of the Column.
 """
 

@@ -1,6 +1,6 @@
 """Python functions as conjuncts: they take columns of candidates and return one boolean per candidate.
 
-Calls a predicate with NumPy arrays, where the join has Arrow arrays.
+A predicate is called with NumPy arrays, where the join has Arrow arrays:
 
 Arrow                          NumPy
 BOOLEAN, integers, floats      the same type; NaN stays NaN

@@ -1,6 +1,6 @@
 """Finds what Catalyst accepts but a join of streams cannot run: clocks, random values and subqueries.
 
-Finds misspelt operators, which Spark reports as an error of the grammar somewhere else.
+``find_misspelt`` finds misspelt operators, which Spark reports as an error of the grammar somewhere else.
 """
 
 import difflib

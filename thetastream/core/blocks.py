@@ -2,7 +2,8 @@
 
 A block is an Arrow record batch (ESJ calls it TUPLE_BLK). ``thetastream.core.columns`` lists its columns.
 
-The bytes of each row of a batch, by which pieces of results stay small although rows are wide.
+``RowBytes`` has the bytes of each row of a batch, so that pieces of results stay small although rows are
+wide.
 """
 
 import struct

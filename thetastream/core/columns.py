@@ -2,8 +2,8 @@
 
 A *block* is an Arrow record batch of tuples. Its columns are
 
-    c0, c1, ...      payload: the columns that results show, as ``thetastream.lowering.carriers`` carries
-    them k0, k1, ...      keys that Catalyst computed and that are not payload
+    c0, c1, ...      payload: the columns that results show, as ``thetastream.lowering.carriers`` carries them
+    k0, k1, ...      keys that Catalyst computed and that are not payload
     h                hash of the whole tuple; routers spread tuples by it and drop it before the exchange
     p                not NULL if the tuple passes the filters of its stream; only for units that number all
                      tuples before they filter them
@@ -26,7 +26,7 @@ A *block* is an Arrow record batch of tuples. Its columns are
 
 A block travels as one binary value of a *row of the exchange*.
 
-Computes the columns that a user selected from the blocks that a unit emits, with Arrow alone.
+``project`` computes the columns that a user selected from the blocks that a unit emits, with Arrow alone:
 
     block columns c0, c1, ...  ->  a.id, struct a, result_time
 

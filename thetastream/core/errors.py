@@ -2,9 +2,12 @@
 
 A message states the rule, the value that broke it, and the consequence or a hint, in Spark's
 ``[CONDITION_NAME] message`` form.
+
+``suggest`` writes the hint for a name that does not exist.
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 
@@ -82,3 +85,22 @@ def raise_problems(problems: Sequence[ThetastreamError]) -> None:
         raise problems[0]
     if problems:
         raise InvalidQuery(problems)
+
+
+def suggest(name: str, known: Collection[str]) -> str:
+    """Write a hint with the known name that is most similar. The hint is empty if no name is similar.
+
+    >>> suggest("prise", ["id", "price"]), suggest("ts", ["id", "price"])
+    ("; did you mean 'price'?", '')
+    """
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def suggest_or_list(name: str, known: Collection[str]) -> str:
+    """Write a hint with the known name that is most similar, or with all known names if none is similar.
+
+    >>> suggest_or_list("ts", ["id", "price"])
+    '; there are id, price'
+    """
+    return suggest(name, known) or f"; there are {', '.join(known)}"

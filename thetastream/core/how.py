@@ -4,7 +4,7 @@ The partners of a tuple are the tuples with which it satisfies the condition ins
 known once the watermark is at or after t + W: the event time of the tuple plus the time that it waits for
 partners. From then on the tuple is *decided*.
 
-The expression by which the partners of a tuple are ranked: f, g, f - g or abs(f - g).
+``Ranking`` is the expression by which the partners of a tuple are ranked: f, g, f - g or abs(f - g).
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,11 @@
-"""Opens the port at which a program listens, so that a port that is taken is known before anything starts."""
+"""Where a program listens: its port, and the names of hosts in requests.
 
+The port is opened first, so that a port that is taken is known before anything starts.
+"""
+
+import re
 import socket
+from ipaddress import ip_address
 
 from thetastream.core.errors import QueryError
 
@@ -29,3 +34,25 @@ def open_port(host: str, port: int) -> socket.socket:
         what = f"the service cannot listen at {host}:{port}: {why}"
         hint = "give a free port from 1 to 65535, at a host of this machine"
         raise QueryError("SERVICE_PORT", f"{what}; {hint}") from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_host(header: str) -> str:
+    """Read the host from the header ``Host``, without its port; an empty text if it is none.
+
+    >>> read_host("[::1]:8080"), read_host("localhost"), read_host("[::1]evil.com")
+    ('::1', 'localhost', '')
+    """
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/]+))(?::\d{1,5})?", header)
+    return (found[1] or found[2]) if found else ""

@@ -1,11 +1,11 @@
-"""Reads spans of time as people write them: ``5m``, ``15 mins``, ``1h 30m``, ``1 day 2 hours``, ``0.5 s``.
+"""Reads spans of time, sizes in bytes and windows as people write them.
 
-The units are those of Spark's intervals and their usual short forms. Months and years have no fixed length,
-so they are not units of a span.
+A span is written as ``5m``, ``15 mins``, ``1h 30m``, ``1 day 2 hours``, ``0.5 s``. The units are those of
+Spark's intervals and their usual short forms. Months and years have no fixed length, so they are not units of
+a span.
 
-Reads sizes in bytes as people write them: ``1.5 GB``, ``64 MiB``, ``800 kB``, or a number of bytes.
-
-Windows: how long a tuple stays joinable, measured in event time or in tuples.
+A size is written as ``1.5 GB``, ``64 MiB``, ``800 kB``, or as a number of bytes. A window says how long a
+tuple stays joinable, in event time or in tuples.
 """
 
 import re

@@ -16,8 +16,7 @@ from thetastream.families.request import CheckedRequest, Refusal
 from thetastream.lowering.query import Stream
 from thetastream.lowering.report import Section
 from thetastream.models.base import Model
-from thetastream.runtime.context import RunContext
-from thetastream.runtime.flow import Emitted, Flow
+from thetastream.runtime.flow import Emitted, Flow, RunContext
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, cast, get_args, get_type_hints
 
-from thetastream.core.errors import QueryError, ThetastreamError
+from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 from thetastream.core.shed import Shed
 from thetastream.core.spans import Duration
-from thetastream.core.suggestions import suggest_or_list
 from thetastream.engine.order.spec import OrderOption
 from thetastream.index import REGISTRY as SHAPES
 from thetastream.lowering.statistics import Statistics

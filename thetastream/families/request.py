@@ -13,7 +13,7 @@ from thetastream.families.options import MOST_UNITS, GivenOptions, Options
 from thetastream.lowering.query import Query, Resolver, Stream
 from thetastream.lowering.statistics import Statistics, choose_n_units
 from thetastream.models.base import Model
-from thetastream.runtime.context import RunContext
+from thetastream.runtime.flow import RunContext
 
 
 class SessionChecks(Protocol):

@@ -30,8 +30,7 @@ from thetastream.lowering.query import Stream
 from thetastream.lowering.report import Fact, Section, format_average, format_one_line
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway
-from thetastream.runtime.context import RunContext
-from thetastream.runtime.flow import Flow, Output, UnitStage
+from thetastream.runtime.flow import Flow, Output, RunContext, UnitStage
 
 TASK = "task"
 """The text column of results that names the task. The units emit the number of the task instead."""

@@ -7,7 +7,7 @@ renamed. Catalyst must evaluate any other item, so then rows leave the units.
 from collections.abc import Sequence
 from typing import NoReturn
 
-from thetastream.conditions.items import read_named_item
+from thetastream.conditions.clauses import read_named_item
 from thetastream.core.columns import BlockColumn, ColumnSource, LatestTime, TupleColumn
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import Carried, SidePlan

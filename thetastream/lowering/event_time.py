@@ -1,12 +1,24 @@
-"""Finds the columns that are event times, and how far local time may be from them.
+"""Event times in conditions: which columns they are, and their differences as elapsed time.
 
-Spark adds whole days of an interval in local time. If a local
-day may have 23 or 25 hours, such a bound is widened by ``SLACK_US``, and the conjunct is evaluated again
-behind the join.
+    a.ts - b.ts   ->   INTERVAL '0.000001' SECOND * (unix_micros(a.ts) - unix_micros(b.ts))
+
+Spark subtracts two TIMESTAMPs as local times. In the hour that a clock repeats, an event of 05:45Z and one of
+06:29:59Z both have a local time between 01:00 and 02:00, and Spark's difference says that the later one is
+15 minutes earlier. Event times are instants, so a difference between two streams is elapsed time wherever it
+is in a condition. A difference between two columns of one stream is an expression of the user, and Spark
+computes it.
+
+Spark adds whole days of an interval in local time. If a local day may have 23 or 25 hours, such a bound is
+widened by ``SLACK_US``, and the conjunct is evaluated again behind the join.
 """
 
-from thetastream.conditions import Phrase
-from thetastream.lowering.query import Stream
+from collections.abc import Iterator, Sequence
+
+from thetastream.conditions import Phrase, parse
+from thetastream.conditions.names import find_references
+from thetastream.conditions.phrases import find_difference_operands
+from thetastream.core.spark_types import DATETIME
+from thetastream.lowering.query import Resolver, Stream
 
 DAY_US = 86_400_000_000
 SLACK_US = 26 * 3_600_000_000
@@ -22,3 +34,39 @@ def find_column(phrase: Phrase, stream: Stream, is_case_sensitive: bool) -> str 
     if alias.name.casefold() != stream.alias.casefold():
         return None
     return stream.find(name.name, is_case_sensitive)
+
+
+_MICROSECOND = "INTERVAL '0.000001' SECOND"
+
+
+def write_elapsed_time(phrase: Phrase, aliases: Sequence[str], resolver: Resolver) -> str:
+    """Write a phrase whose differences of instants of two streams are elapsed time.
+
+    In a time zone whose clock never changes, the phrase stays as it is.
+    """
+    while not resolver.zone_is_fixed:
+        found = next(_find_differences(phrase, aliases, resolver), None)
+        if found is None:
+            break
+        before, after = found
+        start, end = before.tokens[0].start, after.tokens[-1].end
+        written = f"({_MICROSECOND} * (unix_micros({before.text}) - unix_micros({after.text})))"
+        base = phrase.tokens[0].start
+        text = phrase.text
+        phrase = parse(text[: start - base] + written + text[end - base :])
+    return phrase.text
+
+
+def _find_differences(
+    phrase: Phrase, aliases: Sequence[str], resolver: Resolver
+) -> Iterator[tuple[Phrase, Phrase]]:
+    for before, after in find_difference_operands(phrase):
+        owners = [find_references(operand, aliases) for operand in (before, after)]
+        if not all(owners) or len({*owners[0], *owners[1]}) < 2:
+            continue
+        types = [
+            resolver.type_of(operand.text, owner)
+            for operand, owner in zip((before, after), owners, strict=True)
+        ]
+        if "timestamp" in types and all(type_ in DATETIME for type_ in types):
+            yield before, after

@@ -17,7 +17,7 @@ from thetastream.conditions.phrases import FLIPPED
 from thetastream.core.sides import Side
 from thetastream.lowering.conjunct import Conjunct, Rewritten, TypedPair
 from thetastream.lowering.domains import find_family
-from thetastream.lowering.elapsed_time import write_elapsed_time
+from thetastream.lowering.event_time import write_elapsed_time
 from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Query, Resolver
 from thetastream.lowering.rewrite_bands import rewrite_band

@@ -6,6 +6,16 @@
     <, <=, >, >=     two key columns in the type in which Spark compares
 
 Each function returns None, or the reason why the conjunct must be evaluated again behind the join.
+
+The key of a collated text is a text of equal bytes for equal texts, in the same order:
+
+    key(x)  =  lower(x) without final sigmas    UTF8_LCASE
+    key(x)  =  x                                UTF8_BINARY
+    key(x)  =  key(rtrim(x))                    their variants with _RTRIM
+
+Spark compares by UTF8_LCASE code point by code point. Its ``lower`` reads whole words, and differs only in
+the sigma at the end of a word. The other collations compare by the tables of ICU, and no SQL
+function of Spark returns their keys.
 """
 
 from collections.abc import Iterator
@@ -14,7 +24,6 @@ from thetastream.conditions import parse
 from thetastream.core.condition import Domain
 from thetastream.core.exact import ExactOrder
 from thetastream.core.spark_types import is_day_time
-from thetastream.lowering.collations import is_collated, write_collation_key
 from thetastream.lowering.conjunct import Conjunct, Ordering, TypedPair
 from thetastream.lowering.domains import find_domain, is_hashable, write_cast
 from thetastream.lowering.side_keys import SideKeys
@@ -112,3 +121,27 @@ def _find_byte_columns(conjunct: Conjunct, typed: TypedPair) -> tuple[str, str] 
         for keys, (phrase, _) in zip(conjunct.out.keys, typed.phrases, strict=True)
     )
     return None if left is None or right is None else (left, right)
+
+
+_RTRIM = "_RTRIM"
+_BASES = ("UTF8_BINARY", "UTF8_LCASE")
+
+
+def is_collated(type_: str) -> bool:
+    """Whether texts of this type are compared by a collation other than by their bytes."""
+    return type_.startswith("string collate ")
+
+
+def write_collation_key(text: str, type_: str, common: str) -> str | None:
+    """Write the key of an expression in a collated type. Return None if no SQL function computes it.
+
+    >>> write_collation_key("a.s", "string", "string collate UTF8_BINARY_RTRIM")
+    'rtrim((CAST((a.s) AS STRING COLLATE UTF8_BINARY_RTRIM)) COLLATE UTF8_BINARY)'
+    """
+    name = common.removeprefix("string collate ").upper()
+    base = name.removesuffix(_RTRIM)
+    if base not in _BASES:
+        return None
+    key = f"({write_cast(text, type_, common)}) COLLATE UTF8_BINARY"
+    key = f"rtrim({key})" if name.endswith(_RTRIM) else key
+    return f"replace(lower({key}), 'ς', 'σ')" if base == "UTF8_LCASE" else key

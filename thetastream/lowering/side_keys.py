@@ -1,11 +1,10 @@
 """The key columns of one side: payload columns, payload columns plus a constant, and computed columns.
 
-Reads a key that is a column plus a constant. The unit computes such a key itself, so it is not sent.
-
-NumPy adds as Spark does: doubles by IEEE 754, integers exactly. Integer columns have at most 32 bits and
-constants at most 60, so 64 bits hold every sum and every difference of sums. If a sum leaves its type, Spark
-raises an error in ANSI mode. Here, the exact sum is compared instead, because one outlier must not stop a
-stream for good. Spark's own join does not compute sums that it does not need either.
+A unit computes a key that is a column plus a constant itself, so it is not sent. NumPy adds as Spark does:
+doubles by IEEE 754, integers exactly. Integer columns have at most 32 bits and constants at most 60, so 64
+bits hold every sum and every difference of sums. If a sum leaves its type, Spark raises an error in ANSI
+mode. Here, the exact sum is compared instead, because one outlier must not stop a stream for good. Spark's
+own join does not compute sums that it does not need either.
 """
 
 from dataclasses import dataclass, field, replace

@@ -3,7 +3,7 @@
 When a join is planned, its tuples are not counted yet. So every figure has a default, which this module
 defines.
 
-Estimates how many bytes a value has in Arrow, by its Spark type.
+``estimate_width`` estimates how many bytes a value has in Arrow, by its Spark type.
 """
 
 from collections.abc import Mapping, Sequence

@@ -26,7 +26,6 @@ from thetastream.engine.inbox import Inbox, Peers
 from thetastream.engine.protocol import Engine, OpenStore
 from thetastream.lowering.identity import MODEL
 from thetastream.runtime.choice import FittedSpec
-from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.model_json import decode_model
 from thetastream.runtime.control.notices import (
@@ -40,6 +39,7 @@ from thetastream.runtime.control.notices import (
 )
 from thetastream.runtime.control.plan import ControlPlan
 from thetastream.runtime.emit import Emitter, count_emitted, time_work
+from thetastream.runtime.flow import RunContext
 from thetastream.runtime.inbox_rows import ControlRows, list_rows, take_in
 from thetastream.runtime.late_files import LateFiles
 from thetastream.runtime.mailbox.announcement import check_messages, find_mailbox_name

@@ -1,4 +1,7 @@
-"""What a planned join hands to the code that builds and runs it."""
+"""What a planned join hands to the code that builds and runs it.
+
+``Flow`` is the join, and ``RunContext`` has the settings with which its units run.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,6 +11,7 @@ from typing import NamedTuple
 from thetastream.core.columns import ColumnSource
 from thetastream.core.condition import SideSpec
 from thetastream.core.identity import Identity, Part
+from thetastream.core.shed import Shed
 from thetastream.engine.order import Order
 from thetastream.engine.protocol import EngineSpec
 from thetastream.lowering.domains import quote
@@ -17,6 +21,7 @@ from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.results.staged import Origin, Stage
 from thetastream.results.store import Store
 from thetastream.runtime.control.plan import Rules
+from thetastream.runtime.idle.reports import IdleReports
 from thetastream.runtime.task_facts import read_query, read_task_epoch, read_task_partition
 
 
@@ -148,3 +153,25 @@ class Staging:
     """The block columns that units emit."""
     sources: tuple[ColumnSource, ...]
     """For each column of the store, how it follows from a block of results."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What the user and the session said about how units run.
+
+    It is read once, when a join is planned, and is passed on whole. It is pickled and sent to the workers.
+    """
+
+    mailbox: str = ""
+    """The folder of mailboxes, which the driver and all workers must reach. It is empty if neither messages
+    nor a load shedder nor ``max_units`` need one."""
+    cache_folder: str | None = None
+    """A folder on each host for mapped segments. None means Spark's local directory."""
+    late: str | None = None
+    """The folder of late tuples, which all workers must reach; None if late tuples are only counted."""
+    idle: IdleReports | None = None
+    """What units report about streams that may be idle; None if no stream may be."""
+    shed: Shed | None = None
+    """The load shedder; None if nothing is dropped."""
+    max_units: int | None = None
+    """The largest number of units at once; None if the units do not change while the join runs."""

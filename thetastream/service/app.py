@@ -30,10 +30,9 @@ from starlette.staticfiles import StaticFiles
 
 from thetastream.core.errors import ThetastreamError
 from thetastream.results.store import Store
-from thetastream.service.bodies import STATUS, HealthBody
+from thetastream.service.bodies import STATUS, HealthBody, write_message
 from thetastream.service.guard import Guard, refuse_token
 from thetastream.service.limits import Limits
-from thetastream.service.problems import write_message
 from thetastream.service.routes import add_query_routes, add_store_routes
 from thetastream.service.statement_worker import JSON
 

@@ -30,8 +30,7 @@ from thetastream.results.subscription import (
     refuse_other_snapshot,
 )
 from thetastream.service.answers import PIECE_BYTES, Encoded
-from thetastream.service.bodies import describe_snapshot
-from thetastream.service.problems import write_message
+from thetastream.service.bodies import describe_snapshot, write_message
 from thetastream.service.questions import Questions
 from thetastream.service.statement_worker import encode_json
 

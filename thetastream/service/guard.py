@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from thetastream.core.errors import QueryError
-from thetastream.core.host_names import is_loopback, read_host
+from thetastream.core.listening import is_loopback, read_host
 
 PUBLIC, PAGE = ("/health", "/"), "/page/"
 """Paths that need no token, and a prefix of such paths. Their answers contain no results and no queries."""

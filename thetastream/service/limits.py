@@ -1,8 +1,7 @@
 """Limits of what clients may ask of a service.
 
-Reads rows without a statement, and stops as soon as they are more than an answer may have.
-
-A snapshot may have far more rows than an answer, so they are read in small batches.
+``read_bounded`` reads rows without a statement, and stops as soon as they are more than an answer may have. A
+snapshot may have far more rows than an answer, so they are read in small batches.
 """
 
 import time

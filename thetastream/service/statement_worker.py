@@ -13,10 +13,9 @@ the length and the text of JSON with the error or null, and then the length and 
 The rows are encoded here, because JSON may need far more memory than their table: Arrow may have a text once
 that is in every row. The service unpickles nothing that comes from this process.
 
-Encodes the answer of a question as JSON or as an Arrow IPC stream.
-
-JSON has no NaN, no infinite numbers, no bytes and no times. They are written as Spark's ``to_json`` writes
-them: ``"NaN"``, ``"Infinity"``, base64, and times in ISO form. Integers keep all their digits.
+An answer is JSON or an Arrow IPC stream. JSON has no NaN, no infinite numbers, no bytes and no times. They
+are written as Spark's ``to_json`` writes them: ``"NaN"``, ``"Infinity"``, base64, and times in ISO form.
+Integers keep all their digits.
 """
 
 import base64

@@ -19,8 +19,7 @@ from thetastream.joins.plan import Plan, remember_built
 from thetastream.joins.planning import plan_join
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.statements.grouped import fold_groups
-from thetastream.statements.projection import find_names, find_names_in
-from thetastream.statements.question import Question
+from thetastream.statements.question import Question, find_names, find_names_in
 from thetastream.statements.select import select_rows
 
 

@@ -22,12 +22,11 @@ from thetastream.models.base import Model
 from thetastream.statements.answer import Answer, answer, plan_question
 from thetastream.statements.correlated import resolve_rankings, write_correlated
 from thetastream.statements.errors import find_list_problems, locate, sort_problems
+from thetastream.statements.from_clause import MergedColumns, merge_columns, resolve_versions
 from thetastream.statements.grouped import fold_groups
 from thetastream.statements.inlined import inline
 from thetastream.statements.question import Question
 from thetastream.statements.select import find_select_problems
-from thetastream.statements.using import MergedColumns, merge_columns
-from thetastream.statements.versions import resolve_versions
 
 
 @dataclass

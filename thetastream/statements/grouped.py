@@ -24,8 +24,7 @@ from thetastream.joins.ask.window import read_every
 from thetastream.joins.joined import Foldable, Joined, PlannedInput
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, Stream
-from thetastream.statements.projection import find_names_in
-from thetastream.statements.question import Question
+from thetastream.statements.question import Question, find_names_in
 from thetastream.statements.select import write_out_stars
 
 NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"

@@ -16,8 +16,7 @@ from thetastream.conditions.names import find_free_names, is_keyword_here
 from thetastream.conditions.statement import Select
 from thetastream.families.views.expressions import has_plain_calls
 from thetastream.families.views.planner import is_operand
-from thetastream.statements.projection import is_star
-from thetastream.statements.question import Question
+from thetastream.statements.question import Question, is_star
 
 
 def inline(select: Select, inner: Question) -> SelectClauses:

@@ -19,8 +19,7 @@ from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.statements.errors import find_list_problems, sort_problems
-from thetastream.statements.projection import is_star
-from thetastream.statements.question import Question
+from thetastream.statements.question import Question, is_star
 
 DISTINCT_TIME = "__result_time"
 

@@ -12,8 +12,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
-from thetastream.core.suggestions import suggest_or_list
+from thetastream.core.errors import (
+    QueryError,
+    ThetastreamError,
+    list_problems,
+    raise_problems,
+    suggest_or_list,
+)
 from thetastream.joins.write import write
 from thetastream.results.snapshots import Snapshots
 from thetastream.results.store import Store

@@ -20,8 +20,7 @@ from thetastream.families.registry import FAMILIES, find_family
 from thetastream.families.tasks import find_sharing_problem, share
 from thetastream.lowering.domains import write_literal
 from thetastream.models import REGISTRY
-from thetastream.runtime.context import RunContext
-from thetastream.runtime.flow import Emitted
+from thetastream.runtime.flow import Emitted, RunContext
 
 ON = "a.k = b.k AND a.x < b.x"
 RESIDUAL = f"{ON} AND a.id IN (b.id, 7)"

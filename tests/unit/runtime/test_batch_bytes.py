@@ -27,7 +27,7 @@ from thetastream.core.columns import BLOCK
 from thetastream.engine.order import Order
 from thetastream.runtime.emit import MOST_BYTES, BlockEmitter, gather_batches, unpack_blocks
 from thetastream.runtime.mailbox.files import Row, rows
-from thetastream.spark.dataflow.ordered import _make_gathering_step
+from thetastream.spark.dataflow.stages import _make_gathering_step
 from thetastream.spark.sources.mailbox import address
 
 SPARK_ROWS = 10_000

@@ -31,7 +31,7 @@ from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.runtime import task_facts
 from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.flow import Staging, Target
-from thetastream.spark.dataflow.staging import STAGED, StagingEmitter
+from thetastream.spark.dataflow.stages import STAGED, StagingEmitter
 from thetastream.spark.sinks.store import (
     ParquetSink,
     StagedRows,

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from thetastream.app.cli import checkpoints, jobs, scaling, serving, simulate, small, statements, verifying
+from thetastream.app.cli import checkpoints, jobs, scaling, serving, simulate, small, statements
 from thetastream.app.cli.shared_arguments import Run
 from thetastream.core.errors import ThetastreamError
 
@@ -43,8 +43,8 @@ GROUPS = (
     checkpoints.add_commands,
     scaling.add_commands,
     statements.add_commands,
-    serving.add_commands,
-    verifying.add_commands,
+    serving.add_serve,
+    serving.add_verify,
     simulate.add_commands,
     small.add_models,
     small.add_completion,

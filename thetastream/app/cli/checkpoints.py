@@ -19,7 +19,7 @@ from thetastream.app.job.checkpoints.inspect import (
     read_checkpoint,
 )
 from thetastream.app.job.checkpoints.rescaling import rescale
-from thetastream.runtime.checkpoints.paths import update_paths
+from thetastream.runtime.checkpoint_files import update_paths
 
 
 def add_commands(add: AddCommand) -> None:

@@ -1,20 +1,21 @@
-"""The command that serves stores of results and running queries over HTTP; it starts no Spark."""
+"""The commands that serve stores and running queries over HTTP, and verify a store, without Spark."""
 
 import argparse
+import json
 import os
 import resource
 import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 
 from thetastream.app.cli.shared_arguments import AddCommand, read_positive
 from thetastream.core.errors import QueryError
-from thetastream.core.host_names import is_loopback
-from thetastream.core.listening import open_port
+from thetastream.core.listening import is_loopback, open_port
 from thetastream.results.store import Store, make_unreachable
 from thetastream.stores import REGISTRY, name_store, read_store
 
@@ -30,7 +31,7 @@ OWN_FILES = 256
 """Files that a service opens besides its connections: stores, pipes of its processes, libraries."""
 
 
-def add_commands(add: AddCommand) -> None:
+def add_serve(add: AddCommand) -> None:
     """Add these commands to the command line."""
     parser = add(
         "serve",
@@ -211,3 +212,34 @@ def _read_private(file: Path) -> str:
             what = f"--token-file must name a file that only this user can read, and others can read {file}"
             raise QueryError("TOKEN", f"{what}: make a new token, and call chmod 600 {file}")
         return opened.read()
+
+
+def add_verify(add: AddCommand) -> None:
+    """Add these commands to the command line."""
+    parser = add(
+        "verify",
+        verify,
+        "read a store of results and list all that is damaged, without Spark",
+        description="Read everything that the commits of a store name, and compare it with what they say. "
+        "Nothing is changed. The exit code is 1 if something is damaged.",
+        epilog="examples:\n  thetastream verify out/pairs\n  thetastream verify delta:s3://bucket/pairs"
+        "\n  thetastream verify 'postgresql:///results?table=pairs'",
+    )
+    parser.add_argument("store", metavar="STORE", help=STORE_HELP)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Print what a store has, and all that is damaged."""
+    found = read_store(arguments.store).verify()
+    if arguments.json:
+        print(json.dumps(asdict(found)))
+    else:
+        print(f"entries    {found.entries}")
+        print(f"snapshots  {found.snapshots}")
+        print(f"parts      {found.parts}")
+        print(f"rows       {found.rows:,}")
+        print(f"damages    {len(found.problems)}")
+        for problem in found.problems:
+            print(f"- {problem}")
+    return 0 if found.is_intact else 1

@@ -1,6 +1,6 @@
 """Arguments that several commands have, and functions that read the values of arguments.
 
-Starts the Spark session of a command.
+``open_session`` starts the Spark session of a command.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 sql = "SELECT ..."     checkpoint = "folder"     trigger = "1 second"     name = "pairs"
 [sources.NAME]  [sink]  [sinks.NAME]  [model]  [shed]  [statistics]  [options]  [spark]
 
-Checks the statements of a job against its sources and sinks, without Spark.
+It also checks the statements of a job against its sources and sinks.
 """
 
 import re
@@ -34,9 +34,8 @@ from thetastream.conditions import make_error_at, tokenize
 from thetastream.conditions.clauses import find_endless
 from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Select, Statement, View, find_inputs, list_selects
-from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.core.errors import QueryError, ThetastreamError, raise_problems, suggest, suggest_or_list
 from thetastream.core.spans import Rows
-from thetastream.core.suggestions import suggest, suggest_or_list
 from thetastream.statements.errors import sort_problems
 from thetastream.statements.insert import find_mode_problems, find_store_mode_problems
 from thetastream.statements.sink_store import SinkStore

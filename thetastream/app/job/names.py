@@ -13,8 +13,7 @@ from thetastream.conditions.names import find_free_names, is_keyword_here
 from thetastream.conditions.refused import TIME_DEPENDENT, find_misspelt
 from thetastream.conditions.statement import Select, Source, Statement, View
 from thetastream.conditions.tokens import OPERAND_ENDS, Token
-from thetastream.core.errors import QueryError
-from thetastream.core.suggestions import suggest, suggest_or_list
+from thetastream.core.errors import QueryError, suggest, suggest_or_list
 from thetastream.lowering.query import RESULT_TIME
 
 Scope = Mapping[str, Columns | None]

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 import thetastream as th
-from thetastream.spark.dataflow.deciding import UNITS
+from thetastream.spark.dataflow.stages import UNITS
 
 LONGEST_LAG_S = 86_400
 """A larger lag is not shown, because so old event times come from a recording."""

@@ -30,7 +30,7 @@ from thetastream.core.errors import QueryError, ThetastreamError, list_problems
 from thetastream.joins.ask.refusals import summarize
 from thetastream.joins.ask.watermark import with_watermark
 from thetastream.lowering.domains import quote
-from thetastream.runtime.checkpoints.paths import update_paths
+from thetastream.runtime.checkpoint_files import update_paths
 from thetastream.runtime.trigger import AVAILABLE_NOW
 from thetastream.spark.event_time import mark_event_time
 from thetastream.spark.sinks.file_sink_log import finish_epoch

@@ -19,8 +19,7 @@ from thetastream.app.job.spec import (
     is_local,
     resolve,
 )
-from thetastream.core.errors import QueryError, ThetastreamError
-from thetastream.core.suggestions import suggest_or_list
+from thetastream.core.errors import QueryError, ThetastreamError, suggest_or_list
 
 FILE_FORMATS = ("parquet", "csv", "json", "orc", "text")
 """The formats of sources that read files."""

@@ -1,6 +1,7 @@
 """A job: its sources, its statements, its sink and its model. ``job.document`` reads it from ``job.toml``.
 
-Reads the tables of ``job.toml``, and lists their errors. ``source_tables`` reads those of sources.
+This module also reads the tables of ``job.toml``, and lists their errors. ``source_tables`` reads those of
+sources.
 
 [sink]          format, path, mode, options; or store, its parameters, key, time, snapshots, beside_others
 [sinks.NAME]    the same, for sql = "INSERT INTO NAME SELECT ..."
@@ -9,8 +10,6 @@ Reads the tables of ``job.toml``, and lists their errors. ``source_tables`` read
 [statistics]    the parameters of th.Statistics
 [options]       options of thetastream.families.options.StatementOptions
 [spark]         session settings
-
-Checks spans of time in a job file.
 """
 
 import re
@@ -20,10 +19,9 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from thetastream.core.errors import QueryError, ThetastreamError, list_problems
+from thetastream.core.errors import QueryError, ThetastreamError, list_problems, suggest_or_list
 from thetastream.core.shed import Shed
 from thetastream.core.spans import parse_duration
-from thetastream.core.suggestions import suggest_or_list
 from thetastream.families.options import StatementOptions, list_options
 from thetastream.lowering.statistics import Statistics
 from thetastream.models import REGISTRY, Model

@@ -27,7 +27,7 @@ from thetastream.index.base import IndexSpec
 from thetastream.lowering.conjunct import Note, Rewritten
 from thetastream.lowering.dimensions import build_dimensions, find_window_ends
 from thetastream.lowering.domains import quote
-from thetastream.lowering.elapsed_time import write_elapsed_time
+from thetastream.lowering.event_time import write_elapsed_time
 from thetastream.lowering.lower import (
     build_side_spec,
     choose_archive_period,

@@ -32,9 +32,8 @@ from thetastream.lowering.selectivity import Tie, estimate_sizes, extend_join_or
 from thetastream.lowering.statistics import Statistics, choose_n_units
 from thetastream.models.base import Model
 from thetastream.models.multiway import Multiway, Travel, read_hops
-from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.plan import Rules
-from thetastream.runtime.flow import Emitted, Flow, UnitStage
+from thetastream.runtime.flow import Emitted, Flow, RunContext, UnitStage
 
 
 @dataclass(frozen=True, repr=False)

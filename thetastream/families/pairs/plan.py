@@ -43,9 +43,8 @@ from thetastream.lowering.query import Query, Resolver, Stream, list_conditions
 from thetastream.lowering.report import Fact, Section
 from thetastream.lowering.statistics import Statistics
 from thetastream.models.base import Model
-from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.plan import Rules
-from thetastream.runtime.flow import Emitted, Flow, UnitStage
+from thetastream.runtime.flow import Emitted, Flow, RunContext, UnitStage
 
 
 @dataclass(frozen=True, repr=False)

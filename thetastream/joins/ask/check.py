@@ -24,7 +24,7 @@ from thetastream.joins.ask.statistics import read_statistics
 from thetastream.joins.ask.streams import read_streams
 from thetastream.joins.ask.window import read_window
 from thetastream.lowering.query import Stream
-from thetastream.runtime.context import RunContext
+from thetastream.runtime.flow import RunContext
 from thetastream.runtime.idle.reports import list_idle_reports
 from thetastream.spark.session.configure import check_session, count_partitions, is_local
 from thetastream.spark.session.memory import warn_of_state

@@ -26,7 +26,7 @@ from thetastream.joins.ask.check import ReadInputs, read_inputs
 from thetastream.joins.ask.request import JoinRequest
 from thetastream.joins.ask.settings import read_result_time
 from thetastream.joins.joined import Joined
-from thetastream.lowering.elapsed_time import write_elapsed_time
+from thetastream.lowering.event_time import write_elapsed_time
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Stream, list_conditions
 from thetastream.lowering.report import Fact, Section, format_one_line

@@ -15,7 +15,7 @@ import pyarrow as pa
 from thetastream.core.errors import StateError, ThetastreamError
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.core.records import decode
-from thetastream.runtime.checkpoints.log import find_last_epoch, read_epoch
+from thetastream.runtime.checkpoint_files import find_last_epoch, read_epoch
 from thetastream.runtime.control.files import ControlFolder
 from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan
 

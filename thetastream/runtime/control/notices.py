@@ -5,7 +5,7 @@ epoch e + 1. A unit that joins therefore knows the watermark of epoch e before i
 unit that leaves has stored its last tuple in epoch e. A unit that hands over has received the last tuple of
 which the coming generation gets no copy (``thetastream.runtime.control.handover``).
 
-Describes the other units of a controlled join for the engine of one unit.
+``describe_peers`` describes the other units of the join for the engine of one unit.
 """
 
 import json

@@ -5,7 +5,7 @@ has a header (JSON), the arrays, and the payload as Arrow IPC. The header names 
 under a wrong name is not read. Each part begins at a multiple of 64. A seal at the end finds flipped bits and
 exchanged pages.
 
-The seal of a cached file: a checksum at its end, which the first reader of each process checks.
+The first reader of each process checks the seal, a checksum:
 
     file = words of 8 bytes in rows of ``COLUMNS`` words, and the seal
     seal = digest of (format, name of the file, number of words, sum of each row, sum of each column)
@@ -15,7 +15,7 @@ their order. So it also changes if pages, rows or columns are exchanged, or if t
 To add the words twice costs a quarter of a CRC: 0.05 ms per MB. A segment never changes, so a process that
 has checked its file once does not check it again.
 
-The runs that a process keeps in memory between epochs.
+``KeptRuns`` are the runs that a process keeps in memory between epochs.
 """
 
 import json

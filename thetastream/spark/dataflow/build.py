@@ -25,21 +25,17 @@ from thetastream.engine.order.engine import tell_columns
 from thetastream.engine.shedding import Shedding
 from thetastream.lowering.identity import identify_settings
 from thetastream.runtime.choice import FittedSpec
-from thetastream.runtime.context import RunContext
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.plan import ControlPlan, Rules, encode_plan
 from thetastream.runtime.emit import BlockEmitter, Emitter, FrameEmitter
 from thetastream.runtime.epoch import UnitEpoch
-from thetastream.runtime.flow import Flow, Staging, UnitStage
+from thetastream.runtime.flow import Flow, RunContext, Staging, UnitStage
 from thetastream.runtime.late_files import LateColumn, LateFiles
 from thetastream.runtime.shed_loads import ShedLoads
-from thetastream.spark.dataflow.deciding import decide
 from thetastream.spark.dataflow.exchange import build_exchange, list_announced, select_block_columns
 from thetastream.spark.dataflow.operator import add_counters, run_batch_units, run_units
-from thetastream.spark.dataflow.ordered import gather_in_order
-from thetastream.spark.dataflow.output import parse_columns, restore
-from thetastream.spark.dataflow.staging import COLUMNS as STAGED_COLUMNS
-from thetastream.spark.dataflow.staging import StagingEmitter
+from thetastream.spark.dataflow.stages import COLUMNS as STAGED_COLUMNS
+from thetastream.spark.dataflow.stages import StagingEmitter, decide, gather_in_order, parse_columns, restore
 from thetastream.spark.event_time import count_watermarks
 from thetastream.spark.observe import metrics
 from thetastream.spark.observe.listener import watch_queries

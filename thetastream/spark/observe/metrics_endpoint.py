@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 
-from thetastream.core.host_names import is_loopback, read_host
+from thetastream.core.listening import is_loopback, read_host
 
 PATIENCE_S = 5.0
 """The time in which a request must arrive, and its answer must be taken, in seconds."""

@@ -24,7 +24,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from thetastream.core.folder import Folder, split_path
-from thetastream.runtime.checkpoints.log import find_last_epoch
+from thetastream.runtime.checkpoint_files import find_last_epoch
 
 LOG = "_spark_metadata"
 _VERSION = 1

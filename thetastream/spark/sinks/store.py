@@ -6,7 +6,7 @@ If a crash comes between the commit of the store and Spark's own commit, Spark r
 then knows the epoch and adds nothing. The sink works on Spark Connect too, because Spark runs both halves of
 it.
 
-Describes the columns of a query for a store of results.
+``describe`` describes the columns of a query for a store of results.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Reads a checkpoint without Spark: the logs of its epochs, and the offsets of the sources of joins.
 
     metadata           the id of the query
-    offsets, commits   the logs of its epochs (``thetastream.runtime.checkpoints.log``)
+    offsets, commits   the logs of its epochs (``thetastream.runtime.checkpoint_files``)
     state              the state store of Spark
 
 Each join has one source of its own. The offset of this source contains the identity of the join, and the
@@ -28,7 +28,7 @@ from thetastream.app.job.spec import is_local
 from thetastream.core.errors import ThetastreamError
 from thetastream.core.folder import Folder, hide_secrets, split_path
 from thetastream.core.identity import Identity
-from thetastream.runtime.checkpoints.log import find_last_epoch, read_epoch
+from thetastream.runtime.checkpoint_files import find_last_epoch, read_epoch
 from thetastream.spark.sources.identity import read_written
 
 

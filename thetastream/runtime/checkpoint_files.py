@@ -1,13 +1,19 @@
-"""Corrects the paths inside of a checkpoint that was moved or copied.
+"""The files of Spark's checkpoints: the logs of epochs, and the paths inside of a checkpoint.
 
-Spark writes the whole paths of the schemas of state into ``state/OPERATOR/_metadata/v2/EPOCH``, and reads the
-schemas from there when a query starts again. All other paths of a checkpoint are relative to it.
+offsets/<epoch>   "v1", a line of metadata, and then one line per source
+commits/<epoch>   "v1" or "v2", and a line with the watermark of the next epoch
+state/OPERATOR/_metadata/v2/EPOCH   the whole paths of the schemas of state
+
+Spark reads the schemas from these paths when a query starts again, so ``update_paths`` corrects them in a
+checkpoint that was moved or copied. All other paths of a checkpoint are relative to it.
 """
 
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder, hide_secrets, is_uri, split_path
@@ -102,3 +108,19 @@ def _write_root(checkpoint: str) -> str:
     if not is_uri(root):
         return f"file:{os.path.abspath(root)}"
     return re.sub("^s3:", "s3a:", re.sub("^file:/+", "file:/", root))
+
+
+def find_last_epoch(names: Iterable[str]) -> int:
+    """Find the last epoch among the names of the files of a log; -1 if there is none.
+
+    >>> find_last_epoch(["0", "10", "9", ".9.crc"])
+    10
+    """
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def read_epoch(folder: Folder, log: str, epoch: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Read what a log says about an epoch: the metadata, and the other lines that are JSON objects."""
+    lines = folder.read(f"{log}/{epoch}").decode().splitlines()
+    found = [json.loads(line) for line in lines[1:] if line.startswith("{")]
+    return (found[0], found[1:]) if found else ({}, [])

@@ -1,1 +1,0 @@
-"""The logs and the paths of Spark's checkpoints."""
