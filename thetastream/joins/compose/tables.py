@@ -11,7 +11,7 @@ stream. All partners of a tuple are known at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,12 +19,14 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, Predicate, parse
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
+from thetastream.core.folder import is_uri
 from thetastream.core.how import How
 from thetastream.families.base import Facts
+from thetastream.families.lookups import LookupPlan, plan_lookup
 from thetastream.families.result_time import write_result_time
 from thetastream.joins.ask.check import ReadInputs, read_inputs
 from thetastream.joins.ask.request import JoinRequest
-from thetastream.joins.ask.settings import read_result_time
+from thetastream.joins.ask.settings import choose_mailbox_folder, read_result_time
 from thetastream.joins.joined import Joined
 from thetastream.lowering.event_time import write_elapsed_time
 from thetastream.lowering.physical import Carried
@@ -32,10 +34,15 @@ from thetastream.lowering.query import Stream, list_conditions
 from thetastream.lowering.report import Fact, Section, format_one_line
 from thetastream.lowering.selectivity import EQUALITY, estimate_selectivity, find_aliases
 from thetastream.models.base import Model
+from thetastream.runtime.table_runs import LookupFlow, TableFolder
+from thetastream.spark.dataflow.lookup import look_up, stage_table
 from thetastream.spark.dataflow.predicate_filter import filter_rows
+from thetastream.spark.session.configure import is_local
 
-_OF_ONE_STREAM = frozenset({"event_time", "result_time", "order", "punctuations"})
+_OF_ONE_STREAM = frozenset({"event_time", "result_time", "order", "punctuations", "mailbox"})
 """Options that a single stream with tables can have, or that have an error of their own."""
+SPARK = "spark"
+"""The value of ``model=`` that keeps Spark's own join of one stream with a table."""
 IGNORED = frozenset({"order", "punctuations"})
 """Options that no join with tables can honour."""
 
@@ -49,15 +56,25 @@ class TableStep:
     predicates: tuple[Predicate, ...]
     join: str = "inner"
     """Spark's name of the join of the rows with the table: inner, left, semi or anti."""
+    lookup: "LookupPlan | str" = "only one stream is looked up in one table"
+    """How the stream is looked up in an index of the table, or why Spark's own join does it."""
+
+    @property
+    def maker(self) -> str:
+        """What joins this table, in a few words."""
+        return "an index of the table" if isinstance(self.lookup, LookupPlan) else "Spark's own join"
 
     def describe(self) -> str:
         """Describe the join of this table in one line."""
         parts = [format_one_line(phrase.text) for phrase in self.phrases]
         parts += [f"Python predicate {predicate.name}" for predicate in self.predicates]
         has_equality = any(estimate_selectivity(phrase) == EQUALITY for phrase in self.phrases)
-        how = "by its equality" if has_equality else "each row with the whole table, for want of an equality"
         kind = "join" if self.join == "inner" else f"{self.join} join"
-        return f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}   (Spark's own {kind}, {how})"
+        condition = f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}"
+        if isinstance(self.lookup, LookupPlan):
+            return f"{condition}   ({kind} {self.lookup.describe()})"
+        how = "by its equality" if has_equality else "each row with the whole table, for want of an equality"
+        return f"{condition}   (Spark's own {kind}, {how}; {self.lookup})"
 
 
 @dataclass(frozen=True)
@@ -76,6 +93,10 @@ class TablesJoin:
     shows_result_time: bool
     on: tuple[str, ...]
     """The conditions as the user wrote them."""
+    folder: TableFolder
+    """Where tables are staged."""
+    staged: dict[str, str] = field(default_factory=dict)
+    """The version of each table that is staged, by its alias."""
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -103,7 +124,7 @@ class TablesJoin:
             is_prompt=joined is None or joined.is_prompt,
             longest_window_us=0 if joined is None else joined.longest_window_us,
             final="tables are joined behind the units",
-            joins_beside=("Spark's own join",),
+            joins_beside=tuple(dict.fromkeys(step.maker for step in self.steps)),
         )
 
     def explain(self) -> tuple[Section, ...]:
@@ -112,7 +133,7 @@ class TablesJoin:
             for known in self.given
             if not known.is_streaming
         ]
-        facts.append(Fact("", "Spark reads a table in every epoch; it has no window and needs no state"))
+        facts.append(Fact("", "a table has no window and needs no state"))
         facts += [
             Fact("before", f"{self.timed[0].alias}: {format_one_line(phrase.text)}")
             for phrase in self.filters
@@ -122,6 +143,8 @@ class TablesJoin:
         return (Section("Tables", tuple(facts), width=8), *joined)
 
     def results(self) -> DataFrame:
+        if isinstance(self.steps[0].lookup, LookupPlan):
+            return self._look_up(self.steps[0].table.alias, self.steps[0].lookup.flow())
         if self.joined is None:
             rows = self._gather(self.timed[0])
             for phrase in self.filters:
@@ -139,6 +162,13 @@ class TablesJoin:
                 rows = self._call(rows, predicate)
         hidden = {step.table.alias for step in self.steps if step.join in ("semi", "anti")}
         return rows.select(*(known.alias for known in self.given if known.alias not in hidden))
+
+    def _look_up(self, alias: str, flow: LookupFlow) -> DataFrame:
+        """Stage the table, once for all DataFrames of this plan, and look the stream up in it."""
+        table, (stream,) = self.frames[alias], self.timed
+        if alias not in self.staged:
+            self.staged[alias] = stage_table(flow, table, self.folder)
+        return look_up(flow, self.frames[stream.alias], table, self.folder, self.staged[alias])
 
     def _gather(self, stream: Stream, is_padded: bool = False) -> DataFrame:
         """Gather the columns of a stream or table into one struct column.
@@ -218,14 +248,33 @@ def plan_with_tables(
         for part, names in parts
     ]
     # 3. Join one table after the other, each with the parts of the condition that it completes.
-    if request.how.is_inner:
+    folder = TableFolder(f"{choose_mailbox_folder(request.spark, request.options.get('mailbox'), [])}/tables")
+    lookup = _plan_lookup(request, read, folder)
+    if isinstance(lookup, LookupPlan):
+        steps = (TableStep(tables[0], read.phrases, read.predicates, _name_join(request.how), lookup),)
+    elif request.how.is_inner:
         steps = _list_steps(tables, [(part, names) for part, names in parts if not names <= arrived], arrived)
+        steps = tuple(replace(step, lookup=lookup) for step in steps)
     else:
         # A conjunct over the stream alone is part of the condition, and not a filter.
         filters, written = (), tuple(part for part, _ in parts if isinstance(part, Phrase))
-        steps = (TableStep(tables[0], written, (), _name_join(request.how)),)
+        steps = (TableStep(tables[0], written, (), _name_join(request.how), lookup),)
     on = list_conditions(read.on, read.predicates)
-    return TablesJoin(given, request.streams, joined, filters, steps, shows_result_time, on)
+    return TablesJoin(given, request.streams, joined, filters, steps, shows_result_time, on, folder)
+
+
+def _plan_lookup(request: JoinRequest, read: ReadInputs, folder: TableFolder) -> LookupPlan | str:
+    """Plan the lookup of one stream in one table, or say why Spark's own join must do it."""
+    if request.model == SPARK:
+        return "as asked for"
+    if len(read.streams) != 2:
+        return "only one stream is looked up in one table"
+    if is_uri(folder.root) or not is_local(request.spark):
+        return "tables are staged on this machine only"
+    if any(problem.condition == "UNSUPPORTED_TYPE" for problem in read.problems):
+        return "Arrow cannot carry a column"
+    left, right = read.streams
+    return plan_lookup((left, right), read.phrases, read.predicates, request.how, read.catalyst)
 
 
 def _list_steps(
@@ -297,7 +346,7 @@ def _find_problems(
         given = [
             name
             for name, value in asked.items()
-            if name not in _OF_ONE_STREAM and value not in (None, "auto")
+            if name not in _OF_ONE_STREAM and value not in (None, "auto", SPARK)
         ]
         if given:
             what = f"{', '.join(given)} needs two streams, but only {streams[0].alias} is one"

@@ -1,0 +1,77 @@
+"""Plans joins of a stream with a table by an index of the table, without a window and without state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from thetastream.conditions import Phrase, Predicate
+from thetastream.core.how import How
+from thetastream.core.sides import Side
+from thetastream.engine.lookup import Lookup
+from thetastream.engine.store.box import IndexPlan
+from thetastream.families.answers import describe_answers
+from thetastream.families.pairs.flow import describe_pairs
+from thetastream.lowering.lower import lower
+from thetastream.lowering.physical import PhysicalPlan
+from thetastream.lowering.query import Query, Resolver, Stream
+from thetastream.lowering.report import format_index
+from thetastream.lowering.selectivity import find_aliases
+from thetastream.runtime.table_runs import LookupFlow
+
+
+@dataclass(frozen=True)
+class LookupPlan:
+    """A join of a stream with a table."""
+
+    physical: PhysicalPlan
+    table: Side
+    """The side of the table. The stream is the other side."""
+
+    def flow(self) -> LookupFlow:
+        """Describe how tuples become results."""
+        plan = self.physical
+        index = IndexPlan(plan.condition, self.table, plan.indexes[self.table])
+        output = describe_pairs(plan.sides, plan.residual)
+        if not plan.how.is_inner:
+            output = describe_answers(plan.sides, plan.how)
+        return LookupFlow(self._name(), Lookup(index, plan.how), plan.sides, output)
+
+    def _name(self) -> str:
+        """Name the join by what the user wrote and by the columns that it needs."""
+        carried = [(side.alias, [one.field for one in side.carried]) for side in self.physical.sides]
+        meaning = repr((carried, self.physical.on, self.physical.how.name))
+        return blake2b(meaning.encode(), digest_size=8).hexdigest()
+
+    def describe(self) -> str:
+        """Describe the lookup in a few words."""
+        return f"by the index {format_index(self.physical.indexes[self.table])} of the table, which is staged once"
+
+
+def plan_lookup(
+    inputs: tuple[Stream, Stream],
+    phrases: Sequence[Phrase],
+    predicates: Sequence[Predicate],
+    how: How,
+    resolver: Resolver,
+) -> LookupPlan | str:
+    """Plan the lookup of a stream in a table, or say why Spark's own join must do it.
+
+    ``inputs`` are a stream and a table, in the order of the user. ``how`` preserves the stream, if any of
+    them.
+    """
+    if how.nearest is not None:
+        return "it ranks partners"
+    aliases = [one.alias for one in inputs]
+    if not any(len(find_aliases(part, aliases)) == 2 for part in (*phrases, *predicates)):
+        return "nothing compares the stream with the table"
+    (table,) = (side for side in Side if not inputs[side].is_streaming)
+    # A table has no window, so event times are columns as others are.
+    left, right = (replace(one, is_streaming=False, event_time=None).narrowed for one in inputs)
+    on = tuple(phrase.text for phrase in phrases)
+    query = Query((left, right), on, tuple(phrases), tuple(predicates), how=how)
+    physical = lower(query, resolver, {}).physical
+    if not physical.condition.dimensions:
+        return "no inequality and no band narrows what an index would read"
+    if physical.residual and not how.is_inner:
+        return f"Spark evaluates {physical.residual[0]}"
+    return LookupPlan(physical, table)
