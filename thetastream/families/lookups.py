@@ -44,7 +44,8 @@ class LookupPlan:
 
     def describe(self) -> str:
         """Describe the lookup in a few words."""
-        return f"by the index {format_index(self.physical.indexes[self.table])} of the table, which is staged once"
+        index = format_index(self.physical.indexes[self.table])
+        return f"by an index of the table, which is staged once: {index}"
 
 
 def plan_lookup(
@@ -62,7 +63,8 @@ def plan_lookup(
     if how.nearest is not None:
         return "it ranks partners"
     aliases = [one.alias for one in inputs]
-    if not any(len(find_aliases(part, aliases)) == 2 for part in (*phrases, *predicates)):
+    parts: list[Phrase | Predicate] = [*phrases, *predicates]
+    if not any(len(find_aliases(part, aliases)) == 2 for part in parts):
         return "nothing compares the stream with the table"
     (table,) = (side for side in Side if not inputs[side].is_streaming)
     # A table has no window, so event times are columns as others are.

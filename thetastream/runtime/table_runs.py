@@ -86,7 +86,9 @@ class TableFolder:
     def write_version(self, runs: Iterable[str]) -> str:
         """Write a new version of a table, which has these runs, and return its name."""
         name = uuid.uuid4().hex
-        Folder(f"{self.root}/versions").write_new(name, json.dumps({"runs": sorted(runs)}).encode())
+        folder = Folder(self.root, "versions")
+        folder.make(is_private=True)
+        folder.write_new(name, json.dumps({"runs": sorted(runs)}).encode())
         return name
 
     def choose_version(self, join: str, own: str) -> str:
@@ -98,7 +100,8 @@ class TableFolder:
         epoch = read_told_epoch()
         if epoch is None:
             return own
-        folder = Folder(f"{self.root}/epochs/{read_query()}-{join}")
+        folder = Folder(self.root, f"epochs/{read_query()}-{join}")
+        folder.make(is_private=True)
         if folder.write_new(str(epoch), json.dumps({"version": own}).encode()):
             self._forget_epochs(folder, epoch)
             return own
@@ -119,7 +122,7 @@ class TableFolder:
             TABLE_MISSING if the version is not there any more, or is damaged.
         """
         try:
-            names = json.loads(Folder(f"{self.root}/versions").read(version))["runs"]
+            names = json.loads(Folder(self.root, "versions").read(version))["runs"]
             return TableRuns([segment_cache.load(self.runs / name, plan) for name in names], payload)
         except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
             what = f"an epoch reads the version {version} of a table, and {self.root} does not have it"

@@ -250,6 +250,7 @@ def plan_with_tables(
     # 3. Join one table after the other, each with the parts of the condition that it completes.
     folder = TableFolder(f"{choose_mailbox_folder(request.spark, request.options.get('mailbox'), [])}/tables")
     lookup = _plan_lookup(request, read, folder)
+    steps: tuple[TableStep, ...]
     if isinstance(lookup, LookupPlan):
         steps = (TableStep(tables[0], read.phrases, read.predicates, _name_join(request.how), lookup),)
     elif request.how.is_inner:
