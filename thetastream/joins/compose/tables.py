@@ -73,8 +73,8 @@ class TableStep:
         condition = f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}"
         if isinstance(self.lookup, LookupPlan):
             return f"{condition}   ({kind} {self.lookup.describe()})"
-        how = "by its equality" if has_equality else "each row with the whole table, for want of an equality"
-        return f"{condition}   (Spark's own {kind}, {how}; {self.lookup})"
+        whole = f"each row with the whole table, because {self.lookup}"
+        return f"{condition}   (Spark's own {kind}, {'by its equality' if has_equality else whole})"
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,8 @@ class TablesJoin:
 
     @property
     def inputs(self) -> tuple[Stream, ...]:
+        if isinstance(self.steps[0].lookup, LookupPlan):
+            return tuple(known.narrowed for known in self.given)  # only these columns travel
         if self.joined is None:
             return self.given
         streams = {stream.alias: stream for stream in self.joined.inputs}
@@ -222,9 +224,13 @@ def plan_with_tables(
     streams = [known for known in given if known.is_streaming]
     tables = [known for known in given if not known.is_streaming]
     problems += _find_problems(request, streams, tables)
-    problems += _find_how_problems(request.how, given, streams, tables, read.predicates)
+    problems += _find_how_problems(request.how, given, streams, tables)
     shows_result_time = read_result_time(request.options.get("result_time"), streams, problems)
     raise_problems(problems)
+    folder = TableFolder(f"{choose_mailbox_folder(request.spark, request.options.get('mailbox'), [])}/tables")
+    lookup = _plan_lookup(request, read, folder)
+    if not request.how.is_inner and read.predicates and isinstance(lookup, str):
+        raise _make_predicate_error(request.how, tables[0], read.predicates[0], lookup)
     # 2. Plan the join of the streams, with the parts of the condition that read no table.
     aliases = [known.alias for known in given]
     every: list[Phrase | Predicate] = [*read.phrases, *read.predicates]
@@ -248,8 +254,6 @@ def plan_with_tables(
         for part, names in parts
     ]
     # 3. Join one table after the other, each with the parts of the condition that it completes.
-    folder = TableFolder(f"{choose_mailbox_folder(request.spark, request.options.get('mailbox'), [])}/tables")
-    lookup = _plan_lookup(request, read, folder)
     steps: tuple[TableStep, ...]
     if isinstance(lookup, LookupPlan):
         steps = (TableStep(tables[0], read.phrases, read.predicates, _name_join(request.how), lookup),)
@@ -267,7 +271,7 @@ def plan_with_tables(
 def _plan_lookup(request: JoinRequest, read: ReadInputs, folder: TableFolder) -> LookupPlan | str:
     """Plan the lookup of one stream in one table, or say why Spark's own join must do it."""
     if request.model == SPARK:
-        return "as asked for"
+        return 'model="spark" asks for it'
     if len(read.streams) != 2:
         return "only one stream is looked up in one table"
     if is_uri(folder.root) or not is_local(request.spark):
@@ -303,7 +307,6 @@ def _find_how_problems(
     given: Sequence[Stream],
     streams: Sequence[Stream],
     tables: Sequence[Stream],
-    predicates: Sequence[Predicate],
 ) -> list[ThetastreamError]:
     """Find reasons why Spark's own join cannot answer each tuple of a stream that joins tables."""
     if how.is_inner:
@@ -329,10 +332,13 @@ def _find_how_problems(
         if how.name in ("semi", "anti"):
             what += f", and {{{stream.alias!r}: ..., {table.alias!r}: ...}} names the stream first"
         return [QueryError("HOW", what)]
-    if predicates:
-        what = f"how={how.name!r} with the table {table.alias!r} is Spark's own join, which calls no Python "
-        return [QueryError("HOW", f"{what}predicate ({predicates[0].name}); write the condition in SQL")]
     return []
+
+
+def _make_predicate_error(how: How, table: Stream, predicate: Predicate, why: str) -> QueryError:
+    what = f"how={how.name!r} with the table {table.alias!r} is Spark's own join, which calls no Python "
+    hint = "write the condition in SQL, or add a comparison that an index of the table can use"
+    return QueryError("HOW", f"{what}predicate ({predicate.name}), because {why}; {hint}")
 
 
 def _find_problems(

@@ -1,0 +1,97 @@
+"""Each epoch reads one version of a table, also if it runs again with another version at hand."""
+
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.engine.test_lookup import TABLE, make_block, plan
+from thetastream.core.errors import StateError
+from thetastream.core.sides import Side
+from thetastream.runtime import table_runs
+from thetastream.runtime.table_runs import KEPT_EPOCHS, KEPT_S, TableFolder
+
+FLOW = plan("a.k <= b.k", "inner").flow()
+SIDE = FLOW.sides[Side.RIGHT]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> TableFolder:
+    return TableFolder(str(tmp_path / "tables"))
+
+
+@pytest.fixture
+def epoch(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """The number of the epoch that Spark tells."""
+    told: list[int | None] = [0]
+    monkeypatch.setattr(table_runs, "read_told_epoch", lambda: told[0])
+    monkeypatch.setattr(table_runs, "read_query", lambda: "query")
+    return told
+
+
+def stage(folder: TableFolder, rows: list[tuple[int, int, int]]) -> str:
+    """Stage rows as a version, in two parts."""
+    step = folder.make_staging_step(FLOW.lookup.plan)
+    names = []
+    for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+        for batch in step([make_block(SIDE, part, True)]):
+            names += batch.column("run").to_pylist()
+    return folder.write_version(names)
+
+
+PAYLOAD = pa.schema([make_block(SIDE, TABLE, True).schema.field(one.block_column) for one in SIDE.carried])
+
+
+def test_a_version_has_the_rows_that_were_staged(folder: TableFolder) -> None:
+    opened = folder.open(stage(folder, TABLE), FLOW.lookup.plan, PAYLOAD)
+    assert sum(meta.n_rows for meta in opened.segments) == len(TABLE)
+    assert folder.open(stage(folder, []), FLOW.lookup.plan, PAYLOAD).segments == []
+
+
+def test_an_epoch_that_runs_again_reads_the_version_that_it_read_before(
+    folder: TableFolder, epoch: list[int | None]
+) -> None:
+    epoch[0] = 5
+    assert [folder.choose_version("join", own) for own in ("old", "new")] == ["old", "old"]
+    assert folder.choose_version("another join", "new") == "new"
+    epoch[0] = 6
+    assert folder.choose_version("join", "new") == "new"
+    epoch[0] = None  # outside of a query
+    assert folder.choose_version("join", "own") == "own"
+
+
+def test_old_epochs_are_forgotten(folder: TableFolder, epoch: list[int | None]) -> None:
+    for epoch[0] in (0, 1, KEPT_EPOCHS):
+        folder.choose_version("join", "v")
+    names = sorted(path.name for path in (Path(folder.root) / "epochs/query-join").iterdir())
+    assert names == sorted(["1", str(KEPT_EPOCHS)])
+
+
+def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> None:
+    with pytest.raises(StateError, match=r"\[TABLE_MISSING\].*version nothing"):
+        folder.open("nothing", FLOW.lookup.plan, PAYLOAD)
+    version = stage(folder, TABLE)
+    for run in folder.runs.iterdir():
+        data = bytearray(run.read_bytes())
+        data[len(data) // 2] ^= 1
+        moved = run.with_name("moved")
+        moved.write_bytes(bytes(data))
+        moved.rename(run)
+    table_runs.segment_cache._KEPT.clear()
+    with pytest.raises(StateError, match="TABLE_MISSING"):
+        folder.open(version, FLOW.lookup.plan, PAYLOAD)
+
+
+def test_old_versions_that_no_epoch_reads_are_removed(folder: TableFolder, epoch: list[int | None]) -> None:
+    read, unread, new = (stage(folder, TABLE) for _ in range(3))
+    folder.choose_version("join", read)
+    long_ago = time.time() - KEPT_S - 60
+    versions = Path(folder.root) / "versions"
+    for path in (*folder.runs.iterdir(), versions / read, versions / unread):
+        os.utime(path, (long_ago, long_ago))
+    folder.sweep()
+    assert {path.name for path in versions.iterdir()} == {read, new}
+    for version in (read, new):
+        assert len(folder.open(version, FLOW.lookup.plan, PAYLOAD).segments) == 2
