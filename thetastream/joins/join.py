@@ -39,7 +39,7 @@ def join(
         An alias is an identifier of any language. One DataFrame may appear under two aliases. Of two
         streams, the first is the left one. Three or more streams are joined by a pipeline of joins of two
         inputs, or hop by hop with ``th.Ring``, ``th.ATR`` or ``th.CTR``. Batch DataFrames beside streams are
-        tables, which Spark's own join adds to the joined streams.
+        tables: one stream is looked up in an index of one table, and Spark's own join adds other tables.
     on : str, Column, Predicate, or a list of them
         A Spark SQL condition over the aliases as text or as a Column, a ``@th.predicate`` function, or a list
         of those, which is their conjunction. A column name that only one stream has needs no alias.
@@ -48,9 +48,10 @@ def join(
         i, inclusive. ``"10 minutes"``, ``"10m"`` and ``timedelta(minutes=10)`` are the same. Count
         window, ``th.Rows(n)``: an arriving tuple meets the last n tuples of each other
         stream. None keeps the full history, unless ``on`` bounds event times.
-    model : Model or "auto", optional
+    model : Model, "auto" or "spark", optional
         The model decides which units store and which units probe. If it is left out, or "auto", the planner
         chooses one by cost. Count windows of three streams or more need ``th.Ring``, which is chosen then.
+        "spark" keeps Spark's own join of one stream with a table.
     how : str or Nearest
         ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"semi"`` or ``"anti"``, as Spark's batch joins
         name them. All but ``inner`` join two streams, in a window of event time. A tuple without partners is
