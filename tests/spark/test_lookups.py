@@ -158,7 +158,7 @@ def test_a_query_reads_one_version_of_a_table_in_each_epoch(
     assert {(epoch, version) for epoch, _, version in found} == {(0, "first"), (1, "second")}
     # 2. The recorded version is gone.
     (checkpoint / "commits" / "1").unlink()
-    shutil.rmtree(tmp_path / "shared" / "tables" / "versions")
+    shutil.rmtree(tmp_path / "shared" / "tables" / "runs")
     with pytest.raises(Exception, match="TABLE_MISSING"):
         run("third")
 

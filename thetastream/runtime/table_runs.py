@@ -1,11 +1,11 @@
 """The staged rows of tables: files of runs in a folder, and the version that each epoch of a query reads.
 
     runs/<name>           a run of the index, as the cached file of a segment
-    versions/<name>       the runs of a version (JSON), which is written when all of them are
-    epochs/<join>/<n>     the version that epoch n of a join of a query reads (JSON)
+    epochs/<join>/<n>     the runs that epoch n of a join of a query reads (JSON)
 
-The first task of an epoch writes down the version, before any row is looked up. The file is written only if
-there is none, so all tasks of the epoch, and an epoch that runs again, read the same version.
+A version of a table is the set of its runs. The first task of an epoch writes down the version, before any
+row is looked up. The file is written only if there is none, so all tasks of the epoch, and an epoch that runs
+again, read the same version. Only workers write: on Spark Connect, the client may be on another machine.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -32,13 +33,15 @@ from thetastream.runtime.state import segment_cache
 from thetastream.runtime.task_facts import read_query, read_told_epoch
 
 Batches = Iterable[pa.RecordBatch]
+Version: TypeAlias = tuple[str, ...]
+"""The names of the runs of a version of a table."""
 RUN_ROWS = 1 << 20
 RUN_BYTES = 1 << 27
 """The largest run."""
 KEPT_EPOCHS = 64
 """The number of epochs whose versions are known. Spark may run the newest one again."""
 KEPT_S = 24 * 3600
-"""A version that no epoch reads is removed after this many seconds."""
+"""A run that no epoch reads is removed after this many seconds."""
 STAGED = pa.schema([("run", pa.string()), ("n_rows", pa.int64()), ("nbytes", pa.int64())])
 
 
@@ -70,6 +73,7 @@ class TableFolder:
         """Make the step that writes rows of a table as runs, and returns a row for each run."""
 
         def stage(batches: Batches) -> Iterator[pa.RecordBatch]:
+            self.sweep()
             for block in gather(map(drop_fillers, batches), RUN_ROWS, RUN_BYTES, RUN_BYTES):
                 run = build(plan, block)
                 path = self.runs / uuid.uuid4().hex
@@ -83,15 +87,7 @@ class TableFolder:
 
         return stage
 
-    def write_version(self, runs: Iterable[str]) -> str:
-        """Write a new version of a table, which has these runs, and return its name."""
-        name = uuid.uuid4().hex
-        folder = Folder(self.root, "versions")
-        folder.make(is_private=True)
-        folder.write_new(name, json.dumps({"runs": sorted(runs)}).encode())
-        return name
-
-    def choose_version(self, join: str, own: str) -> str:
+    def choose_version(self, join: str, own: Version) -> Version:
         """Return the version that the epoch of this task reads: ``own``, unless another one is written down.
 
         Outside of a query, and where Spark does not tell the epoch, it is ``own``. ``join`` names the join in
@@ -102,10 +98,10 @@ class TableFolder:
             return own
         folder = Folder(self.root, f"epochs/{read_query()}-{join}")
         folder.make(is_private=True)
-        if folder.write_new(str(epoch), json.dumps({"version": own}).encode()):
+        if folder.write_new(str(epoch), json.dumps({"runs": own}).encode()):
             self._forget_epochs(folder, epoch)
             return own
-        return str(json.loads(folder.read(str(epoch)))["version"])
+        return tuple(json.loads(folder.read(str(epoch)))["runs"])
 
     @staticmethod
     def _forget_epochs(folder: Folder, epoch: int) -> None:
@@ -113,52 +109,43 @@ class TableFolder:
             if name.isdecimal() and int(name) <= epoch - KEPT_EPOCHS:
                 folder.remove(name)
 
-    def open(self, version: str, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
+    def open(self, version: Version, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
         """Map the runs of a version.
 
         Raises
         ------
         StateError
-            TABLE_MISSING if the version is not there any more, or is damaged.
+            TABLE_MISSING if a run is not there any more, or is damaged.
         """
         try:
-            names = json.loads(Folder(self.root, "versions").read(version))["runs"]
-            return TableRuns([segment_cache.load(self.runs / name, plan) for name in names], payload)
+            return TableRuns([segment_cache.load(self.runs / name, plan) for name in version], payload)
         except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-            what = f"an epoch reads the version {version} of a table, and {self.root} does not have it"
+            what = f"an epoch reads a version of a table that {self.root} does not have any more ({error})"
             hint = "restore the folder, or start the query with a new checkpoint"
-            raise StateError("TABLE_MISSING", f"{what} ({error}); {hint}") from error
+            raise StateError("TABLE_MISSING", f"{what}; {hint}") from error
 
     def sweep(self) -> None:
-        """Remove versions that no epoch reads, and runs of no version, if they are older than a day."""
-        versions = Path(self.root) / "versions"
-        read = set()
+        """Remove runs that no epoch reads and that are older than a day."""
+        read: set[str] = set()
         for entry in (Path(self.root) / "epochs").glob("*/*"):
             with contextlib.suppress(OSError, ValueError, KeyError):
-                read.add(json.loads(entry.read_text())["version"])
-        kept_runs: set[str] = set()
-        for version in versions.glob("*"):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                if version.name in read or _is_new(version):
-                    kept_runs.update(json.loads(version.read_text())["runs"])
-                else:
-                    version.unlink()
+                read.update(json.loads(entry.read_text())["runs"])
         for run in self.runs.glob("*"):
             with contextlib.suppress(OSError):
-                if run.name not in kept_runs and not _is_new(run):
-                    run.unlink()
+                if run.name not in read and not _is_new(run):
+                    segment_cache.discard(run)
 
 
 def _is_new(path: Path) -> bool:
     return time.time() - path.stat().st_mtime < KEPT_S
 
 
-_OPENED: dict[str, TableRuns] = {}
+_OPENED: dict[Version, TableRuns] = {}
 """The versions that this process has opened last. A version never changes."""
 _MOST_OPENED = 16
 
 
-def _open(folder: TableFolder, version: str, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
+def _open(folder: TableFolder, version: Version, plan: IndexPlan, payload: pa.Schema) -> TableRuns:
     if version not in _OPENED:
         _OPENED[version] = folder.open(version, plan, payload)
         while len(_OPENED) > _MOST_OPENED:
@@ -167,7 +154,7 @@ def _open(folder: TableFolder, version: str, plan: IndexPlan, payload: pa.Schema
 
 
 def make_lookup_step(
-    flow: LookupFlow, folder: TableFolder, own: str, payload: pa.Schema, results: pa.Schema
+    flow: LookupFlow, folder: TableFolder, own: Version, payload: pa.Schema, results: pa.Schema
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Make the step that looks tuples of a stream up in a table.
 
@@ -175,7 +162,7 @@ def make_lookup_step(
     ----------
     flow : LookupFlow
     folder : TableFolder
-    own : str
+    own : tuple of str
         The version that the table had when the query was built.
     payload, results : pyarrow.Schema
         The columns of the table, and those of results.

@@ -34,7 +34,7 @@ from thetastream.lowering.query import Stream, list_conditions
 from thetastream.lowering.report import Fact, Section, format_one_line
 from thetastream.lowering.selectivity import EQUALITY, estimate_selectivity, find_aliases
 from thetastream.models.base import Model
-from thetastream.runtime.table_runs import LookupFlow, TableFolder
+from thetastream.runtime.table_runs import LookupFlow, TableFolder, Version
 from thetastream.spark.dataflow.lookup import look_up, stage_table
 from thetastream.spark.dataflow.predicate_filter import filter_rows
 from thetastream.spark.session.configure import is_local
@@ -95,7 +95,7 @@ class TablesJoin:
     """The conditions as the user wrote them."""
     folder: TableFolder
     """Where tables are staged."""
-    staged: dict[str, str] = field(default_factory=dict)
+    staged: dict[str, Version] = field(default_factory=dict)
     """The version of each table that is staged, by its alias."""
 
     @property

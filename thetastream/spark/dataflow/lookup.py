@@ -4,26 +4,25 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from thetastream.runtime.table_runs import LookupFlow, TableFolder, make_lookup_step
+from thetastream.runtime.table_runs import LookupFlow, TableFolder, Version, make_lookup_step
 from thetastream.spark.dataflow.exchange import select_block_columns
 from thetastream.spark.dataflow.output import parse_columns, restore
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.session.configure import count_partitions
 
 
-def stage_table(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> str:
-    """Write the rows of a table as runs of the index, and return the name of the version. This runs a job."""
-    folder.sweep()
+def stage_table(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> Version:
+    """Write the rows of a table as runs of the index, and return the version. This runs a job."""
     side = flow.sides[flow.lookup.side.other]
     flat = select_block_columns(side, table).coalesce(count_partitions(table.sparkSession))
     filled = fill_up(flat, f"a row of table {side.alias!r}")
     step = folder.make_staging_step(flow.lookup.plan)
     staged = filled.mapInArrow(step, "run string, n_rows bigint, nbytes bigint").collect()
-    return folder.write_version(row.run for row in staged)
+    return tuple(sorted(row.run for row in staged))
 
 
 def look_up(
-    flow: LookupFlow, stream: DataFrame, table: DataFrame, folder: TableFolder, version: str
+    flow: LookupFlow, stream: DataFrame, table: DataFrame, folder: TableFolder, version: Version
 ) -> DataFrame:
     """Look the tuples of a stream up in a staged version; return the columns that the user gets."""
     spark, side = stream.sparkSession, flow.lookup.side
