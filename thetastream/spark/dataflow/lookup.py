@@ -6,7 +6,7 @@ from pyspark.sql.types import StructType
 
 from thetastream.runtime.table_runs import LookupFlow, TableFolder, Version, make_lookup_step
 from thetastream.spark.dataflow.exchange import select_block_columns
-from thetastream.spark.dataflow.output import parse_columns, restore
+from thetastream.spark.dataflow.stages import parse_columns, restore
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.session.configure import count_partitions
 
