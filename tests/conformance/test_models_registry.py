@@ -36,19 +36,14 @@ def make_toy() -> type[Model]:
         def n_units(self) -> int:
             return self.units
 
-        @property
-        def needs_hash(self) -> bool:
-            return True
-
         def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
             if side is Side.RIGHT:
                 yield from (Route(unit, Role.BOTH, None) for unit in range(self.units))
                 return
-            assert hashes.tuples is not None
             for unit, rows in split(hashes.tuples % self.units, self.units):
                 yield Route(unit, Role.BOTH, rows)
 
-        def is_home(self, unit: int, side: Side) -> bool:
+        def counts(self, unit: int, side: Side) -> bool:
             return side is Side.LEFT or unit == 0
 
         def describe(self) -> str:

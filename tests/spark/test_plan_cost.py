@@ -9,13 +9,13 @@ import pytest
 
 import thetastream as th
 from thetastream.core.errors import QueryError
-from thetastream.families.pairs.choose import build_default_model
+from thetastream.families.pairs.choose import build_default_model, list_comparable
 from thetastream.families.pairs.cost import estimate
 from thetastream.families.pairs.workload import build_workload
 from thetastream.lowering.statistics import Statistics
-from thetastream.models import REGISTRY, Biclique, Matrix
+from thetastream.models import Biclique, Matrix
 
-BINARY = {name for name, kind in REGISTRY.items() if kind.is_costed}
+BINARY = set(list_comparable())
 CHANCE = np.random.default_rng(3)
 FILE_S, ROWS, FILES = 10, 3000, 8
 

@@ -166,11 +166,8 @@ class LocalRun:
     def _route(
         self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None
     ) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
-        """Route a batch to units, with the column ``h`` if the model needs it."""
-        router = self._spec.router
-        if router.model.needs_hash and HASH not in batch.schema.names:
-            batch = add_hash(batch)
-        return router.route(stream, batch, probing)
+        """Route a batch to units."""
+        return self._spec.router.route(stream, batch, probing)
 
 
 def add_hash(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -125,7 +125,7 @@ class TasksUnit:
     ) -> None:
         self._specs = specs
         first = specs[0].join
-        self._homes = [first.model.is_home(slot, side) for side in Side]
+        self._homes = [first.model.counts(slot, side) for side in Side]
         self._engines: dict[str, Engine] = {
             spec.name: spec.join.open(slot, _read_state(spec, state), open_store) for spec in specs
         }

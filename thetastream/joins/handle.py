@@ -31,8 +31,8 @@ class Scalable(Protocol):
     def plan(self) -> ControlPlan:
         """The newest plan."""
 
-    def scale(self, **sizes: Any) -> str:
-        """Ask for other sizes."""
+    def scale(self, model: Model) -> str:
+        """Ask for other units."""
 
 
 class Follower:
@@ -46,8 +46,8 @@ class Follower:
         self._decider, self._reader = policy.begin(), LoadReader()
         self._epoch = -1
         self._is_stopped = Event()
-        self.requests: list[dict[str, Any]] = []
-        """The sizes that the policy has asked for, and that were not refused."""
+        self.requests: list[Model] = []
+        """The models that the policy has asked for, and that were not refused."""
         self.refused: list[ThetastreamError] = []
         """Why requests of the policy were refused, for example because ``max_units`` is reached."""
         self._thread = Thread(target=self._follow, name=f"thetastream-policy-{join}", daemon=True)
@@ -85,16 +85,16 @@ class Follower:
             sizes = self._decider.decide(self._reader.read(entry, plan))
             # The present units have all the load until a coming generation takes over.
             if sizes is not None and plan.coming is None:
-                self._ask(plan.newest.model.spell_sizes(sizes))
+                self._ask(plan.newest.model.resized(sizes))
 
-    def _ask(self, sizes: dict[str, Any]) -> None:
+    def _ask(self, model: Model) -> None:
         try:
-            self._handle.scale(**sizes)
-            self.requests.append(sizes)
-            _LOG.info("the policy asks for %s", sizes)
+            self._handle.scale(model)
+            self.requests.append(model)
+            _LOG.info("the policy asks for %r", model)
         except ThetastreamError as refused:
             self.refused.append(refused)
-            _LOG.warning("a request of the policy for %s is refused: %s", sizes, refused)
+            _LOG.warning("a request of the policy for %r is refused: %s", model, refused)
 
 
 class ControlHandle:

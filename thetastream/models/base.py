@@ -10,7 +10,7 @@ Reads the sizes of models, which are positive integers.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, ClassVar, TypeGuard
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Role, Side
 from thetastream.models.drawing import Drawing, row
-from thetastream.models.routes import Hashes, Places, Route, split
+from thetastream.models.routes import Hashes, Places, Route
 
 AUTO = "auto"
 """The value of a setting that the planner chooses."""
@@ -36,17 +36,8 @@ class Model(ABC):
 
     name: ClassVar[str]
     """The name of the model in the registry."""
-    is_costed: ClassVar[bool] = True
-    """Whether the cost of the model follows from its routes alone. Only such a model may be chosen when a
-    query names no model."""
     sizes: ClassVar[tuple[str, ...]] = ()
     """The fields that may change while a query runs; without them, the model cannot scale."""
-    routing: str = "auto"
-    """How a model with subgroups chooses the subgroup of a tuple: by hash, by range, or ``auto``, which
-    follows the condition."""
-
-    moves_tuples: bool = False
-    """Whether units that leave move their tuples to units of this model, although the tuples will expire."""
 
     @property
     @abstractmethod
@@ -56,22 +47,26 @@ class Model(ABC):
     # Planning
 
     @classmethod
-    def of_units(cls, n_units: int, subgroups: Callable[[int], int]) -> "Iterator[Model]":
+    def variants(
+        cls, n_units: int, subgroups: Callable[[int], int], needs_partners: bool = False
+    ) -> "Iterator[Model]":
         """Yield every setting of this model with ``n_units`` units, so that the planner can choose the
         cheapest.
 
-        ``subgroups`` returns the number of subgroups into which a number of units of one side may be divided.
-        By default, the number of units is the only setting of a model.
+        By default, the number of units is the only setting of a model. A model whose cost does not follow
+        from its routes alone yields nothing: it runs only if a query names it.
+
+        Parameters
+        ----------
+        n_units : int
+            The number of units.
+        subgroups : callable
+            It returns the number of subgroups into which a number of units of one side may be divided.
+        needs_partners : bool
+            Whether to yield also the settings that bring partners together by content, for joins that answer
+            each tuple.
         """
         yield cls(n_units)  # type: ignore[call-arg]
-
-    @classmethod
-    def of_partners(cls, n_units: int) -> "Iterator[Model]":
-        """Yield every setting with ``n_units`` units that brings partners together by content.
-
-        The planner considers them for joins that answer each tuple. By default there are none.
-        """
-        yield from ()
 
     # Features
 
@@ -80,25 +75,13 @@ class Model(ABC):
         """Whether plain units of two streams, which send no messages, run the model as it is."""
         return True
 
-    @property
-    def sends_probes_apart(self) -> bool:
-        """Whether a tuple is sent once to be stored and once to look for partners, never for both at once.
-
-        Only then may a shedder drop probes and keep the tuples.
-        """
-        return False
-
     # Routing
 
     @property
-    def needs_hash(self) -> bool:
-        """Whether ``route`` uses the hashes of tuples."""
-        return False
-
-    @property
-    def needs_places(self) -> bool:
-        """Whether ``route`` uses the places of tuples."""
-        return False
+    def needs_places(self) -> str | None:
+        """How the places that ``route`` uses follow from the condition: by ``hash``, by ``range``, or
+        ``auto``, which takes what the condition offers. None if ``route`` uses no places."""
+        return None
 
     @property
     def sees_all(self) -> bool:
@@ -122,7 +105,7 @@ class Model(ABC):
             if route.role is not Role.STORE:
                 yield route._replace(role=Role.PROBE)
 
-    def is_home(self, unit: int, side: Side) -> bool:
+    def counts(self, unit: int, side: Side) -> bool:
         """Whether this unit counts the tuples of ``side`` that it receives. Other units do not count their
         copies."""
         return True
@@ -141,17 +124,19 @@ class Model(ABC):
         """List the sides whose tuples a unit stores."""
         return tuple(Side)
 
-    def list_groups(self) -> tuple[tuple[int, ...], ...]:
-        """List groups of units that share tuples evenly. A policy scales each group by its own load."""
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Groups of units that share tuples evenly. A policy scales each group by its own load."""
         return (tuple(range(self.n_units)),)
 
-    def spell_sizes(self, sizes: Sequence[int]) -> dict[str, Any]:
-        """Return the fields of a model in which each group has at least the number of units in ``sizes``.
+    def resized(self, sizes: Sequence[int]) -> "Model":
+        """Return the model in which each group has at least the number of units in ``sizes``.
 
         It is called only for models that can scale.
         """
         (name,) = self.sizes
-        return {name: sizes[0]}
+        resized: Model = replace(self, **{name: sizes[0]})  # type: ignore[type-var]
+        return resized
 
     def shared_kind(self, unit: int) -> str | None:
         """Name the kind of a unit that may work for several generations of units at once.
@@ -163,17 +148,7 @@ class Model(ABC):
 
     # Stored tuples that move
 
-    def route_moved(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
-        """Yield the routes of rows that were stored by another model, and move to units of this one."""
-        if self.sees_all:
-            # All tuples probe all units, so any unit may store a row. The row has no number any more.
-            assert hashes.tuples is not None
-            for unit, rows in split(hashes.tuples % self.n_units, self.n_units):
-                yield Route(unit, Role.STORE, rows)
-            return
-        yield from (route for route in self.route(side, n_rows, hashes) if route.role is not Role.PROBE)
-
-    def find_first_copies(
+    def first_copies(
         self, unit: int, side: Side, n_rows: int, places: Places | None
     ) -> npt.NDArray[np.bool_]:
         """Find the rows of ``side`` of which this unit stores the first copy.
@@ -213,6 +188,14 @@ def keep_fixed(model: Model) -> Model:
 def is_model(value: object) -> TypeGuard[Model]:
     """Whether a value can be passed as ``model=``. A class of models, or the name of one, cannot."""
     return isinstance(value, Model)
+
+
+def moves_tuples(model: Model) -> bool:
+    """Whether units that leave move their tuples to units of this model, although the tuples will expire.
+
+    A model without such a setting leaves them where they are.
+    """
+    return bool(getattr(model, "moves_tuples", False))
 
 
 def is_positive(value: object) -> TypeGuard[int]:

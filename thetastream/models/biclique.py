@@ -7,8 +7,8 @@ spread by their hash, so a Spark task that is run again routes in the same way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from thetastream.models.subgroups import (
     count_units,
     describe_routing,
     find_touched,
-    get_places,
     split_by_unit,
 )
 
@@ -126,12 +125,14 @@ class Biclique(Model):
         object.__setattr__(self, "subgroups", subgroups)
 
     @classmethod
-    def of_units(cls, n_units: int, subgroups: Callable[[int], int]) -> "Iterator[Biclique]":
+    def variants(
+        cls, n_units: int, subgroups: Callable[[int], int], needs_partners: bool = False
+    ) -> "Iterator[Biclique]":
         """Yield every division into units that store left tuples and units that store right tuples.
 
         Each division comes without subgroups, and also with subgroups if they are allowed.
 
-        >>> list(Biclique.of_units(2, lambda units: 1))
+        >>> list(Biclique.variants(2, lambda units: 1))
         [Biclique(units=(1, 1))]
         """
         for m in range(1, n_units):
@@ -154,7 +155,7 @@ class Biclique(Model):
         return _count(left), _count(right)
 
     @property
-    def groups(self) -> tuple[int, int]:
+    def n_subgroups(self) -> tuple[int, int]:
         """The numbers of subgroups of the left and of the right side."""
         assert isinstance(self.subgroups, tuple)
         return self.subgroups
@@ -164,16 +165,8 @@ class Biclique(Model):
         return sum(self.per_side)
 
     @property
-    def sends_probes_apart(self) -> bool:
-        return True
-
-    @property
-    def needs_hash(self) -> bool:
-        return max(self.per_side) > 1
-
-    @property
-    def needs_places(self) -> bool:
-        return max(self.groups) > 1
+    def needs_places(self) -> str | None:
+        return self.routing if max(self.n_subgroups) > 1 else None
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         # 1. Store once on the own side.
@@ -181,8 +174,8 @@ class Biclique(Model):
         for unit, rows in self._split(side, hashes):
             yield Route(start + unit, Role.STORE, rows)
         # 2. Probe every unit of the subgroups of the opposite side that partners can be in.
-        e = self.groups[side.other]
-        found = [(0, None)] if e == 1 else find_touched(get_places(hashes), e)
+        e = self.n_subgroups[side.other]
+        found = [(0, None)] if e == 1 else find_touched(hashes.places, e)
         groups = self._list_side(side.other)
         for number, probing in found:
             for unit in groups[number]:
@@ -193,11 +186,10 @@ class Biclique(Model):
         assert isinstance(self.units, tuple)
         units = self.units[side]
         if not isinstance(units, tuple):
-            yield from split_by_unit(units, self.groups[side], hashes)
+            yield from split_by_unit(units, self.n_subgroups[side], hashes)
             return
-        assert hashes.tuples is not None
         sizes = np.array(units)
-        group = get_places(hashes).own % len(sizes)
+        group = hashes.places.own % len(sizes)
         first = np.cumsum(sizes) - sizes
         yield from split(first[group] + hashes.tuples % sizes[group], int(sizes.sum()))
 
@@ -208,7 +200,8 @@ class Biclique(Model):
         numbered subgroup by subgroup.
         """
         assert isinstance(self.units, tuple)
-        start, units, d = (self.per_side[0] if side is Side.RIGHT else 0), self.units[side], self.groups[side]
+        start = self.per_side[0] if side is Side.RIGHT else 0
+        units, d = self.units[side], self.n_subgroups[side]
         if not isinstance(units, tuple):
             return tuple(tuple(range(start + number, start + units, d)) for number in range(d))
         ends = [start + sum(units[: number + 1]) for number in range(d)]
@@ -217,23 +210,25 @@ class Biclique(Model):
     def stores(self, unit: int) -> Sequence[Side]:
         return (Side.LEFT if unit < self.per_side[0] else Side.RIGHT,)
 
-    def list_groups(self) -> tuple[tuple[int, ...], ...]:
-        """List the subgroups of the left side, and then those of the right side.
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The subgroups of the left side, and then those of the right side.
 
-        >>> Biclique((3, 1), subgroups=(2, 1)).list_groups(), Biclique(((1, 2), 1)).list_groups()
+        >>> Biclique((3, 1), subgroups=(2, 1)).groups, Biclique(((1, 2), 1)).groups
         (((0, 2), (1,), (3,)), ((0,), (1, 2), (3,)))
         """
         return (*self._list_side(Side.LEFT), *self._list_side(Side.RIGHT))
 
-    def spell_sizes(self, sizes: Sequence[int]) -> dict[str, Any]:
-        """Return the units of each side; those of several subgroups one by one.
+    def resized(self, sizes: Sequence[int]) -> "Biclique":
+        """Return the model with that number of units in each subgroup.
 
-        >>> Biclique((3, 1), subgroups=(2, 1)).spell_sizes((2, 3, 4))
-        {'units': ((2, 3), 4)}
+        >>> Biclique((3, 1), subgroups=(2, 1)).resized((2, 3, 4))
+        Biclique(units=((2, 3), 4), subgroups=(2, 1))
         """
-        d = self.groups[0]
+        d = self.n_subgroups[0]
         left, right = tuple(sizes[:d]), tuple(sizes[d:])
-        return {"units": tuple(one[0] if len(one) == 1 else one for one in (left, right))}
+        units = tuple(one[0] if len(one) == 1 else one for one in (left, right))
+        return replace(self, units=units)
 
     def shared_kind(self, unit: int) -> str | None:
         return None if self.needs_places else f"store {self.stores(unit)[0].name.lower()}, probed by all"
@@ -244,7 +239,7 @@ class Biclique(Model):
 
     def describe(self) -> str:
         m, n = self.per_side
-        d, e = self.groups
+        d, e = self.n_subgroups
         routing = "random routing by tuple hash"
         if self.needs_places:
             routing = f"{d} and {e} subgroups by {describe_routing(self.routing)}, spread inside"

@@ -9,7 +9,7 @@ stores it at its home. On Spark, this takes one exchange, as in SplitJoin. (The 
 variant as a baseline.)
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -65,7 +65,6 @@ class Chain(Model):
     forward_threshold: int | None = field(default=None, metadata=CHANGEABLE)
     fast_forward: bool = False
     name: ClassVar[str] = "chain"
-    is_costed: ClassVar[bool] = False
     sizes: ClassVar[tuple[str, ...]] = ("workers",)
 
     def __post_init__(self) -> None:
@@ -88,6 +87,12 @@ class Chain(Model):
         given += [f"forward_threshold={self.forward_threshold}"] * (self.forward_threshold is not None)
         given += ["fast_forward=True"] * self.fast_forward
         return f"Chain({', '.join(given)})"
+
+    @classmethod
+    def variants(
+        cls, n_units: int, subgroups: Callable[[int], int], needs_partners: bool = False
+    ) -> Iterator[Model]:
+        yield from ()  # the cost of messages does not follow from routes
 
     @property
     def n_units(self) -> int:
@@ -130,7 +135,7 @@ class Chain(Model):
         """The worker at which a stream enters."""
         return 0 if side is Side.LEFT else self.workers - 1
 
-    def is_home(self, unit: int, side: Side) -> bool:
+    def counts(self, unit: int, side: Side) -> bool:
         return unit == (0 if self.fast_forward else self.end(side))
 
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:

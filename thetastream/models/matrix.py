@@ -10,9 +10,9 @@ tuple goes only to those units of its row or column that its partners can be at
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,6 @@ from thetastream.models.subgroups import (
     count_units,
     describe_routing,
     find_touched,
-    get_places,
     split_by_unit,
 )
 
@@ -91,22 +90,19 @@ class Matrix(Model):
         object.__setattr__(self, "subgroups", given)
 
     @classmethod
-    def of_units(cls, n_units: int, subgroups: Callable[[int], int]) -> "Iterator[Matrix]":
-        """Yield every rectangle of ``n_units`` units.
+    def variants(
+        cls, n_units: int, subgroups: Callable[[int], int], needs_partners: bool = False
+    ) -> "Iterator[Matrix]":
+        """Yield every rectangle of ``n_units`` units, and the matrices of one row or one column that bring
+        partners together by content.
 
-        >>> list(Matrix.of_units(2, lambda units: 1))
+        >>> list(Matrix.variants(2, lambda units: 1))
         [Matrix(rows=1, columns=2), Matrix(rows=2, columns=1)]
+        >>> [model.subgroups for model in Matrix.variants(3, lambda units: 1, needs_partners=True)]
+        [(1, 1), (1, 1), (3, 1), (1, 3), (3, 1)]
         """
         yield from (cls(rows, n_units // rows) for rows in range(1, n_units + 1) if n_units % rows == 0)
-
-    @classmethod
-    def of_partners(cls, n_units: int) -> "Iterator[Matrix]":
-        """Yield the matrices of one row or one column that bring partners together by content.
-
-        >>> [model.subgroups for model in Matrix.of_partners(3)]
-        [(3, 1), (1, 3), (3, 1)]
-        """
-        if n_units > 1:
+        if needs_partners and n_units > 1:
             yield cls(n_units, 1, (n_units, 1))
             yield cls(1, n_units, (1, n_units))
             yield cls(n_units, 1, (n_units, 1), "hash")
@@ -117,7 +113,7 @@ class Matrix(Model):
         return f"Matrix(rows={self.rows}, columns={self.columns}{subgroups}{routing})"
 
     @property
-    def groups(self) -> tuple[int, int]:
+    def n_subgroups(self) -> tuple[int, int]:
         """The numbers of subgroups of the rows and of the columns."""
         assert isinstance(self.subgroups, tuple)
         return self.subgroups
@@ -127,30 +123,26 @@ class Matrix(Model):
         return self.rows * self.columns
 
     @property
-    def needs_hash(self) -> bool:
-        return self.rows > self.groups[0] or self.columns > self.groups[1]
-
-    @property
-    def needs_places(self) -> bool:
-        return max(self.groups) > 1
+    def needs_places(self) -> str | None:
+        return self.routing if max(self.n_subgroups) > 1 else None
 
     def route(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         lines = self.rows, self.columns
-        across, groups = lines[side.other], self.groups[side.other]
+        across, groups = lines[side.other], self.n_subgroups[side.other]
         sizes = count_units(across, groups)
         # 1. Find the row of a left tuple, or the column of a right one.
-        for line, rows in split_by_unit(lines[side], self.groups[side], hashes):
+        for line, rows in split_by_unit(lines[side], self.n_subgroups[side], hashes):
             units = self._line(side, line)
             # 2. Find the subgroups of this line that partners can be in. Only the first copy is counted.
             for group, role, touching in _find_copies(hashes, groups, rows):
                 for k in range(sizes[group]):
                     yield Route(units[group + groups * k], Role.COPY if k else role, touching)
 
-    def find_first_copies(
+    def first_copies(
         self, unit: int, side: Side, n_rows: int, places: Places | None
     ) -> npt.NDArray[np.bool_]:
         # The first copy of a tuple is the one that ``route`` counts.
-        groups = self.groups[side.other]
+        groups = self.n_subgroups[side.other]
         across = unit % self.columns if side is Side.LEFT else unit // self.columns
         if groups == 1:
             return np.full(n_rows, across == 0)
@@ -161,28 +153,28 @@ class Matrix(Model):
     def probe_first_copies(self, side: Side, n_rows: int, hashes: Hashes) -> Iterator[Route]:
         # First copies of right tuples are in the first rows, one for each subgroup; those of left tuples are
         # in the first columns.
-        for line in range(self.groups[side]):
+        for line in range(self.n_subgroups[side]):
             for unit in self._line(side, line):
                 yield Route(unit, Role.PROBE, None)
 
     def sees_partners(self, side: Side) -> bool:
         across = (self.rows, self.columns)[side.other]
         # With hashes, a tuple and its partners have one place, and so one subgroup.
-        return across == 1 or (self.routing == "hash" and self.groups[side.other] == across)
+        return across == 1 or (self.routing == "hash" and self.n_subgroups[side.other] == across)
 
-    def spell_sizes(self, sizes: Sequence[int]) -> dict[str, Any]:
+    def resized(self, sizes: Sequence[int]) -> "Matrix":
         """Return the smallest matrix of nearly equal sides with that number of units.
 
         A matrix of several units in one row or one column keeps this form, because a join may need it.
 
-        >>> Matrix().spell_sizes((5,)), Matrix(2, 1).spell_sizes((5,))
-        ({'rows': 2, 'columns': 3}, {'rows': 5, 'columns': 1})
+        >>> Matrix().resized((5,)), Matrix(2, 1).resized((5,))
+        (Matrix(rows=2, columns=3), Matrix(rows=5, columns=1))
         """
         if self.n_units > 1 and 1 in (self.rows, self.columns):
-            n = max(sizes[0], *self.groups)
-            return {"rows": n if self.columns == 1 else 1, "columns": n if self.rows == 1 else 1}
-        rows = max(isqrt(sizes[0]), self.groups[0])
-        return {"rows": rows, "columns": max(-(-sizes[0] // rows), self.groups[1])}
+            n = max(sizes[0], *self.n_subgroups)
+            return replace(self, rows=n if self.columns == 1 else 1, columns=n if self.rows == 1 else 1)
+        rows = max(isqrt(sizes[0]), self.n_subgroups[0])
+        return replace(self, rows=rows, columns=max(-(-sizes[0] // rows), self.n_subgroups[1]))
 
     def _line(self, side: Side, number: int) -> range:
         """List the units of a row for the left side, or of a column for the right side."""
@@ -196,7 +188,7 @@ class Matrix(Model):
     def describe(self) -> str:
         shape = f"matrix: {self.rows} row(s) of {self.columns} unit(s)"
         if self.needs_places:
-            d, e = self.groups
+            d, e = self.n_subgroups
             by = describe_routing(self.routing)
             return f"{shape}; {d} and {e} subgroups by {by}, copies only where partners can be"
         return f"{shape}; left tuples are stored {self.columns} time(s), right ones {self.rows}"
@@ -209,7 +201,7 @@ def _find_copies(
     if groups == 1:
         yield 0, Role.BOTH, rows
         return
-    places = get_places(hashes)
+    places = hashes.places
     if rows is not None:
         low = places.low[rows]
         high = low if places.low is places.high else places.high[rows]

@@ -80,9 +80,14 @@ class Multiway(Model):
     """Where partial results look for their next partners."""
     span_field: ClassVar[str]
     """The name of the field with the length of the stretches into which streams are cut."""
-    is_costed: ClassVar[bool] = False
     may_be_auto: ClassVar[bool] = False
     """Whether the planner can choose the number of nodes."""
+
+    @classmethod
+    def variants(
+        cls, n_units: int, subgroups: Callable[[int], int], needs_partners: bool = False
+    ) -> Iterator[Model]:
+        yield from ()  # the cost of hops does not follow from routes
 
     def _check(self) -> None:
         is_auto = self.may_be_auto and self.nodes == AUTO
@@ -203,7 +208,7 @@ class Multiway(Model):
         for node in range(self.n_units):
             yield Route(node, Role.BOTH, None)
 
-    def is_home(self, unit: int, side: Side) -> bool:
+    def counts(self, unit: int, side: Side) -> bool:
         return unit == 0
 
     def resolve_aliases(self, aliases: Sequence[str]) -> "Multiway":

@@ -1,6 +1,7 @@
 """Routes: which rows of a block go to which unit in which role, and what a router knows of the rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,15 +30,37 @@ class Places(NamedTuple):
     high: Int64s
 
 
-class Hashes(NamedTuple):
-    """The properties of the rows of a block that routers use."""
+class Hashes:
+    """The properties of the rows of a block that routers use. Each is computed when a router first reads it.
 
-    tuples: Int64s | None = None
-    """The hash of each whole tuple. It spreads tuples evenly, and in the same way when a Spark task is run
-    again."""
-    places: Places | None = None
-    """The places of the tuples, which follow from the values that the condition compares, for routing by
-    content."""
+    Parameters
+    ----------
+    tuples : callable
+        It returns the hash of each tuple, int64 of shape (n,).
+    places : callable, optional
+        It returns the places of the tuples. A model that ``needs_places`` always has it.
+
+    Examples
+    --------
+    >>> Hashes(lambda: np.array([7, 9])).tuples % 2
+    array([1, 1])
+    """
+
+    def __init__(self, tuples: Callable[[], Int64s], places: Callable[[], Places] | None = None) -> None:
+        self._find_tuples, self._find_places = tuples, places
+
+    @cached_property
+    def tuples(self) -> Int64s:
+        """The hash of each whole tuple. It spreads tuples evenly, and in the same way when a Spark task is
+        run again."""
+        return self._find_tuples()
+
+    @cached_property
+    def places(self) -> Places:
+        """The places of the tuples, which follow from the values that the condition compares, for routing by
+        content."""
+        assert self._find_places is not None
+        return self._find_places()
 
 
 def split(targets: Int64s, n_targets: int) -> Iterator[tuple[int, Int64s]]:

@@ -65,7 +65,7 @@ class Split(Model):
         for core in range(self.cores):
             yield Route(core, Role.BOTH, None)
 
-    def is_home(self, unit: int, side: Side) -> bool:
+    def counts(self, unit: int, side: Side) -> bool:
         return unit == 0
 
     def keeps(self, unit: int, sequence: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:

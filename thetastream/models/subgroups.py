@@ -32,12 +32,6 @@ def describe_routing(routing: str) -> str:
     return {"hash": "hash of the equality keys", "range": "range of a band's keys"}.get(routing, "content")
 
 
-def get_places(hashes: Hashes) -> Places:
-    """Return the places of the tuples, which a router with subgroups always has."""
-    assert hashes.places is not None
-    return hashes.places
-
-
 def count_units(units: int, groups: int) -> Int64s:
     """Count the units of each subgroup.
 
@@ -51,17 +45,16 @@ def split_by_unit(units: int, groups: int, hashes: Hashes) -> Iterator[tuple[int
     """Yield (unit, rows that belong to it); None stands for all rows.
 
     >>> places = np.array([4, 5, 7])
-    >>> hashes = Hashes(np.array([0, 0, 1]), Places(places, places, places))
+    >>> hashes = Hashes(lambda: np.array([0, 0, 1]), lambda: Places(places, places, places))
     >>> [(unit, rows.tolist()) for unit, rows in split_by_unit(4, 2, hashes)]
     [(0, [0]), (1, [1]), (3, [2])]
     """
     if units == 1:
         yield 0, None
         return
-    group = 0 if groups == 1 else get_places(hashes).own % groups
+    group = 0 if groups == 1 else hashes.places.own % groups
     inside: Int64s | int = 0
     if units > groups:
-        assert hashes.tuples is not None
         inside = hashes.tuples % count_units(units, groups)[group]
     yield from split(np.asarray(group + groups * inside), units)
 

@@ -6,7 +6,6 @@ batches -> hash -> load shedder -> router -> rows of the exchange
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import count_fillers, drop_fillers, gather, make_binary, make_nullable, pack
@@ -14,7 +13,6 @@ from thetastream.core.columns import (
     ANNOUNCEMENT,
     BLOCK,
     EMPTY,
-    HASH,
     HEADER,
     KIND,
     LATEST_TIME,
@@ -45,7 +43,6 @@ def make_routing_step(
 ) -> Callable[[Batches], Batches]:
     """Make the function that turns batches into blocks."""
     is_announced = is_streaming and (fitted.planned.has_event_time or fitted.planned.has_messages)
-    has_hash = fitted.planned.router.model.needs_hash or shed is not None or control is not None
 
     def to_rows(batches: Batches) -> Batches:
         settle()
@@ -64,8 +61,6 @@ def make_routing_step(
             # previous one, and notices if messages that it sent were lost.
             yield _make_rows(called, ANNOUNCEMENT, stream, origin, _repeat_nothing(len(called)))
         batches = map(drop_fillers, batches)
-        if fitted.spec.router.model.needs_hash and not has_hash:
-            batches = map(_add_hash, batches)
         shedder = None
         if shed is not None:
             least = 0.0 if plan is None else plan.shed_factor
@@ -128,22 +123,3 @@ def _make_rows(
         BLOCK: blocks,
     }
     return pa.RecordBatch.from_pydict(columns)
-
-
-def _add_hash(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add the hash of each tuple, for a model that needs it when the planned model does not.
-
-    It need not be Spark's hash: any hash spreads tuples, in the same way whenever a Spark task is run again.
-    """
-    import pandas as pd
-
-    flat = [
-        name for name, column in zip(batch.schema.names, batch.columns, strict=True) if _is_hashable(column)
-    ]
-    hashes = pd.util.hash_pandas_object(batch.select(flat).to_pandas(), index=False).to_numpy()
-    return batch.append_column(HASH, pa.array(hashes.view(np.int64)))
-
-
-def _is_hashable(column: pa.Array) -> bool:
-    """Whether a column has no nested values, which pandas cannot hash."""
-    return not pa.types.is_nested(column.type)

@@ -47,6 +47,7 @@ from thetastream.families.pairs.choose import (
     choose,
     choose_subgroups,
     compare,
+    list_comparable,
     list_variants,
 )
 from thetastream.families.pairs.cost import compute_shares, estimate
@@ -58,9 +59,9 @@ from thetastream.lowering.lower import Lowered
 from thetastream.lowering.physical import Carried, PhysicalPlan, SidePlan, compute_lifetimes
 from thetastream.lowering.query import Query, Stream
 from thetastream.lowering.statistics import Statistics, choose_n_units
-from thetastream.models import REGISTRY, Biclique, Matrix, Split
+from thetastream.models import Biclique, Matrix, Split
 
-BINARY = {name for name, kind in REGISTRY.items() if kind.is_costed}
+BINARY = set(list_comparable())
 CHANCE = np.random.default_rng(3)
 EVEN = {"rel": 0.02}
 """The tolerance for even hashes. Not every number of units divides the 5,040 hashes."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from thetastream.app.cli.shared_arguments import AddCommand, read_pair
 from thetastream.core.errors import QueryError
+from thetastream.families.pairs.choose import list_comparable
 from thetastream.index import REGISTRY as SHAPES
-from thetastream.models import REGISTRY as MODELS
 from thetastream.runtime.control.policies import REGISTRY as POLICIES
 from thetastream.runtime.control.policies import Policy
 from thetastream.simulator.core_time import Cluster
@@ -63,10 +63,9 @@ def add_commands(add: AddCommand) -> None:
         metavar="M,N",
         help="the units of the two sides at the beginning (default 4,4)",
     )
-    costed = sorted(name for name, kind in MODELS.items() if kind.is_costed)
     parser.add_argument(
         "--model",
-        choices=costed,
+        choices=list_comparable(),
         default="biclique",
         help="the model whose limits are shown (default %(default)s)",
     )

@@ -79,8 +79,8 @@ class MultiwayNode:
         self._overlap: Overlap | None = None
         self._ends_us = state.ends_us
         self.counters = MultiwayCounters()
-        self._is_home = spec.model.is_home(slot, Side.LEFT)
-        if self._is_home:
+        self._counts_tuples = spec.model.counts(slot, Side.LEFT)
+        if self._counts_tuples:
             self.counters.list_streams(side.alias for side in spec.graph.sides)
 
     @property
@@ -209,7 +209,7 @@ class MultiwayNode:
         role = Role.PROBE if self._has_left else Role.BOTH
         batches = [inbox.batch(stream, role) for stream in range(self._spec.n_streams)]
         n_new = sum(batch.num_rows for batch in batches if batch is not None)
-        counters = self.counters if self._is_home and not self._has_left else None
+        counters = self.counters if self._counts_tuples and not self._has_left else None
         fresh = []
         for new in admit(self._spec, self._decisions, batches, clock, counters):
             probing = new.probing

@@ -16,6 +16,7 @@ from thetastream.engine.multiway.graph import HopKey, HopOrder, JoinGraph
 from thetastream.engine.multiway.hop import Hop, plan_hop
 from thetastream.engine.multiway.selectivities import Refinement
 from thetastream.engine.store.box import StoredStream
+from thetastream.models.base import moves_tuples
 from thetastream.models.multiway import Multiway
 
 
@@ -50,7 +51,7 @@ class MultiwayQuery:
     def list_moving(self, newest: Multiway) -> list[int]:
         """List the streams whose tuples move to nodes of the newest model when their node leaves."""
         endless = [stream for stream, stored in enumerate(self.stored) if stored.lifetime_us is None]
-        return list(range(self.n_streams)) if newest.moves_tuples else endless
+        return list(range(self.n_streams)) if moves_tuples(newest) else endless
 
     def find_hop(self, members: Sequence[int], target: int) -> Hop:
         """Return the hop from partial results over ``members`` to ``target``."""

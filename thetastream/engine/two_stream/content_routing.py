@@ -134,17 +134,18 @@ def choose_placing(model: Model, condition: Condition) -> Placing | None:
     QueryError
         NOT_ROUTABLE if the condition has no equality or band that the model could use.
     """
-    if not model.needs_places:
+    routing = model.needs_places
+    if routing is None:
         return None
     by_hash, band = ByHash(condition) if condition.equalities else None, find_routable_band(condition)
     by_range = None if band is None else ByRange(condition, band)
-    found = {"hash": by_hash, "range": by_range, "auto": by_hash or by_range}[model.routing]
+    found = {"hash": by_hash, "range": by_range, "auto": by_hash or by_range}[routing]
     if found is None:
         needs = {"hash": "an equality", "range": "a band of one width on one key, as in abs(a.x - b.x) <= 3"}
         needs["auto"] = " or ".join(needs.values())
         raise QueryError(
             "NOT_ROUTABLE",
-            f"{model!r} routes by what the condition compares, and needs {needs[model.routing]}; "
+            f"{model!r} routes by what the condition compares, and needs {needs[routing]}; "
             "the condition has none, so leave subgroups out",
         )
     return found

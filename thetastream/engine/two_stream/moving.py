@@ -1,10 +1,10 @@
 """Units that hand their stored tuples over when they leave (``thetastream.engine.moved_tuples``).
 
 Tuples that never expire always move. Tuples of a window move if the newest model asks for it
-(``Model.moves_tuples``).
+(``moves_tuples`` of its settings).
 
 A model may store copies of a tuple at several units. They would have to move together. Therefore a unit
-keeps only the first copy of each tuple (``Model.find_first_copies``) from the end of the last epoch in which
+keeps only the first copy of each tuple (``Model.first_copies``) from the end of the last epoch in which
 it stores new tuples. Newer tuples probe where first copies can be (``Model.probe_first_copies``). So each
 tuple is at one unit of the older generation, and the units need not move it at the same time.
 
@@ -31,7 +31,7 @@ from thetastream.engine.store.segment import SegmentStore
 from thetastream.engine.two_stream.query import UnitState
 from thetastream.engine.two_stream.spec import ExtendedSpec
 from thetastream.engine.two_stream.unit import Unit
-from thetastream.models.base import Model
+from thetastream.models.base import Model, moves_tuples
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class MovingSpec(ExtendedSpec):
     def list_moving(self, newest: Model) -> tuple[Side, ...]:
         """List the sides whose tuples move to units of the newest model."""
         stored = {side: self.join.unit.describe_stored(side) for side in Side}
-        return tuple(side for side in Side if newest.moves_tuples or stored[side].lifetime_us is None)
+        return tuple(side for side in Side if moves_tuples(newest) or stored[side].lifetime_us is None)
 
     def open(self, slot: int, state: UnitState, open_store: OpenStore) -> "MovingUnit":
         """Open the unit ``slot``."""

@@ -83,7 +83,7 @@ class Unit:
             for side in Side
         }
         self.counters = self.counters_type()
-        homes = [side for side in Side if model.is_home(slot, side)]
+        homes = [side for side in Side if model.counts(slot, side)]
         self.counters.list_streams(spec.condition.sides[side].alias for side in homes)
 
     @property
@@ -147,7 +147,7 @@ class Unit:
         batch = inbox.batch(side, role)
         if batch is None:
             return None
-        is_counted = role.is_counted and self._model.is_home(self._slot, side)
+        is_counted = role.is_counted and self._model.counts(self._slot, side)
         spec = self._spec.condition.sides[side]
         batch = drop_late(batch, side, spec, late_us, self.counters if is_counted else None)
         return batch if batch.num_rows else None

@@ -12,6 +12,7 @@ from typing import Any
 
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.shed import Shed
+from thetastream.engine.routing import sends_probes_apart
 from thetastream.engine.two_stream.content_routing import choose_placing
 from thetastream.families.pairs.cost import Estimate, estimate
 from thetastream.families.pairs.workload import Workload, build_workload
@@ -116,9 +117,17 @@ def list_variants(name: str, units: int, work: Workload) -> Iterator[Model]:
     >>> list(list_variants("matrix", 4, Workload((flow, flow), Scan(), None, 0)))
     [Matrix(rows=1, columns=4), Matrix(rows=2, columns=2), Matrix(rows=4, columns=1)]
     """
-    yield from REGISTRY[name].of_units(units, lambda n: choose_subgroups(n, work))
-    if work.needs_partners and work.content is not None:
-        yield from REGISTRY[name].of_partners(units)
+    needs_partners = work.needs_partners and work.content is not None
+    yield from REGISTRY[name].variants(units, lambda n: choose_subgroups(n, work), needs_partners)
+
+
+def list_comparable() -> list[str]:
+    """List the models that the planner compares. Each other model runs only if a query names it.
+
+    >>> list_comparable()
+    ['biclique', 'matrix', 'split']
+    """
+    return sorted(name for name, kind in REGISTRY.items() if any(kind.variants(2, lambda units: 1)))
 
 
 def compare(
@@ -127,9 +136,7 @@ def compare(
     """Estimate the cheapest runnable variant of every model for two streams, and sort them by cost."""
     for units in (choose_n_units(partitions), 1):
         best = []
-        for name, kind in REGISTRY.items():
-            if not kind.is_costed:
-                continue  # this model runs only if the query names it
+        for name in REGISTRY:
             found = [
                 estimate(model, work, partitions)
                 for model in list_variants(name, units, work)
@@ -192,7 +199,7 @@ class ModelChoice:
         return choose(self.work, partitions, self._can_run)
 
     def _can_run(self, model: Model) -> bool:
-        if self.needs_probes_apart and not model.sends_probes_apart:
+        if self.needs_probes_apart and not sends_probes_apart(model):
             return False
         return find_refusal(model, self.lowered, self.is_ordered) is None
 
@@ -245,7 +252,7 @@ def choose_model(
 
 def find_shed_problem(shed: Shed | None, model: Model) -> QueryError | None:
     """Return an error if the units of a model cannot drop what the shedder drops, else None."""
-    if shed is None or not shed.sheds_probes or model.sends_probes_apart:
+    if shed is None or not shed.sheds_probes or sends_probes_apart(model):
         return None
     return QueryError(
         "SHED",

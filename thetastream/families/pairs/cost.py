@@ -266,7 +266,7 @@ def compute_shares(
     tuples = np.floor(numbers * _GOLDEN).astype(np.int64)
     keys = np.zeros_like(numbers) if has_one_key else numbers
     reach = keys + (tuples % CELL_BANDS == 0) if is_ranged else keys
-    hashes = Hashes(tuples, Places(keys, keys, reach))
+    hashes = Hashes(lambda: tuples, lambda: Places(keys, keys, reach))
     left, right = (_count_shares(model, side, hashes, numbers) for side in Side)
     return left, right
 

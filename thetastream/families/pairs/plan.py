@@ -42,7 +42,7 @@ from thetastream.lowering.physical import PhysicalPlan
 from thetastream.lowering.query import Query, Resolver, Stream, list_conditions
 from thetastream.lowering.report import Fact, Section
 from thetastream.lowering.statistics import Statistics
-from thetastream.models.base import Model
+from thetastream.models.base import Model, moves_tuples
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.flow import Emitted, Flow, RunContext, UnitStage
 
@@ -126,7 +126,7 @@ class PairsPlan:
         return Emitted(self.physical.sides, times if self.query.has_result_time else {})
 
     def _describe_final_join(self) -> FinalJoin | str:
-        if self.model.moves_tuples:
+        if moves_tuples(self.model):
             return "views do not move with stored tuples"
         left, right = self.inputs
         on: tuple[str | Predicate, ...] = (*self.query.on, *self.query.predicates)
@@ -207,7 +207,7 @@ class PairsPlan:
             only_sizes=self.sends_messages,
             preserved=self.query.how.preserved,
             is_ordered=self.order is not None,
-            moves_tuples=(left or right or self.model.moves_tuples) and self.stores_tuples_only,
+            moves_tuples=(left or right or moves_tuples(self.model)) and self.stores_tuples_only,
         )
 
     @property

@@ -30,7 +30,7 @@ from thetastream.lowering.lower import Lowered
 from thetastream.lowering.physical import compute_lifetimes
 from thetastream.lowering.query import Query
 from thetastream.lowering.statistics import Statistics, estimate_width
-from thetastream.models.base import Model
+from thetastream.models.base import AUTO, Model
 
 HOUR_S = 3_600.0
 _NUMBERS = 24
@@ -94,7 +94,8 @@ class Workload:
 
     def is_ranged(self, model: Model) -> bool:
         """Whether a model routes this workload by cells of a band."""
-        return (self.content if model.routing == "auto" else model.routing) == "range"
+        routing = model.needs_places or AUTO
+        return (self.content if routing == AUTO else routing) == "range"
 
     @property
     def is_bounded(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from thetastream.core.errors import QueryError
-from thetastream.models.base import Model
+from thetastream.models.base import AUTO, Model, moves_tuples
 from thetastream.runtime.control.handover import NOT_COUNTED, check_partners, take_over
 from thetastream.runtime.control.plan import ControlPlan, Generation, Rules
 from thetastream.runtime.control.request import Request
@@ -83,7 +83,7 @@ def list_moving(generation: Generation, plan: ControlPlan, rules: Rules) -> set[
     """List the units of a generation that leave and move their tuples: (slot, version), as in their marks."""
     if not rules.moves_tuples:
         return set()
-    moving = generation.slots if plan.newest.model.moves_tuples else _list_endless(generation, rules)
+    moving = generation.slots if moves_tuples(plan.newest.model) else _list_endless(generation, rules)
     return {(slot, plan.leaving[slot]) for slot in moving if slot in plan.leaving}
 
 
@@ -118,13 +118,13 @@ def _check_model(before: Model, model: Model, rules: Rules) -> None:
         what = f"a join with a count window or ordered results cannot become {model!r}"
         raise QueryError("CANNOT_SCALE", f"{what}: its units do not see all tuples, and so cannot count them")
     if model.needs_places:
-        found = rules.routings if model.routing == "auto" else (model.routing,)
+        found = rules.routings if model.needs_places == AUTO else (model.needs_places,)
         if not set(found) & set(rules.routings):
             raise QueryError(
                 "CANNOT_SCALE",
                 f"{model!r} routes by what the condition compares, and it has nothing to route by",
             )
-    if model.moves_tuples and not rules.moves_tuples:
+    if moves_tuples(model) and not rules.moves_tuples:
         what = "units of this join cannot move tuples"
         raise QueryError("CANNOT_SCALE", f"{what}: ask for {replace(model, moves_tuples=False)!r}")  # type: ignore[type-var]
     check_partners(model, rules.preserved)

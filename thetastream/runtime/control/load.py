@@ -38,7 +38,7 @@ class LoadReader:
         self._mlv_bytes |= {unit["unit"]: unit["mlv_bytes"] for unit in entry["units"]}
         self._mlv_bytes = {slot: n for slot, n in self._mlv_bytes.items() if slot in plan.slots}
         busy_s = {unit["unit"]: unit["busy_ms"] / 1000 for unit in entry["units"]}
-        groups = plan.newest.model.list_groups()
+        groups = plan.newest.model.groups
         nbytes, work = [0.0] * len(groups), [0.0] * len(groups)
         for slot, members in _find_groups(plan).items():
             for number in members:
@@ -57,7 +57,7 @@ class LoadReader:
 def _find_groups(plan: ControlPlan) -> dict[int, list[int]]:
     """Find the groups of the newest model for which the unit of each slot counts, in equal parts."""
     newest = plan.newest
-    groups = newest.model.list_groups()
+    groups = newest.model.groups
     sides = [set(newest.model.stores(units[0])) for units in groups]
     found: dict[int, list[int]] = {}
     for generation in plan.membership[:-1]:

@@ -41,17 +41,16 @@ class PlanRouter:
     ) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
         """Yield (slot, role, block) for every destination of the rows of ``batch``.
 
-        The batch has the column ``h``, the hash of each tuple, if a model of the plan needs it. ``probing``
-        says which rows look for partners; by default all of them.
+        ``probing`` says which rows look for partners; by default all of them.
         """
-        payload, tuples = split_hash(batch)
+        payload, hashes = split_hash(batch)
         routes: list[Route] = []
         probed: set[int] = set()
         is_partner = stream in self.partner_streams
         has_one = self.partner_streams and not is_partner
         for number, (router, slots) in enumerate(self.generations[:1] if has_one else self.generations):
             find = router.find_probe_routes if number else router.find_routes
-            found = list(find(stream, payload, tuples, probing))
+            found = list(find(stream, payload, hashes, probing))
             mine = [route._replace(unit=slots[route.unit]) for route in found]
             routes += [route for route in mine if route.unit not in probed]
             probed |= {route.unit for route in mine if route.role is not Role.STORE}
@@ -59,7 +58,7 @@ class PlanRouter:
             # For an order of results, the coming generation only counts the tuples.
             role = Role.COPY if is_partner else Role.PROBE
             router, slots = self.coming
-            for route in router.find_routes(stream, payload, tuples, probing):
+            for route in router.find_routes(stream, payload, hashes, probing):
                 routes.append(route._replace(unit=slots[route.unit], role=role))
         yield from take_blocks(payload, routes)
 

@@ -18,6 +18,7 @@ from thetastream.core.columns import (
     HASH,
 )
 from thetastream.engine.early_watermark import EarlyWatermark
+from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
 from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.statistics import MOST_CHOSEN
@@ -94,7 +95,7 @@ def _route_stream(
 ) -> DataFrame:
     """Filter the tuples of a stream, compute their keys and route them; the result has one row per block."""
     flat = select_block_columns(plan, stream)
-    has_hash = fitted.planned.router.model.needs_hash or shed is not None or control is not None
+    has_hash = reads_hashes(fitted.planned.router.model) or shed is not None or control is not None
     if has_hash:
         hashable = [
             F.col(field.name)
