@@ -17,7 +17,7 @@ from tests.support.streams import outcome, replay
 from thetastream.core.keys import Int64s, fold
 from thetastream.core.sides import Side
 from thetastream.engine.two_stream.query import UnitSpec
-from thetastream.index import REGISTRY, Access, Fit, Indexable, Layout, Shape, Span
+from thetastream.index import REGISTRY, Access, Fit, Indexable, Layout, LayoutRules, ProbeCost, Shape, Span
 from thetastream.index.base import find_equal_buckets, group_equal_keys
 from thetastream.models import Biclique
 
@@ -34,8 +34,8 @@ def striped() -> Iterator[Shape]:
         name = "striped"
         strength = 50
         needs = "an equality that can be cut into stripes"
-        probe_cost = "a stripe of n"
-        has_exact_buckets = False
+        cost = ProbeCost("a stripe of n")
+        layout = LayoutRules(has_exact_buckets=False)
 
         def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
             return Fit(offer.equalities, (), "stripes of keys") if offer.equalities else None

@@ -6,6 +6,7 @@ manifest.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from thetastream.engine.clock import BEFORE
 from thetastream.engine.counters import Counters
 from thetastream.engine.inbox import Inbox, Message
 from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
-from thetastream.engine.routing import Mask
+from thetastream.engine.routing import Mask, reads_hashes
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.store.segment import MemoryStore
 
@@ -163,11 +164,18 @@ class LocalRun:
         first.shed += [] if shedder.report is None else [shedder.report]
         return kept, probing
 
+    @cached_property
+    def _has_hash(self) -> bool:
+        return reads_hashes(self._spec.router.model)
+
     def _route(
         self, stream: int, batch: pa.RecordBatch, probing: Mask | None = None
     ) -> Iterator[tuple[int, Role, pa.RecordBatch]]:
-        """Route a batch to units."""
-        return self._spec.router.route(stream, batch, probing)
+        """Route a batch to units. What Spark hashes has the column ``h``."""
+        router = self._spec.router
+        if self._has_hash and HASH not in batch.schema.names:
+            batch = add_hash(batch)
+        return router.route(stream, batch, probing)
 
 
 def add_hash(batch: pa.RecordBatch) -> pa.RecordBatch:

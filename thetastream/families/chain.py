@@ -31,7 +31,7 @@ def estimate_block_cost(model: Chain, work: Workload, epoch_s: float) -> BlockCo
     left, right = work.inflows
     arrivals = (left.rate + right.rate) * (epoch_s or ASSUMED_EPOCH_S)
     held = sum(flow.estimate_held(1) for flow in work.inflows) / model.workers
-    looks = held if work.index.looks_at_all else (work.candidates or 1.0)
+    looks = held if work.index.cost.looks_at_all else (work.candidates or 1.0)
     return BlockCost(
         moved=arrivals * (model.workers - 1) / model.workers,
         probes=arrivals,

@@ -5,7 +5,20 @@ explain, the setting ``index`` and the conformance tests read the registry. Work
 carries the shape by value, so a shape that a user registers in the driver works in all workers.
 """
 
-from thetastream.index.base import Access, Fit, Indexable, IndexSpec, Layout, Shape, Span
+from thetastream.index.base import (
+    Access,
+    Fit,
+    Indexable,
+    IndexSpec,
+    Layout,
+    LayoutRules,
+    Pairs,
+    ProbeCost,
+    Search,
+    Shape,
+    Span,
+    StoredRows,
+)
 from thetastream.index.grid import Grid
 from thetastream.index.hash import Hash, HashSorted
 from thetastream.index.intervals import Intervals
@@ -35,8 +48,13 @@ __all__ = [
     "Indexable",
     "Intervals",
     "Layout",
+    "LayoutRules",
+    "Pairs",
+    "ProbeCost",
     "Scan",
+    "Search",
     "Shape",
     "Sorted",
     "Span",
+    "StoredRows",
 ]

@@ -1,24 +1,26 @@
 """The base class of index shapes, and the layout of a run that a shape defines.
 
 A run is an immutable, ordered set of stored tuples: int64 key rows that are cut into buckets. A shape defines
-the order of the rows, the first row of each bucket, and the buckets that a probe visits. The kernel
-(``thetastream.kernels.walk``) does the rest.
+the order of the rows, the first row of each bucket, and the buckets that a probe visits. Unless the shape
+brings a kernel of its own (``Shape.match``), ``thetastream.kernels.walk`` does the rest.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from thetastream.core.condition import TIME, Condition
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
 
 Floats = npt.NDArray[np.float64]
+_NOTHING = np.zeros(0, dtype=np.int64)
 
 INSERT_S = 0.25e-6
 """Seconds to order and lay out one stored tuple."""
@@ -116,6 +118,92 @@ class Fit(NamedTuple):
     """Which part of the condition made the shape fit; explain prints it."""
 
 
+@dataclass(frozen=True)
+class ProbeCost:
+    """The cost of a probe and of a stored tuple, for the cost model and for explain."""
+
+    formula: str
+    """The cost of one probe at a unit that stores n tuples, as in "log n + tuples of the bucket". Explain
+    prints it."""
+    step_s: float = BISECTION_S
+    """Seconds for one of the ``Shape.steps`` of a probe."""
+    insert_s: float = INSERT_S
+    """Seconds to order and lay out one tuple."""
+    entry_bytes: int = 0
+    """The largest number of directory bytes per tuple."""
+    looks_at_all: bool = False
+    """Whether each stored tuple is a candidate of each probe. If so, ``Shape.steps`` counts candidates."""
+
+
+@dataclass(frozen=True)
+class LayoutRules:
+    """What the engine may assume of the runs of a shape."""
+
+    has_exact_buckets: bool = True
+    """Whether all tuples of a bucket have equal keys in ``Access.group``. If they have not, these keys are
+    compared for each candidate."""
+    orders_ends: bool = False
+    """True for intervals: ``Access.ranges`` are the end and the start of stored intervals, in this order, and
+    the edge of a bucket is its reach, the length of its longest interval. A probe then enters a bucket where
+    an interval of this length just touches it."""
+    has_one_bucket: bool = False
+    """Whether all rows lie in one bucket. If so, a run that spans many windows is cut into buckets by event
+    time (``thetastream.engine.store.run``), and probes that do not know the window visit all of them."""
+    bucket_shape: "Shape | None" = None
+    """The shape with which a hop reads runs of this shape if its condition has the equalities of the index
+    but not its ranges. None if such a hop must scan the runs."""
+
+
+class StoredRows(Protocol):
+    """The rows of a run, as ``Shape.match`` reads them."""
+
+    @property
+    def payload(self) -> pa.RecordBatch:
+        """The stored tuples, in the order that the shape has given them."""
+
+    @property
+    def rows(self) -> Int64s:
+        """Their keys, of shape (n, columns). Column 0 is the event time."""
+
+    @property
+    def edges(self) -> Int64s:
+        """The edges of the buckets, as in ``Layout``."""
+
+    @property
+    def offsets(self) -> Int64s:
+        """The first row of each bucket, as in ``Layout``."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What n probes look for in one run. Each ``Span`` has one interval per probe."""
+
+    buckets: Span
+    """The buckets [low, high) that each probe visits."""
+    checked: dict[int, Span]
+    """For each column of the key rows that the layout does not evaluate, the interval in which a partner
+    lies."""
+    suffix: int = -1
+    """The column that orders the rows of a bucket; -1 if they have no order."""
+    ranges: tuple[Span, ...] = ()
+    """The intervals for the columns of ``Access.ranges``. The rows that lie in the last one are next to each
+    other if the rows of a bucket are ordered."""
+
+    @property
+    def n_probes(self) -> int:
+        """The number of probes."""
+        return len(self.buckets.low)
+
+
+class Pairs(NamedTuple):
+    """Some of the pairs that a search has found, as positions of probes and of stored rows."""
+
+    probes: Int64s
+    stored: Int64s
+    n_candidates: int
+    """The number of stored rows that were compared to find these pairs."""
+
+
 class Shape(ABC):
     """An index shape: it defines the order of the tuples in a run, and which of them a probe compares.
 
@@ -133,31 +221,10 @@ class Shape(ABC):
     (sorted), 15 (intervals), 20 (grid), 30 (hash) and 40 (hash_sorted)."""
     needs: ClassVar[str]
     """What a condition must have so that the shape fits, as in "an equality". Error messages print it."""
-    probe_cost: ClassVar[str]
-    """The cost of one probe at a unit that stores n tuples, as in "log n + tuples of the bucket". Explain
-    prints it."""
-    looks_at_all: ClassVar[bool] = False
-    """Whether each stored tuple is a candidate of each probe. If so, ``steps`` counts candidates."""
-    step_s: ClassVar[float] = BISECTION_S
-    """Seconds for one of the ``steps`` of a probe."""
-    insert_s: ClassVar[float] = INSERT_S
-    """Seconds to order and lay out one tuple."""
-    entry_bytes: ClassVar[int] = 0
-    """The largest number of directory bytes per tuple."""
-    has_exact_buckets: ClassVar[bool] = True
-    """Whether all tuples of a bucket have equal keys in ``Access.group``. If they have not, the kernel
-    compares these keys while it walks."""
-    orders_ends: ClassVar[bool] = False
-    """Whether ``Access.ranges`` are the end and the start of stored intervals, in this order, and the edge of
-    a bucket is its reach: the length of its longest interval. A probe then enters a bucket where an interval
-    of this length just touches it."""
-    has_one_bucket: ClassVar[bool] = False
-    """Whether all rows lie in one bucket. If so, a run that spans many windows is cut into buckets by event
-    time (``thetastream.engine.store.run``), and probes that do not know the window visit all of
-    them."""
-    bucket_shape: "ClassVar[Shape | None]" = None
-    """The shape with which a hop reads runs of this shape if its condition has the equalities of the index
-    but not its ranges. None if such a hop must scan the runs."""
+    cost: ClassVar[ProbeCost]
+    """What a probe costs."""
+    layout: ClassVar[LayoutRules] = LayoutRules()
+    """What the engine may assume of the runs of the shape."""
 
     @abstractmethod
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
@@ -190,6 +257,52 @@ class Shape(ABC):
         The ``stored`` tuples lie in ``n_segments`` runs of equal size. Most shapes bisect each run.
         """
         return np.asarray(n_segments * np.log2(np.maximum(stored / n_segments, 1.0)))
+
+    def match(self, run: StoredRows, search: Search, capacity: int) -> Iterator[Pairs]:
+        """Find the stored rows that lie in all intervals of each probe, at most ``capacity`` pairs at a time.
+
+        By default, a compiled loop walks the buckets of each probe. Inside a bucket it bisects by the suffix,
+        and it compares the other columns of each row. A shape that compares many rows at once, for example by
+        a product of matrices, overrides this method.
+        """
+        from thetastream.kernels.walk import walk  # loads Numba
+
+        inner = entry = Span(_NOTHING, _NOTHING)
+        if search.suffix >= 0:
+            inner = Span(*map(np.ascontiguousarray, search.ranges[-1]))
+        reach = _NOTHING
+        if self.layout.orders_ends:
+            entry, reach = Span(*map(np.ascontiguousarray, search.ranges[0])), run.edges
+        columns = np.array([*search.checked], dtype=np.int64)
+        lo = np.empty((search.n_probes, len(columns)), dtype=np.int64)
+        hi = np.empty_like(lo)
+        for j, span in enumerate(search.checked.values()):
+            lo[:, j], hi[:, j] = span
+        first, last = (np.ascontiguousarray(edge, dtype=np.int64) for edge in search.buckets)
+        cursor = np.array([0, -1, -1, 0], dtype=np.int64)
+        while True:
+            out_probe, out_stored = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
+            cursor[3] = 0
+            n = walk(
+                run.rows,
+                run.offsets,
+                search.suffix,
+                first,
+                last,
+                inner.low,
+                inner.high,
+                columns,
+                lo,
+                hi,
+                cursor,
+                out_probe,
+                out_stored,
+                entry.low,
+                reach,
+            )
+            yield Pairs(out_probe[:n], out_stored[:n], int(cursor[3]))
+            if n < capacity:
+                return
 
     def __repr__(self) -> str:
         # The text has no address, because it identifies the index of a run in every process.

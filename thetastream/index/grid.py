@@ -8,7 +8,7 @@ walks.
 import numpy as np
 
 from thetastream.core.keys import Int64s
-from thetastream.index.base import Access, Fit, Indexable, Layout, Shape, Span
+from thetastream.index.base import Access, Fit, Indexable, Layout, ProbeCost, Shape, Span
 
 MIN_CELL = 64
 """The smallest cell. Smaller cells would cost more in bisections than they save in comparisons."""
@@ -20,7 +20,7 @@ class Grid(Shape):
     name = "grid"
     strength = 20
     needs = "two bands (BETWEEN, abs, or the window)"
-    probe_cost = "sqrt n cells touched at most + tuples in the box"
+    cost = ProbeCost("sqrt n cells touched at most + tuples in the box")
 
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
         cells = (*offer.bands, *(offer.window_bands if is_asked else ()))

@@ -1,6 +1,8 @@
 """The index shapes with one bucket per equality key. ``HashSorted`` also orders each bucket by a range
 key."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from thetastream.core.keys import Int64s, fold
@@ -9,6 +11,8 @@ from thetastream.index.base import (
     Fit,
     Indexable,
     Layout,
+    LayoutRules,
+    ProbeCost,
     Shape,
     Span,
     find_equal_buckets,
@@ -26,8 +30,7 @@ class Hash(Shape):
     name = "hash"
     strength = 30
     needs = "an equality"
-    probe_cost = "log n + tuples of the bucket"
-    entry_bytes = _DIRECTORY_BYTES
+    cost = ProbeCost("log n + tuples of the bucket", entry_bytes=_DIRECTORY_BYTES)
 
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
         return Fit(offer.equalities, (), "equalities") if offer.equalities else None
@@ -51,8 +54,8 @@ class HashSorted(Hash):
     name = "hash_sorted"
     strength = 40
     needs = "an equality and a comparison or a window"
-    probe_cost = "log n + tuples of the bucket in the interval"
-    bucket_shape = Hash()
+    cost = replace(Hash.cost, formula="log n + tuples of the bucket in the interval")
+    layout = LayoutRules(bucket_shape=Hash())
 
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
         ranges = offer.comparisons or (offer.window if is_asked else ())

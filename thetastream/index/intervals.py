@@ -21,6 +21,8 @@ from thetastream.index.base import (
     Floats,
     Indexable,
     Layout,
+    LayoutRules,
+    ProbeCost,
     Shape,
     Span,
     group_equal_keys,
@@ -39,8 +41,8 @@ class Intervals(Shape):
     name = "intervals"
     strength = 15
     needs = "two inequalities that overlap intervals, as in a.start <= b.end AND b.start <= a.end"
-    probe_cost = "log n for each class of lengths + tuples that overlap"
-    orders_ends = True
+    cost = ProbeCost("log n for each class of lengths + tuples that overlap")
+    layout = LayoutRules(orders_ends=True)
 
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
         if not offer.overlaps or (offer.bands and not is_asked):

@@ -11,6 +11,8 @@ from thetastream.index.base import (
     Floats,
     Indexable,
     Layout,
+    LayoutRules,
+    ProbeCost,
     Shape,
     Span,
     build_one_bucket,
@@ -24,10 +26,8 @@ class Scan(Shape):
     name = "scan"
     strength = 0
     needs = "nothing"
-    probe_cost = "n comparisons"
-    looks_at_all = True
-    has_one_bucket = True
-    step_s = CANDIDATE_S
+    cost = ProbeCost("n comparisons", step_s=CANDIDATE_S, looks_at_all=True)
+    layout = LayoutRules(has_one_bucket=True)
 
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
         return Fit((), (), "nothing in the condition is indexable")

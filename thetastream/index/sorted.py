@@ -8,6 +8,8 @@ from thetastream.index.base import (
     Fit,
     Indexable,
     Layout,
+    LayoutRules,
+    ProbeCost,
     Shape,
     Span,
     build_one_bucket,
@@ -20,9 +22,9 @@ class Sorted(Shape):
 
     name = "sorted"
     strength = 10
-    has_one_bucket = True
     needs = "a comparison or a window"
-    probe_cost = "log n + tuples in the interval"
+    cost = ProbeCost("log n + tuples in the interval")
+    layout = LayoutRules(has_one_bucket=True)
 
     def fit(self, offer: Indexable, is_asked: bool) -> Fit | None:
         if offer.comparisons:

@@ -226,9 +226,8 @@ class Biclique(Model):
         Biclique(units=((2, 3), 4), subgroups=(2, 1))
         """
         d = self.n_subgroups[0]
-        left, right = tuple(sizes[:d]), tuple(sizes[d:])
-        units = tuple(one[0] if len(one) == 1 else one for one in (left, right))
-        return replace(self, units=units)
+        left, right = (one[0] if len(one) == 1 else tuple(one) for one in (sizes[:d], sizes[d:]))
+        return replace(self, units=(left, right))
 
     def shared_kind(self, unit: int) -> str | None:
         return None if self.needs_places else f"store {self.stores(unit)[0].name.lower()}, probed by all"

@@ -191,7 +191,7 @@ def adapt_index(stored: IndexPlan, condition: Condition) -> IndexSpec:
         index = replace(stored.index, equalities=tuple(equalities), dimensions=tuple(ranges))
         if IndexPlan(condition, Side.RIGHT, index).access == stored.access:
             return index
-    buckets = stored.index.shape.bucket_shape
+    buckets = stored.index.shape.layout.bucket_shape
     if has_group and stored.access.group and buckets is not None:
         return IndexSpec(
             buckets, tuple(equalities)

@@ -59,7 +59,7 @@ class IndexPlan:
     def __post_init__(self) -> None:
         stored = self.stored
         dimensions = [self.dimension(position) for position in self.index.dimensions]
-        if self.index.shape.orders_ends:
+        if self.index.shape.layout.orders_ends:
             # The upper end of a stored interval comes first. The probe bounds this column from below.
             dimensions.sort(key=lambda dimension: dimension.bounds_above(stored))
         widths = tuple(self._width(dimension) for dimension in dimensions)

@@ -19,13 +19,9 @@ from thetastream.core.blocks import RowBytes
 from thetastream.core.condition import TIME, Domain
 from thetastream.core.keys import HIGHEST, LOWEST, Int64s, decode_floats, shift
 from thetastream.engine.store.box import Box, IndexPlan, Width, encode_key_rows, locate_key_column
-from thetastream.index.base import Layout, Span
+from thetastream.index.base import Layout, Pairs, Search, Span
 
 TIME_COLUMN = locate_key_column(TIME)
-
-_NOTHING = np.zeros(0, dtype=np.int64)
-Pairs = tuple[Int64s, Int64s]
-"""The positions of matching probes and of the stored rows that they match."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,7 @@ def _arrange_cells(plan: IndexPlan, rows: Int64s) -> Layout | None:
     Return None if the shape has several buckets, if there is no window, or if one cell is enough.
     """
     shape, window_us = plan.index.shape, plan.window_us
-    if not shape.has_one_bucket or window_us is None:
+    if not shape.layout.has_one_bucket or window_us is None:
         return None
     cells = cut_by_time(rows[:, TIME_COLUMN], window_us)
     if cells is None:
@@ -117,21 +113,24 @@ def search(
     chosen: npt.NDArray[np.int64] | None,
     skip: frozenset[int],
     capacity: int,
-) -> Iterator[tuple[Int64s, Int64s, int]]:
+) -> Iterator[Pairs]:
     """Find the stored rows inside the boxes of probes, at most ``capacity`` pairs at a time.
 
-    ``chosen`` restricts the search to some probes, and ``skip`` names the columns that need no check. Yield
-    the positions of the probes, the positions of the stored rows, and the number of candidates that the walk
-    has compared since the last yield.
+    ``chosen`` restricts the search to some probes, and ``skip`` names the columns that need no check.
     """
-    from thetastream.kernels.walk import walk  # loads Numba
+    for pairs in plan.index.shape.match(run, _aim(plan, run, box, chosen, skip), capacity):
+        yield pairs if chosen is None else pairs._replace(probes=chosen[pairs.probes])
 
+
+def _aim(
+    plan: IndexPlan, run: Run, box: Box, chosen: npt.NDArray[np.int64] | None, skip: frozenset[int]
+) -> Search:
+    """Find the buckets that each probe visits, and the intervals in which its partners lie."""
     shape = plan.index.shape
 
     def pick(keys: Int64s) -> Int64s:
         return keys if chosen is None else keys[chosen]
 
-    n_probes = box.n_probes if chosen is None else len(chosen)
     # 1. Compute the intervals on the indexed columns, and extend them where intervals are stored.
     spans = []
     # The plan has no ranges if it scans a run of another index, or uses only the buckets of that index.
@@ -141,58 +140,26 @@ def search(
             reach, _ = shift(pick(box.spans[width.upper].low), -widest, width.domain, -1)
             low = np.maximum(low, reach)
         spans.append(Span(low, high))
-    group = None if box.group is None else pick(box.group)
+    # 2. Find the buckets.
     if run.is_cut_by_time and TIME_COLUMN in box.spans:
         times = box.spans[TIME_COLUMN]
         buckets = visit_cells(run.edges, Span(pick(times.low), pick(times.high)))
     else:
+        n_probes = box.n_probes if chosen is None else len(chosen)
+        group = None if box.group is None else pick(box.group)
         buckets = shape.buckets(run.edges, n_probes, group, tuple(spans))
+    # 3. List the columns that the layout does not evaluate.
     suffix = shape.suffix(plan.access)
-    answered = set(skip)
-    if suffix >= 0:
-        answered.add(suffix)
-        slo, shi = np.ascontiguousarray(spans[-1].low), np.ascontiguousarray(spans[-1].high)
-    else:
-        slo = shi = _NOTHING
-    entry, reach = _NOTHING, _NOTHING
-    if shape.orders_ends:
-        entry, reach = np.ascontiguousarray(spans[0].low), run.edges
-    is_grouped = len(plan.access.group) == 1 and shape.has_exact_buckets
+    answered = set(skip) if suffix < 0 else {*skip, suffix}
+    is_grouped = len(plan.access.group) == 1 and shape.layout.has_exact_buckets
     if is_grouped and not box.shared.intersection(plan.access.group):
         answered.update(plan.access.group)
-    # 2. Check the columns that the index does not evaluate while walking.
-    columns = [column for column in box.spans if column not in answered]
-    lo = np.empty((n_probes, len(columns)), dtype=np.int64)
-    hi = np.empty_like(lo)
-    for j, column in enumerate(columns):
-        lo[:, j], hi[:, j] = pick(box.spans[column].low), pick(box.spans[column].high)
-    cursor = np.array([0, -1, -1, 0], dtype=np.int64)
-    first, last = (np.ascontiguousarray(edge, dtype=np.int64) for edge in buckets)
-    wanted = np.array(columns, dtype=np.int64)
-    while True:
-        out_probe, out_stored = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
-        cursor[3] = 0
-        n = walk(
-            run.rows,
-            run.offsets,
-            suffix,
-            first,
-            last,
-            slo,
-            shi,
-            wanted,
-            lo,
-            hi,
-            cursor,
-            out_probe,
-            out_stored,
-            entry,
-            reach,
-        )
-        probes = out_probe[:n] if chosen is None else chosen[out_probe[:n]]
-        yield probes, out_stored[:n], int(cursor[3])
-        if n < capacity:
-            return
+    checked = {
+        column: Span(pick(span.low), pick(span.high))
+        for column, span in box.spans.items()
+        if column not in answered
+    }
+    return Search(buckets, checked, suffix, tuple(spans))
 
 
 MIN_CELL = 64

@@ -24,7 +24,7 @@ from thetastream.models.base import Model
 from thetastream.models.routes import Hashes, Places
 
 STORE_BYTE_S = 10e-9
-"""Seconds to write one byte of a stored tuple, merges included. ``Shape.insert_s`` is the cost of its
+"""Seconds to write one byte of a stored tuple, merges included. ``ProbeCost.insert_s`` is the cost of its
 index."""
 SEND_BYTE_S = 5e-9
 """Seconds to pack and write one byte of a block. Reading a byte costs as much."""
@@ -186,7 +186,7 @@ def _estimate_search(other: StreamShares, flow: Inflow, work: Workload) -> PerUn
 
 
 def _count_comparisons(mine: StreamShares, search: PerUnit, work: Workload) -> float:
-    known = 0.0 if work.candidates is None or work.index.looks_at_all else work.candidates
+    known = 0.0 if work.candidates is None or work.index.cost.looks_at_all else work.candidates
     return float((mine.probing * search).sum()) + known
 
 
@@ -198,9 +198,9 @@ def _estimate_load(
     load = np.zeros(len(shares[0].stored))
     for mine, flow, search in zip(shares, work.inflows, searches, strict=True):
         load += flow.rate * mine.received * flow.sent_bytes * SEND_BYTE_S
-        load += flow.rate * mine.stored * (work.index.insert_s + flow.stored_bytes * STORE_BYTE_S)
-        load += flow.rate * mine.probing * search * work.index.step_s
-    if work.candidates is not None and not work.index.looks_at_all:
+        load += flow.rate * mine.stored * (work.index.cost.insert_s + flow.stored_bytes * STORE_BYTE_S)
+        load += flow.rate * mine.probing * search * work.index.cost.step_s
+    if work.candidates is not None and not work.index.cost.looks_at_all:
         load += _count_candidates(shares, work) * CANDIDATE_S
     if work.second is not None:
         rows = _count_second_rows(shares, work, searches)
@@ -228,7 +228,7 @@ def _count_second_rows(
         return rows
     for side in work.second.preserved:
         rows += work.inflows[side].rate * shares[side].stored
-    if not work.index.looks_at_all:
+    if not work.index.cost.looks_at_all:
         return rows + _count_candidates(shares, work)
     for mine, flow, search in zip(shares, work.inflows, searches, strict=True):
         rows += flow.rate * mine.probing * search

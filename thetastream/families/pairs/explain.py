@@ -242,7 +242,7 @@ def explain_cost(
     for alias, (life, count) in zip(query.aliases, lives, strict=True):
         span = "all tuples so far" if life is None else f"rate({alias}) x ({spell(life)} + watermark delay)"
         yield Fact(f"state of {alias}:", span if count is None else f"the last {count:,} tuples")
-    yield Fact("probe:", f"{work.index.probe_cost} per unit and subindex, n tuples stored there")
+    yield Fact("probe:", f"{work.index.cost.formula} per unit and subindex, n tuples stored there")
     # 2. Show the figures.
     yield explain_statistics(query, statistics)
     for flow in work.inflows:
@@ -336,7 +336,7 @@ def _format_comparisons(n: float, work: Workload) -> str:
 
 def _knows_comparisons(work: Workload) -> bool:
     """Whether the number of candidates is known."""
-    return work.index.looks_at_all or work.candidates is not None
+    return work.index.cost.looks_at_all or work.candidates is not None
 
 
 def _format_state(kept: float, growth: float) -> str:

@@ -167,7 +167,7 @@ def _estimate_nbytes(side: Side, lowered: Lowered) -> tuple[float, float]:
     computed = sum(_KEY_WIDTH.get(domains.get(column, Domain.INT), 8) for column in spec.computed)
     sent = carried + computed
     numbers = 0 if lowered.physical.counts is None else _NUMBERS
-    directory = lowered.physical.indexes[side].shape.entry_bytes
+    directory = lowered.physical.indexes[side].shape.cost.entry_bytes
     return sent, sent + numbers + 8 * (1 + len(spec.keys)) + directory
 
 
