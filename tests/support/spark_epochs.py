@@ -39,6 +39,7 @@ from thetastream.spark.sources import control as source
 from thetastream.spark.sources.control import ControlReader
 from thetastream.spark.sources.control_and_mailbox import ControlledMailboxReader
 from thetastream.spark.sources.mailbox import MailboxReader
+from thetastream.spark.task_properties import read_task
 
 QUERY: Identity = {"the model": Part("m", "m")}
 
@@ -217,7 +218,7 @@ class SparkEpochs:
         # 1. The sources and the exchange.
         rows = list(self._read_notices(epoch))
         for stream, batch in enumerate(batches):
-            route = make_routing_step(self.fitted, stream, True, self.shed, self.access)
+            route = make_routing_step(self.fitted, stream, True, self.shed, self.access, read_task=read_task)
             hashed = iter([add_hash(batch)] if batch.num_rows else [])
             rows += [row for piece in route(hashed) for row in piece.to_pylist()]
         by_key: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -256,7 +257,7 @@ class SparkEpochs:
         emitter = BlockEmitter(pa.schema([*fields, pa.field(COUNTERS, pa.string())]))
         box, cache = (str(self.folder / name) for name in ("box", "cache"))
         run = RunContext(mailbox=box, cache_folder=cache)
-        unit = UnitEpoch(self.fitted, QUERY, emitter, run, shed=self.shed, control=self.access)
+        unit = UnitEpoch(self.fitted, QUERY, emitter, run, read_task, shed=self.shed, control=self.access)
         timers = _Timers(self.state["timers"][key], watermark_ms, self.began_ms)
         value, parts = _Value(self.state["value"], key), _Parts(self.state["parts"][key])
         frames = None if rows is None else iter([rows])

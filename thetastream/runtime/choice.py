@@ -13,15 +13,16 @@ that divides CYCLE, so units fill partitions evenly. The keys do not depend on t
 may differ between queries.
 """
 
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from thetastream.core.identity import Part
 from thetastream.engine.protocol import EngineSpec
-from thetastream.runtime.flow import Choice, Fitted
-from thetastream.runtime.task_facts import read_partitions
+from thetastream.runtime.flow import Choice
 
 
 @dataclass(frozen=True)
@@ -32,24 +33,35 @@ class FittedSpec:
     choice: Choice | None = None
     max_units: int = 0
     """The number of slots on which units may run, if the query is controlled."""
-
-    @cached_property
-    def other(self) -> Fitted | None:
-        """The spec for the partitions of the running query; None if it is the planned one."""
-        if self.choice is None:
-            return None
-        partitions = read_partitions()
-        return None if partitions in (None, self.choice.partitions) else self.choice.fit(partitions)
+    _found: dict[int | None, "RunningSpec"] = field(default_factory=dict, compare=False, repr=False)
+    """A cache of specs by the number of partitions, because the planner may have to choose a model."""
 
     @property
-    def spec(self) -> EngineSpec:
-        """The spec that this query runs."""
-        return self.planned if self.other is None else self.other.spec
-
-    @cached_property
     def keys(self) -> tuple[int, ...]:
-        """The grouping key of each slot on which a unit may run."""
-        return find_unit_keys(max(self.spec.n_units, self.max_units))
+        """The grouping key of each slot on which a unit of the planned spec may run."""
+        return self.fit(None).keys
+
+    def fit(self, partitions: int | None) -> "RunningSpec":
+        """Find the spec of a query that runs with a number of partitions; None if Spark does not tell it."""
+        if partitions not in self._found:
+            self._found[partitions] = self._fit(partitions)
+        return self._found[partitions]
+
+    def _fit(self, partitions: int | None) -> "RunningSpec":
+        spec, model = self.planned, None
+        if self.choice is not None and partitions not in (None, self.choice.partitions):
+            spec, model = self.choice.fit(partitions)
+        return RunningSpec(spec, find_unit_keys(max(spec.n_units, self.max_units)), model)
+
+
+class RunningSpec(NamedTuple):
+    """The spec that a query runs."""
+
+    spec: EngineSpec
+    keys: tuple[int, ...]
+    """The grouping key of each slot on which a unit may run."""
+    model: Part | None = None
+    """The part of the identity that names the model; None if it is the planned one."""
 
 
 CYCLE = 720720

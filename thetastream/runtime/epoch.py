@@ -23,9 +23,9 @@ from thetastream.engine.clock import Clock
 from thetastream.engine.counters import Counters
 from thetastream.engine.early_watermark import EarlyWatermark, Latest, merge_latest
 from thetastream.engine.inbox import Inbox, Peers
-from thetastream.engine.protocol import Engine, OpenStore
+from thetastream.engine.protocol import Engine, EngineSpec, OpenStore
 from thetastream.lowering.identity import MODEL
-from thetastream.runtime.choice import FittedSpec
+from thetastream.runtime.choice import FittedSpec, RunningSpec
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.model_json import decode_model
 from thetastream.runtime.control.notices import (
@@ -49,7 +49,7 @@ from thetastream.runtime.shed_loads import ShedLoads
 from thetastream.runtime.state.cache_folder import choose_cache_root, sweep
 from thetastream.runtime.state.durable_store import DurableStore, PartMap
 from thetastream.runtime.state.manifest import NOTHING, LastEpoch, Manifest, decode
-from thetastream.runtime.task_facts import read_epoch, read_query, read_told_epoch
+from thetastream.runtime.task_facts import ReadTask, TaskFacts, number_epoch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +64,8 @@ class UnitEpoch:
     """The identity of the query, as it was planned."""
     emitter: Emitter
     run_context: RunContext
+    read_task: ReadTask
+    """Reads the facts of the Spark task in which the unit runs."""
     late: LateFiles | None = None
     """Where late tuples are kept; None if they are not."""
     shed: ShedLoads | None = None
@@ -106,15 +108,17 @@ class UnitEpoch:
             If the checkpoint is damaged, has another format, or belongs to another query.
         """
         settle()
-        spec, keys = self.fitted.spec, self.fitted.keys
+        task = self.read_task()
+        running = self.fitted.fit(task.partitions)
+        spec, keys, _ = running
         if key not in keys:
             return  # The mailbox announces itself to more units than this query has.
         slot = keys.index(key)
-        query = self._identify()
+        query = self._identify(running)
         # 1. Read the state that the previous epoch committed, and the rows of this epoch.
         found = value.get() if value.exists() else None
         before = decode(None if found is None else found[0], query, spec.state_type)
-        clock = self._read_clock(timers, before.heard, has_rows=rows is not None)
+        clock = self._read_clock(task, spec, timers, before.heard, has_rows=rows is not None)
         if before.heard.epoch == clock.epoch:
             if rows is None:
                 return  # The unit has already run for the rows of this epoch.
@@ -124,12 +128,13 @@ class UnitEpoch:
         check_messages(before, clock.epoch, slot, told.announced, self.run_context.mailbox)
         event = None if told.notice is None else told.notice.event
         # 2. Run the engine.
-        member, state = self._follow(told.notice, before, clock)
+        member, state = _follow(spec, told.notice, before, clock)
         if self.control is not None:
-            inbox.peers = self._find_peers(self.control, member, slot, told.notice)
+            plan = self.control.find_plan(task) if spec.has_messages else None
+            inbox.peers = _find_peers(spec, plan, member, slot, told.notice)
         root = choose_cache_root(self.run_context.cache_folder)
         sweep(root)
-        engine = self._open(member, slot, state, lambda plans: DurableStore(parts, plans, root))
+        engine = _open(spec, member, slot, state, lambda plans: DurableStore(parts, plans, root))
         if self.late is not None:
             engine.counters.keep_late()
         latest_us = self._find_latest(before.heard, told, clock)
@@ -137,7 +142,7 @@ class UnitEpoch:
             engine.epoch(inbox, self._begin_early(before.heard, latest_us, clock)), engine.counters
         )
         yield from self.emitter.gather_results(count_emitted(pieces, engine.counters))
-        self._report(slot, engine.counters, inbox, clock, timers)
+        self._report(task, slot, engine.counters, inbox, clock, timers)
         # 3. Send messages. A unit that joins keeps the name of the mailbox, and sends nothing yet.
         mailbox, sent = before.mailbox, 0
         if spec.has_messages:
@@ -162,21 +167,24 @@ class UnitEpoch:
                 _renew_timer(handle, before.heard, clock, has_fired=rows is None)
         drained = member.find_drained(clock.epoch, clock.watermark_us, engine.counters.is_empty)
         if self.control is not None and drained is not None:
-            self.control.mark_drained(slot, drained, member.arrived)
+            self.control.mark_drained(task, slot, drained, member.arrived)
         engine.counters.tell_delays(self.delays_us)
         yield self.emitter.frame_counters(slot, engine.counters)
 
-    def _read_clock(self, timers: Any, before: LastEpoch, *, has_rows: bool) -> Clock:
+    def _read_clock(
+        self, task: TaskFacts, spec: EngineSpec, timers: Any, before: LastEpoch, *, has_rows: bool
+    ) -> Clock:
         """Read the number of the epoch, and the watermarks of the previous epoch and of this one."""
         watermark_us = _watermark_us(timers)
-        number = read_epoch(
+        number = number_epoch(
+            task,
             timers.getCurrentProcessingTimeInMs(),
             before,
             watermark_us,
             has_rows=has_rows,
-            has_messages=self.fitted.spec.has_messages,
+            has_messages=spec.has_messages,
         )
-        if self.control is not None and self.fitted.spec.has_messages and number != read_told_epoch():
+        if self.control is not None and spec.has_messages and number != task.epoch:
             # Units that join would number their epochs otherwise.
             raise StateError(
                 "EPOCH_UNKNOWN",
@@ -204,30 +212,21 @@ class UnitEpoch:
             watermark_us = self.early.compute(latest_us)
         return clock._replace(late_us=late_us, watermark_us=watermark_us)
 
-    def _follow(self, notice: Notice | None, before: Manifest, clock: Clock) -> tuple[Member, Any]:
-        """Return the membership and the state with which the unit begins the epoch.
-
-        A unit that joins begins with an empty state, unless it keeps the tuples of an older generation.
-        """
-        if notice is None or notice.event == ENDS:
-            return before.member, before.state
-        begins_anew = notice.event == JOINS and not notice.keeps
-        state = self.fitted.spec.state_type() if begins_anew else before.state
-        return before.member.hear(notice, clock.epoch), state
-
-    def _report(self, slot: int, counters: Counters, inbox: Inbox, clock: Clock, timers: Any) -> None:
+    def _report(
+        self, task: TaskFacts, slot: int, counters: Counters, inbox: Inbox, clock: Clock, timers: Any
+    ) -> None:
         """Write what others read of this epoch: late tuples, streams that may be idle, and the load."""
         if self.late is not None:
-            self.late.write(read_query(), clock.epoch, slot, counters.late_tuples or ())
+            self.late.write(task.query, clock.epoch, slot, counters.late_tuples or ())
         idle = self.run_context.idle
         if idle is not None:
             name = digest(self.identity)
-            idle.write(read_query(), name, slot, clock.watermark_us, counters.streams)
+            idle.write(task.query, name, slot, clock.watermark_us, counters.streams)
         if self.shed is not None:
-            self._publish_load(self.shed, slot, counters, inbox, timers)
+            self._publish_load(self.shed, task, slot, counters, inbox, timers)
 
     def _publish_load(
-        self, shed: ShedLoads, slot: int, counters: Counters, inbox: Inbox, timers: Any
+        self, shed: ShedLoads, task: TaskFacts, slot: int, counters: Counters, inbox: Inbox, timers: Any
     ) -> None:
         """Count what routers dropped, and publish the load of the unit for the routers of later epochs."""
         for report in inbox.shed:
@@ -238,27 +237,43 @@ class UnitEpoch:
             what = 'Spark does not tell when the epoch began, and a shedder with load="lag" needs it'
             raise StateError("EPOCH_UNKNOWN", f'{what}; use load="state"')
         load = shed.shedding.measure_load(counters.mlv_bytes, inbox.shed, (began_ms or 0) * 1000)
-        shed.loads.publish(slot, shed.epoch, load)
+        shed.publish(task, slot, load)
 
-    def _open(self, member: Member, slot: int, state: Any, open_store: OpenStore) -> Engine:
-        """Open the engine of the unit, in the generation of the control plan that it is a member of."""
-        spec = self.fitted.spec
-        if member.model is None:
-            return spec.open(slot, state, open_store)
-        return spec.with_model(decode_model(member.model)).open(member.unit, state, open_store)
-
-    def _find_peers(self, control: ControlAccess, member: Member, slot: int, notice: Notice | None) -> Peers:
-        """Find the other units of a controlled join."""
-        spec = self.fitted.spec
-        if not spec.has_messages:
-            return describe_self(member, slot, notice)
-        plan = control.find_plan() or ControlPlan.begin(spec.router.model)
-        return describe_peers(plan, member, slot, notice)
-
-    def _identify(self) -> Identity:
+    def _identify(self, running: RunningSpec) -> Identity:
         """Return the identity of the running query, whose model was chosen for its own partitions."""
-        other = self.fitted.other
-        return fix_choices(self.identity if other is None else {**self.identity, MODEL: other.model})
+        model = running.model
+        return fix_choices(self.identity if model is None else {**self.identity, MODEL: model})
+
+
+def _follow(spec: EngineSpec, notice: Notice | None, before: Manifest, clock: Clock) -> tuple[Member, Any]:
+    """Return the membership and the state with which the unit begins the epoch.
+
+    A unit that joins begins with an empty state, unless it keeps the tuples of an older generation.
+    """
+    if notice is None or notice.event == ENDS:
+        return before.member, before.state
+    begins_anew = notice.event == JOINS and not notice.keeps
+    state = spec.state_type() if begins_anew else before.state
+    return before.member.hear(notice, clock.epoch), state
+
+
+def _open(spec: EngineSpec, member: Member, slot: int, state: Any, open_store: OpenStore) -> Engine:
+    """Open the engine of the unit, in the generation of the control plan that it is a member of."""
+    if member.model is None:
+        return spec.open(slot, state, open_store)
+    return spec.with_model(decode_model(member.model)).open(member.unit, state, open_store)
+
+
+def _find_peers(
+    spec: EngineSpec, plan: ControlPlan | None, member: Member, slot: int, notice: Notice | None
+) -> Peers:
+    """Find the other units of a controlled join.
+
+    ``plan`` is that of the epoch; None before the first change.
+    """
+    if not spec.has_messages:
+        return describe_self(member, slot, notice)
+    return describe_peers(plan or ControlPlan.begin(spec.router.model), member, slot, notice)
 
 
 def _watermark_us(timers: Any) -> int | None:

@@ -22,7 +22,7 @@ from thetastream.results.staged import Origin, Stage
 from thetastream.results.store import Store
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.idle.reports import IdleReports
-from thetastream.runtime.task_facts import read_query, read_task_epoch, read_task_partition
+from thetastream.runtime.task_facts import TaskFacts
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,9 @@ class Target:
     description: Description
     rule: Snapshots = EACH_EPOCH
 
-    def open_stage(self) -> Stage:
-        """Open a stage for the Spark task that calls."""
-        origin = Origin(read_query(), read_task_epoch(), str(read_task_partition()))
+    def open_stage(self, task: TaskFacts) -> Stage:
+        """Open a stage for a Spark task."""
+        origin = Origin(task.query, task.find_epoch(), str(task.partition))
         return self.store.open_stage(origin, self.description)
 
 

@@ -28,7 +28,7 @@ from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.routing import build_router
 from thetastream.runtime.epoch import settle
 from thetastream.runtime.shed_loads import ShedLoads
-from thetastream.runtime.task_facts import read_task_partition
+from thetastream.runtime.task_facts import ReadTask
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -40,6 +40,8 @@ def make_routing_step(
     shed: ShedLoads | None,
     control: ControlAccess | None,
     early: EarlyWatermark | None = None,
+    *,
+    read_task: ReadTask,
 ) -> Callable[[Batches], Batches]:
     """Make the function that turns batches into blocks."""
     is_announced = is_streaming and (fitted.planned.has_event_time or fitted.planned.has_messages)
@@ -47,15 +49,16 @@ def make_routing_step(
     def to_rows(batches: Batches) -> Batches:
         settle()
         # 1. Find the router and the units of this epoch.
-        keys, plan = fitted.keys, None if control is None else control.find_plan()
+        task = read_task()
+        spec, keys, _ = fitted.fit(task.partitions)
+        plan = None if control is None else control.find_plan(task)
         if plan is None:
-            route, called = fitted.spec.router.route, keys[: fitted.spec.n_units]
+            route, called = spec.router.route, keys[: spec.n_units]
         else:
             route = build_router(fitted.planned, plan).route
             called = tuple(keys[slot] for slot in plan.slots)
         # 2. Announce the epoch. Origins order the blocks of a stream by partition.
-        task = read_task_partition()
-        origin, sent = task << 32, 0
+        origin, sent = task.partition << 32, 0
         if is_announced and not origin:
             # An announcement calls every unit in every epoch. So each unit knows the watermark of the
             # previous one, and notices if messages that it sent were lost.
@@ -64,7 +67,7 @@ def make_routing_step(
         shedder = None
         if shed is not None:
             least = 0.0 if plan is None else plan.shed_factor
-            shedder = shed.open(stream, is_first=not task and not stream, least=least)
+            shedder = shed.open(task, stream, least)
         # 3. Route the tuples that are not dropped.
         latest_us: int | None = None
         for number, batch in enumerate(map(make_nullable, gather(batches))):
@@ -76,7 +79,7 @@ def make_routing_step(
             for unit, role, packed in _pack_routes(route(stream, tuples, probing)):
                 # Each batch has one row, because all blocks together may exceed what an Arrow array can hold.
                 yield _make_rows([keys[unit]], int(role), stream, origin + number, packed)
-                n = count_fillers(task, sent, packed.nbytes)
+                n = count_fillers(task.partition, sent, packed.nbytes)
                 sent += packed.nbytes
                 if n:
                     yield _make_rows([keys[unit]] * n, EMPTY, stream, origin, _repeat_nothing(n))

@@ -13,11 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from thetastream.core.errors import StateError
 from thetastream.core.folder import Folder
 from thetastream.core.shed import LAG
 from thetastream.engine.shedding import Shedder, Shedding
-from thetastream.runtime.task_facts import read_query, read_told_epoch
+from thetastream.runtime.task_facts import TaskFacts
 
 LOADS = "loads-"
 """Beginning of the name of a folder of loads. The identifier of the query and the join follow."""
@@ -89,37 +88,35 @@ class ShedLoads:
     join: str
     """The digest of the joined query. It tells two joins of one Spark query apart."""
 
-    @property
-    def loads(self) -> Loads:
-        """The loads of the running query."""
-        return Loads(self.root, f"{LOADS}{read_query()}-{self.join}")
+    def open(self, task: TaskFacts, stream: int, least: float = 0.0) -> Shedder:
+        """Open the shedder of one stream for the epoch of a Spark task.
 
-    def open(self, stream: int, is_first: bool, least: float = 0.0) -> Shedder:
-        """Open the shedder of one stream for the epoch of the Spark task.
-
-        ``is_first`` is true in one task of the epoch, which removes the loads that no epoch reads any more.
-        At least the share ``least`` is dropped.
+        At least the share ``least`` is dropped. One task of the epoch removes the loads that no epoch reads
+        any more.
         """
-        loads, epoch = self.loads, self.epoch
+        loads, epoch = self._find_loads(task), find_shed_epoch(task)
         load = loads.find(epoch, of_one_epoch=self.shedding.shed.load == LAG)
-        if is_first:
+        if not task.partition and not stream:
             loads.prune(epoch)
         return self.shedding.open(stream, epoch, load, least)
 
-    @property
-    def epoch(self) -> int:
-        """The number of the epoch to which the Spark task belongs.
+    def publish(self, task: TaskFacts, unit: int, load: int) -> None:
+        """Publish the load of a unit after the epoch of a Spark task."""
+        self._find_loads(task).publish(unit, find_shed_epoch(task), load)
 
-        Raises
-        ------
-        StateError
-            EPOCH_UNKNOWN.
-        """
-        told = read_told_epoch()
-        if told is None:
-            raise StateError(
-                "EPOCH_UNKNOWN",
-                "Spark does not tell the number of the epoch inside foreachBatch on Spark Connect, and a "
-                "shedder needs it; write with another sink, or leave shed out",
-            )
-        return told
+    def _find_loads(self, task: TaskFacts) -> Loads:
+        return Loads(self.root, f"{LOADS}{task.query}-{self.join}")
+
+
+def find_shed_epoch(task: TaskFacts) -> int:
+    """Return the number of the epoch to which a task belongs.
+
+    Raises
+    ------
+    StateError
+        EPOCH_UNKNOWN.
+    """
+    return task.find_epoch(
+        "Spark does not tell the number of the epoch inside foreachBatch on Spark Connect, and a shedder "
+        "needs it; write with another sink, or leave shed out"
+    )

@@ -35,6 +35,7 @@ from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.inbox_rows import COLUMNS, take_in
 from thetastream.runtime.routing_step import make_routing_step
 from thetastream.runtime.state.manifest import LastEpoch, Manifest, decode
+from thetastream.runtime.task_facts import TaskFacts
 from thetastream.spark.event_time import count_watermarks
 
 
@@ -48,6 +49,7 @@ def test_every_unit_hears_of_the_latest_time_of_every_router() -> None:
         shed=None,
         control=None,
         early=early,
+        read_task=TaskFacts,
     )
     to_rows = cloudpickle.loads(cloudpickle.dumps(step))
     rows: dict[int, list[list[object]]] = {}

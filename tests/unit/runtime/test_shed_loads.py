@@ -11,17 +11,19 @@ from thetastream.core import columns
 from thetastream.core.columns import BLOCK, HEADER, KIND, ORIGIN, SHED, STREAM
 from thetastream.core.columns import UNIT as UNIT_KEY
 from thetastream.core.errors import StateError
+from thetastream.core.identity import Part
 from thetastream.core.shed import Shed
 from thetastream.core.sides import Role
 from thetastream.engine.inbox import Inbox, ShedReport
 from thetastream.engine.shedding import Shedding
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique
-from thetastream.runtime import task_facts
 from thetastream.runtime.choice import FittedSpec, find_unit_keys
+from thetastream.runtime.flow import Choice, Fitted
 from thetastream.runtime.inbox_rows import COLUMNS, take_in
 from thetastream.runtime.routing_step import make_routing_step
 from thetastream.runtime.shed_loads import Loads, ShedLoads
+from thetastream.runtime.task_facts import TaskFacts
 
 
 @pytest.fixture
@@ -60,13 +62,14 @@ def test_an_epoch_that_runs_again_publishes_the_same(loads, tmp_path):
     assert loads.find(8) == -12
 
 
-def route(tmp_path, monkeypatch, epoch, shed=None, model=Biclique(2)):  # noqa: B008
+def route(tmp_path, epoch, shed=None, model=Biclique(2)):  # noqa: B008
     """Run a routing step of stream 1 as in a Spark task; return the inboxes of the units."""
-    properties = {"streaming.sql.batchId": epoch, "sql.streaming.queryId": "q"}
-    monkeypatch.setattr(task_facts, "_read_property", properties.get)
+    task = TaskFacts("q", epoch)
     shed = None if shed is None else ShedLoads(Shedding(shed, CONDITION.sides), str(tmp_path), "j")
     fitted = FittedSpec(TwoStreamSpec(UNIT, model))
-    to_rows = cloudpickle.loads(cloudpickle.dumps(make_routing_step(fitted, 1, False, shed, None)))
+    to_rows = cloudpickle.loads(
+        cloudpickle.dumps(make_routing_step(fitted, 1, False, shed, None, read_task=lambda: task))
+    )
     batches = [make_batch(np.arange(n, n + 1000), np.arange(1000) * 1000) for n in (0, 1000)]
     inboxes = {key: Inbox() for key in find_unit_keys(model.n_units)}
     for rows in to_rows(iter(batches)):
@@ -80,36 +83,48 @@ def count(inboxes, role):
     return sum(batch.num_rows for batch in batches if batch is not None)
 
 
-def test_a_routing_step_drops_by_the_loads_of_earlier_epochs(tmp_path, monkeypatch, loads):
+def test_a_worker_runs_the_spec_of_its_partitions_although_the_driver_has_asked_for_keys():
+    def choose(partitions):
+        return Fitted(TwoStreamSpec(UNIT, Biclique(partitions)), Part(str(partitions), ""))
+
+    fitted = FittedSpec(choose(2).spec, Choice(2, choose))
+    assert len(fitted.keys) == 4
+    copy = cloudpickle.loads(cloudpickle.dumps(fitted))
+    assert copy.fit(2) == copy.fit(None) == (fitted.planned, fitted.keys, None)
+    assert [len(copy.fit(n).keys) for n in (3, 1)] == [6, 2]
+    assert copy.fit(3).model == Part("3", "")
+
+
+def test_a_routing_step_drops_by_the_loads_of_earlier_epochs(tmp_path, loads):
     shed = Shed(1000, 2000, base=0)
     loads.publish(0, 3, 1500)
-    whole = route(tmp_path, monkeypatch, "3", shed)
+    whole = route(tmp_path, 3, shed)
     assert (count(whole, Role.STORE), count(whole, Role.PROBE)) == (2000, 4000)
     assert all(not inbox.shed for inbox in whole)
-    half = route(tmp_path, monkeypatch, "4", shed)
+    half = route(tmp_path, 4, shed)
     ((stream, dropped, *rest),) = half[0].shed
     assert (stream, rest) == (1, [0, 0, None])
     assert count(half, Role.STORE) == 2000 - dropped == pytest.approx(1000, abs=120)
     assert count(half, Role.PROBE) == 2 * (2000 - dropped)
     assert [inbox.shed for inbox in half[1:]] == [[]] * 3
     loads.publish(1, 4, 5000)
-    nothing = route(tmp_path, monkeypatch, "5", shed)
+    nothing = route(tmp_path, 5, shed)
     assert (count(nothing, Role.STORE), nothing[0].shed) == (0, [ShedReport(1, 2000)])
 
 
-def test_dropped_probes_are_stored(tmp_path, monkeypatch, loads):
+def test_dropped_probes_are_stored(tmp_path, loads):
     loads.publish(0, 3, 5_000_000)
     shed = Shed("1 s", "9 s", base=0, load="lag", what="probes")
-    inboxes = route(tmp_path, monkeypatch, "4", shed)
+    inboxes = route(tmp_path, 4, shed)
     (report,) = inboxes[0].shed
     assert (report.shed, report.counted, report.median_us) == (0, 2000, 500_000)
     assert count(inboxes, Role.STORE) == 2000
     assert count(inboxes, Role.PROBE) == 2 * (2000 - report.shed_probes) == pytest.approx(2000, abs=240)
 
 
-def test_a_shedder_needs_the_number_of_the_epoch(tmp_path, monkeypatch):
+def test_a_shedder_needs_the_number_of_the_epoch(tmp_path):
     with pytest.raises(StateError, match="EPOCH_UNKNOWN"):
-        route(tmp_path, monkeypatch, None, Shed(1000, 2000))
+        route(tmp_path, None, Shed(1000, 2000))
 
 
 def test_kinds_of_rows_have_different_numbers():

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import thetastream as th
-from thetastream.runtime.task_facts import PARTITIONS
+from thetastream.results.writer import PARTITIONS
 from thetastream.spark.session import configure as settings
 from thetastream.spark.session.configure import check_session
 

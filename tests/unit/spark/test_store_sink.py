@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import (
     ArrayType,
@@ -28,7 +30,6 @@ from thetastream.engine.counters import Counters
 from thetastream.joins.write import write
 from thetastream.results.history import PAIR
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
-from thetastream.runtime import task_facts
 from thetastream.runtime.emit import COUNTERS
 from thetastream.runtime.flow import Staging, Target
 from thetastream.spark.dataflow.stages import STAGED, StagingEmitter
@@ -55,7 +56,8 @@ COLUMNS = StructType(
 def epoch(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The properties that Spark gives to tasks."""
     told = {"sql.streaming.queryId": "q-1", "streaming.sql.batchId": "0"}
-    monkeypatch.setattr(task_facts, "_read_property", told.get)
+    task = SimpleNamespace(getLocalProperty=told.get, partitionId=lambda: 0)
+    monkeypatch.setattr(TaskContext, "get", lambda: task)
     return told
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from thetastream.core.errors import StateError, ThetastreamError
 from thetastream.runtime.control.files import ControlFolder, ControlLinks
 from thetastream.runtime.control.plan import ControlPlan, decode_plan
-from thetastream.runtime.task_facts import read_query, read_told_epoch
+from thetastream.runtime.task_facts import TaskFacts
 
 
 @dataclass(frozen=True)
@@ -22,25 +22,27 @@ class ControlAccess:
     join: str
     """The digest of the join."""
 
-    def find_plan(self) -> ControlPlan | None:
-        """Find the plan of the epoch to which this Spark task belongs; None before the first change."""
-        folder, epoch = self._find_folder(), read_told_epoch()
-        if folder is None or epoch is None:
+    def find_plan(self, task: TaskFacts) -> ControlPlan | None:
+        """Find the plan of the epoch to which a task belongs; None before the first change."""
+        folder = self._find_folder(task)
+        if folder is None or task.epoch is None:
             return None
-        plans = [entry for entry in folder.list_plans() if entry[0] <= epoch]
+        plans = [entry for entry in folder.list_plans() if entry[0] <= task.epoch]
         return _read_plan(folder, *plans[-1]) if plans else None
 
-    def mark_drained(self, slot: int, version: int, arrived: Sequence[int] | None = None) -> None:
+    def mark_drained(
+        self, task: TaskFacts, slot: int, version: int, arrived: Sequence[int] | None = None
+    ) -> None:
         """Mark a unit for which ``version`` of the plan need not wait any more.
 
         ``arrived`` says how many tuples had arrived before units of this version began to count them.
         """
-        folder = self._find_folder()
+        folder = self._find_folder(task)
         assert folder is not None  # A unit drains only after a notice of the control source.
         folder.mark_drained(slot, version, arrived)
 
-    def _find_folder(self) -> ControlFolder | None:
-        name = ControlLinks(self.root).find(read_query(), self.join)
+    def _find_folder(self, task: TaskFacts) -> ControlFolder | None:
+        name = ControlLinks(self.root).find(task.query, self.join)
         return None if name is None else ControlFolder(self.root, name)
 
 

@@ -46,6 +46,7 @@ from thetastream.spark.sources.control_and_mailbox import read_controlled_mailbo
 from thetastream.spark.sources.identity import read_identity
 from thetastream.spark.sources.mailbox import read_mailbox
 from thetastream.spark.sources.registration import register_source
+from thetastream.spark.task_properties import read_task
 
 
 def build(
@@ -120,6 +121,7 @@ def _stream(
             query,
             emitter,
             run,
+            read_task,
             late=late,
             shed=shed,
             delays_us=delays_us,

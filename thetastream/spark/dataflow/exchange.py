@@ -9,14 +9,11 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from thetastream.core.columns import (
-    HASH,
-)
+from thetastream.core.columns import HASH
 from thetastream.engine.early_watermark import EarlyWatermark
 from thetastream.engine.routing import reads_hashes
 from thetastream.lowering.domains import quote
@@ -28,9 +25,7 @@ from thetastream.runtime.routing_step import make_routing_step
 from thetastream.runtime.shed_loads import ShedLoads
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.sources.identity import SCHEMA
-
-if TYPE_CHECKING:
-    pass
+from thetastream.spark.task_properties import read_task
 
 _UNHASHED = ("map<", "variant", "geometry", "geography")
 """Beginnings of the type names that xxhash64 refuses, at any depth of a column's type."""
@@ -116,7 +111,7 @@ def route_rows(
     early: EarlyWatermark | None = None,
 ) -> DataFrame:
     """Route block columns as the tuples of the stream ``number``; the result has one row per block."""
-    step = make_routing_step(fitted, number, flat.isStreaming, shed, control, early)
+    step = make_routing_step(fitted, number, flat.isStreaming, shed, control, early, read_task=read_task)
     return fill_up(flat, f"a tuple of stream {alias!r}").mapInArrow(step, SCHEMA)
 
 

@@ -50,6 +50,7 @@ from thetastream.spark.dataflow.exchange import route_rows
 from thetastream.spark.dataflow.operator import run_batch_units, run_units
 from thetastream.spark.observe import metrics
 from thetastream.spark.session.configure import read_meaning
+from thetastream.spark.task_properties import read_task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +106,7 @@ def decide(stage: UnitStage, candidates: DataFrame, flow: Flow, run: RunContext)
 
     def epoch_of(emitter: Emitter) -> UnitEpoch:
         # The first units report about the streams.
-        return UnitEpoch(fitted, query, emitter, RunContext(cache_folder=run.cache_folder))
+        return UnitEpoch(fitted, query, emitter, RunContext(cache_folder=run.cache_folder), read_task)
 
     results = run_units(rows, columns, FrameEmitter, stage.spec.has_event_time, epoch_of)
     plan = metrics.describe_plan(flow, query)
@@ -139,7 +140,7 @@ class StagingEmitter(FrameEmitter):
 
     def gather_results(self, pieces: Iterable[Sequence[pa.Array]]) -> "Iterator[pd.DataFrame]":
         target = self._staging.target
-        stage = target.open_stage()
+        stage = target.open_stage(read_task())
         batches = (build_result_batch(columns, self._block) for columns in pieces)
         for batch in gather(batches, ROWS_AT_ONCE, BYTES_AT_ONCE, MOST_BYTES):
             stage.add(project(batch, self._staging.sources, target.description.schema))

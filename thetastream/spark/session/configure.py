@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from thetastream.core.errors import SessionError
 from thetastream.lowering.query import warn_caller
-from thetastream.runtime.task_facts import PARTITIONS
+from thetastream.results.writer import PARTITIONS
 from thetastream.spark.session.class_archive import find_archive
 from thetastream.spark.session.failure import list_loggers, show_failures_shortly, shows_tracebacks
 from thetastream.spark.session.home import spark_home_without_zip

@@ -36,9 +36,9 @@ from thetastream.results.staged import BoundsFinder, Staged, find_type
 from thetastream.results.store import Store
 from thetastream.results.writer import UNKNOWN_WRITER, Writer
 from thetastream.runtime.flow import Target
-from thetastream.runtime.task_facts import read_query
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.sources.registration import register_source
+from thetastream.spark.task_properties import read_task
 from thetastream.stores import ParquetStore
 
 FORMAT = "thetastream_store"
@@ -56,7 +56,7 @@ class StagedRows(WriterCommitMessage):
 
 def stage_rows(batches: Iterator[pa.RecordBatch], target: Target) -> list[Staged]:
     """Stage the rows of a task. A last column ``PAIR`` has the times of joined pairs of punctuations."""
-    stage, schema = target.open_stage(), target.description.schema
+    stage, schema = target.open_stage(read_task()), target.description.schema
     pairs = BoundsFinder((PAIR,))
     for batch in map(drop_fillers, batches):
         if target.rule.punctuations is not None:
@@ -90,7 +90,7 @@ class StoreWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         staged = read_staged(iterator) if self._is_staged else stage_rows(iterator, self._target)
-        return StagedRows(read_query(), tuple(staged))
+        return StagedRows(read_task().query, tuple(staged))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         written = [message for message in messages if isinstance(message, StagedRows)]

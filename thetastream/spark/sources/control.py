@@ -251,9 +251,9 @@ def _check_files(control: dict[str, Any]) -> None:
 
 def _check_partitions(control: dict[str, Any]) -> None:
     """Refuse a query that runs another model than the plan says, because it has other partitions."""
-    from thetastream.runtime.task_facts import read_partitions
+    from thetastream.spark.task_properties import read_task
 
-    running = read_partitions()
+    running = read_task().partitions
     if control["partitions"] not in (None, running):
         refuse(
             "CONTROL_PARTITIONS",
