@@ -1,6 +1,6 @@
 """The inbox of a unit: the blocks of new tuples and the messages that it receives in an epoch.
 
-The other units of a join whose units may change while it runs, as one unit sees them in an epoch.
+If units may change while the join runs, the inbox also says which other units there are in the epoch.
 """
 
 from collections.abc import Sequence

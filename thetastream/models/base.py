@@ -3,8 +3,6 @@
 A model chooses the unit that stores a tuple and the units that probe with it. It sees hashes and places, but
 no tuples, clocks or Spark. All routers of two streams run the same unit
 (``thetastream.engine.two_stream.unit``) and differ only in their routes.
-
-Reads the sizes of models, which are positive integers.
 """
 
 from abc import ABC, abstractmethod

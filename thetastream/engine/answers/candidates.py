@@ -10,12 +10,7 @@ different tuples.
 
 Spark may bring the tuples of an epoch in another order if it runs a task again. They must get the same
 numbers then, because the second unit may know the numbers already. Therefore new tuples are sorted before
-they are numbered (``arrival_order``).
-
-An order of the new tuples of an epoch that does not depend on the order in which they arrive.
-
-If Spark runs a task again, the tuples of an epoch may arrive in another order. They must get the same numbers
-then, so they are sorted before they are numbered. Only tuples with equal columns may change places.
+they are numbered. Only tuples with equal columns may change places.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ and each comparison takes l seconds.
 
 J is smallest where the first term equals the last: b = sqrt(2 moved a / (probes g l)).
 
-The measured work of a worker on the handshake chain, from which the size of its blocks follows.
+Each worker measures the work of its own epochs, and the size of its blocks follows.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """The condition of an m-way join as a graph of streams, whose edges are the conditions on two streams.
 
 An edge has the same parts as a binary condition (``thetastream.core.condition``). Its left side is the stream
-with the lower number. Python predicates may read any number of streams.
-
-Sets of streams as bit sets, hop orders, and keys of hops.
+with the lower number. Python predicates may read any number of streams. A set of streams is a bit set, and a
+hop is named by the set of streams that are joined already and the stream that comes next.
 """
 
 from collections.abc import Callable, Mapping

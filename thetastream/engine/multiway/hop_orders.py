@@ -1,8 +1,8 @@
 """Hop orders that follow measured selectivities, so that tuples send as few partial results as possible.
 
-The selectivities (``selectivities``) give the costs of hop orders (``hop_order_costs``), and the refiner of
-each node chooses the cheapest. Older epochs have smaller weights. If the condition compares two streams and
-no first hop has compared them, a few tuples try this hop.
+The selectivities (``selectivities``) and the numbers of stored tuples give the costs of hop orders, and the
+refiner of each node chooses the cheapest. Older epochs have smaller weights. If the condition compares two
+streams and no first hop has compared them, a few tuples try this hop.
 
 *Equal decisions.* Every node sees all new tuples and all partial results. So all nodes count the same numbers
 and make the same decisions without messages, and so does a Spark task that is run again. Partial results
@@ -10,11 +10,9 @@ reach nodes in any order, so they are added up as integers. Floats change hop by
 only by sums, products and quotients, which have the same results on all machines. If nodes decided
 differently, results would be lost.
 
-The costs of hop orders: how many partial results each of them sends.
-
-Let held(j) be the number of stored tuples of stream j. A tuple of stream i that has been joined with the
-other streams of S has W(S) / held(i) partial results on average. From S on, the smallest number of partial
-results to send is
+*Costs.* The cost of a hop order is the number of partial results that it sends. Let held(j) be the number of
+stored tuples of stream j. A tuple of stream i that has been joined with the other streams of S has W(S) /
+held(i) partial results on average. From S on, the smallest number of partial results to send is
 
     W(S) = J(S) * product of held(j), j in S
     rest(S) = min over t not in S of W(S + t) + rest(S + t),     rest(all) = 0, W(all) = 0
@@ -22,13 +20,12 @@ results to send is
 The value of W(all) is 0, because the last hop finds results, which are the same in every hop order. held(i)
 is a factor of all hop orders of stream i, so one table of rest(S) serves the tuples of all streams.
 
-The number of stored tuples of each stream over all nodes, which every node counts for itself.
-
-A node stores a share of the tuples but sees all of them. The tuples of a stream in an epoch form one entry:
-their number and the latest of their event times. The entry is dropped when the watermark has passed
-everything that these tuples can join. In a count window, the times are numbers of tuples. A window may span
-any number of epochs, so the two smallest neighbouring entries are merged when there are too many. Merged
-entries are kept longer, by about a sixteenth of a window.
+*Stored tuples.* Every node counts for itself how many tuples of each stream all nodes store. It stores a
+share of the tuples but sees all of them. The tuples of a stream in an epoch form one entry: their number and
+the latest of their event times. The entry is dropped when the watermark has passed everything that these
+tuples can join. In a count window, the times are numbers of tuples. A window may span any number of epochs,
+so the two smallest neighbouring entries are merged when there are too many. Merged entries are kept longer,
+by about a sixteenth of a window.
 """
 
 from collections import defaultdict

@@ -1,15 +1,13 @@
 """Partial results: combinations of tuples of some streams, which look for partners in one more stream.
 
-A generation of aligned tuple routing that a newer one replaces: both store the new tuples for a while.
-
-Under ATR a node joins only what it stores, so a generation finds exactly the combinations of tuples that it
-has received. Let b be the place in the global order at which the newer generation begins. Then
+A partial result carries the place of its oldest tuple in the global order, for aligned tuple routing (ATR).
+Under ATR a node joins only what it stores, so a generation of nodes finds exactly the combinations of tuples
+that it has received. When a newer generation replaces it, let b be the place at which the newer one begins:
 
     the newer generation finds the combinations whose oldest tuple is at b or later;
     the older generation finds those whose oldest tuple is before b.
 
 So the older generation goes on storing new tuples, until the last tuple from before b has left its window.
-Each partial result carries the place of its oldest tuple.
 """
 
 import json

@@ -1,10 +1,8 @@
-"""The fixed properties of a multi-way join.
+"""The fixed properties of a multi-way join, and the horizons of its state.
 
-Horizons of state: which stored tuples the tuples of an epoch can no longer meet.
-
-Under windows of event time, the horizon is one watermark for all streams: later tuples of the epoch have
-later event times. Under count windows, each stream has a horizon of its own: the number of its last tuple
-that arrived before the epoch.
+The tuples of an epoch can no longer meet stored tuples before its horizon. Under windows of event time, the
+horizon is one watermark for all streams: later tuples of the epoch have later event times. Under count
+windows, each stream has a horizon of its own: the number of its last tuple that arrived before the epoch.
 """
 
 from collections.abc import Iterable, Sequence

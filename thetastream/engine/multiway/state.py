@@ -1,7 +1,4 @@
-"""The state that a node of a multi-way join keeps from epoch to epoch.
-
-The counters of a node of a multi-way join.
-"""
+"""What a node of a multi-way join keeps from epoch to epoch, and what it counts in an epoch."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -6,7 +6,7 @@ column c of the box. The formulas depend on which side of a dimension is stored:
     stored point:   low = p.lower + delta,   high = p.upper + delta
     stored bounds:  s.lower <= p.point - delta,   s.upper >= p.point - delta
 
-How the tuples of one stream are stored, and how long.
+The plan of an index says which of these columns it orders by, and so which intervals need no check.
 """
 
 from dataclasses import dataclass, field, replace

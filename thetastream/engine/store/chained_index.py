@@ -2,17 +2,14 @@
 whole.
 
 The stored tuples of one side lie in segments. A segment belongs to the archive period of its latest event
-time. An epoch appends a few segments (``thetastream.engine.store.chained_index``). Small segments of a
-period are merged in tiers, so a period has O(log epochs) segments. An archived period has one segment.
-Segments are written to durable storage at the end of the epoch, so one that is merged or expires before that
-is never written.
+time. An epoch appends a few segments. Small segments of a period are merged in tiers, so a period has O(log
+epochs) segments. An archived period has one segment. Segments are written to durable storage at the end of
+the epoch, so one that is merged or expires before that is never written.
 
-Cuts the archive periods of an epoch into segments.
-
-A probe searches every segment whose times it can reach, and every segment costs a few calls to Spark's state
-store. So an epoch should bring few segments, whatever event time its tuples span. On the other hand, a
-segment expires as a whole, with its latest tuple: the longer the time it spans, the longer its first tuples
-are kept.
+*Cutting.* A probe searches every segment whose times it can reach, and every segment costs a few calls to
+Spark's state store. So an epoch should bring few segments, whatever event time its tuples span. On the other
+hand, a segment expires as a whole, with its latest tuple: the longer the time it spans, the longer its first
+tuples are kept.
 """
 
 from collections.abc import Callable, Iterator

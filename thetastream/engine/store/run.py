@@ -1,8 +1,7 @@
 """A run: an immutable, ordered set of stored tuples of one side, with the arrays of its index.
 
-Time cells: a run that spans many windows is cut by event time, so that a probe visits a few of its rows.
-
-A segment of sparse history spans much more event time than the window. Inside it, the window selects better
+*Time cells.* A run that spans many windows is cut by event time, so that a probe visits a few of its rows. A
+segment of sparse history spans much more event time than the window. Inside it, the window selects better
 than most conditions. If the shape of the index has one bucket, the rows are therefore cut into cells of equal
 depth by event time, and the shape orders the rows of each cell. A probe visits the cells that its window
 touches. A run of dense history is one cell.

@@ -1,11 +1,7 @@
-"""The fixed properties of a two-stream join, and the state of its units.
+"""The fixed properties of a two-stream join, and the state and the arrivals of its units.
 
-Count windows of two streams, as conditions on the numbers of tuples (``thetastream.engine.arrival``).
-
-A count window of n tuples of S is an interval of numbers: an arriving r meets the stored s with
-seen(r) - n <= sequence(s) < seen(r).
-
-The tuples of an epoch at a unit, with the key rows by which the index finds them.
+A count window is a condition on the numbers of tuples (``thetastream.engine.arrival``). A window of n tuples
+of S is an interval of numbers: an arriving r meets the stored s with seen(r) - n <= sequence(s) < seen(r).
 """
 
 from collections.abc import Sequence

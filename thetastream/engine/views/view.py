@@ -6,12 +6,11 @@ rows of a view also merge them: counts and sums are added up, and of extremes th
 
     view(m1 + m2) = merge(view(m1) + view(m2))
 
-Decides when a view may wait for later epochs, so that groups are updated less often.
-
-A view must not wait for ever. It waits in an epoch only if Spark is certain to run another epoch, with or
-without data. Spark does so if the watermark rises after the epoch. The watermark rises if each stream brought
-a tuple that is later than the watermark by more than the stream's delay. If an input is the result of other
-joins, its rows say this of the streams behind it (``thetastream.engine.two_stream.watermark_bound``).
+*Waiting.* A view may wait for later epochs, so that groups are updated less often. It must not wait for ever.
+It waits in an epoch only if Spark is certain to run another epoch, with or without data. Spark does so if the
+watermark rises after the epoch. The watermark rises if each stream brought a tuple that is later than the
+watermark by more than the stream's delay. If an input is the result of other joins, its rows say this of the
+streams behind it (``thetastream.engine.two_stream.watermark_bound``).
 
     is followed:  bound of the watermark after the epoch > watermark + 1 ms
     waits:        is followed, and watermark - watermark of the oldest waiting view < every
