@@ -180,8 +180,8 @@ class ControlHandle:
         Returns
         -------
         Follower
-            It has ``stop()``, ``is_following``, ``requests`` (what the policy has asked for) and ``refused``
-            (the errors of requests that were refused).
+            It has ``stop()``, ``is_following``, ``requests`` (the models that the policy has asked for) and
+            ``refused`` (the errors of requests that were refused).
 
         Raises
         ------
