@@ -30,7 +30,7 @@ from thetastream.lowering.physical import SidePlan
 from thetastream.runtime.emit import gather_batches
 from thetastream.runtime.flow import Output
 from thetastream.runtime.state import segment_cache
-from thetastream.runtime.task_facts import read_query, read_told_epoch
+from thetastream.runtime.task_facts import ReadTask, TaskFacts
 
 Batches = Iterable[pa.RecordBatch]
 Version: TypeAlias = tuple[str, ...]
@@ -87,21 +87,20 @@ class TableFolder:
 
         return stage
 
-    def choose_version(self, join: str, own: Version) -> Version:
-        """Return the version that the epoch of this task reads: ``own``, unless another one is written down.
+    def choose_version(self, task: TaskFacts, join: str, own: Version) -> Version:
+        """Return the version that the epoch of a task reads: ``own``, unless another one is written down.
 
         Outside of a query, and where Spark does not tell the epoch, it is ``own``. ``join`` names the join in
         the query.
         """
-        epoch = read_told_epoch()
-        if epoch is None:
+        if task.epoch is None:
             return own
-        folder = Folder(self.root, f"epochs/{read_query()}-{join}")
+        folder = Folder(self.root, f"epochs/{task.query}-{join}")
         folder.make(is_private=True)
-        if folder.write_new(str(epoch), json.dumps({"runs": own}).encode()):
-            self._forget_epochs(folder, epoch)
+        if folder.write_new(str(task.epoch), json.dumps({"runs": own}).encode()):
+            self._forget_epochs(folder, task.epoch)
             return own
-        return tuple(json.loads(folder.read(str(epoch)))["runs"])
+        return tuple(json.loads(folder.read(str(task.epoch)))["runs"])
 
     @staticmethod
     def _forget_epochs(folder: Folder, epoch: int) -> None:
@@ -154,7 +153,13 @@ def _open(folder: TableFolder, version: Version, plan: IndexPlan, payload: pa.Sc
 
 
 def make_lookup_step(
-    flow: LookupFlow, folder: TableFolder, own: Version, payload: pa.Schema, results: pa.Schema
+    flow: LookupFlow,
+    folder: TableFolder,
+    own: Version,
+    payload: pa.Schema,
+    results: pa.Schema,
+    *,
+    read_task: ReadTask,
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Make the step that looks tuples of a stream up in a table.
 
@@ -166,6 +171,8 @@ def make_lookup_step(
         The version that the table had when the query was built.
     payload, results : pyarrow.Schema
         The columns of the table, and those of results.
+    read_task : callable
+        Reads the facts of the Spark task that runs the step.
     """
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -173,7 +180,8 @@ def make_lookup_step(
         first = next(tuples, None)
         if first is None:
             return
-        runs = _open(folder, folder.choose_version(flow.name, own), flow.lookup.plan, payload)
+        version = folder.choose_version(read_task(), flow.name, own)
+        runs = _open(folder, version, flow.lookup.plan, payload)
         for batch in chain([first], tuples):
             yield from gather_batches(flow.lookup.answer(batch, runs), results)
 

@@ -12,6 +12,7 @@ from thetastream.core.errors import StateError
 from thetastream.core.sides import Side
 from thetastream.runtime import table_runs
 from thetastream.runtime.table_runs import KEPT_EPOCHS, KEPT_S, TableFolder
+from thetastream.runtime.task_facts import TaskFacts
 
 FLOW = plan("a.k <= b.k", "inner").flow()
 SIDE = FLOW.sides[Side.RIGHT]
@@ -22,13 +23,8 @@ def folder(tmp_path: Path) -> TableFolder:
     return TableFolder(str(tmp_path / "tables"))
 
 
-@pytest.fixture
-def epoch(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
-    """The number of the epoch that Spark tells."""
-    told: list[int | None] = [0]
-    monkeypatch.setattr(table_runs, "read_told_epoch", lambda: told[0])
-    monkeypatch.setattr(table_runs, "read_query", lambda: "query")
-    return told
+def in_epoch(number: int) -> TaskFacts:
+    return TaskFacts("query", number)
 
 
 def stage(folder: TableFolder, rows: list[tuple[int, int, int]]) -> tuple[str, ...]:
@@ -50,22 +46,17 @@ def test_a_version_has_the_rows_that_were_staged(folder: TableFolder) -> None:
     assert folder.open(stage(folder, []), FLOW.lookup.plan, PAYLOAD).segments == []
 
 
-def test_an_epoch_that_runs_again_reads_the_version_that_it_read_before(
-    folder: TableFolder, epoch: list[int | None]
-) -> None:
+def test_an_epoch_that_runs_again_reads_the_version_that_it_read_before(folder: TableFolder) -> None:
     old, new = ("1", "2"), ("3",)
-    epoch[0] = 5
-    assert [folder.choose_version("join", own) for own in (old, new)] == [old, old]
-    assert folder.choose_version("another join", new) == new
-    epoch[0] = 6
-    assert folder.choose_version("join", new) == new
-    epoch[0] = None  # outside of a query
-    assert folder.choose_version("join", old) == old
+    assert [folder.choose_version(in_epoch(5), "join", own) for own in (old, new)] == [old, old]
+    assert folder.choose_version(in_epoch(5), "another join", new) == new
+    assert folder.choose_version(in_epoch(6), "join", new) == new
+    assert folder.choose_version(TaskFacts(), "join", old) == old  # outside of a query
 
 
-def test_old_epochs_are_forgotten(folder: TableFolder, epoch: list[int | None]) -> None:
-    for epoch[0] in (0, 1, KEPT_EPOCHS):
-        folder.choose_version("join", ("v",))
+def test_old_epochs_are_forgotten(folder: TableFolder) -> None:
+    for epoch in (0, 1, KEPT_EPOCHS):
+        folder.choose_version(in_epoch(epoch), "join", ("v",))
     names = sorted(path.name for path in (Path(folder.root) / "epochs/query-join").iterdir())
     assert names == sorted(["1", str(KEPT_EPOCHS)])
 
@@ -85,9 +76,9 @@ def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> No
         folder.open(version, FLOW.lookup.plan, PAYLOAD)
 
 
-def test_old_runs_that_no_epoch_reads_are_removed(folder: TableFolder, epoch: list[int | None]) -> None:
+def test_old_runs_that_no_epoch_reads_are_removed(folder: TableFolder) -> None:
     read, unread = (stage(folder, TABLE) for _ in range(2))
-    folder.choose_version("join", read)
+    folder.choose_version(in_epoch(0), "join", read)
     long_ago = time.time() - KEPT_S - 60
     for path in folder.runs.iterdir():
         os.utime(path, (long_ago, long_ago))

@@ -9,6 +9,7 @@ from thetastream.spark.dataflow.exchange import select_block_columns
 from thetastream.spark.dataflow.stages import parse_columns, restore
 from thetastream.spark.dataflow.wide_rows import fill_up
 from thetastream.spark.session.configure import count_partitions
+from thetastream.spark.task_properties import read_task
 
 
 def stage_table(flow: LookupFlow, table: DataFrame, folder: TableFolder) -> Version:
@@ -31,7 +32,8 @@ def look_up(
     blocks = select_block_columns(flow.sides[side.other], table).schema
     carried = StructType([blocks[one.block_column] for one in flow.sides[side.other].carried])
     payload = to_arrow_schema(carried, timezone=zone)
-    step = make_lookup_step(flow, folder, version, payload, to_arrow_schema(columns, timezone=zone))
+    results = to_arrow_schema(columns, timezone=zone)
+    step = make_lookup_step(flow, folder, version, payload, results, read_task=read_task)
     flat = select_block_columns(flow.sides[side], stream)
     found = fill_up(flat, f"a tuple of stream {flow.sides[side].alias!r}").mapInArrow(step, columns)
     return restore(found, flow.output)
