@@ -39,7 +39,7 @@ def join(
         An alias is an identifier of any language. One DataFrame may appear under two aliases. Of two
         streams, the first is the left one. Three or more streams are joined by a pipeline of joins of two
         inputs, or hop by hop with ``th.Ring``, ``th.ATR`` or ``th.CTR``. Batch DataFrames beside streams are
-        tables: one stream is looked up in an index of one table, and Spark's own join adds other tables.
+        tables: their rows are looked up in an index, or Spark's own join adds them.
     on : str, Column, Predicate, or a list of them
         A Spark SQL condition over the aliases as text or as a Column, a ``@th.predicate`` function, or a list
         of those, which is their conjunction. A column name that only one stream has needs no alias.

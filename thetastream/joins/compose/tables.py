@@ -11,7 +11,7 @@ stream. All partners of a tuple are known at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,30 +19,32 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, Predicate, parse
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
-from thetastream.core.folder import is_uri
 from thetastream.core.how import How
 from thetastream.families.base import Facts
-from thetastream.families.lookups import LookupPlan, plan_lookup
 from thetastream.families.result_time import write_result_time
 from thetastream.joins.ask.check import ReadInputs, read_inputs
 from thetastream.joins.ask.request import JoinRequest
 from thetastream.joins.ask.settings import choose_mailbox_folder, read_result_time
+from thetastream.joins.compose.lookups import (
+    SPARK,
+    TableLookup,
+    find_obstacle,
+    plan_rows_lookup,
+    plan_stream_lookup,
+)
 from thetastream.joins.joined import Joined
+from thetastream.lowering.domains import quote
 from thetastream.lowering.event_time import write_elapsed_time
 from thetastream.lowering.physical import Carried
 from thetastream.lowering.query import Stream, list_conditions
 from thetastream.lowering.report import Fact, Section, format_one_line
 from thetastream.lowering.selectivity import EQUALITY, estimate_selectivity, find_aliases
 from thetastream.models.base import Model
-from thetastream.runtime.table_runs import LookupFlow, TableFolder, Version
-from thetastream.spark.dataflow.lookup import look_up, stage_table
+from thetastream.runtime.table_runs import TableFolder
 from thetastream.spark.dataflow.predicate_filter import filter_rows
-from thetastream.spark.session.configure import is_local
 
 _OF_ONE_STREAM = frozenset({"event_time", "result_time", "order", "punctuations", "mailbox"})
 """Options that a single stream with tables can have, or that have an error of their own."""
-SPARK = "spark"
-"""The value of ``model=`` that keeps Spark's own join of one stream with a table."""
 IGNORED = frozenset({"order", "punctuations"})
 """Options that no join with tables can honour."""
 
@@ -56,13 +58,13 @@ class TableStep:
     predicates: tuple[Predicate, ...]
     join: str = "inner"
     """Spark's name of the join of the rows with the table: inner, left, semi or anti."""
-    lookup: "LookupPlan | str" = "only one stream is looked up in one table"
-    """How the stream is looked up in an index of the table, or why Spark's own join does it."""
+    lookup: TableLookup | str = ""
+    """How rows are looked up in an index of the table, or why Spark's own join does it."""
 
     @property
     def maker(self) -> str:
         """What joins this table, in a few words."""
-        return "an index of the table" if isinstance(self.lookup, LookupPlan) else "Spark's own join"
+        return "an index of the table" if isinstance(self.lookup, TableLookup) else "Spark's own join"
 
     def describe(self) -> str:
         """Describe the join of this table in one line."""
@@ -71,7 +73,7 @@ class TableStep:
         has_equality = any(estimate_selectivity(phrase) == EQUALITY for phrase in self.phrases)
         kind = "join" if self.join == "inner" else f"{self.join} join"
         condition = f"{self.table.alias}: {' AND '.join(parts) or 'no condition'}"
-        if isinstance(self.lookup, LookupPlan):
+        if isinstance(self.lookup, TableLookup):
             return f"{condition}   ({kind} {self.lookup.describe()})"
         whole = f"each row with the whole table, because {self.lookup}"
         return f"{condition}   (Spark's own {kind}, {'by its equality' if has_equality else whole})"
@@ -93,10 +95,6 @@ class TablesJoin:
     shows_result_time: bool
     on: tuple[str, ...]
     """The conditions as the user wrote them."""
-    folder: TableFolder
-    """Where tables are staged."""
-    staged: dict[str, Version] = field(default_factory=dict)
-    """The version of each table that is staged, by its alias."""
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -104,12 +102,17 @@ class TablesJoin:
 
     @property
     def inputs(self) -> tuple[Stream, ...]:
-        if isinstance(self.steps[0].lookup, LookupPlan):
+        if self.looks_up:
             return tuple(known.narrowed for known in self.given)  # only these columns travel
         if self.joined is None:
             return self.given
         streams = {stream.alias: stream for stream in self.joined.inputs}
         return tuple(streams.get(known.alias, known) for known in self.given)
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether some table is looked up by an index."""
+        return any(isinstance(step.lookup, TableLookup) for step in self.steps)
 
     @property
     def timed(self) -> tuple[Stream, ...]:
@@ -145,15 +148,11 @@ class TablesJoin:
         return (Section("Tables", tuple(facts), width=8), *joined)
 
     def results(self) -> DataFrame:
-        if isinstance(self.steps[0].lookup, LookupPlan):
-            return self._look_up(self.steps[0].table.alias, self.steps[0].lookup.flow())
-        if self.joined is None:
-            rows = self._gather(self.timed[0])
-            for phrase in self.filters:
-                rows = rows.where(F.expr(f"{phrase.text}\n"))
-        else:
-            rows = self.joined.results()
+        rows = self._build_rows()
         for step in self.steps:
+            if isinstance(step.lookup, TableLookup):
+                rows = step.lookup.answer(rows)
+                continue
             table = self._gather(step.table, is_padded=step.join == "left")
             if step.phrases:
                 texts = " AND ".join(f"({phrase.text}\n)" for phrase in step.phrases)
@@ -163,14 +162,19 @@ class TablesJoin:
             for predicate in step.predicates:
                 rows = self._call(rows, predicate)
         hidden = {step.table.alias for step in self.steps if step.join in ("semi", "anti")}
-        return rows.select(*(known.alias for known in self.given if known.alias not in hidden))
+        return rows.select(*(quote(known.alias) for known in self.given if known.alias not in hidden))
 
-    def _look_up(self, alias: str, flow: LookupFlow) -> DataFrame:
-        """Stage the table, once for all DataFrames of this plan, and look the stream up in it."""
-        table, (stream,) = self.frames[alias], self.timed
-        if alias not in self.staged:
-            self.staged[alias] = stage_table(flow, table, self.folder)
-        return look_up(flow, self.frames[stream.alias], table, self.folder, self.staged[alias])
+    def _build_rows(self) -> DataFrame:
+        """Build the rows that are joined with the first table."""
+        if self.joined is not None:
+            return self.joined.results()
+        first = self.steps[0].lookup
+        if isinstance(first, TableLookup) and first.rows is None:
+            return self.frames[self.timed[0].alias]
+        rows = self._gather(self.timed[0])
+        for phrase in self.filters:
+            rows = rows.where(F.expr(f"{phrase.text}\n"))
+        return rows
 
     def _gather(self, stream: Stream, is_padded: bool = False) -> DataFrame:
         """Gather the columns of a stream or table into one struct column.
@@ -179,6 +183,8 @@ class TablesJoin:
         NULL, later joins read them as 0.
         """
         frame, row = self.frames[stream.alias], F.struct("*")
+        if self.looks_up:
+            frame = frame.select(*(quote(name) for name, _ in stream.narrowed.types))
         if is_padded:
             fields = [StructField(each.name, each.dataType, True, each.metadata) for each in frame.schema]
             row = row.cast(StructType(fields))
@@ -228,7 +234,9 @@ def plan_with_tables(
     shows_result_time = read_result_time(request.options.get("result_time"), streams, problems)
     raise_problems(problems)
     folder = TableFolder(f"{choose_mailbox_folder(request.spark, request.options.get('mailbox'), [])}/tables")
-    lookup = _plan_lookup(request, read, folder)
+    lookup: TableLookup | str = find_obstacle(request, read, folder) or ""
+    if not lookup and len(given) == 2:
+        lookup = plan_stream_lookup(request, read, folder)
     if not request.how.is_inner and read.predicates and isinstance(lookup, str):
         raise _make_predicate_error(request.how, tables[0], read.predicates[0], lookup)
     # 2. Plan the join of the streams, with the parts of the condition that read no table.
@@ -255,31 +263,34 @@ def plan_with_tables(
     ]
     # 3. Join one table after the other, each with the parts of the condition that it completes.
     steps: tuple[TableStep, ...]
-    if isinstance(lookup, LookupPlan):
+    if isinstance(lookup, TableLookup):
         steps = (TableStep(tables[0], read.phrases, read.predicates, _name_join(request.how), lookup),)
     elif request.how.is_inner:
         steps = _list_steps(tables, [(part, names) for part, names in parts if not names <= arrived], arrived)
         steps = tuple(replace(step, lookup=lookup) for step in steps)
+        if not lookup:
+            steps = _plan_lookups(request, streams if joined is None else joined.inputs, steps, folder)
     else:
         # A conjunct over the stream alone is part of the condition, and not a filter.
         filters, written = (), tuple(part for part, _ in parts if isinstance(part, Phrase))
         steps = (TableStep(tables[0], written, (), _name_join(request.how), lookup),)
     on = list_conditions(read.on, read.predicates)
-    return TablesJoin(given, request.streams, joined, filters, steps, shows_result_time, on, folder)
+    return TablesJoin(given, request.streams, joined, filters, steps, shows_result_time, on)
 
 
-def _plan_lookup(request: JoinRequest, read: ReadInputs, folder: TableFolder) -> LookupPlan | str:
-    """Plan the lookup of one stream in one table, or say why Spark's own join must do it."""
-    if request.model == SPARK:
-        return 'model="spark" asks for it'
-    if len(read.streams) != 2:
-        return "only one stream is looked up in one table"
-    if is_uri(folder.root) or not is_local(request.spark):
-        return "tables are staged on this machine only"
-    if any(problem.condition == "UNSUPPORTED_TYPE" for problem in read.problems):
-        return "Arrow cannot carry a column"
-    left, right = read.streams
-    return plan_lookup((left, right), read.phrases, read.predicates, request.how, read.catalyst)
+def _plan_lookups(
+    request: JoinRequest, arrived: Sequence[Stream], steps: Sequence[TableStep], folder: TableFolder
+) -> tuple[TableStep, ...]:
+    """Plan the lookup of rows in each table."""
+    planned = []
+    for step in steps:
+        lookup: TableLookup | str = "a Python predicate reads rows of several inputs"
+        if not step.predicates:
+            frames = request.streams
+            lookup = plan_rows_lookup(request.spark, frames, arrived, step.table, step.phrases, folder)
+        planned.append(replace(step, lookup=lookup))
+        arrived = (*arrived, step.table)
+    return tuple(planned)
 
 
 def _list_steps(

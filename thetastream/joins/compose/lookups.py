@@ -1,0 +1,126 @@
+"""Looks tuples of a stream, or rows of joins with one struct column per alias, up in an index of a table.
+
+The rows of joins are read as tuples of one more stream, whose columns are the structs. So the condition
+``a.x < t.low`` over rows of ``a`` becomes ``rows.a.x < t.low``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from thetastream.conditions import Phrase, parse
+from thetastream.conditions.names import relocate
+from thetastream.core.folder import is_uri
+from thetastream.core.how import INNER
+from thetastream.families.lookups import LookupPlan, plan_lookup
+from thetastream.joins.ask.catalyst import Catalyst
+from thetastream.joins.ask.check import ReadInputs
+from thetastream.joins.ask.request import JoinRequest
+from thetastream.lowering.domains import quote
+from thetastream.lowering.query import Stream
+from thetastream.runtime.table_runs import TableFolder, Version
+from thetastream.spark.dataflow.lookup import look_up, stage_table
+from thetastream.spark.session.configure import is_local
+
+SPARK = "spark"
+"""The value of ``model=`` that keeps Spark's own join of a stream with tables."""
+
+
+@dataclass(frozen=True)
+class TableLookup:
+    """A planned lookup in a table."""
+
+    plan: LookupPlan
+    table: DataFrame
+    folder: TableFolder
+    rows: str | None = None
+    """The alias of the rows of joins; None if the rows are tuples of a stream."""
+    _staged: list[Version] = field(default_factory=list)
+
+    def answer(self, rows: DataFrame) -> DataFrame:
+        """Look rows up; return one struct column per alias. The table is staged the first time."""
+        flow = self.plan.flow()
+        if not self._staged:
+            self._staged.append(stage_table(flow, self.table, self.folder))
+        found = look_up(flow, rows, self.table, self.folder, self._staged[0])
+        if self.rows is None:
+            return found
+        others = [quote(name) for name in found.columns if name != self.rows]
+        return found.select(f"{quote(self.rows)}.*", *others)
+
+    def describe(self) -> str:
+        """Describe the lookup in a few words."""
+        return self.plan.describe()
+
+
+def find_obstacle(request: JoinRequest, read: ReadInputs, folder: TableFolder) -> str | None:
+    """Find out why no table of a request can have an index; None if they can."""
+    if request.model == SPARK:
+        return 'model="spark" asks for it'
+    if is_uri(folder.root) or not is_local(request.spark):
+        return "tables are staged on this machine only"
+    if any(problem.condition == "UNSUPPORTED_TYPE" for problem in read.problems):
+        return "Arrow cannot carry a column"
+    return None
+
+
+def plan_stream_lookup(request: JoinRequest, read: ReadInputs, folder: TableFolder) -> TableLookup | str:
+    """Plan the lookup of a stream in the only table, or say why Spark's own join must do it."""
+    left, right = read.streams
+    plan = plan_lookup((left, right), read.phrases, read.predicates, request.how, read.catalyst)
+    if isinstance(plan, str):
+        return plan
+    (table,) = (one.alias for one in read.streams if not one.is_streaming)
+    return TableLookup(plan, request.streams[table], folder)
+
+
+def plan_rows_lookup(
+    spark: SparkSession,
+    frames: Mapping[str, DataFrame],
+    arrived: Sequence[Stream],
+    table: Stream,
+    phrases: Sequence[Phrase],
+    folder: TableFolder,
+) -> TableLookup | str:
+    """Plan the lookup of rows of joins in a table, or say why Spark's own join must do it.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    frames : mapping of alias to DataFrame
+    arrived : sequence of Stream
+        The streams and tables whose tuples the rows have.
+    table : Stream
+    phrases : sequence of Phrase
+        The conjuncts over rows and table.
+    folder : TableFolder
+    """
+    alias = "rows"
+    while alias.casefold() in {one.alias.casefold() for one in (*arrived, table)}:
+        alias += "_"
+    # 1. Read the rows as a stream whose columns are structs.
+    fields = [
+        StructField(one.alias, StructType([frames[one.alias].schema[name] for name, _ in one.narrowed.types]))
+        for one in arrived
+    ]
+    schemas = {alias: StructType(fields), table.alias: frames[table.alias].schema}
+    catalyst = Catalyst(spark, schemas)
+    rows = Stream(alias, tuple((one.name, one.dataType.simpleString()) for one in fields))
+    carried, problems = catalyst.carry(rows, None, 0)
+    rows = replace(rows, carried=carried)
+    names = {name.casefold() for name, _ in table.narrowed.types}
+    carried, refused = catalyst.carry(table, names, len(carried))
+    table = replace(table, carried=carried)
+    if problems or refused:
+        return "Arrow cannot carry a column"
+    # 2. Write the condition over the structs.
+    inside = {one.alias.casefold(): one.alias for one in arrived}
+
+    def write(owner: str, column: str) -> str:
+        return f"{quote(alias)}.{quote(owner)}.{quote(column)}"
+
+    written = [parse(relocate(phrase, inside, write)) for phrase in phrases]
+    plan = plan_lookup((rows, table), written, (), INNER, catalyst)
+    return plan if isinstance(plan, str) else TableLookup(plan, frames[table.alias], folder, alias)
