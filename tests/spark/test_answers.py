@@ -364,6 +364,19 @@ def test_nearest_refuses_other_expressions(spark: SparkSession, by: str) -> None
         th.Nearest(0, by=by)
 
 
+def test_nearest_refuses_texts(spark: SparkSession) -> None:
+    """A text beside a number ended the query in its first epoch with CAST_INVALID_INPUT of Spark."""
+    rows = spark.sql("SELECT 1 AS id, 'a' AS s, 1.5D AS x, timestamp'2026-01-05' AS ts")
+    for by, says in {
+        "a.s - b.x": r"STRING and DOUBLE; try_cast\(a.s AS DOUBLE\) is NULL for a text that is no DOUBLE",
+        "abs(a.ts - b.s)": r"TIMESTAMP and STRING; try_cast\(b.s AS TIMESTAMP\) is NULL",
+        "abs(a.s - b.s)": "its operands are STRING and STRING$",
+        "b.s DESC": "its type is string",
+    }.items():
+        with pytest.raises(QueryError, match=rf"\[NEAREST\] by='.*{says}"):
+            th.join({"a": rows, "b": rows}, on="a.id = b.id", how=th.Nearest(1, by=by))
+
+
 STATEMENTS = [
     "SELECT a.id, b.id AS bid FROM a LEFT JOIN b ON a.x < b.x AND a.y > 5 {}",
     "SELECT a.id, b.id AS bid FROM a RIGHT OUTER JOIN b ON a.x = b.x {} WHERE b.y > 2 OR a.id IS NULL",

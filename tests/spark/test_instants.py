@@ -5,16 +5,22 @@ Lord Howe repeats half an hour on 6 April. Spark's own difference of two TIMESTA
 """
 
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import thetastream as th
 from tests.support.streams import outcome, replay
 from tests.support.truth import configured, crossed, differences, made, split, tagged
+from thetastream.spark.session.failure import unwrap_error
 
 NEW_YORK = "America/New_York"
 ZONES = ("UTC", NEW_YORK, "Australia/Lord_Howe", "Asia/Kathmandu", "+05:45", "America/St_Johns")
@@ -148,3 +154,63 @@ def test_a_difference_of_a_stream_and_a_table_is_elapsed_time(spark: SparkSessio
         wanted = Counter({(*pair, case): n for pair, n in pairs.items() for case in (0, 1)})
         # The tuple that moves the watermark has no partner.
         assert found.rows == wanted + Counter({(99, None, 1): 1})
+
+
+@pytest.mark.filterwarnings("ignore::thetastream.errors.CrossJoinWarning")
+def test_times_without_a_zone_keep_their_clock(spark: SparkSession) -> None:
+    """A table of pandas or Arrow whose times have no zone means the same in every session.
+
+    New York has 01:10 twice on 2 November, and no 02:30 on 9 March.
+    """
+    clocks = [datetime(2025, 11, 2, 1, 10), datetime(2025, 3, 9, 2, 30), datetime(2025, 3, 9, 3, 10), None]
+    trades = pd.DataFrame({"id": range(4), "ts": clocks, "seen": [[one] for one in clocks]})
+    quotes = pa.table(
+        {"id": range(4), "ts": pa.array(clocks, pa.timestamp("us")), "day": [{"at": clocks[1]}] * 4}
+    )
+    for zone in (NEW_YORK, "UTC"):
+        with configured(spark, {"spark.sql.session.timeZone": zone}):
+            pairs = th.join(
+                {"a": trades, "b": quotes}, on="a.seen[0] <=> a.ts AND b.day.at < b.ts", within="45 m"
+            )
+            kinds = dict(pairs.select("a.ts", "a.seen", "b.day").dtypes)
+            assert kinds == {
+                "ts": "timestamp_ntz",
+                "seen": "array<timestamp_ntz>",
+                "day": "struct<at:timestamp_ntz>",
+            }
+            found = pairs.select("a.id", "b.id", "a.ts", "b.day.at", "result_time").collect()
+            assert sorted(map(tuple, found)) == [
+                (0, 0, clocks[0], clocks[1], clocks[0]),
+                (1, 2, clocks[1], clocks[1], clocks[2]),
+                (2, 2, clocks[2], clocks[1], clocks[2]),
+            ]
+    empty = th.join({"a": trades.head(0), "b": quotes.slice(0, 0)}, on="a.id = b.id", within="1 m")
+    assert empty.select("result_time").dtypes == [("result_time", "timestamp_ntz")]
+
+
+def test_nanoseconds_of_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    """A declared TIMESTAMP ended the first epoch with an error of Spark. BIGINT reads them as they are."""
+    folder, nanos = tmp_path / "ticks", [1_700_000_000_000_000_001, 1_700_000_000_000_000_999]
+    folder.mkdir()
+    ticks = pa.table({"id": pa.array([1, 2], pa.int32()), "ns": pa.array(nanos, pa.timestamp("ns"))})
+    pq.write_table(ticks, folder / "1.parquet")
+    cut = spark.readStream.schema("id INT, ns TIMESTAMP").parquet(str(folder)).withWatermark("ns", "1 second")
+    with pytest.raises(StreamingQueryException) as refused:
+        outcome(th.join({"a": cut, "b": cut}, on="a.id < b.id", within="1 s"), ["a.id"], tmp_path)
+    error = unwrap_error(refused.value)
+    assert error is not None
+    assert error.condition == "FILE_TYPE"
+    assert 'th.from_nanos("ns")' in str(error)
+    whole = spark.readStream.schema("id INT, ns BIGINT").parquet(str(folder))
+    marked = whole.withColumn("ts", th.from_nanos("ns")).withWatermark("ts", "1 second")
+    pairs = th.join({"a": marked, "b": marked}, on="b.ns - a.ns = 998", within="1 s")
+    assert outcome(pairs, ["a.id", "b.id"], tmp_path).rows == {(1, 2): 1}
+
+
+def test_times_with_and_without_a_zone_are_not_mixed(spark: SparkSession) -> None:
+    local = pd.DataFrame({"id": [1], "ts": [datetime(2026, 1, 5, 9)]})
+    with pytest.raises(th.QueryError, match=r"EVENT_TIME_TYPES.*a\[\"ts\"\].dt.tz_localize\(\"UTC\"\)"):
+        th.join({"a": local, "b": frame(spark, "b").select("id", "ts")}, on="a.id = b.id", within="1 m")
+    aware = local.assign(ts=local["ts"].dt.tz_localize("UTC"))
+    joined = th.join({"a": aware, "b": frame(spark, "b").select("id", "ts")}, on="a.id = b.id", within="1 m")
+    assert joined.select("a.ts").dtypes == [("ts", "timestamp")]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +46,17 @@ def test_explain_says_which_rows_move_the_watermark(frame: DataFrame, tmp_path: 
     preserved = th.plan({"a": s, "b": s}, on=ON, within="1 minute", how="right").explain()
     (line,) = (line for line in preserved.splitlines() if line.startswith("watermark of b"))
     assert "alarm" not in line
+
+
+def test_explain_says_why_units_know_no_watermark_before_1970(frame: DataFrame, tmp_path: Path) -> None:
+    s = replay(frame, EPOCHS, tmp_path).withWatermark("ts", "0 seconds")
+    given: dict[str, Any] = {"on": "a.x = b.x", "within": "1 minute", "how": "left"}
+    assert "Before 1970" not in th.plan({"a": s, "b": s}, **given).explain()
+    changing = th.plan({"a": s, "b": s}, max_units=4, **given).explain()
+    assert "has passed 1970   (the units may change (max_units))" in changing
+    both = th.plan({"a": s.union(s), "b": s}, **given).explain()
+    assert "has passed 1970   (a has 2 watermarks)" in both
+    assert "Before 1970" not in th.plan({"a": s.union(s), "b": s}, **given | {"how": "inner"}).explain()
 
 
 def test_rows_that_never_reach_the_join_are_in_the_metrics(frame: DataFrame, tmp_path: Path) -> None:

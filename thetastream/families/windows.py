@@ -119,7 +119,8 @@ def find_window_problems(streams: Sequence[Stream], what: str = "a time window")
             QueryError(
                 "EVENT_TIME_TYPES",
                 f"event times must have one type, but they are {listed}; "
-                f"{spell_cast(local.alias, str(local.event_time))}",
+                f"{spell_cast(local.alias, str(local.event_time))}; in a table of pandas, say which zone its "
+                f'times mean: {local.alias}["{local.event_time}"].dt.tz_localize("UTC")',
             )
         )
     return problems

@@ -160,7 +160,8 @@ def from_nanos(nanos: Column | str) -> Column:
     Examples
     --------
     >>> import thetastream as th
-    >>> ticks = rows.withColumn("ts", th.from_nanos("nanos")).withWatermark("ts", "5s")  # doctest: +SKIP
+    >>> ticks = rows.withColumn("ts", th.from_nanos("nanos"))  # doctest: +SKIP
+    >>> ticks = ticks.withWatermark("ts", "5 seconds")  # doctest: +SKIP
     """
     column = F.col(nanos) if isinstance(nanos, str) else nanos
     thousand = F.lit(1000)

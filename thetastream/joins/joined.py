@@ -35,6 +35,9 @@ class PlannedInput(Protocol):
     def list_dropping(self) -> list[str]:
         """List the operators of the user before the join that drop late rows."""
 
+    def count_watermarks(self) -> int:
+        """Count the watermarks of the input. Units can compute the watermark before 1970 if it has one."""
+
 
 class Joined(Protocol):
     """A join that is checked and planned but not started. Planning reads only schemas."""
@@ -101,8 +104,22 @@ class UnitsJoin:
             for stream, given in zip(self.inputs, self.given, strict=True)
             if stream.event_time not in (None, RESULT_TIME) and (found := given.list_dropping())
         )
-        stages = self.planned.explain()
-        return (*stages, Section("Before the join", before)) if before else stages
+        sections = (
+            Section("Before the join", before),
+            Section("Before 1970", self._explain_early_watermark()),
+        )
+        return (*self.planned.explain(), *(section for section in sections if section.facts))
+
+    def _explain_early_watermark(self) -> tuple[Fact, ...]:
+        """Say why units cannot compute the watermark before 1970, if tuples wait for it."""
+        flow = self.planned.flow()
+        if flow.waits_by is None or not any(stream.is_streaming for stream in self.inputs):
+            return ()
+        why = [] if flow.rules is None else ["the units may change (max_units)"]
+        for stream, given in zip(self.inputs, self.given, strict=True):
+            why += [f"{stream.alias} has {n} watermarks"] if (n := given.count_watermarks()) > 1 else []
+        what = "tuples before 1970 are answered when Spark's watermark has passed 1970"
+        return (Fact("answers:", what, " and ".join(why)),) if why else ()
 
     def results(self) -> DataFrame:
         return self._build(self.planned.flow())

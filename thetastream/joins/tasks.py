@@ -17,10 +17,11 @@ from thetastream.families.pairs.choose import Choose, build_default_model
 from thetastream.families.pairs.plan import PAIRS, PairsPlan
 from thetastream.families.tasks import TASK, TasksPlan, find_sharing_problem, share
 from thetastream.families.windows import is_counted
+from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.ask.check import check, read_inputs
 from thetastream.joins.ask.model import read_named_model
 from thetastream.joins.ask.request import complete_request
-from thetastream.joins.ask.streams import StreamInput, check_streams, read_tables, refuse_tables
+from thetastream.joins.ask.streams import StreamInput, check_streams, refuse_tables
 from thetastream.joins.joined import PlannedInput, UnitsJoin
 from thetastream.joins.plan import Plan
 from thetastream.models.base import Model

@@ -66,8 +66,14 @@ def lower_ranking(nearest: Nearest, query: Query, resolver: Resolver) -> Lowered
         common = resolver.type_of(f"coalesce(({parts[0].text}), ({parts[1].text}))", query.aliases) or ""
     domain = _find_domain(common)
     is_mixed = domain is None and all(map(_is_short_number, types))
-    if not (domain or is_mixed) or resolver.type_of(inner.text, query.aliases) is None:
-        raise _make_error(nearest, f"its operands are {types[0].upper()} and {types[1].upper()}")
+    is_text = [type_.startswith("string") for type_ in types]
+    if any(is_text) or not (domain or is_mixed) or resolver.type_of(inner.text, query.aliases) is None:
+        why = f"its operands are {types[0].upper()} and {types[1].upper()}"
+        if sum(is_text) == 1:
+            # Spark would cast the text, and end the query at a text that is no number or time.
+            text, type_ = parts[is_text.index(True)].text, types[is_text.index(False)].upper()
+            why += f"; try_cast({text} AS {type_}) is NULL for a text that is no {type_}"
+        raise _make_error(nearest, why)
     is_flipped = owners[0][0] == query.aliases[1]
     texts = [_write_value(part, type_, common) for part, type_ in zip(parts, types, strict=True)]
     right = 0 if is_flipped else 1

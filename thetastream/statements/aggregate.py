@@ -11,8 +11,9 @@ from thetastream.conditions.clauses import SelectClauses, check_expression
 from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.core.spans import Within
 from thetastream.families.options import StatementOptions, takes
+from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.ask.request import On
-from thetastream.joins.ask.streams import check_streams, read_tables
+from thetastream.joins.ask.streams import check_streams
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model
 from thetastream.statements.answer import answer, plan_question

@@ -14,7 +14,7 @@ from thetastream.conditions.grammar import parse_script
 from thetastream.conditions.statement import Insert, Statement, View
 from thetastream.core.errors import QueryError
 from thetastream.families.options import StatementOptions, list_options, refuse_unknown, takes
-from thetastream.joins.ask.streams import read_tables
+from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.models.base import Model
 from thetastream.statements.evaluate import Evaluation, read_inputs
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from thetastream.core.errors import QueryError
-from thetastream.joins.ask.streams import read_tables
+from thetastream.joins.ask.arrow_tables import read_tables
 
 TWO = [1_700_000_000_000_000_001, 1_700_000_000_000_000_999]
 """Two events that are 998 ns apart."""
@@ -16,7 +16,7 @@ TWO = [1_700_000_000_000_000_001, 1_700_000_000_000_000_999]
 class Session:
     """A session that takes each table as it is."""
 
-    def createDataFrame(self, table: Any) -> Any:
+    def createDataFrame(self, table: Any, schema: Any = None) -> Any:
         return table
 
 

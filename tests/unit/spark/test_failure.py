@@ -143,3 +143,22 @@ def test_a_file_that_is_gone_says_how_to_continue():
     assert "start the query with its checkpoint" in shown
     # A batch has no checkpoint, and Spark's own message says what to do.
     assert failure.describe_failure(RuntimeError(gone)) is None
+
+
+def test_a_parquet_file_of_another_type_says_what_to_write():
+    mismatch = (
+        "[STREAM_FAILED] Query q [id = 1-2, runId = 3-4] terminated with exception: "
+        "[FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error while reading file "
+        "file:/t/part-0.parquet. Data type mismatches when reading Parquet column [{}]. "
+        "Expected Spark type {}, actual Parquet type {}. SQLSTATE: KD001"
+    )
+    nanos = failure.find_error(mismatch.format("ts", "timestamp", "INT64"))
+    assert nanos is not None
+    assert nanos.startswith(
+        "QueryError: [FILE_TYPE] the schema of the DataFrame says that the column ts is TIME"
+    )
+    assert "the file file:/t/part-0.parquet has INT64 there" in nanos
+    assert 'BIGINT in the schema, and make the event time with th.from_nanos("ts")' in nanos
+    other = failure.find_error(mismatch.format("x", "decimal(10,2)", "BINARY"))
+    assert other is not None
+    assert other.endswith("Write the type of the file in the schema, and cast the column behind it")

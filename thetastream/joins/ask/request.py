@@ -16,7 +16,8 @@ from thetastream.core.how import HOWS, INNER, How, Nearest, find_nearest
 from thetastream.core.sides import Side
 from thetastream.core.spans import Within
 from thetastream.families.options import GivenOptions, JoinOptions, Options, read_options
-from thetastream.joins.ask.streams import check_streams, read_tables
+from thetastream.joins.ask.arrow_tables import read_tables
+from thetastream.joins.ask.streams import check_streams
 from thetastream.models.base import Model
 
 Conjunct: TypeAlias = str | Predicate | Column

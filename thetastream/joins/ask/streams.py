@@ -1,26 +1,22 @@
-"""Reads the streams of a join: their aliases, their kind (stream or batch) and their event-time columns.
-
-Turns tables of pandas and Arrow into batch DataFrames, so that a join takes them as they are.
-"""
+"""Reads the streams of a join: their aliases, their kind (stream or batch) and their event-time columns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from thetastream.core.columns import MARK
-from thetastream.core.errors import QueryError, SessionError, ThetastreamError, raise_problems
+from thetastream.core.errors import QueryError, ThetastreamError, raise_problems
 from thetastream.families.windows import spell_cast
 from thetastream.joins.ask.carriers import INSTANTS
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.lowering.query import ORIGIN_LATE, Stream
-from thetastream.spark.event_time import list_dropping
+from thetastream.spark.event_time import count_watermarks, list_dropping
 from thetastream.spark.session.configure import is_case_sensitive
 from thetastream.spark.sources.idle import MARK as IDLE_MARK
 
@@ -126,6 +122,10 @@ class StreamInput:
     def list_dropping(self) -> list[str]:
         """List the operators of the stream that drop late rows."""
         return list_dropping(self.frame) if self.frame.isStreaming else []
+
+    def count_watermarks(self) -> int:
+        """Count the watermarks of the stream. A union of two streams has two."""
+        return count_watermarks(self.frame) if self.frame.isStreaming else 0
 
 
 class ReadStreams(NamedTuple):
@@ -261,127 +261,6 @@ def _make_event_time_error(stream: Stream, wanted: str, column: str | None) -> Q
         "EVENT_TIME",
         f"event_time names {wanted!r}, but the event time of a stream is the column of its watermark "
         f'({column or "it has none"}); call .withWatermark("{wanted}", "delay") on {stream.alias}',
-    )
-
-
-def read_tables(streams: Any, spark: SparkSession | None = None) -> Any:
-    """Return the streams of a join with a batch DataFrame in place of each table of pandas or Arrow.
-
-    ``spark`` reads the tables; without it, the session of another input or the active session does. Other
-    values stay as they are, and ``check_streams`` refuses what is no DataFrame. Any object that exports
-    Arrow's C stream counts as an Arrow table, for example a DataFrame of polars or a relation of DuckDB.
-
-    Raises
-    ------
-    QueryError
-        NANOSECONDS if a table has times that Spark, which has microseconds, would cut.
-    SessionError
-        NO_SESSION if a table is given, and there is no Spark session that could read it.
-    """
-    if not isinstance(streams, Mapping) or not any(map(_is_table, streams.values())):
-        return streams
-    given = [stream for stream in streams.values() if hasattr(stream, "sparkSession")]
-    if spark is None:
-        spark = given[0].sparkSession if given else SparkSession.getActiveSession()
-    if spark is None:
-        raise SessionError(
-            "NO_SESSION",
-            "a table of pandas or Arrow needs a Spark session that reads it, and none is active; "
-            "start one, for example with th.local_session()",
-        )
-    return {
-        alias: _read_table(spark, alias, stream) if _is_table(stream) else stream
-        for alias, stream in streams.items()
-    }
-
-
-def _is_table(stream: object) -> bool:
-    return not hasattr(stream, "sparkSession") and hasattr(stream, "__arrow_c_stream__")
-
-
-def _read_table(spark: SparkSession, alias: str, table: Any) -> DataFrame:
-    import pandas as pd
-    import pyarrow as pa
-
-    if not isinstance(table, pd.DataFrame | pa.Table):
-        table = pa.table(table)
-    if isinstance(table, pd.DataFrame):
-        columns: dict[str, Any] = {}
-        for name, type_ in table.dtypes.items():
-            if type_.kind == "O" and any(map(_loses_nanoseconds, table[name])):
-                raise _make_nanoseconds_error(alias, str(name), is_pandas=True)
-            # Columns of objects and categories may hold times too. Spark refuses what Arrow cannot hold.
-            with suppress(pa.ArrowException, OverflowError, TypeError, ValueError):
-                columns |= {str(name): pa.array(table[name])} if type_.kind in "mMO" else {}
-    else:
-        columns = dict(zip(table.column_names, table.columns, strict=True))
-    for name, column in columns.items():
-        if any(map(_has_nanoseconds, _list_leaves(column))):
-            raise _make_nanoseconds_error(alias, name, isinstance(table, pd.DataFrame))
-    return spark.createDataFrame(table)
-
-
-def _loses_nanoseconds(value: object) -> bool:
-    """Whether this object has times of pandas with nanoseconds, which Arrow cuts when it reads objects."""
-    import pandas as pd
-
-    if isinstance(value, list | tuple):
-        return any(map(_loses_nanoseconds, value))
-    if isinstance(value, dict):
-        return any(map(_loses_nanoseconds, value.values()))
-    if isinstance(value, pd.Timedelta):
-        return value.nanoseconds > 0
-    return isinstance(value, pd.Timestamp) and value.nanosecond > 0
-
-
-def _list_leaves(column: pa.ChunkedArray | pa.Array) -> Iterator[pa.Array]:
-    """Yield the values of a column, also those inside structs, lists, maps and dictionaries."""
-    import pyarrow as pa
-
-    types = pa.types
-    lists = (
-        types.is_list,
-        types.is_large_list,
-        types.is_fixed_size_list,
-        types.is_list_view,
-        types.is_large_list_view,
-    )
-    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-        if pa.types.is_struct(chunk.type):
-            for field in chunk.flatten():
-                yield from _list_leaves(field)
-        elif pa.types.is_map(chunk.type):
-            yield from _list_leaves(chunk.keys)
-            yield from _list_leaves(chunk.items)
-        elif any(is_kind(chunk.type) for is_kind in lists):
-            yield from _list_leaves(chunk.flatten())
-        elif pa.types.is_dictionary(chunk.type):
-            yield from _list_leaves(chunk.dictionary_decode())
-        else:
-            yield chunk
-
-
-def _has_nanoseconds(values: pa.Array) -> bool:
-    """Whether some of the values are times or spans that are no whole number of microseconds."""
-    import pyarrow as pa
-
-    types = pa.types
-    if not any(is_kind(values.type) for is_kind in (types.is_timestamp, types.is_duration, types.is_time64)):
-        return False
-    nanos = values.drop_null().view(pa.int64()).to_numpy()
-    return bool(values.type.unit == "ns" and (nanos % 1000 != 0).any())
-
-
-def _make_nanoseconds_error(alias: str, column: str, is_pandas: bool) -> QueryError:
-    if is_pandas:
-        cast = f'{alias}["{column}"] = {alias}["{column}"].astype("int64")'
-    else:
-        cast = f'{alias}["{column}"].cast(pa.int64())'
-    return QueryError(
-        "NANOSECONDS",
-        f"Spark has times of microseconds, and the column {column!r} of {alias!r} has nanoseconds: times "
-        f"less than a microsecond apart would become equal; carry them as BIGINT, {cast}, "
-        f'and give the event time as th.from_nanos("{column}")',
     )
 
 

@@ -130,6 +130,10 @@ class JoinResult:
         """The steps before this one say what is before them."""
         return []
 
+    def count_watermarks(self) -> int:
+        """The streams behind the result have one watermark each."""
+        return len(self.aliases)
+
     @property
     def time_type(self) -> DataType:
         """The type of the result time: that of the event times, or the wider one if there are two."""

@@ -28,6 +28,11 @@ _NAMES = "|".join(
 )
 _OURS = re.compile(rf"thetastream\.core\.errors\.({_NAMES}): (\[[A-Z_]+\] .*)")
 _GONE = re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.?\s")
+_MISMATCH = re.compile(
+    r"\[FAILED_READ_FILE\.PARQUET_COLUMN_DATA_TYPE_MISMATCH\] Encountered error while reading file (\S+?)\.? "
+    r"Data type mismatches when reading Parquet column \[(.+?)\]\. "
+    r"Expected Spark type (.+?), actual Parquet type (\w+)"
+)
 _QUERY = re.compile(r"Query (?P<name>.*?)\[id = (?P<id>[\w-]+)")
 
 
@@ -41,8 +46,13 @@ def find_error(text: str) -> str | None:
     found = _OURS.findall(text)
     if found:
         return f"{found[-1][0]}: {found[-1][1].strip()}"
-    gone = _GONE.search(text) if _QUERY.search(text) else None
-    return None if gone is None else f"QueryError: {QueryError('FILE_GONE', _describe_gone(gone[1]))}"
+    if not _QUERY.search(text):
+        return None
+    if gone := _GONE.search(text):
+        return f"QueryError: {QueryError('FILE_GONE', _describe_gone(gone[1]))}"
+    if mismatch := _MISMATCH.search(text):
+        return f"QueryError: {QueryError('FILE_TYPE', _describe_mismatch(*mismatch.groups()))}"
+    return None
 
 
 def _describe_gone(path: str) -> str:
@@ -52,6 +62,19 @@ def _describe_gone(path: str) -> str:
         "with its checkpoint: it continues with the new files. Or keep the table in a format with versions, "
         "such as Delta"
     )
+
+
+def _describe_mismatch(path: str, column: str, wanted: str, found: str) -> str:
+    what = (
+        f"the schema of the DataFrame says that the column {column} is {wanted.upper()}, and the file {path} "
+        f"has {found} there. "
+    )
+    if found == "INT64" and wanted.startswith("timestamp"):
+        return what + (
+            "If these are nanoseconds, which Spark does not have, write BIGINT in the schema, and make the "
+            f'event time with th.from_nanos("{column}")'
+        )
+    return what + "Write the type of the file in the schema, and cast the column behind it"
 
 
 def unwrap_error(error: BaseException) -> errors.ThetastreamError | None:
