@@ -130,7 +130,7 @@ def test_a_query_reads_one_version_of_a_table_in_each_epoch(
         stream = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
         table = spark.range(3).selectExpr("id * 4 AS low", "id * 4 + 4 AS high", f"'{version}' AS version")
         inputs = {"a": stream, "t": table}
-        joined = th.join(inputs, "a.x >= t.low AND a.x < t.high", mailbox=tmp_path / "shared")
+        joined = th.join(inputs, "a.x >= t.low AND a.x < t.high", mailbox=(tmp_path / "shared").as_uri())
 
         def collect(batch: DataFrame, epoch: int) -> None:
             found.extend((epoch, row.id, row.version) for row in batch.select("a.id", "t.version").collect())

@@ -210,7 +210,7 @@ def test_statements_may_name_tables(
 def test_what_tables_refuse(frame: DataFrame, table: DataFrame, tmp_path: Path) -> None:
     s = replay(frame, [range(4)], tmp_path).withWatermark("ts", "1 minute")
     one, two = {"a": s, "t": table}, {"a": s, "b": s, "t": table}
-    ignored = {"index": "hash", "late": "late", "max_units": 4, "cache_folder": "c"}
+    ignored = {"index": "hash", "late": "late", "max_units": 4}
     for settings in (
         *({"within": "1 minute"}, {"model": th.Biclique(1)}, {"statistics": th.Statistics()}),
         *({name: value} for name, value in ignored.items()),

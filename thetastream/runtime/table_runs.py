@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from thetastream.core.blocks import drop_fillers, gather
 from thetastream.core.errors import StateError
-from thetastream.core.folder import Folder
+from thetastream.core.folder import Folder, hide_secrets, is_uri
 from thetastream.engine.lookup import PROBES_AT_ONCE, Lookup, TableRuns
 from thetastream.engine.store.box import IndexPlan
 from thetastream.engine.store.run import build
@@ -30,6 +30,7 @@ from thetastream.lowering.physical import SidePlan
 from thetastream.runtime.emit import gather_batches
 from thetastream.runtime.flow import Output
 from thetastream.runtime.state import segment_cache
+from thetastream.runtime.state.cache_folder import choose_cache_root
 from thetastream.runtime.task_facts import ReadTask, TaskFacts
 
 Batches = Iterable[pa.RecordBatch]
@@ -42,6 +43,8 @@ KEPT_EPOCHS = 64
 """The number of epochs whose versions are known. Spark may run the newest one again."""
 KEPT_S = 24 * 3600
 """A run that no epoch reads is removed after this many seconds."""
+FOLDER = "tables"
+"""The name of the folder of staged tables."""
 STAGED = pa.schema([("run", pa.string()), ("n_rows", pa.int64()), ("nbytes", pa.int64())])
 
 
@@ -60,14 +63,14 @@ class LookupFlow:
 
 @dataclass(frozen=True)
 class TableFolder:
-    """A folder of staged tables, which all workers reach. Picklable."""
+    """A folder of staged tables, which all workers reach. Picklable.
+
+    If it is no path of this host but a URI, each host copies the runs that it reads into its cache.
+    """
 
     root: str
-
-    @property
-    def runs(self) -> Path:
-        """The folder of runs."""
-        return Path(self.root) / "runs"
+    cache_folder: str | None = None
+    """The folder on each host for copies of runs; None means Spark's local directory."""
 
     def make_staging_step(self, plan: IndexPlan) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
         """Make the step that writes rows of a table as runs, and returns a row for each run."""
@@ -76,11 +79,13 @@ class TableFolder:
             self.sweep()
             for block in gather(map(drop_fillers, batches), RUN_ROWS, RUN_BYTES, RUN_BYTES):
                 run = build(plan, block)
-                path = self.runs / uuid.uuid4().hex
+                path = self._folder_of_host / uuid.uuid4().hex
                 segment_cache.save(path, run, plan)
                 if not path.exists():
-                    what = f"the rows of a table must be staged in {self.root}, and its disk refuses them"
+                    what = f"the rows of a table must be staged in {path.parent}, and its disk refuses them"
                     raise StateError("TABLE_FOLDER", f"{what}; make room there, or name another mailbox=")
+                if is_uri(self.root):
+                    self._open_folder("runs").write(path.name, path.read_bytes())
                 yield pa.RecordBatch.from_pylist(
                     [{"run": path.name, "n_rows": run.n_rows, "nbytes": run.nbytes}], schema=STAGED
                 )
@@ -95,8 +100,7 @@ class TableFolder:
         """
         if task.epoch is None:
             return own
-        folder = Folder(self.root, f"epochs/{task.query}-{join}")
-        folder.make(is_private=True)
+        folder = self._open_folder(f"epochs/{task.query}-{join}")
         if folder.write_new(str(task.epoch), json.dumps({"runs": own}).encode()):
             self._forget_epochs(folder, task.epoch)
             return own
@@ -117,26 +121,44 @@ class TableFolder:
             TABLE_MISSING if a run is not there any more, or is damaged.
         """
         try:
-            return TableRuns([segment_cache.load(self.runs / name, plan) for name in version], payload)
+            return TableRuns([segment_cache.load(self._fetch(name), plan) for name in version], payload)
         except (OSError, EOFError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-            what = f"an epoch reads a version of a table that {self.root} does not have any more ({error})"
+            what = f"an epoch reads a version of a table that is not in {hide_secrets(self.root)} any more"
             hint = "restore the folder, or start the query with a new checkpoint"
-            raise StateError("TABLE_MISSING", f"{what}; {hint}") from error
+            raise StateError("TABLE_MISSING", f"{what} ({error}); {hint}") from error
 
     def sweep(self) -> None:
         """Remove runs that no epoch reads and that are older than a day."""
         read: set[str] = set()
-        for entry in (Path(self.root) / "epochs").glob("*/*"):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                read.update(json.loads(entry.read_text())["runs"])
-        for run in self.runs.glob("*"):
-            with contextlib.suppress(OSError):
-                if run.name not in read and not _is_new(run):
-                    segment_cache.discard(run)
+        epochs = self._open_folder("epochs")
+        for join in epochs.list_files():
+            for name in epochs.list_files(join):
+                with contextlib.suppress(OSError, ValueError, KeyError):
+                    read.update(json.loads(epochs.read(f"{join}/{name}"))["runs"])
+        runs = self._open_folder("runs")
+        for name, (changed_ns, _) in runs.list_files().items():
+            if name not in read and time.time() - changed_ns / 1e9 > KEPT_S:
+                with contextlib.suppress(OSError):
+                    runs.remove(name)
 
+    @property
+    def _folder_of_host(self) -> Path:
+        """The folder in which this host maps runs."""
+        return choose_cache_root(self.cache_folder) if is_uri(self.root) else Path(self.root, FOLDER, "runs")
 
-def _is_new(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime < KEPT_S
+    def _fetch(self, name: str) -> Path:
+        """Copy a run to this host, unless it is there."""
+        path = self._folder_of_host / name
+        if is_uri(self.root) and not path.exists():
+            cached = Folder(str(path.parent), "")
+            cached.make(is_private=True)
+            cached.write(name, self._open_folder("runs").read(name))
+        return path
+
+    def _open_folder(self, name: str) -> Folder:
+        folder = Folder(self.root, f"{FOLDER}/{name}")
+        folder.make(is_private=True)
+        return folder
 
 
 _OPENED: dict[Version, TableRuns] = {}

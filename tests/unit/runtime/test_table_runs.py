@@ -18,9 +18,19 @@ FLOW = plan("a.k <= b.k", "inner").flow()
 SIDE = FLOW.sides[Side.RIGHT]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> TableFolder:
-    return TableFolder(str(tmp_path / "tables"))
+@pytest.fixture(params=["a path", "a URI"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> TableFolder:
+    """A folder of tables. Each host has copies of the runs of a folder that is a URI."""
+    shared = tmp_path / "shared"
+    if request.param == "a path":
+        return TableFolder(str(shared))
+    return TableFolder(shared.as_uri(), str(tmp_path / "host"))
+
+
+def list_shared(folder: TableFolder, inside: str) -> dict[str, Path]:
+    """List the files that all hosts share."""
+    shared = Path(folder.root.removeprefix("file://")) / "tables" / inside
+    return {path.name: path for path in shared.iterdir()}
 
 
 def in_epoch(number: int) -> TaskFacts:
@@ -57,20 +67,21 @@ def test_an_epoch_that_runs_again_reads_the_version_that_it_read_before(folder: 
 def test_old_epochs_are_forgotten(folder: TableFolder) -> None:
     for epoch in (0, 1, KEPT_EPOCHS):
         folder.choose_version(in_epoch(epoch), "join", ("v",))
-    names = sorted(path.name for path in (Path(folder.root) / "epochs/query-join").iterdir())
-    assert names == sorted(["1", str(KEPT_EPOCHS)])
+    assert set(list_shared(folder, "epochs/query-join")) == {"1", str(KEPT_EPOCHS)}
 
 
 def test_a_version_that_is_gone_or_damaged_is_refused(folder: TableFolder) -> None:
     with pytest.raises(StateError, match=r"\[TABLE_MISSING\].*No such file"):
         folder.open(("nothing",), FLOW.lookup.plan, PAYLOAD)
     version = stage(folder, TABLE)
-    for run in folder.runs.iterdir():
+    for name, run in list_shared(folder, "runs").items():
         data = bytearray(run.read_bytes())
         data[len(data) // 2] ^= 1
         moved = run.with_name("moved")
         moved.write_bytes(bytes(data))
         moved.rename(run)
+        if "://" in folder.root:
+            (folder._folder_of_host / name).unlink()
     table_runs.segment_cache._KEPT.clear()
     with pytest.raises(StateError, match="TABLE_MISSING"):
         folder.open(version, FLOW.lookup.plan, PAYLOAD)
@@ -80,8 +91,8 @@ def test_old_runs_that_no_epoch_reads_are_removed(folder: TableFolder) -> None:
     read, unread = (stage(folder, TABLE) for _ in range(2))
     folder.choose_version(in_epoch(0), "join", read)
     long_ago = time.time() - KEPT_S - 60
-    for path in folder.runs.iterdir():
+    for path in list_shared(folder, "runs").values():
         os.utime(path, (long_ago, long_ago))
     new = stage(folder, TABLE)
-    assert {path.name for path in folder.runs.iterdir()} == {*read, *new}
+    assert set(list_shared(folder, "runs")) == {*read, *new}
     assert not set(unread) & {*read, *new}

@@ -12,17 +12,18 @@ from pyspark.sql.types import StructField, StructType
 
 from thetastream.conditions import Phrase, parse
 from thetastream.conditions.names import relocate
+from thetastream.core.errors import ThetastreamError
 from thetastream.core.folder import is_uri
 from thetastream.core.how import INNER
 from thetastream.families.lookups import LookupPlan, plan_lookup
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.joins.ask.check import ReadInputs
 from thetastream.joins.ask.request import JoinRequest
+from thetastream.joins.ask.settings import choose_mailbox_folder
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import Stream
 from thetastream.runtime.table_runs import TableFolder, Version
 from thetastream.spark.dataflow.lookup import look_up, stage_table
-from thetastream.spark.session.configure import is_local
 
 SPARK = "spark"
 """The value of ``model=`` that keeps Spark's own join of a stream with tables."""
@@ -55,15 +56,24 @@ class TableLookup:
         return self.plan.describe()
 
 
-def find_obstacle(request: JoinRequest, read: ReadInputs, folder: TableFolder) -> str | None:
-    """Find out why no table of a request can have an index; None if they can."""
+SHARED = ("file:", "hdfs:", "viewfs:")
+"""Beginnings of URIs of folders in which only one of several workers can write a new file."""
+
+
+def open_folder(request: JoinRequest, read: ReadInputs) -> TableFolder | str:
+    """Choose the folder in which tables are staged, or say why no table of a request can have an index."""
     if request.model == SPARK:
         return 'model="spark" asks for it'
-    if is_uri(folder.root) or not is_local(request.spark):
-        return "tables are staged on this machine only"
     if any(problem.condition == "UNSUPPORTED_TYPE" for problem in read.problems):
         return "Arrow cannot carry a column"
-    return None
+    problems: list[ThetastreamError] = []
+    root = choose_mailbox_folder(request.spark, request.options.get("mailbox"), problems)
+    if problems:
+        return "mailbox= names no folder that all workers share"
+    if is_uri(root) and not root.startswith(SHARED):
+        return "tables are staged on disks and on HDFS only"
+    cache_folder = request.options.get("cache_folder")
+    return TableFolder(root, None if cache_folder is None else str(cache_folder))
 
 
 def plan_stream_lookup(request: JoinRequest, read: ReadInputs, folder: TableFolder) -> TableLookup | str:

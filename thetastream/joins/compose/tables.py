@@ -24,11 +24,11 @@ from thetastream.families.base import Facts
 from thetastream.families.result_time import write_result_time
 from thetastream.joins.ask.check import ReadInputs, read_inputs
 from thetastream.joins.ask.request import JoinRequest
-from thetastream.joins.ask.settings import choose_mailbox_folder, read_result_time
+from thetastream.joins.ask.settings import read_result_time
 from thetastream.joins.compose.lookups import (
     SPARK,
     TableLookup,
-    find_obstacle,
+    open_folder,
     plan_rows_lookup,
     plan_stream_lookup,
 )
@@ -43,7 +43,7 @@ from thetastream.models.base import Model
 from thetastream.runtime.table_runs import TableFolder
 from thetastream.spark.dataflow.predicate_filter import filter_rows
 
-_OF_ONE_STREAM = frozenset({"event_time", "result_time", "order", "punctuations", "mailbox"})
+_OF_ONE_STREAM = frozenset({"event_time", "result_time", "order", "punctuations", "mailbox", "cache_folder"})
 """Options that a single stream with tables can have, or that have an error of their own."""
 IGNORED = frozenset({"order", "punctuations"})
 """Options that no join with tables can honour."""
@@ -233,9 +233,9 @@ def plan_with_tables(
     problems += _find_how_problems(request.how, given, streams, tables)
     shows_result_time = read_result_time(request.options.get("result_time"), streams, problems)
     raise_problems(problems)
-    folder = TableFolder(f"{choose_mailbox_folder(request.spark, request.options.get('mailbox'), [])}/tables")
-    lookup: TableLookup | str = find_obstacle(request, read, folder) or ""
-    if not lookup and len(given) == 2:
+    folder = open_folder(request, read)
+    lookup: TableLookup | str = folder if isinstance(folder, str) else ""
+    if isinstance(folder, TableFolder) and len(given) == 2:
         lookup = plan_stream_lookup(request, read, folder)
     if not request.how.is_inner and read.predicates and isinstance(lookup, str):
         raise _make_predicate_error(request.how, tables[0], read.predicates[0], lookup)
@@ -268,7 +268,7 @@ def plan_with_tables(
     elif request.how.is_inner:
         steps = _list_steps(tables, [(part, names) for part, names in parts if not names <= arrived], arrived)
         steps = tuple(replace(step, lookup=lookup) for step in steps)
-        if not lookup:
+        if isinstance(folder, TableFolder) and not lookup:
             steps = _plan_lookups(request, streams if joined is None else joined.inputs, steps, folder)
     else:
         # A conjunct over the stream alone is part of the condition, and not a filter.
