@@ -14,7 +14,7 @@ from tests.support.draws import draw_cases
 from tests.support.local import LocalJoin
 from tests.support.strategies import Case, cases
 from tests.support.streams import outcome, replay
-from thetastream.core.keys import Int64s, fold
+from thetastream.core.keys import Int64s, combine_keys
 from thetastream.core.sides import Side
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.index import REGISTRY, Access, Fit, Indexable, Layout, LayoutRules, ProbeCost, Shape, Span
@@ -44,7 +44,7 @@ def striped() -> Iterator[Shape]:
             return -1
 
         def arrange(self, access: Access, rows: Int64s) -> Layout:
-            stripes = fold([rows[:, column] for column in access.group]) % STRIPES
+            stripes = combine_keys([rows[:, column] for column in access.group]) % STRIPES
             order = np.argsort(stripes, kind="stable")
             return Layout(order, *group_equal_keys(stripes[order]))
 

@@ -167,7 +167,7 @@ def test_a_folded_plan_is_that_of_the_columns_it_carries(
 def test_a_refused_statement_is_read_once(
     spark: SparkSession, frames: dict[str, DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = import_module("thetastream.statements.answer")
+    answer = import_module("thetastream.statements.join_results")
     asked = []
     monkeypatch.setattr(answer, "plan_join", lambda request: asked.append(1) or plan_join(request))
     with pytest.raises(

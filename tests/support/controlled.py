@@ -29,7 +29,7 @@ from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.index import Hash, IndexSpec
 from thetastream.models import Biclique, Chain, Matrix, Ring, Split
 from thetastream.models.base import Model
-from thetastream.runtime.control.offset import fold
+from thetastream.runtime.control.offset import apply_requests
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.control.request import Request
 
@@ -107,7 +107,7 @@ class CrashingRun(ControlledRun):
 
         The number of slots means a crash behind the last unit, before the commit.
         """
-        after = fold(self.offset, self.requests, self.drained, self._rules, self.arrived)
+        after = apply_requests(self.offset, self.requests, self.drained, self._rules, self.arrived)
         for crash in (*crashes, None):
             saved = {} if crash is None else self._save()
             self.read_offset(after)

@@ -19,7 +19,7 @@ from thetastream.engine.store.segment import MemoryStore
 from thetastream.models.base import Model
 from thetastream.runtime.control.model_json import decode_model
 from thetastream.runtime.control.notices import ENDS, JOINS, Member, Notice, describe_peers, list_notices
-from thetastream.runtime.control.offset import ControlOffset, fold
+from thetastream.runtime.control.offset import ControlOffset, apply_requests
 from thetastream.runtime.control.plan import ControlPlan, Rules
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.control.routing import PlanRouter, build_router
@@ -66,7 +66,7 @@ class ControlledRun(LocalRun):
     ) -> Iterator[list[pa.Array]]:
         """Run one epoch over all units and yield the columns of results, piece by piece."""
         before = self.offset
-        self.read_offset(fold(before, self.requests, self.drained, self._rules, self.arrived))
+        self.read_offset(apply_requests(before, self.requests, self.drained, self._rules, self.arrived))
         yield from super().epoch(batches, watermark_us)
 
     def read_offset(self, after: ControlOffset) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import thetastream as th
 from thetastream.aggregates import NotFoldable
 
-answer = importlib.import_module("thetastream.statements.answer")
+answer = importlib.import_module("thetastream.statements.join_results")
 evaluate = importlib.import_module("thetastream.statements.evaluate")
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

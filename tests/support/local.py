@@ -81,7 +81,7 @@ class LocalMultiway(LocalRun):
     @property
     def partial_results(self) -> list[PartialResults]:
         """The partial results in flight."""
-        return [PartialResults.unseal(message) for message in self.in_flight]
+        return [PartialResults.from_message(message) for message in self.in_flight]
 
 
 class LocalTasks(LocalRun):

@@ -173,23 +173,23 @@ def find_endless(clauses: SelectClauses) -> Iterator[QueryError]:
 
 
 def write_out_groups(
-    items: Phrase, group_by: Phrase, columns: Collection[str], fold: Callable[[str], str]
+    items: Phrase, group_by: Phrase, columns: Collection[str], name_key: Callable[[str], str]
 ) -> Phrase:
     """Replace the names and numbers of items in GROUP BY by the expressions of these items.
 
-    A column has precedence over an item of the same name, as in Spark. ``fold`` gives all spellings of one
-    name the same value, and has been applied to ``columns``.
+    A column has precedence over an item of the same name, as in Spark. ``name_key`` gives all spellings of
+    one name the same value, and has been applied to ``columns``.
 
     >>> items = tokenize("date_trunc('hour', r.ts) AS h, r.k, count(*) n")
     >>> write_out_groups(items, tokenize("h, 2"), ["ts", "k"], str.casefold).text
     "date_trunc('hour', r.ts), r.k"
     """
     listed = items.split_at_commas()
-    named = {fold(name): part for name, part in map(split_name, listed) if name is not None}
+    named = {name_key(name): part for name, part in map(split_name, listed) if name is not None}
     keys = []
     for key in group_by.split_at_commas():
         is_word = len(key.tokens) == 1
-        name = fold(key.tokens[0].name) if is_word else ""
+        name = name_key(key.tokens[0].name) if is_word else ""
         if is_word and key.text.isdecimal() and 1 <= int(key.text) <= len(listed):
             keys.append(split_name(listed[int(key.text) - 1])[1])
         elif is_word and name in named and name not in columns:

@@ -111,7 +111,7 @@ def is_keyword_here(phrase: Phrase, n: int) -> bool:
     return before.kind in OPERAND_ENDS and before.kind != "VAR"
 
 
-def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callable[[str], str]) -> Phrase:
+def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], name_key: Callable[[str], str]) -> Phrase:
     """Write ``alias.`` before every column name of the phrase that lacks it.
 
     Parameters
@@ -120,7 +120,7 @@ def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callab
         The phrase to qualify.
     columns : mapping of alias to column names
         The columns of each stream.
-    fold : callable
+    name_key : callable
         ``str.casefold``, or the identity if Spark compares names case-sensitively.
 
     Raises
@@ -136,11 +136,11 @@ def qualify(phrase: Phrase, columns: Mapping[str, Collection[str]], fold: Callab
     owners: dict[str, list[str]] = {}
     for alias, names in columns.items():
         for name in names:
-            owners.setdefault(fold(name), []).append(alias)
+            owners.setdefault(name_key(name), []).append(alias)
     known = {alias.casefold() for alias in columns}
     splices: list[tuple[int, str]] = []
     for n, token in find_free_names(phrase):
-        found = owners.get(fold(token.name), [])
+        found = owners.get(name_key(token.name), [])
         if token.name.casefold() in known or not found or is_keyword_here(phrase, n):
             continue
         if len(found) > 1:

@@ -168,16 +168,16 @@ def shift(
     return moved, over if (delta > 0) == (towards < 0) else None
 
 
-def fold(columns: list[Int64s]) -> Int64s:
+def combine_keys(columns: list[Int64s]) -> Int64s:
     """Combine the columns of several equality keys into one column.
 
     A single column is returned as it is. Several are mixed by a hash; collisions are checked later.
     """
-    folded = columns[0]
+    combined = columns[0]
     for column in columns[1:]:
-        mixed = (folded.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ column.view(np.uint64)
-        folded = (mixed ^ (mixed >> np.uint64(29))).view(np.int64)
-    return folded
+        mixed = (combined.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ column.view(np.uint64)
+        combined = (mixed ^ (mixed >> np.uint64(29))).view(np.int64)
+    return combined
 
 
 def scramble(keys: Int64s) -> Int64s:

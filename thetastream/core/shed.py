@@ -121,16 +121,16 @@ class Shed:
             return 1.0
         return self.base + (1 - self.base) * CURVES[self.curve]((load - threshold) / (capacity - threshold))
 
-    def settle(self, load: float) -> float:
+    def find_steady_share(self, load: float) -> float:
         """Estimate the share of tuples that is kept in a steady state, for ``load="state"``.
 
         Without a shedder, the load would be ``load``. With one, it settles at L = p load with p = 1 -
         factor(L). If ``base`` is so large that no such L is above the threshold, it settles at the threshold.
 
         >>> shed = Shed("1 GB", "2 GB", base=0)
-        >>> [round(shed.settle(load), 3) for load in (0.5e9, 4e9)]
+        >>> [round(shed.find_steady_share(load), 3) for load in (0.5e9, 4e9)]
         [1.0, 0.4]
-        >>> Shed("1 GB", "2 GB", base=0.9).settle(4e9)
+        >>> Shed("1 GB", "2 GB", base=0.9).find_steady_share(4e9)
         0.25
         """
         threshold, capacity = self.limits

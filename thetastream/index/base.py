@@ -247,8 +247,8 @@ class Shape(ABC):
     def buckets(self, edges: Int64s, n_probes: int, group: Int64s | None, spans: tuple[Span, ...]) -> Span:
         """Find the buckets [low, high) that each probe visits.
 
-        ``group`` holds the equality keys of the probes, combined by ``thetastream.core.keys.fold``. ``spans``
-        holds one interval for each column of ``Access.ranges``.
+        ``group`` holds the equality keys of the probes, combined by ``thetastream.core.keys.combine_keys``.
+        ``spans`` holds one interval for each column of ``Access.ranges``.
         """
 
     def steps(self, stored: Floats, n_segments: float) -> Floats:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from thetastream.core.keys import Int64s, fold
+from thetastream.core.keys import Int64s, combine_keys
 from thetastream.index.base import (
     Access,
     Fit,
@@ -39,7 +39,7 @@ class Hash(Shape):
         return -1
 
     def arrange(self, access: Access, rows: Int64s) -> Layout:
-        key = fold([rows[:, column] for column in access.group])
+        key = combine_keys([rows[:, column] for column in access.group])
         order = np.argsort(key)
         return Layout(order, *group_equal_keys(key[order]))
 
@@ -69,7 +69,7 @@ class HashSorted(Hash):
     def arrange(self, access: Access, rows: Int64s) -> Layout:
         from thetastream.kernels.place import order_inside  # loads Numba
 
-        key = fold([rows[:, column] for column in access.group])
+        key = combine_keys([rows[:, column] for column in access.group])
         by_key = np.argsort(key)
         edges, offsets = group_equal_keys(key[by_key])
         minor = np.ascontiguousarray(rows[:, access.ranges[0]])

@@ -107,7 +107,7 @@ class UnitEpoch:
         StateError
             If the checkpoint is damaged, has another format, or belongs to another query.
         """
-        settle()
+        freeze_objects()
         task = self.read_task()
         running = self.fitted.fit(task.partitions)
         spec, keys, _ = running
@@ -303,7 +303,7 @@ def _when_called(heard: LastEpoch) -> int:
 
 
 @cache
-def settle() -> None:
+def freeze_objects() -> None:
     """Freeze all objects that exist now; every Spark task calls this, and only the first call acts."""
     gc.collect()
     gc.freeze()

@@ -26,7 +26,7 @@ from thetastream.engine.early_watermark import EarlyWatermark
 from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.control.access import ControlAccess
 from thetastream.runtime.control.routing import build_router
-from thetastream.runtime.epoch import settle
+from thetastream.runtime.epoch import freeze_objects
 from thetastream.runtime.shed_loads import ShedLoads
 from thetastream.runtime.task_facts import ReadTask
 
@@ -47,7 +47,7 @@ def make_routing_step(
     is_announced = is_streaming and (fitted.planned.has_event_time or fitted.planned.has_messages)
 
     def to_rows(batches: Batches) -> Batches:
-        settle()
+        freeze_objects()
         # 1. Find the router and the units of this epoch.
         task = read_task()
         spec, keys, _ = fitted.fit(task.partitions)

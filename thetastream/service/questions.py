@@ -13,9 +13,9 @@ from fastapi import Request, Response
 from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
 from thetastream.results.store import Store, refuse_damage
-from thetastream.service.answers import AnswerMemory, AnswerResponse, Encoded
 from thetastream.service.bodies import ALL
 from thetastream.service.limits import Limits, make_large, read_bounded
+from thetastream.service.responses import BoundedResponse, Encoded, ResponseMemory
 from thetastream.service.statement_pool import OpenRows, StatementPool
 from thetastream.service.statement_worker import ARROW, JSON, encode_table
 from thetastream.service.turns import Turns
@@ -38,9 +38,9 @@ class Questions:
         # Reads without a statement, as those of the page, never wait behind statements.
         self._read_threads = ThreadPoolExecutor(limits.questions, thread_name_prefix="read")
         self._read_turns = Turns(limits.questions, limits.waiting, limits.waiting_per_client)
-        self._memory = AnswerMemory(limits.question_bytes * limits.questions)
-        self._memory_of_few = AnswerMemory(limits.question_bytes)
-        self._memory_of_events = AnswerMemory(limits.question_bytes * limits.questions)
+        self._memory = ResponseMemory(limits.question_bytes * limits.questions)
+        self._memory_of_few = ResponseMemory(limits.question_bytes)
+        self._memory_of_events = ResponseMemory(limits.question_bytes * limits.questions)
 
     def find_store(self, name: str) -> Store:
         """Find a store by its name.
@@ -84,7 +84,7 @@ class Questions:
                 asked.cancel()
         if not asked.done():
             return Response(status_code=499)  # Nobody reads it.
-        return AnswerResponse(asked.result(), media_type)
+        return BoundedResponse(asked.result(), media_type)
 
     async def _ask_once(
         self, open_rows: OpenRows, sql: str, client: str, media_type: str, first: int | None
@@ -128,7 +128,7 @@ class Questions:
         return self._encode_rows(open_rows, media_type, first, memory, stop)
 
     def _encode_rows(
-        self, open_rows: OpenRows, media_type: str, first: int | None, memory: AnswerMemory, stop: Stop
+        self, open_rows: OpenRows, media_type: str, first: int | None, memory: ResponseMemory, stop: Stop
     ) -> Encoded:
         with refuse_damage("the store"):
             rows = read_bounded(open_rows(), self._limits, first, stop)

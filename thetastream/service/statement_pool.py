@@ -27,8 +27,8 @@ from thetastream.core.errors import QueryError, StoreError, ThetastreamError
 from thetastream.core.search_path import list_program_folders, write_search_path
 from thetastream.core.stopping import Stop
 from thetastream.results.question import make_slow
-from thetastream.service.answers import AnswerMemory, Encoded
 from thetastream.service.limits import Limits
+from thetastream.service.responses import Encoded, ResponseMemory
 from thetastream.service.statement_worker import ARROW, LENGTH
 
 GRACE_S = 2.0
@@ -77,7 +77,7 @@ class StatementPool:
         open_rows: OpenRows,
         sql: str,
         media_type: str,
-        memory: AnswerMemory | None = None,
+        memory: ResponseMemory | None = None,
         stop: Stop | None = None,
     ) -> Encoded:
         """Run one SELECT of a client, and encode its answer.
@@ -89,7 +89,7 @@ class StatementPool:
         sql : str
         media_type : str
             As in ``encode_table``.
-        memory : AnswerMemory, optional
+        memory : ResponseMemory, optional
             The memory from which the answer takes its bytes. Until there is enough, it stays in its process.
         stop : Stop, optional
             Stops the statement.
@@ -152,7 +152,7 @@ class Worker:
         return self._process.poll() is not None
 
     def encode(
-        self, open_rows: OpenRows, sql: str, media_type: str, memory: AnswerMemory | None, stop: Stop
+        self, open_rows: OpenRows, sql: str, media_type: str, memory: ResponseMemory | None, stop: Stop
     ) -> Encoded:
         """Run one SELECT, and encode its answer.
 

@@ -16,8 +16,8 @@ from thetastream.joins.ask.request import On
 from thetastream.joins.ask.streams import check_streams
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model
-from thetastream.statements.answer import answer, plan_question
-from thetastream.statements.question import Question
+from thetastream.statements.join_results import evaluate_select, plan_select
+from thetastream.statements.join_select import JoinSelect
 
 if TYPE_CHECKING:
     from thetastream.joins.ask.streams import Table
@@ -111,9 +111,9 @@ def aggregate(
     )
     given = dict(options)
     every = cast(str | timedelta | None, given.pop("every", None))
-    question = Question(clauses, frames, on, within, model, given, every)
+    join_select = JoinSelect(clauses, frames, on, within, model, given, every)
     spark = next(iter(frames.values())).sparkSession
-    return answer(spark, question, plan_question(question)).rows
+    return evaluate_select(spark, join_select, plan_select(join_select)).rows
 
 
 def _check_text(text: object) -> None:

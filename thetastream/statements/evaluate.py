@@ -19,13 +19,13 @@ from thetastream.joins.compose.nested import NestedJoin
 from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.models.base import Model
-from thetastream.statements.answer import Answer, answer, plan_question
 from thetastream.statements.correlated import resolve_rankings, write_correlated
 from thetastream.statements.errors import find_list_problems, locate, sort_problems
 from thetastream.statements.from_clause import MergedColumns, merge_columns, resolve_versions
 from thetastream.statements.grouped import fold_groups
 from thetastream.statements.inlined import inline
-from thetastream.statements.question import Question
+from thetastream.statements.join_results import SelectResults, evaluate_select, plan_select
+from thetastream.statements.join_select import JoinSelect
 from thetastream.statements.select import find_select_problems
 
 
@@ -46,7 +46,7 @@ class Evaluation:
     """Descriptions of the SELECTs, the inner ones first."""
     has_groups: bool = False
     """Whether the results of a join were grouped, so that the option ``every`` has an effect."""
-    _projections: dict[int, tuple[Question, Joined]] = field(default_factory=dict)
+    _projections: dict[int, tuple[JoinSelect, Joined]] = field(default_factory=dict)
     """The joins of SELECTs without groups, by the identity of the SELECT."""
 
     def evaluate(self, select: Select, scope: Mapping[str, DataFrame], title: str = "") -> DataFrame:
@@ -86,9 +86,11 @@ class Evaluation:
             resolved = resolve_versions(select, frames, self.options.get("event_time"))
             merged = merge_columns(resolved, frames, problems)
             raise_problems(problems)
-            question, found = self._join(resolve_rankings(resolved, frames, merged.fold), frames, merged)
+            join_select, found = self._join(
+                resolve_rankings(resolved, frames, merged.name_key), frames, merged
+            )
             if not found.how:
-                self._projections[id(select)] = question, found.join
+                self._projections[id(select)] = join_select, found.join
             rows, explain = found.rows, found.explain
         self.explanations.append(lambda: f"== {title} ==\n{explain()}\n" if title else explain())
         return rows
@@ -113,7 +115,7 @@ class Evaluation:
 
     def _join(
         self, select: Select, frames: Mapping[str, DataFrame], merged: MergedColumns
-    ) -> tuple[Question, Answer]:
+    ) -> tuple[JoinSelect, SelectResults]:
         on = [*merged.conditions, *(merged.qualify(condition) for condition in select.conditions)]
         correlated = _write_correlated(select, frames, merged)
         on += [text for texts in correlated.values() for text in texts]
@@ -123,7 +125,7 @@ class Evaluation:
         if isinstance(options.get("event_time"), Mapping):
             times = {alias: column for alias, column in options["event_time"].items() if alias in frames}
             options["event_time"] = times or None
-        question = Question(
+        join_select = JoinSelect(
             select.clauses,
             frames,
             on or ["true"],
@@ -136,14 +138,14 @@ class Evaluation:
             nested=_list_nested(select, correlated),
         )
         try:
-            join = plan_question(question)
+            join = plan_select(join_select)
         except ThetastreamError as error:
             located = [locate(select, problem) for problem in list_problems(error)]
-            raise_problems(sort_problems([*located, *find_select_problems(self.spark, question)]))
+            raise_problems(sort_problems([*located, *find_select_problems(self.spark, join_select)]))
             raise
-        return question, answer(self.spark, question, join)
+        return join_select, evaluate_select(self.spark, join_select, join)
 
-    def _fold_subquery(self, select: Select, rows: DataFrame) -> Answer | None:
+    def _fold_subquery(self, select: Select, rows: DataFrame) -> SelectResults | None:
         """Fold the results of a join in a subquery; None if units cannot.
 
         ``rows`` are the groups of the SELECT, as Spark makes them from the rows of the subquery.
@@ -151,10 +153,10 @@ class Evaluation:
         known = self._projections.get(id(select.sources[0].select))
         if known is None or not is_surely_grouped(select.items, select.group_by):
             return None
-        question, join = known
+        join_select, join = known
         try:
-            inlined = replace(question, clauses=inline(select, question))
-            return Answer(*fold_groups(self.spark, inlined, join, rows))
+            inlined = replace(join_select, clauses=inline(select, join_select))
+            return SelectResults(*fold_groups(self.spark, inlined, join, rows))
         except NotFoldable:
             return None
 
@@ -207,7 +209,7 @@ def _write_correlated(
     """Write the conditions of the subqueries in WHERE, by the alias of each."""
     outer = select.sources[0].alias
     return {
-        source.alias: write_correlated(source.subquery, outer, source.alias, frames, merged.fold)
+        source.alias: write_correlated(source.subquery, outer, source.alias, frames, merged.name_key)
         for source in select.sources
         if source.subquery is not None
     }

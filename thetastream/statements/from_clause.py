@@ -18,7 +18,7 @@ from thetastream.core.errors import ThetastreamError
 from thetastream.core.how import AsOf
 from thetastream.joins.ask.streams import find_time_column
 from thetastream.lowering.domains import quote
-from thetastream.spark.session.configure import choose_case_fold
+from thetastream.spark.session.configure import choose_name_key
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class MergedColumns:
 
     conditions: tuple[str, ...] = ()
     """The equalities of the columns."""
-    fold: Callable[[str], str] = str.casefold
+    name_key: Callable[[str], str] = str.casefold
     """The function that gives all spellings of one name the same value."""
     owners: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """For each merged column, by folded name: the alias whose column is taken, and the name of the column."""
@@ -41,7 +41,7 @@ class MergedColumns:
         columns: dict[str, list[str]] = {}
         for alias, name in self.owners.values():
             columns.setdefault(alias, []).append(name)
-        return qualify(tokenize(phrase.text), columns, self.fold).text
+        return qualify(tokenize(phrase.text), columns, self.name_key).text
 
     def write_star(self, frames: Mapping[str, DataFrame]) -> str:
         """Write the columns that a star stands for: merged columns first, and then those of each alias."""
@@ -51,7 +51,7 @@ class MergedColumns:
             if dropped is None:
                 parts.append(f"{quote(alias)}.*")
             else:
-                kept = [name for name in frame.columns if self.fold(name) not in dropped]
+                kept = [name for name in frame.columns if self.name_key(name) not in dropped]
                 parts += [f"{quote(alias)}.{quote(name)}" for name in kept]
         return ", ".join(parts)
 
@@ -64,15 +64,15 @@ def merge_columns(
     A column of USING must be in the stream behind JOIN, and in exactly one of the streams before it. Columns
     that an earlier USING has merged count as one.
     """
-    fold = choose_case_fold(next(iter(frames.values())).sparkSession)
-    columns = {alias: {fold(name): name for name in frame.columns} for alias, frame in frames.items()}
+    name_key = choose_name_key(next(iter(frames.values())).sparkSession)
+    columns = {alias: {name_key(name): name for name in frame.columns} for alias, frame in frames.items()}
     conditions: list[str] = []
     owners: dict[str, tuple[str, str]] = {}
     dropped: dict[str, frozenset[str]] = {}
     before: list[str] = []
     for source in select.sources:
         for token in source.using:
-            name = fold(token.name)
+            name = name_key(token.name)
             merged = {alias for alias in before if name in dropped.get(alias, ())}
             having = [alias for alias in before if name in columns[alias] and alias not in merged]
             if merged:
@@ -97,7 +97,7 @@ def merge_columns(
             for alias in (owner, source.alias):
                 dropped[alias] = dropped.get(alias, frozenset()) | {name}
         before.append(source.alias)
-    return MergedColumns(tuple(conditions), fold, owners, dropped)
+    return MergedColumns(tuple(conditions), name_key, owners, dropped)
 
 
 def resolve_versions(select: Select, frames: Mapping[str, DataFrame], event_time: Any) -> Select:

@@ -24,7 +24,7 @@ from thetastream.joins.ask.window import read_every
 from thetastream.joins.joined import Foldable, Joined, PlannedInput
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, Stream
-from thetastream.statements.question import Question, find_names_in
+from thetastream.statements.join_select import JoinSelect, find_names_in
 from thetastream.statements.select import write_out_stars
 
 NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
@@ -33,7 +33,7 @@ _HAVING = f"{PREFIX}having"
 
 
 class MergedViews(NamedTuple):
-    """The rows of a question that is evaluated over merged views."""
+    """The rows of a select list that is evaluated over merged views."""
 
     rows: DataFrame
     join: Joined
@@ -42,15 +42,17 @@ class MergedViews(NamedTuple):
     """A description of the evaluation, for ``explain``."""
 
 
-def fold_groups(spark: SparkSession, question: Question, join: Joined, over_pairs: DataFrame) -> MergedViews:
-    """Evaluate a question over views; columns and types are those of the answer ``over_pairs``.
+def fold_groups(
+    spark: SparkSession, join_select: JoinSelect, join: Joined, over_pairs: DataFrame
+) -> MergedViews:
+    """Evaluate a select list over views; columns and types are those of ``over_pairs``.
 
     Raises
     ------
     NotFoldable
         If the answer needs the matches themselves.
     """
-    clauses = question.clauses
+    clauses = join_select.clauses
     final = join.facts.final
     if isinstance(final, str):
         raise NotFoldable(final)
@@ -63,12 +65,12 @@ def fold_groups(spark: SparkSession, question: Question, join: Joined, over_pair
     inputs = dict(zip((stream.alias for stream in final.streams), foldable.final_inputs, strict=True))
     catalyst = Catalyst(spark, {alias: given.schema for alias, given in inputs.items()})
     has_time = all(stream.event_time for stream in join.inputs)
-    merged = question.merged
-    items = tokenize(merged.qualify(tokenize(write_out_stars(clauses.items, question.star))))
+    merged = join_select.merged
+    items = tokenize(merged.qualify(tokenize(write_out_stars(clauses.items, join_select.star))))
     group_by, having = clauses.group_by, clauses.having
     if group_by is not None:
-        columns = {question.fold(name) for stream in join.inputs for name, _ in stream.types}
-        group_by = tokenize(merged.qualify(write_out_groups(items, group_by, columns, question.fold)))
+        columns = {join_select.name_key(name) for stream in join.inputs for name, _ in stream.types}
+        group_by = tokenize(merged.qualify(write_out_groups(items, group_by, columns, join_select.name_key)))
     folding = plan_folding(
         items,
         group_by,
@@ -81,8 +83,8 @@ def fold_groups(spark: SparkSession, question: Question, join: Joined, over_pair
     times = {stream.type_of(stream.event_time) for stream in final.streams if stream.event_time}
     if folding.pane is not None and len(times) > 1:
         raise NotFoldable("event times have two types")
-    if question.every is not None:
-        _plan_waiting(question, join.inputs, final, folding, catalyst)
+    if join_select.every is not None:
+        _plan_waiting(join_select, join.inputs, final, folding, catalyst)
     if folding.lazy is not None and spark.conf.get(NO_DATA_BATCHES, "true") != "true":
         raise SessionError("NO_DATA_BATCHES", f"{NO_DATA_BATCHES} must be true, or views would wait forever")
     # 2. Plan the join whose units fold it, over inputs with the computed columns.
@@ -110,7 +112,7 @@ def fold_groups(spark: SparkSession, question: Question, join: Joined, over_pair
         raise NotFoldable("merged views have other types")
     how = f"units fold {folding.describe()}; Spark merges their views"
     if folding.lazy is not None:
-        how += f", which wait while the watermark moves by {question.every}"
+        how += f", which wait while the watermark moves by {join_select.every}"
     return MergedViews(rows.toDF(*over_pairs.columns), join, how)
 
 
@@ -130,13 +132,13 @@ def _select_merged(spark: SparkSession, folding: Folding, views: DataFrame) -> D
 
 
 def _plan_waiting(
-    question: Question, given: Sequence[Stream], final: FinalJoin, folding: Folding, catalyst: Catalyst
+    join_select: JoinSelect, given: Sequence[Stream], final: FinalJoin, folding: Folding, catalyst: Catalyst
 ) -> None:
     """Plan how long views wait, and how units see that another epoch follows. Views of batch DataFrames do
     not wait."""
-    assert question.every is not None
+    assert join_select.every is not None
     has_pane = folding.pane is not None
-    every_ms = read_every(question.every, given, question.frames, has_pane, catalyst)
+    every_ms = read_every(join_select.every, given, join_select.frames, has_pane, catalyst)
     if every_ms is None:
         return
     left, right = final.streams

@@ -19,7 +19,7 @@ from thetastream.joins.joined import Joined
 from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.statements.errors import find_list_problems, sort_problems
-from thetastream.statements.question import Question, is_star
+from thetastream.statements.join_select import JoinSelect, is_star
 
 DISTINCT_TIME = "__result_time"
 
@@ -34,15 +34,15 @@ class Selected(NamedTuple):
     """The items that are selected, if the rows are those of the join; None if some are dropped or changed."""
 
 
-def select_rows(spark: SparkSession, question: Question, join: Joined) -> Selected:
+def select_rows(spark: SparkSession, join_select: JoinSelect, join: Joined) -> Selected:
     """Evaluate the select list and its groups over the results of the join."""
-    clauses = question.clauses
-    rows = _add_names(question, join)
-    items = write_out_stars(clauses.items, question.star)
+    clauses = join_select.clauses
+    rows = _add_names(join_select, join)
+    items = write_out_stars(clauses.items, join_select.star)
     is_bounded = clauses.is_distinct and rows.isStreaming and clauses.group_by is None
     word = "SELECT DISTINCT" if clauses.is_distinct and not is_bounded else "SELECT"
     if is_bounded:
-        if DISTINCT_TIME not in rows.columns or question.within is None or is_counted(question.within):
+        if DISTINCT_TIME not in rows.columns or join_select.within is None or is_counted(join_select.within):
             what = "DISTINCT over streams needs WITHIN a time: otherwise it would keep every row forever"
             raise _refuse_list(clauses, what, "UNBOUNDED_DISTINCT")
         word = f"SELECT {DISTINCT_TIME},"
@@ -51,7 +51,7 @@ def select_rows(spark: SparkSession, question: Question, join: Joined) -> Select
             result = spark.sql(_write_query(word, clauses, [items, *_texts_behind(clauses)]), rows=rows)
             columns = result.columns
     except AnalysisException:
-        raise_problems(sort_problems(find_select_problems(spark, question)))
+        raise_problems(sort_problems(find_select_problems(spark, join_select)))
         raise
     if is_bounded:
         if len(set(columns)) < len(columns):
@@ -63,13 +63,13 @@ def select_rows(spark: SparkSession, question: Question, join: Joined) -> Select
     return Selected(result, _is_grouped(spark, clauses, items, rows), listed)
 
 
-def find_select_problems(spark: SparkSession, question: Question) -> list[QueryError]:
+def find_select_problems(spark: SparkSession, join_select: JoinSelect) -> list[QueryError]:
     """List Catalyst's errors in the select list and its groups. This needs the streams and not the join."""
-    clauses = question.clauses
+    clauses = join_select.clauses
     # 1. An empty DataFrame with the columns that results have.
-    shown = question.shown
+    shown = join_select.shown
     fields = [StructField(alias, frame.schema) for alias, frame in shown.items()]
-    owners = _find_owners(question, {alias: frame.columns for alias, frame in shown.items()})
+    owners = _find_owners(join_select, {alias: frame.columns for alias, frame in shown.items()})
     rows = spark.createDataFrame([], StructType(fields)).select(
         "*", *_name_columns(owners, {RESULT_TIME, *(alias.casefold() for alias in shown)})
     )
@@ -86,7 +86,7 @@ def find_select_problems(spark: SparkSession, question: Question) -> list[QueryE
         return None
 
     try:
-        items = write_out_stars(clauses.items, question.star)
+        items = write_out_stars(clauses.items, join_select.star)
     except QueryError as problem:
         return [problem]
     texts = [items, *_texts_behind(clauses)]
@@ -130,7 +130,7 @@ def _refuse_list(clauses: SelectClauses, what: str, condition: str) -> QueryErro
     return make_error_at(clauses.items.source, clauses.items.tokens[0].start, what, condition)
 
 
-def _add_names(question: Question, join: Joined) -> DataFrame:
+def _add_names(join_select: JoinSelect, join: Joined) -> DataFrame:
     """Add to results every column that only one stream has or that USING merges, and ``result_time``.
 
     ``result_time`` carries the mark of the watermark again, because a result is never older than the
@@ -138,8 +138,8 @@ def _add_names(question: Question, join: Joined) -> DataFrame:
     """
     pairs, facts = join.results(), join.facts
     owners = _find_owners(
-        question,
-        {s.alias: [name for name, _ in s.types] for s in join.inputs if s.alias in question.shown},
+        join_select,
+        {s.alias: [name for name, _ in s.types] for s in join.inputs if s.alias in join_select.shown},
     )
     taken = {name.casefold() for name in pairs.columns}
     columns = [F.col(quote(name)) for name in pairs.columns if name not in facts.hidden]
@@ -148,24 +148,24 @@ def _add_names(question: Question, join: Joined) -> DataFrame:
     columns += _name_columns(owners, taken)
     if facts.result_time is not None:
         time = F.expr(facts.result_time)
-        if question.clauses.is_distinct:
+        if join_select.clauses.is_distinct:
             longest_ms = -(-facts.longest_window_us // 1000)
             columns.append(time.alias(DISTINCT_TIME, metadata={MARK: longest_ms}))
-        if RESULT_TIME not in map(str.casefold, question.shown):
+        if RESULT_TIME not in map(str.casefold, join_select.shown):
             columns.append(time.alias(RESULT_TIME, metadata={MARK: 0}))
     return pairs.select(*columns)
 
 
 def _find_owners(
-    question: Question, columns: Mapping[str, Sequence[str]]
+    join_select: JoinSelect, columns: Mapping[str, Sequence[str]]
 ) -> dict[str, list[tuple[str, str]]]:
     """Find the streams that have each column: folded name -> (alias, name)."""
-    fold = question.fold
+    name_key = join_select.name_key
     owners: dict[str, list[tuple[str, str]]] = {}
     for alias, names in columns.items():
         for name in names:
-            owners.setdefault(fold(name), []).append((alias, name))
-    return owners | {name: [owner] for name, owner in question.merged.owners.items()}
+            owners.setdefault(name_key(name), []).append((alias, name))
+    return owners | {name: [owner] for name, owner in join_select.merged.owners.items()}
 
 
 def _name_columns(owners: Mapping[str, Sequence[tuple[str, str]]], taken: Collection[str]) -> list[Column]:

@@ -52,10 +52,10 @@ def _seconds(letters: list[HandshakeMessage], repeat: int) -> float:
         post = Post(folder, 2)
         for number in range(repeat):
             began = time.process_time()
-            post.send(number, 0, [letter.seal(1) for letter in letters])
+            post.send(number, 0, [letter.to_message(1) for letter in letters])
             post.turn()
             for message in post.messages(1):
-                HandshakeMessage.unseal(message)
+                HandshakeMessage.from_message(message)
             found.append(time.process_time() - began)
             post.clear(number)
     return median(found)

@@ -238,7 +238,7 @@ def test_a_steady_overload_keeps_the_share_that_is_estimated(shed):
         full, found = full + pairs.total(), found + fewer.total()
         kept += sum(counters.left + counters.right for counters in join.counters)
         load = max(load, *(counters.mlv_bytes for counters in whole.counters))
-    share = shed.settle(load)
+    share = shed.find_steady_share(load)
     assert 0.2 < share < 0.7
     assert kept / (20 * 400) == pytest.approx(share, rel=0.04)
     assert found / full == pytest.approx(shed.estimate_kept(1 - share), rel=0.05)

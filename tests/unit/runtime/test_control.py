@@ -25,10 +25,10 @@ from tests.support.controlled_run import ControlledRun
 from thetastream.core.errors import QueryError
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import REGISTRY, Biclique, Chain, Matrix, Ring, Split
-from thetastream.runtime.control.change import change_plan, end_generations, settle
+from thetastream.runtime.control.change import change_plan, drop_needless, end_generations
 from thetastream.runtime.control.model_json import decode_model, encode_model
 from thetastream.runtime.control.notices import ENDS, JOINS, LEAVES, list_notices
-from thetastream.runtime.control.offset import ACCEPTED, LAST_OUTCOMES, ControlOffset, fold
+from thetastream.runtime.control.offset import ACCEPTED, LAST_OUTCOMES, ControlOffset, apply_requests
 from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan, encode_plan
 from thetastream.runtime.control.request import Request
 
@@ -36,7 +36,7 @@ GROW = Request(sizes={"units": (2, 3)})
 
 
 def change(plan: ControlPlan, request: Request) -> ControlPlan:
-    return settle(change_plan(plan, request, RULES), plan.version)
+    return drop_needless(change_plan(plan, request, RULES), plan.version)
 
 
 def test_a_biclique_reuses_its_units() -> None:
@@ -66,12 +66,12 @@ def test_a_generation_ends_when_all_its_units_have_drained() -> None:
 def test_a_generation_that_another_request_replaces_at_once_never_begins() -> None:
     start = ControlOffset(ControlPlan.begin(Split(2)))
     requests = {"a": Request(model=Matrix(2, 2)).write(), "b": Request(sizes={"rows": 1}).write()}
-    after = fold(start, requests, (), RULES).plan
+    after = apply_requests(start, requests, (), RULES).plan
     assert [one.model for one in after.membership] == [Split(2), Matrix(1, 2)]
     assert after.leaving == {0: 1, 1: 1}
     # A change that is taken back at once changes nothing but the version.
     requests = {"a": Request(sizes={"cores": 3}).write(), "b": Request(sizes={"cores": 2}).write()}
-    back = fold(start, requests, (), RULES).plan
+    back = apply_requests(start, requests, (), RULES).plan
     assert [len(one.slots) for one in back.membership] == [2, 2]
 
 
@@ -80,9 +80,9 @@ def test_a_slot_that_has_just_ended_joins_one_epoch_later() -> None:
     plan = change(ControlPlan.begin(Split(2)), Request(sizes={"cores": 1}))
     drained = {(0, 1), (1, 1)}
     requests = {"a": Request(model=Matrix(1, 2)).write()}
-    after = fold(ControlOffset(plan), requests, drained, RULES).plan
+    after = apply_requests(ControlOffset(plan), requests, drained, RULES).plan
     assert [one.slots for one in after.membership] == [(2,), (3, 4)]
-    later = fold(ControlOffset(end_generations(plan, drained)), requests, (), RULES).plan
+    later = apply_requests(ControlOffset(end_generations(plan, drained)), requests, (), RULES).plan
     assert [one.slots for one in later.membership] == [(2,), (0, 1)]
 
 
@@ -120,7 +120,7 @@ def test_refusals_have_names_and_change_nothing(request_: Request, rules: Rules,
     plan = ControlPlan.begin(Biclique((2, 3)))
     with pytest.raises(QueryError, match=rf"\[{condition}\]"):
         change_plan(plan, request_, rules)
-    offset = fold(ControlOffset(plan), {"r": request_.write()}, (), rules)
+    offset = apply_requests(ControlOffset(plan), {"r": request_.write()}, (), rules)
     assert offset.plan is plan
     assert offset.outcomes["r"].startswith(f"[{condition}]")
 
@@ -188,17 +188,19 @@ MODELS = st.builds(lambda name, values: {"name": name, **values}, st.sampled_fro
 def test_no_request_stops_a_query(values: dict[str, Any]) -> None:
     """Whatever a file asks for, it is accepted or refused, and the offset can be written to Spark's log."""
     rules = Rules(8, ("hash",), can_shed=True)
-    after = fold(ControlOffset(ControlPlan.begin(Biclique((1, 2)))), {"r": json.dumps(values)}, (), rules)
+    after = apply_requests(
+        ControlOffset(ControlPlan.begin(Biclique((1, 2)))), {"r": json.dumps(values)}, (), rules
+    )
     assert decode_plan(json.loads(json.dumps(encode_plan(after.plan)))) == after.plan
     assert json.loads(json.dumps(after.outcomes)) == after.outcomes
 
 
 def test_the_same_request_twice_is_one() -> None:
     start = ControlOffset(ControlPlan.begin(Biclique((1, 1))))
-    once = fold(start, {"a": GROW.write()}, (), RULES)
+    once = apply_requests(start, {"a": GROW.write()}, (), RULES)
     assert once.plan.version == 1
-    assert fold(once, {"a": GROW.write()}, (), RULES) is once
-    twice = fold(once, {"a": GROW.write(), "b": GROW.write()}, (), RULES)
+    assert apply_requests(once, {"a": GROW.write()}, (), RULES) is once
+    twice = apply_requests(once, {"a": GROW.write(), "b": GROW.write()}, (), RULES)
     assert twice.plan is once.plan
     assert twice.outcomes == {"a": ACCEPTED, "b": ACCEPTED}
 
@@ -206,9 +208,9 @@ def test_the_same_request_twice_is_one() -> None:
 def test_an_offset_keeps_few_outcomes_and_those_of_files_that_exist() -> None:
     offset = ControlOffset(ControlPlan.begin(Biclique((1, 1))))
     requests = {f"{n:03}": Request(shed_factor=n / 100).write() for n in range(30)}
-    offset = fold(offset, requests, (), RULES)
+    offset = apply_requests(offset, requests, (), RULES)
     assert len(offset.outcomes) == 30
-    offset = fold(offset, {"030": GROW.write()}, (), RULES)
+    offset = apply_requests(offset, {"030": GROW.write()}, (), RULES)
     assert list(offset.outcomes) == [f"{n:03}" for n in range(31 - LAST_OUTCOMES, 31)]
 
 

@@ -20,7 +20,7 @@ from thetastream.models.base import Model
 from thetastream.runtime.control import change
 from thetastream.runtime.control.change import change_plan
 from thetastream.runtime.control.notices import ENDS, HANDS_OVER, JOINS, LEAVES, STAYS, Member, list_notices
-from thetastream.runtime.control.offset import ControlOffset, fold
+from thetastream.runtime.control.offset import ControlOffset, apply_requests
 from thetastream.runtime.control.plan import ControlPlan, Rules, decode_plan, encode_plan
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.control.routing import PlanRouter
@@ -31,7 +31,7 @@ START = ControlOffset(ControlPlan.begin(Matrix(2, 1)))
 
 def ask(offset: ControlOffset, model: Model, *marks: tuple[int, int]) -> ControlOffset:
     name = f"{len(offset.outcomes):03}"
-    return fold(offset, {name: Request(model=model).write()}, marks, LEFT)
+    return apply_requests(offset, {name: Request(model=model).write()}, marks, LEFT)
 
 
 def list_events(before: ControlOffset, after: ControlOffset) -> dict[int, str]:
@@ -45,14 +45,14 @@ def test_a_generation_comes_takes_over_and_the_one_before_ends() -> None:
     assert coming.plan.coming.slots == (2, 3, 4)
     assert list_events(START, coming) == {0: HANDS_OVER, 1: HANDS_OVER, 2: JOINS, 3: JOINS, 4: JOINS}
     # It takes over when all units of the generation before are ready.
-    assert fold(coming, {}, {(0, 1)}, LEFT) is coming
-    taken = fold(coming, {}, {(0, 1), (1, 1)}, LEFT)
+    assert apply_requests(coming, {}, {(0, 1)}, LEFT) is coming
+    taken = apply_requests(coming, {}, {(0, 1), (1, 1)}, LEFT)
     assert [one.slots for one in taken.plan.membership] == [(0, 1), (2, 3, 4)]
     assert taken.plan.coming is None
     assert list_events(coming, taken) == {0: LEAVES, 1: LEAVES}
     # The marks of the handover do not end the generation before.
-    assert fold(taken, {}, {(0, 1), (1, 1)}, LEFT) is taken
-    ended = fold(taken, {}, set(taken.plan.leaving.items()), LEFT)
+    assert apply_requests(taken, {}, {(0, 1), (1, 1)}, LEFT) is taken
+    ended = apply_requests(taken, {}, set(taken.plan.leaving.items()), LEFT)
     assert [one.slots for one in ended.plan.membership] == [(2, 3, 4)]
     assert list_events(taken, ended) == {0: ENDS, 1: ENDS}
     assert decode_plan(encode_plan(coming.plan)) == coming.plan

@@ -20,7 +20,7 @@ from thetastream.engine.answers.spec import AnswersSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Matrix
 from thetastream.models.base import Model
-from thetastream.runtime.control.offset import ControlOffset, fold
+from thetastream.runtime.control.offset import ControlOffset, apply_requests
 from thetastream.runtime.control.plan import ControlPlan, Rules
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.control.routing import build_router
@@ -45,9 +45,9 @@ def ask(epoch: int) -> Any:
 class Handover(Protocol):
     """The protocol of a left join."""
 
-    def fold(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
+    def apply_requests(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
         requests = {f"{world.epoch}-{n}": Request(model=model).write() for n, model in enumerate(models)}
-        return fold(world.offset, requests, world.marks, RULES)
+        return apply_requests(world.offset, requests, world.marks, RULES)
 
     def route(self, plan: ControlPlan, side: Side, number: int) -> tuple[tuple[int, Role], ...]:
         batch = pa.record_batch({"id": [number], HASH: pa.array([number % 2], pa.int64())})
@@ -61,11 +61,11 @@ def test_a_handover_is_right_in_every_order_and_after_every_crash() -> None:
 class WithoutMarks(Handover):
     """The coming generation takes over without marks."""
 
-    def fold(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
+    def apply_requests(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
         plan = world.offset.plan
         waiting = () if plan.coming is None else plan.newest.slots
         marks = world.marks | {(slot, plan.target.since) for slot in waiting}
-        return super().fold(replace(world, marks=marks), models)
+        return super().apply_requests(replace(world, marks=marks), models)
 
 
 class WithoutCopies(Handover):

@@ -27,7 +27,7 @@ from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.models import Biclique, Matrix
 from thetastream.models.base import Model
 from thetastream.runtime.control.notices import ENDS, JOINS, Member, list_notices
-from thetastream.runtime.control.offset import ControlOffset, fold
+from thetastream.runtime.control.offset import ControlOffset, apply_requests
 from thetastream.runtime.control.plan import ControlPlan, Rules
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.control.routing import build_router
@@ -109,9 +109,9 @@ class World:
 class Protocol:
     """The protocol as it is. Variants override one step of it."""
 
-    def fold(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
+    def apply_requests(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
         requests = {f"{world.epoch}-{n}": Request(model=model).write() for n, model in enumerate(models)}
-        return fold(world.offset, requests, world.marks, RULES)
+        return apply_requests(world.offset, requests, world.marks, RULES)
 
     def publish(self, world: World, after: ControlPlan) -> None:
         if after.version != world.offset.plan.version:
@@ -208,7 +208,7 @@ def explore(
         reached: dict[str, World] = {}
         for world in frontier:
             for models in requests(world.epoch):
-                after = protocol.fold(world, models)
+                after = protocol.apply_requests(world, models)
                 crashes = (None, AFTER_PUBLISHING, BEFORE_COMMIT)
                 for order, crash in itertools.product(ORDERS, crashes):
                     files = replace(world, entries=dict(world.entries), marks=set(world.marks))
@@ -282,18 +282,18 @@ class StoredByAll(Protocol):
 class EndedAtOnce(Protocol):
     """A generation ends without waiting for its units."""
 
-    def fold(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
-        after = super().fold(world, models)
+    def apply_requests(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
+        after = super().apply_requests(world, models)
         return replace(after, plan=replace(after.plan, membership=after.plan.membership[-1:], leaving={}))
 
 
 class AnyMark(Protocol):
     """A mark ends a unit also if it has joined and left again since."""
 
-    def fold(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
+    def apply_requests(self, world: World, models: tuple[Model, ...]) -> ControlOffset:
         leaving = world.offset.plan.leaving
         marks = {(slot, leaving.get(slot, version)) for slot, version in world.marks}
-        return super().fold(replace(world, marks=marks), models)
+        return super().apply_requests(replace(world, marks=marks), models)
 
 
 class Forgetful(Protocol):

@@ -168,14 +168,14 @@ def test_headers_of_messages_are_written_as_ever() -> None:
         '["SILENCE", 2, 3]': Silence(2, 3),
     }
     for text, header in letters.items():
-        message = HandshakeMessage(header).seal(2)
+        message = HandshakeMessage(header).to_message(2)
         assert message.header == text
-        assert HandshakeMessage.unseal(message).header == header
+        assert HandshakeMessage.from_message(message).header == header
     block = pa.RecordBatch.from_pydict({"c0": [1]})
     for horizon, text in ((None, "null"), (30, "30"), ((5, 9), "[5, 9]")):
         partial = PartialResults((2, 0, 1), 2, horizon, block)
-        assert partial.seal().header == f"[[2, 0, 1], 2, {text}]"
-        assert PartialResults.unseal(partial.seal()) == partial
+        assert partial.to_message().header == f"[[2, 0, 1], 2, {text}]"
+        assert PartialResults.from_message(partial.to_message()) == partial
 
 
 def test_reports_of_units_are_written_as_ever() -> None:

@@ -16,7 +16,7 @@ from tests.support.service import connect, make_pairs, make_wide, run_service
 from thetastream.core.errors import QueryError
 from thetastream.core.stopping import Stop
 from thetastream.service import Limits, answers
-from thetastream.service.answers import AnswerMemory, Encoded
+from thetastream.service.responses import Encoded, ResponseMemory
 from thetastream.service.turns import Turns
 from thetastream.stores import ParquetStore
 
@@ -152,7 +152,7 @@ def test_the_queue_is_bounded_and_reads_do_not_wait_in_it(store: ParquetStore) -
 
 def test_answers_take_bounded_memory_until_nobody_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "PATIENCE_S", 0.2)
-    memory = AnswerMemory(100)
+    memory = ResponseMemory(100)
     first = Encoded(b"x" * 60, memory.take(60, Stop()))
     with pytest.raises(QueryError, match="TOO_BUSY"):
         memory.take(60, Stop())

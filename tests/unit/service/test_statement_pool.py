@@ -30,8 +30,8 @@ from thetastream.core.stopping import Stop
 from thetastream.results.description import Description
 from thetastream.results.staged import Origin
 from thetastream.service import statement_pool
-from thetastream.service.answers import AnswerMemory
 from thetastream.service.limits import Limits
+from thetastream.service.responses import ResponseMemory
 from thetastream.service.statement_pool import StatementPool
 from thetastream.service.statement_worker import JSON, LENGTH, SPARE_BYTES, _read_requests
 from thetastream.stores import ParquetStore
@@ -182,7 +182,7 @@ def test_a_statement_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_answer_that_waits_for_memory_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    class BusyMemory(AnswerMemory):
+    class BusyMemory(ResponseMemory):
         def take(self, nbytes: int, stop: Stop) -> Callable[[], None]:
             time.sleep(3)
             return super().take(nbytes, stop)
@@ -198,7 +198,7 @@ def test_an_answer_that_waits_for_memory_is_not_late(monkeypatch: pytest.MonkeyP
 
 
 def test_an_answer_whose_process_ends_gives_its_memory_back() -> None:
-    class LastMemory(AnswerMemory):
+    class LastMemory(ResponseMemory):
         def take(self, nbytes: int, stop: Stop) -> Callable[[], None]:
             give_back = super().take(nbytes, stop)
             for worker in set(find_workers()) - others:
@@ -288,7 +288,7 @@ import time
 from functools import partial
 from threading import Thread
 import pyarrow as pa
-from thetastream.service.answers import AnswerMemory
+from thetastream.service.responses import ResponseMemory
 from thetastream.service.limits import Limits
 from thetastream.service.statement_pool import StatementPool
 pool = StatementPool(Limits())

@@ -126,8 +126,8 @@ def _check_using(select: Select, columns: Mapping[str, Columns | None]) -> Itera
         mine, others = columns[source.alias], [columns[alias] for alias in before]
         for token in source.using:
             name = token.name.casefold()
-            is_here = mine is None or name in _fold(mine)
-            is_there = any(other is None or name in _fold(other) for other in others)
+            is_here = mine is None or name in _casefold(mine)
+            is_there = any(other is None or name in _casefold(other) for other in others)
             if not is_here or not is_there:
                 where = source.alias if not is_here else " and ".join(before)
                 what = f"USING names {token.name!r}, which is no column of {where}"
@@ -179,7 +179,7 @@ class Names:
 
     def _check_field(self, alias: Token, field: Token) -> Iterator[QueryError]:
         columns = self._columns[alias.name.casefold()]
-        if columns is not None and field.name.casefold() not in _fold(columns):
+        if columns is not None and field.name.casefold() not in _casefold(columns):
             what = f"column {field.name!r} does not exist in {self._listed[alias.name.casefold()]!r}"
             yield self._make_error(field, what, columns)
 
@@ -206,5 +206,5 @@ class Names:
         )
 
 
-def _fold(columns: Collection[str]) -> set[str]:
+def _casefold(columns: Collection[str]) -> set[str]:
     return {name.casefold() for name in columns}

@@ -53,20 +53,20 @@ class HandshakeMessage(NamedTuple):
         """The number of tuples that the letter carries."""
         return 0 if self.block is None else int(self.block.num_rows)
 
-    def seal(self, to: int) -> inbox.Message:
+    def to_message(self, to: int) -> inbox.Message:
         """Convert the letter to a message to the worker at place ``to``.
 
-        >>> HandshakeMessage(SizeChg(1, 70)).seal(2).header
+        >>> HandshakeMessage(SizeChg(1, 70)).to_message(2).header
         '["SIZE_CHG", 1, 70]'
         """
         header = json.dumps([_NAMES[type(self.header)], *astuple(self.header)])
         return inbox.Message(header, self.block, to)
 
     @classmethod
-    def unseal(cls, message: inbox.Message) -> "HandshakeMessage":
+    def from_message(cls, message: inbox.Message) -> "HandshakeMessage":
         """Convert a message back to a letter.
 
-        >>> HandshakeMessage.unseal(HandshakeMessage(AckBlk(Side.RIGHT)).seal(0))
+        >>> HandshakeMessage.from_message(HandshakeMessage(AckBlk(Side.RIGHT)).to_message(0))
         HandshakeMessage(header=AckBlk(side=<Side.RIGHT: 1>), block=None)
         """
         name, *fields = json.loads(message.header)
@@ -83,5 +83,7 @@ def sort_letters(
     left: list[HandshakeMessage] = []
     right: list[HandshakeMessage] = []
     for message in messages:
-        (right if slots.index(message.sender) > place else left).append(HandshakeMessage.unseal(message))
+        (right if slots.index(message.sender) > place else left).append(
+            HandshakeMessage.from_message(message)
+        )
     return left, right

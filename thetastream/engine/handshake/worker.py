@@ -107,7 +107,7 @@ class HandshakeWorker:
     @property
     def messages(self) -> list[Message]:
         """The letters for the next epoch, as messages of the engine protocol."""
-        return [letter.seal(self._slots[to]) for to, letter in self.sent]
+        return [letter.to_message(self._slots[to]) for to, letter in self.sent]
 
     @property
     def is_waiting(self) -> bool:

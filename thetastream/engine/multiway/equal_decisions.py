@@ -5,7 +5,8 @@ tuples wait (``queue``), and give tuples the same hop orders (``hop_orders``). I
 results would be lost.
 
 A node that joins while the query runs has not seen the earlier tuples. A node that leaves sends it the state
-of the decisions and the tuples that wait (``seal``, ``take_over``). From then on it decides like the others.
+of the decisions and the tuples that wait (``make_messages``, ``take_over``). From then on it decides like the
+others.
 """
 
 import json
@@ -126,7 +127,7 @@ class EqualDecisions:
 
     # Nodes that join
 
-    def seal(self) -> Iterator[Message]:
+    def make_messages(self) -> Iterator[Message]:
         """Yield the decisions and the waiting tuples as messages to all nodes."""
         yield Message(json.dumps([DECISIONS, encode(self.state)]))
         for entry in self.queue.waiting:
@@ -136,7 +137,7 @@ class EqualDecisions:
 def take_over(
     query: MultiwayQuery, messages: Sequence[Message], store: SegmentStore
 ) -> EqualDecisions | None:
-    """Take over decisions from the messages that ``seal`` yielded; None if there are no such messages."""
+    """Take over decisions from the messages of ``make_messages``; None if there are none."""
     state = None
     for message in messages:
         kind, value = json.loads(message.header)

@@ -160,7 +160,7 @@ class MultiwayNode:
             found = list(compress(others, decided))
             self._decisions = take_over(self._spec, found, self._blocks) or self._decisions
         pairs = zip(others, decided, strict=True)
-        return [PartialResults.unseal(message) for message, is_other in pairs if not is_other]
+        return [PartialResults.from_message(message) for message, is_other in pairs if not is_other]
 
     def _send(self, found: list[PartialResults], peers: Peers, clock: Clock) -> None:
         """Send partial results, and in the last epoch before other nodes join, the decisions so far."""
@@ -168,10 +168,10 @@ class MultiwayNode:
         if any(model.travel is Travel.COVER for model, _ in generations):
             found = [to_node for partial in found for to_node in self._address(partial, generations)]
         self.counters.forwarded = sum(partial.block.num_rows for partial in found)
-        self.messages = [partial.seal() for partial in found]
+        self.messages = [partial.to_message() for partial in found]
         is_asked = self._slot == 0 and clock.epoch == peers.last_epoch
         if is_asked and self._spec.model.has_mailbox(self._spec.n_streams):
-            self.messages += self._decisions.seal()
+            self.messages += self._decisions.make_messages()
 
     def _address(
         self, partial: PartialResults, generations: Sequence[tuple[Multiway, Sequence[int]]]

@@ -52,17 +52,17 @@ class PartialResults:
         """Return the key of the hop that partial results over ``n_members`` streams make."""
         return sum(1 << stream for stream in self.path[:n_members]), self.path[n_members]
 
-    def seal(self) -> Message:
+    def to_message(self) -> Message:
         """Convert the partial results to a message."""
         return Message(json.dumps([self.path, self.n_members, self.horizon]), self.block, self.to)
 
     @classmethod
-    def unseal(cls, message: Message) -> "PartialResults":
+    def from_message(cls, message: Message) -> "PartialResults":
         """Convert a message back to partial results.
 
         >>> block = pa.RecordBatch.from_pydict({"c0": [1]})
         >>> partial = PartialResults((2, 0, 1), 2, None, block)
-        >>> PartialResults.unseal(partial.seal()) == partial
+        >>> PartialResults.from_message(partial.to_message()) == partial
         True
         """
         path, n_members, horizon = json.loads(message.header)

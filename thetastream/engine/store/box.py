@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.condition import TIME, Bound, Condition, Dimension, Domain
-from thetastream.core.keys import HIGHEST, LOWEST, Int64s, Never, encode, fold, shift
+from thetastream.core.keys import HIGHEST, LOWEST, Int64s, Never, combine_keys, encode, shift
 from thetastream.core.sides import Side
 from thetastream.index.base import Access, IndexSpec, Span
 
@@ -156,7 +156,7 @@ def build_box(plan: IndexPlan, probes: Int64s) -> Box:
     result = Box(len(probes), None, {})
     if plan.access.group:
         chosen = [condition.equalities[position] for position in plan.index.equalities]
-        result.group = fold(
+        result.group = combine_keys(
             [
                 np.ascontiguousarray(probes[:, locate_key_column((e.left, e.right)[stored.other])])
                 for e in chosen

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from thetastream.core.condition import Condition, Dimension, Domain
 from thetastream.core.errors import QueryError
-from thetastream.core.keys import Int64s, decode_floats, encode, fold, scramble
+from thetastream.core.keys import Int64s, combine_keys, decode_floats, encode, scramble
 from thetastream.core.sides import Side
 from thetastream.engine.store.box import IndexPlan, build_box, encode_key_rows, locate_key_column
 from thetastream.index.base import IndexSpec
@@ -53,7 +53,7 @@ class ByHash:
         spec = self.condition.sides[side]
         chosen = [spec.key((equality.left, equality.right)[side]) for equality in self.condition.equalities]
         columns = [encode(batch.column(key.column), key.domain, key.offset) for key in chosen]
-        hashes = scramble(fold(columns))
+        hashes = scramble(combine_keys(columns))
         return Places(hashes, hashes, hashes)
 
     def __str__(self) -> str:

@@ -293,7 +293,7 @@ def _explain_second_exchange(second: SecondExchange, work: Workload) -> Fact:
 
 
 def _explain_shedding(shed: Shed, mlv_bytes: float) -> Fact:
-    kept = shed.settle(mlv_bytes)
+    kept = shed.find_steady_share(mlv_bytes)
     return Fact(
         "shedding:",
         f"the fullest unit would hold {format_nbytes(mlv_bytes)}; about {kept:.0%} of the tuples "

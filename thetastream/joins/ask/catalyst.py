@@ -153,14 +153,14 @@ class Catalyst:
 
     def _flat_frame(self) -> DataFrame:
         """Return an empty frame with a struct per alias, and with each column whose name is unique."""
-        fold = str if self.is_case_sensitive else str.casefold
-        names = [fold(name) for schema in self._schemas.values() for name in schema.names]
-        aliases = {fold(alias) for alias in self._schemas}
+        name_key = str if self.is_case_sensitive else str.casefold
+        names = [name_key(name) for schema in self._schemas.values() for name in schema.names]
+        aliases = {name_key(alias) for alias in self._schemas}
         unique = [
             field
             for schema in self._schemas.values()
             for field in schema.fields
-            if names.count(fold(field.name)) == 1 and fold(field.name) not in aliases
+            if names.count(name_key(field.name)) == 1 and name_key(field.name) not in aliases
         ]
         structs = [StructField(alias, schema) for alias, schema in self._schemas.items()]
         return self._spark.createDataFrame([], StructType([*structs, *unique]))

@@ -81,11 +81,11 @@ def _read_sql(
         return [], refused
     aliases = [stream.alias for stream in streams]
     columns = {stream.alias: [name for name, _ in stream.types] for stream in streams}
-    fold = str if catalyst.is_case_sensitive else str.casefold
+    name_key = str if catalyst.is_case_sensitive else str.casefold
     if has_window_calls(phrase):
-        phrase = write_windows(qualify(phrase, columns, fold), catalyst, aliases)
+        phrase = write_windows(qualify(phrase, columns, name_key), catalyst, aliases)
     elif not catalyst.is_resolved(phrase):
-        phrase = qualify(phrase, columns, fold)
+        phrase = qualify(phrase, columns, name_key)
     found = split_conjuncts(phrase)
     problems = catalyst.problems(phrase, found)
     if not problems and catalyst.is_ansi:

@@ -42,7 +42,7 @@ from thetastream.lowering.domains import quote
 from thetastream.lowering.query import RESULT_TIME, Stream
 from thetastream.lowering.report import Fact, Section
 from thetastream.models.base import Model
-from thetastream.spark.session.configure import choose_case_fold
+from thetastream.spark.session.configure import choose_name_key
 
 _TIME = "result time"
 """The column of results with the time of each row. The name is not an identifier, so no alias can have it."""
@@ -241,8 +241,8 @@ class NestedRow:
         if not self._is_joined:
             return [on]
         names = {known.alias: [name for name, _ in known.types] for known in (*self._streams, stream)}
-        fold = choose_case_fold(self.frame.sparkSession)
-        written = [self._relocate(qualify(parse(on), names, fold).text)]
+        name_key = choose_name_key(self.frame.sparkSession)
+        written = [self._relocate(qualify(parse(on), names, name_key).text)]
         if span_us is not None:
             time = f"{quote(stream.alias)}.{quote(str(stream.event_time))}"
             latest = [self._write_time(known, 0) for known in self._streams]

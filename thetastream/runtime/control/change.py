@@ -68,7 +68,7 @@ def end_generations(
     return taken if ended is taken else ended.advance()
 
 
-def settle(plan: ControlPlan, version: int) -> ControlPlan:
+def drop_needless(plan: ControlPlan, version: int) -> ControlPlan:
     """Return a plan that follows ``version``, the plan of the units, without needless generations.
 
     A generation that began and left since ``version`` never stores a tuple, because one epoch reads all

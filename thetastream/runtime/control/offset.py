@@ -1,6 +1,6 @@
 """The offset of the control source: the plan, and what became of the last requests.
 
-    fold : (offset, requests, drained units)  ->  the next offset
+    apply_requests : (offset, requests, drained units)  ->  the next offset
 
 Spark writes an offset to its log before it runs the epoch that reads it. Therefore an epoch that runs again
 gets the plan that it had, and nothing outside the query chooses the epoch of a change.
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from thetastream.core.errors import ThetastreamError
-from thetastream.runtime.control.change import change_plan, end_generations, settle
+from thetastream.runtime.control.change import change_plan, drop_needless, end_generations
 from thetastream.runtime.control.handover import NOT_COUNTED
 from thetastream.runtime.control.plan import ControlPlan, Rules
 from thetastream.runtime.control.request import Request
@@ -29,21 +29,21 @@ class ControlOffset:
     outcomes: Mapping[str, str] = field(default_factory=dict)
 
 
-def fold(
+def apply_requests(
     offset: ControlOffset,
     requests: Mapping[str, str | bytes],
     drained: Collection[tuple[int, int]],
     rules: Rules,
     arrived: Mapping[int, tuple[int, int]] = NOT_COUNTED,
 ) -> ControlOffset:
-    """Fold new requests and drained units into the next offset; the same offset if nothing is new.
+    """Apply new requests and drained units to the next offset; the same offset if nothing is new.
 
     Parameters
     ----------
     offset : ControlOffset
     requests : mapping of name to text
-        The requests whose files exist. Requests that the offset knows already are not folded again. They are
-        folded in the order of their names.
+        The requests whose files exist. Requests that the offset knows already are not applied again. They are
+        applied in the order of their names.
     drained : collection of (slot, version)
         The units that hold no tuples, with the version with which they left.
     rules : Rules
@@ -61,7 +61,7 @@ def fold(
             outcomes[name] = ACCEPTED
         except ThetastreamError as refused:
             outcomes[name] = str(refused)
-    plan = plan if plan is offset.plan else settle(plan, offset.plan.version)
+    plan = plan if plan is offset.plan else drop_needless(plan, offset.plan.version)
     if plan is offset.plan and len(outcomes) == len(offset.outcomes):
         return offset
     recent = list(outcomes)[-LAST_OUTCOMES:]

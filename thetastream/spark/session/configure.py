@@ -254,7 +254,7 @@ def is_case_sensitive(spark: SparkSession) -> bool:
     return (spark.conf.get("spark.sql.caseSensitive", None) or "").lower() == "true"
 
 
-def choose_case_fold(spark: SparkSession) -> Callable[[str], str]:
+def choose_name_key(spark: SparkSession) -> Callable[[str], str]:
     """Return the function that gives all spellings of one name the same value.
 
     It is ``str.casefold``, or the identity if names that differ by case only are different names.

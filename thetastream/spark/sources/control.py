@@ -1,4 +1,4 @@
-"""The control source: it folds requests and drained units into its next offset.
+"""The control source: it applies requests and drained units to its next offset.
 
 It takes the place of the source without rows that keeps the identity of the query. Beside the identity, an
 offset has
@@ -47,7 +47,7 @@ from thetastream.spark.sources.identity import IdentityReader, IdentitySource, c
 from thetastream.spark.sources.registration import register_source
 
 FORMAT = "thetastream_control"
-FOLDING = "thetastream.runtime.control.offset"
+APPLYING = "thetastream.runtime.control.offset"
 """The module that folds requests."""
 LOOK_S = 0.1
 """Requests are looked for at most this often, in seconds."""
@@ -121,11 +121,11 @@ class ControlReader(IdentityReader):
         now_s = time.monotonic()
         if self._waits or now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
-            control = self._fold(control)
+            control = self._apply_requests(control)
         return {**offset, "control": control}
 
-    def _fold(self, control: dict[str, Any]) -> dict[str, Any]:
-        """Fold what is new into the plan."""
+    def _apply_requests(self, control: dict[str, Any]) -> dict[str, Any]:
+        """Apply what is new to the plan."""
         folder, plan = _open(control), control["plan"]
         _check_files(control)
         if not self._is_checked:
@@ -144,13 +144,13 @@ class ControlReader(IdentityReader):
         if not self._load():
             return control
         from thetastream.core.records import decode
-        from thetastream.runtime.control.offset import ControlOffset, fold
+        from thetastream.runtime.control.offset import ControlOffset, apply_requests
         from thetastream.runtime.control.plan import Rules, decode_plan, encode_plan
 
         rules = decode(Rules, control["rules"])
         arrived = folder.read_arrived(drained) if rules.is_ordered else {}
         before = ControlOffset(decode_plan(control["plan"]), control["outcomes"])
-        after = fold(before, folder.read_requests(requests), drained, rules, arrived)
+        after = apply_requests(before, folder.read_requests(requests), drained, rules, arrived)
         return {**control, "plan": encode_plan(after.plan), "outcomes": after.outcomes}
 
     def _check_slots(self, plan: dict[str, Any]) -> None:
@@ -165,11 +165,11 @@ class ControlReader(IdentityReader):
             )
 
     def _load(self) -> bool:
-        """Load what folds requests, in the background; return whether it is loaded."""
+        """Load what applies requests, in the background; return whether it is loaded."""
         if self._loading is None:
-            if hasattr(sys.modules.get(FOLDING), "fold"):
+            if hasattr(sys.modules.get(APPLYING), "apply_requests"):
                 return True
-            self._loading = Thread(target=importlib.import_module, args=(FOLDING,), daemon=True)
+            self._loading = Thread(target=importlib.import_module, args=(APPLYING,), daemon=True)
             self._loading.start()
         if self._waits:
             self._loading.join()

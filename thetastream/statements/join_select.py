@@ -1,4 +1,4 @@
-"""A question is a select list over a join, and the columns that it reads.
+"""A select list over a join, and the columns that it reads.
 
 Only the columns that a statement reads go through the join (pre-projection).
 """
@@ -17,12 +17,12 @@ from thetastream.core.spans import Within
 from thetastream.joins.ask.request import Conjunct, On, read_how
 from thetastream.joins.compose.nested import NestedJoin
 from thetastream.models.base import Model
-from thetastream.spark.session.configure import choose_case_fold
+from thetastream.spark.session.configure import choose_name_key
 from thetastream.statements.from_clause import MergedColumns
 
 
 @dataclass(frozen=True)
-class Question:
+class JoinSelect:
     """A select list over a join."""
 
     clauses: SelectClauses
@@ -52,9 +52,9 @@ class Question:
         }
 
     @property
-    def fold(self) -> Callable[[str], str]:
+    def name_key(self) -> Callable[[str], str]:
         """The function that gives all spellings of one name the same value."""
-        return choose_case_fold(next(iter(self.frames.values())).sparkSession)
+        return choose_name_key(next(iter(self.frames.values())).sparkSession)
 
     @property
     def star(self) -> str:

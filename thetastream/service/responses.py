@@ -18,7 +18,7 @@ LOOK_S = 0.1
 """The time after which an answer that waits looks whether its client has left, in seconds."""
 
 
-class AnswerMemory:
+class ResponseMemory:
     """The memory of all answers that a service holds. Its methods may be called from any thread."""
 
     def __init__(self, nbytes: int) -> None:
@@ -67,7 +67,7 @@ class Encoded:
         self._give_back()
 
 
-class AnswerResponse(Response):
+class BoundedResponse(Response):
     """A response that sends an answer in pieces, so that a connection holds no second copy of it."""
 
     def __init__(self, answer: Encoded, media_type: str) -> None:

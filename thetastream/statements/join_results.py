@@ -1,4 +1,4 @@
-"""Answers a question: plans the join of its streams, and evaluates the select list over the results."""
+"""Evaluates a select list over a join: plans the join of its streams, and selects from the results."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -19,55 +19,55 @@ from thetastream.joins.plan import Plan, remember_built
 from thetastream.joins.planning import plan_join
 from thetastream.lowering.query import RESULT_TIME
 from thetastream.statements.grouped import fold_groups
-from thetastream.statements.question import Question, find_names, find_names_in
+from thetastream.statements.join_select import JoinSelect, find_names, find_names_in
 from thetastream.statements.select import select_rows
 
 
-def plan_question(question: Question) -> Joined:
-    """Plan the join of a question, over the columns that it reads.
+def plan_select(join_select: JoinSelect) -> Joined:
+    """Plan the join of a select list, over the columns that it reads.
 
     The errors that it raises do not contain their position in the statement yet.
     """
     columns: dict[str, Collection[str] | None] = {}
-    rankings = [tokenize(join.how.by) for join in question.nested if isinstance(join.how, Nearest)]
-    for alias in question.frames:
-        shown = find_names([*question.clauses.phrases, *rankings], alias)
-        asked = find_names_in(question.on, alias)
+    rankings = [tokenize(join.how.by) for join in join_select.nested if isinstance(join.how, Nearest)]
+    for alias in join_select.frames:
+        shown = find_names([*join_select.clauses.phrases, *rankings], alias)
+        asked = find_names_in(join_select.on, alias)
         columns[alias] = None if shown is None or asked is None else shown | asked
-    if question.nested:
+    if join_select.nested:
         join: Joined = plan_nested(
-            question.frames,
-            question.nested,
-            question.within,
-            question.model,
-            question.options,
+            join_select.frames,
+            join_select.nested,
+            join_select.within,
+            join_select.model,
+            join_select.options,
             columns,
             plan_join,
         )
     else:
         request = complete_request(
-            question.frames,
-            question.on,
-            question.within,
-            question.model,
-            question.options,
+            join_select.frames,
+            join_select.on,
+            join_select.within,
+            join_select.model,
+            join_select.options,
             columns,
-            question.how,
+            join_select.how,
             StatementOptions,
         )
         # The select list adds the result time by itself, and an alias may have its name.
         given = request.given.with_value(RESULT_TIME, False)
-        join = plan_join(replace(request, given=given, bounds_watermark=question.every is not None))
+        join = plan_join(replace(request, given=given, bounds_watermark=join_select.every is not None))
     if any(stream.is_streaming for stream in join.inputs) and not join.facts.is_prompt:
-        what = f"{question.model!r} may find results of {len(join.inputs)} streams behind the watermark"
+        what = f"{join_select.model!r} may find results of {len(join.inputs)} streams behind the watermark"
         raise QueryError(
             "LATE_RESULTS", f"{what}, so that they cannot be grouped by time; use th.join, or leave model out"
         )
     return join
 
 
-class Answer(NamedTuple):
-    """The rows of a question, and how they are computed."""
+class SelectResults(NamedTuple):
+    """The rows of a select list, and how they are computed."""
 
     rows: DataFrame
     join: Joined
@@ -79,21 +79,21 @@ class Answer(NamedTuple):
         return Plan(self.join).explain() + (f"\n== Aggregation ==\n{self.how}\n" if self.how else "")
 
 
-def answer(spark: SparkSession, question: Question, join: Joined) -> Answer:
+def evaluate_select(spark: SparkSession, join_select: JoinSelect, join: Joined) -> SelectResults:
     """Evaluate the select list over the results of the join, or over views if units can fold the matches."""
     if any(stream.is_streaming for stream in join.inputs):
-        raise_problems(list(find_endless(question.clauses)))
-    selected = select_rows(spark, question, join)
+        raise_problems(list(find_endless(join_select.clauses)))
+    selected = select_rows(spark, join_select, join)
     if not selected.is_grouped:
         if selected.items is not None:
             remember_built(selected.rows, join, selected.items)
-        return Answer(selected.rows, join)
+        return SelectResults(selected.rows, join)
     rows = selected.rows
     try:
-        rows, join, how = fold_groups(spark, question, join, rows)
+        rows, join, how = fold_groups(spark, join_select, join, rows)
     except NotFoldable as reason:
-        if question.every is not None:
+        if join_select.every is not None:
             what = "every delays the views of units, but pairs leave the units of this query"
-            raise QueryError("EVERY", f"{what}: {reason}; leave every={question.every!r} out") from None
+            raise QueryError("EVERY", f"{what}: {reason}; leave every={join_select.every!r} out") from None
         how = f"pairs leave the units, Spark aggregates them   ({reason})"
-    return Answer(rows, join, how)
+    return SelectResults(rows, join, how)
