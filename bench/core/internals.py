@@ -54,7 +54,7 @@ from thetastream.lowering.lower import choose_index
 from thetastream.models.base import AUTO, Model
 from thetastream.runtime.choice import FittedSpec
 from thetastream.runtime.control.load import LoadReader
-from thetastream.runtime.control.offset import fold
+from thetastream.runtime.control.offset import apply_requests
 from thetastream.runtime.control.plan import Rules
 from thetastream.runtime.control.request import Request
 from thetastream.runtime.mailbox.files import Mailbox

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from bench.core.internals import ControlledRun, LoadReader, Request, Rules, TwoStreamSpec, fold
+from bench.core.internals import ControlledRun, LoadReader, Request, Rules, TwoStreamSpec, apply_requests
 from bench.core.query import Query
 from bench.core.replay import Batches, Step
 from bench.papers.bistream.load_curve import EPOCH_S, cut_epochs
@@ -65,7 +65,7 @@ def replay_curve(query: Query, units: int, policy: Policy | None = None, since: 
     decider = None if policy is None else policy.begin()
     reader, found, volume = LoadReader(), ScaledRun(), 0
     for epoch, (batches, watermark) in enumerate(_list_inputs(query)):
-        run.read_offset(fold(run.offset, run.requests, run.drained, RULES))
+        run.read_offset(apply_requests(run.offset, run.requests, run.drained, RULES))
         volume += sum(batch.num_rows for batch in batches if batch is not None)
         step = Step(volume)
         step.run(run, batches, watermark)

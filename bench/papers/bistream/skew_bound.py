@@ -28,7 +28,7 @@ from bench.core.internals import (
     Request,
     Rules,
     TwoStreamSpec,
-    fold,
+    apply_requests,
 )
 from bench.core.query import Query
 from bench.core.replay import Batches, Step, total, tuples_in
@@ -62,7 +62,7 @@ class SkewedRun(ControlledRun):
 
     def deliver(self, batches: Batches, watermark_us: int | None = None) -> list[Inbox]:
         """Read the requests, and begin an epoch. Slots without a unit in this epoch count nothing."""
-        self.read_offset(fold(self.offset, self.requests, self.drained, RULES))
+        self.read_offset(apply_requests(self.offset, self.requests, self.drained, RULES))
         self.counters = [Counters() for _ in self.states]
         return super().deliver(batches, watermark_us)
 

@@ -13,8 +13,8 @@ from bench.core.internals import (
     PartialResults,
     Request,
     Rules,
+    apply_requests,
     build_multiway_spec,
-    fold,
     is_decision,
     is_moved,
 )
@@ -45,7 +45,7 @@ class GrowingRing(ControlledRun):
 
     def deliver(self, batches: Batches, watermark_us: int | None = None) -> list[Inbox]:
         """Read the requests, and begin an epoch. Slots without a node in this epoch count nothing."""
-        self.read_offset(fold(self.offset, self.requests, self.drained, RULES, self.arrived))
+        self.read_offset(apply_requests(self.offset, self.requests, self.drained, RULES, self.arrived))
         self.counters = [Counters() for _ in self.states]
         return super().deliver(batches, watermark_us)
 
