@@ -195,6 +195,8 @@ def test_explain_says_how_tables_are_joined(frame: DataFrame, table: DataFrame, 
     streams = {"a": s, "b": s, "t": table}
     text = th.plan(streams, on="a.x = b.x AND (b.x = 1 OR t.y = 2)", within="1 minute").explain()
     assert "(Spark's own join, each row with the whole table, because no inequality" in text
+    text = th.plan(streams, on="a.x = b.x AND b.x < t.y", within="1 minute", model="spark").explain()
+    assert '(Spark\'s own join, each row with the whole table, because model="spark" asks for it)' in text
     assert "== Physical ==" in text
 
 

@@ -1,10 +1,10 @@
-"""Plans joins of streams with tables: batch DataFrames, which Spark reads in every epoch.
+"""Plans joins of streams with tables: batch DataFrames, which have no window and need no state.
 
 { (s1, ..., sm, t1, ..., tn) : condition is TRUE, the streams s1, ..., sm are inside their windows }
 
-The streams are first joined with each other, as if there were no tables. Spark's own join then adds one table
-after the other. It takes any condition and needs no state, because a table is whole in every epoch. Windows
-compare the event times of streams. A table has no event time.
+The streams are first joined with each other, as if there were no tables. Then one table is joined after the
+other: by an index of the table (``thetastream.joins.compose.lookups``), or by Spark's own join, which takes
+any condition. Windows compare the event times of streams. A table has no event time.
 
 A join of one stream with one table may also be an outer, semi or anti join that answers each tuple of the
 stream. All partners of a tuple are known at once.
@@ -250,7 +250,8 @@ def plan_with_tables(
         frames = {alias: frame for alias, frame in request.streams.items() if alias in arrived}
         # The result time of the streams is added behind the tables.
         without = request.given.with_value("result_time", False)
-        inner = replace(request, streams=frames, given=without)
+        model = None if request.model == SPARK else request.model
+        inner = replace(request, streams=frames, given=without, model=model)
         joined = plan_streams(inner, read.select(inner, of_streams))
     filters = () if joined is not None else tuple(part for part in of_streams if isinstance(part, Phrase))
     # The join of the streams writes its own differences, after it has read bounds from them.
