@@ -10,6 +10,9 @@ from pathlib import Path
 import grimp
 from importlinter.cli import lint_imports
 
+from thetastream.index import Shape
+from thetastream.models import Model
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -44,3 +47,12 @@ def test_no_two_classes_have_the_same_name():
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, n in found.items() if n > 1] == []
+
+
+def test_a_model_and_a_shape_have_as_many_members_as_the_page_says():
+    page = (ROOT / "docs/internals/house.md").read_text()
+    n_model, n_shape = (
+        len({name for name in (*kind.__annotations__, *vars(kind)) if not name.startswith("_")})
+        for kind in (Model, Shape)
+    )
+    assert f"A model has {n_model} members and an index shape has {n_shape}." in page
