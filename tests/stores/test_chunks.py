@@ -23,7 +23,7 @@ from thetastream.results.description import Description
 from thetastream.results.selection import LONGEST, write_key
 from thetastream.results.staged import Origin
 from thetastream.stores import CassandraStore, HBaseStore
-from thetastream.stores.hbase import HBaseTable
+from thetastream.stores.hbase import HBaseBackend
 from thetastream.stores.hbase_rows import HBaseRows
 
 ORDERED: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
@@ -122,18 +122,19 @@ KEY = st.binary(max_size=3).map(lambda value: value.replace(b"1", b"\0").replace
 def test_hbase_finds_values_and_ranges_in_the_order_of_its_rows(
     keys: list[tuple[int, bytes]], low: bytes | None, high: bytes | None
 ) -> None:
-    table, places = HBaseTable(MemoryRows()), []
+    table, places = HBaseBackend(MemoryRows()), []
     for number, (column, value) in enumerate(keys):
         chunk = Chunk(number, b"data%d" % number, ((column, value),))
         table.write("part", [chunk])
         is_found = not column and (low is None or low <= value) and (high is None or value <= high)
         places += [("part", number)] if is_found else []
     assert sorted(table.find(0, low, high, 9) or []) == places
-    assert list(table.read(places)) == [b"data%d" % number for _, number in places]
+    numbers = [number for _, number in places]
+    assert list(table.fetch({"part": numbers})) == [b"data%d" % number for number in numbers]
     assert table.find(0, low, high, len(places) - 1) is None
-    assert list(table.read_all(["part"])) == [b"data%d" % number for number in range(len(keys))]
-    assert list(table.list_names()) == ["part"][: len(keys)]
-    table.remove("part", [Chunk(number, b"", (key,)) for number, key in enumerate(keys)])
+    assert list(table.fetch({"part": None})) == [b"data%d" % number for number in range(len(keys))]
+    assert list(table.names()) == [("part", None)][: len(keys)]
+    table.drop("part", [Chunk(number, b"", (key,)) for number, key in enumerate(keys)])
     assert not table._rows.rows
 
 
@@ -170,7 +171,7 @@ def test_an_index_that_has_more_entries_than_it_saves_is_not_used(tmp_path: Path
     store, n = MemoryStore(str(tmp_path)), 4 * CHUNK_ROWS
     rows = pa.table({"id": range(n)})
     fill(store, rows, Description(rows.schema, None, ("id",)))
-    assert store.chunks.find(0, None, None, LEAST_LIMIT) is None
+    assert store.backend.find(0, None, None, LEAST_LIMIT) is None
     assert read_ids(store, key={"id": (0, None)}) == list(range(n))
     assert store.table.n_read == 4
 

@@ -67,13 +67,17 @@ def test_files_whose_place_does_not_answer_are_named(
     def fail(*arguments: Any) -> Any:
         raise OSError("curlCode: 7, Couldn't connect to server")
 
+    def lose_place(*arguments: Any) -> Any:
+        """Let the place stop to answer between the log and the file."""
+        monkeypatch.setattr(Folder, "read", fail)
+        fail()
+
     monkeypatch.setattr(parquet, "RECENT", Recent())
-    monkeypatch.setattr(parquet, "read_file", fail)
+    monkeypatch.setattr(parquet, "read_file", lose_place)
     assert store.answers()
-    monkeypatch.setattr(Folder, "exists", fail)
-    assert not store.answers()
     with pytest.raises(StoreError, match=r"STORE_UNREACHABLE.*pairs.*connect to server"):
         store.read()
+    assert not store.answers()
     with connect(store) as client:
         assert client.get("/stores/pairs/snapshots/1").status_code == 503
 

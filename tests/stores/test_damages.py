@@ -29,8 +29,7 @@ from tests.support.stores import (
 )
 from thetastream.core.errors import QueryError, StoreError
 from thetastream.results import recent, version_log
-from thetastream.results.log import Log
-from thetastream.results.sealed_entry import seal_entry
+from thetastream.results.log import seal_entry
 from thetastream.results.snapshots import EACH_EPOCH, Snapshots
 from thetastream.stores import DeltaStore, ParquetStore, PostgresStore
 
@@ -114,7 +113,7 @@ def test_a_crash_between_an_entry_and_its_note_is_harmless(
     store: ParquetStore, monkeypatch: pytest.MonkeyPatch, last: int | None
 ) -> None:
     """The note is not there, or names an older entry."""
-    note = Path(store.path) / "_log" / version_log.NOTE
+    note = Path(store.path) / "_log" / version_log.NOTE_FILE
     if last is None:
         note.unlink()
     else:
@@ -123,10 +122,10 @@ def test_a_crash_between_an_entry_and_its_note_is_harmless(
     assert store.verify().is_intact
     assert read_ids(store) == list(range(15))
 
-    def crash(log: Log, text: str) -> None:
+    def crash(log: version_log.VersionLog, note: str) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr(version_log.VersionLog, "write_note", crash)
+    monkeypatch.setattr(version_log.VersionLog, "mark", crash)
     staged = stage(store, 15, 15)
     with pytest.raises(InterruptedError):
         store.commit("q", 15, staged)
@@ -139,7 +138,7 @@ def test_a_crash_between_an_entry_and_its_note_is_harmless(
 
 
 def test_a_damaged_note_is_refused(store: ParquetStore) -> None:
-    note = Path(store.path) / "_log" / version_log.NOTE
+    note = Path(store.path) / "_log" / version_log.NOTE_FILE
     note.write_text(note.read_text().replace("15", "12"))
     with pytest.raises(
         StoreError, match=r"STORE_DAMAGED.*the note of the newest entry.*does not fit its seal"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.stores import HELD, read_ids, stage
 from thetastream.results import history
-from thetastream.results.store import LoggedStore, Store
+from thetastream.results.store import Store
 from thetastream.stores import cassandra
 from thetastream.stores.cassandra_session import CassandraTables
 
@@ -63,7 +63,6 @@ def test_a_commit_whose_answer_is_lost_is_done_once(
 ) -> None:
     empty.describe(HELD)
     lose_answers(monkeypatch)
-    assert isinstance(empty, LoggedStore)
     for epoch in range(3):
         assert empty.commit("q", epoch, stage(empty, epoch, epoch))
         assert not empty.commit("q", epoch, stage(empty, epoch, epoch))

@@ -79,18 +79,18 @@ def test_a_reader_beside_forget_misses_no_row_that_is_kept(
     store: Store, monkeypatch: pytest.MonkeyPatch, number: int | None
 ) -> None:
     fill(store, range(6), EACH_EPOCH)
-    before, kind = store.read(snapshot=number), type(store)
-    open_staged, n_calls = kind.open_staged, 0
+    before, kind = store.read(snapshot=number), type(store.backend)
+    open_staged, n_calls = kind.open, 0
 
-    def forget_first(self: Any, staged: Any, selection: Any) -> Any:
+    def forget_first(self: Any, *arguments: Any) -> Any:
         """Let another process forget snapshots after the reader has listed its rows."""
         nonlocal n_calls
         n_calls += 1
         if n_calls == 1:
-            assert kind.forget(store, before=3) == 2
-        return open_staged(self, staged, selection)
+            assert store.forget(before=3) == 2
+        return open_staged(self, *arguments)
 
-    monkeypatch.setattr(kind, "open_staged", forget_first)
+    monkeypatch.setattr(kind, "open", forget_first)
     found = sorted(store.read(snapshot=number)["id"].to_pylist())
     assert found in (sorted(before["id"].to_pylist()), read_ids(store, snapshot=number))
     assert found != []
@@ -129,13 +129,13 @@ def test_a_writer_that_was_stopped_in_a_commit_writes_no_version_that_is_gone(
     store.describe(HELD)
     fill(store, range(3), EACH_EPOCH)
 
-    def wait(log: version_log.VersionLog, version: int, previous: str, entry: dict[str, Any]) -> bool:
+    def wait(log: version_log.VersionLog, n: int, text: str, entry: dict[str, Any]) -> bool:
         """Let other processes commit and merge before the version is written."""
         monkeypatch.setattr(version_log.VersionLog, "append", append)
         for first in (3, 8, 13):
             fill(store, range(first, first + 5), EACH_EPOCH)
             assert store.compact() > 0
-        return append(log, version, previous, entry)
+        return append(log, n, text, entry)
 
     monkeypatch.setattr(version_log.VersionLog, "append", wait)
     assert store.commit("p", 0, stage(store, 0, 59, query="p"), writer=BESIDE_OTHERS)

@@ -2,21 +2,19 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from thetastream.results.chunks import Chunk, ChunkStore, ChunkTable, Place
+from thetastream.results.backend import NOTE
+from thetastream.results.chunks import Chunk, ChunkBackend
 from thetastream.results.description import Description
-from thetastream.results.log import Log
-
-NOTE = -1
-"""The version of the row with the note of the newest entry."""
+from thetastream.results.store import Store
 
 
 @dataclass(frozen=True)
-class SqliteStore(ChunkStore):
+class SqliteStore(Store):
     """Results in tables of a file of SQLite."""
 
     path: str
@@ -37,87 +35,56 @@ class SqliteStore(ChunkStore):
         return f"table {self.table!r} of {self.path}"
 
     @property
-    def log(self) -> "SqliteLog":
-        return SqliteLog(self.name, self)
-
-    @property
-    def chunks(self) -> "SqliteChunks":
-        return SqliteChunks(self)
-
-    def describe(self, description: Description) -> None:
-        self.run(f"CREATE TABLE IF NOT EXISTS {self.table}_log (version INTEGER PRIMARY KEY, entry TEXT)")
-        super().describe(description)
-
-    def run(self, text: str, values: Sequence[Sequence[Any]] = ((),)) -> list[Any]:
-        """Run a statement for each of these values in one transaction, and return the rows of all."""
-        with closing(sqlite3.connect(self.path, timeout=self.wait_s)) as connection, connection:
-            return [row for one in values for row in connection.execute(text, one)]
+    def backend(self) -> "SqliteBackend":
+        return SqliteBackend(self)
 
 
-NOTE = -1
-"""The version of the note of the log."""
+class SqliteBackend(ChunkBackend):
+    """Entries of the log, and chunks, as rows of two tables. There is no index of keys."""
 
+    def __init__(self, store: SqliteStore) -> None:
+        self._store, self._log, self._chunks = store, f"{store.table}_log", store.table
 
-class SqliteLog(Log):
-    """Versions as rows of a table, of which the primary key allows each once."""
+    def newest(self) -> int:
+        return int(self._run(f"SELECT coalesce(max(n), -1) FROM {self._log}")[0][0])
 
-    def __init__(self, name: str, store: SqliteStore) -> None:
-        super().__init__(name)
-        self._store, self._table = store, f"{store.table}_log"
+    def read(self, n: int, with_later: bool = False) -> Iterator[tuple[int, object]]:
+        text = f"SELECT n, entry FROM {self._log} WHERE n {'>=' if with_later else '='} ? ORDER BY n"
+        yield from self._run(text, [(n,)])
 
-    def find_last(self) -> int:
-        return int(self._store.run(f"SELECT coalesce(max(version), -1) FROM {self._table}")[0][0])
-
-    def find_text(self, version: int) -> object:
-        with suppress(sqlite3.OperationalError):  # There is no such table yet.
-            for (text,) in self._store.run(f"SELECT entry FROM {self._table} WHERE version={version}"):
-                return text
-        return None
-
-    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
-        yield from self._store.run(f"SELECT * FROM {self._table} WHERE version > {after} ORDER BY version")
-
-    def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
+    def append(self, n: int, text: str, entry: Mapping[str, Any]) -> bool:
         try:
-            self._store.run(f"INSERT INTO {self._table} VALUES (?, ?)", [(version, text)])
+            self._run(f"INSERT INTO {self._log} VALUES (?, ?)", [(n, text)])
         except sqlite3.IntegrityError:
             return False
         return True
 
-    def find_note(self) -> object:
-        return self.find_text(NOTE)
+    def mark(self, note: str) -> None:
+        self._run(f"INSERT OR REPLACE INTO {self._log} VALUES (?, ?)", [(NOTE, note)])
 
-    def write_note(self, text: str) -> None:
-        self._store.run(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", [(NOTE, text)])
+    def make(self, description: Description) -> None:
+        """Do nothing: each connection makes the tables."""
 
-
-class SqliteChunks(ChunkTable):
-    """Chunks as rows of a table, without an index of keys."""
-
-    def __init__(self, store: SqliteStore) -> None:
-        self._store, self._table = store, store.table
-
-    def make(self) -> None:
-        columns = "name TEXT, number INTEGER, data BLOB, PRIMARY KEY (name, number)"
-        self._store.run(f"CREATE TABLE IF NOT EXISTS {self._table} ({columns})")
+    def names(self) -> Iterator[tuple[str, None]]:
+        return ((name, None) for (name,) in self._run(f"SELECT DISTINCT name FROM {self._chunks}"))
 
     def write(self, name: str, chunks: Sequence[Chunk]) -> None:
         rows = [(name, one.number, one.data) for one in chunks]
-        self._store.run(f"INSERT INTO {self._table} VALUES (?, ?, ?)", rows)
+        self._run(f"INSERT INTO {self._chunks} VALUES (?, ?, ?)", rows)
 
-    def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
-        text = f"SELECT data FROM {self._table} WHERE name = ? ORDER BY number"
-        return (data for (data,) in self._store.run(text, [(name,) for name in names]))
+    def fetch(self, wanted: Mapping[str, Sequence[int] | None]) -> Iterator[bytes]:
+        for name in wanted:
+            found = self._run(f"SELECT number, data FROM {self._chunks} WHERE name = ?", [(name,)])
+            numbers = wanted[name]
+            yield from (data for number, data in found if numbers is None or number in numbers)
 
-    def read(self, places: Sequence[Place]) -> Iterator[bytes]:
-        text = f"SELECT data FROM {self._table} WHERE name = ? AND number = ?"
-        return (data for (data,) in self._store.run(text, places))
+    def drop(self, name: str, chunks: Sequence[Chunk]) -> None:
+        self._run(f"DELETE FROM {self._chunks} WHERE name = ?", [(name,)])
 
-    def find(self, column: int, low: bytes | None, high: bytes | None, limit: int) -> list[Place] | None:
-        return None
-
-    def list_names(self) -> Iterator[str]:
-        return (name for (name,) in self._store.run(f"SELECT DISTINCT name FROM {self._table}"))
-
-    def remove(self, name: str, chunks: Sequence[Chunk]) -> None:
-        self._store.run(f"DELETE FROM {self._table} WHERE name = ?", [(name,)])
+    def _run(self, text: str, values: Sequence[Sequence[Any]] = ((),)) -> list[Any]:
+        """Run a statement for each of these values in one transaction, and return the rows of all."""
+        columns = "name TEXT, number INTEGER, data BLOB, PRIMARY KEY (name, number)"
+        with closing(sqlite3.connect(self._store.path, timeout=self._store.wait_s)) as connection, connection:
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {self._log} (n INTEGER PRIMARY KEY, entry TEXT)")
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {self._chunks} ({columns})")
+            return [row for one in values for row in connection.execute(text, one)]

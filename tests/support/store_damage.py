@@ -15,7 +15,6 @@ def forget_all() -> None:
     """Let this process know as little of a store as a new process."""
     history._KNOWN.clear()
     version_log._NEWEST.clear()
-    version_log._LISTED.clear()
     parquet_files._FOOTERS.clear()
     for cache in (RECENT, KEY_VALUES):
         cache.__init__(cache._capacity)  # type: ignore[misc]
@@ -26,7 +25,7 @@ def list_files(folder: Path) -> Iterator[tuple[str, list[Path]]]:
     log = folder / "_log"
     yield "description", [log / f"{0:020}.json"]
     yield "entry", sorted(log.glob("0*.json"))[1:]
-    yield "note", [log / version_log.NOTE]
+    yield "note", [log / version_log.NOTE_FILE]
     yield "state", sorted(log.glob("state-*.json"))
     yield "part", sorted(folder.glob("part-*.parquet"))
     yield "merged", sorted(folder.glob("merged-*.parquet"))

@@ -75,11 +75,6 @@ class Folder:
         found: bool = self._fs.get_file_info(f"{self._folder}/{name}").type == fs.FileType.File
         return found
 
-    def find_mark(self, name: str) -> tuple[int, int] | None:
-        """Find the time at which a file was written, and its size; None if there is no such file."""
-        info = self._fs.get_file_info(f"{self._folder}/{name}")
-        return (info.mtime_ns or 0, info.size or 0) if info.type == fs.FileType.File else None
-
     def read(self, name: str) -> bytes:
         """Read a file."""
         with self._fs.open_input_stream(f"{self._folder}/{name}") as file:

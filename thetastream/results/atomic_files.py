@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from thetastream.core.errors import QueryError
 from thetastream.core.folder import Folder, hide_secrets
-from thetastream.results.store import make_not_atomic, make_unreachable
+from thetastream.results.backend import make_not_atomic, make_unreachable
 
 
 def write_once(root: str, folder: Folder, name: str, data: bytes) -> bool:

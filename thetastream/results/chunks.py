@@ -4,14 +4,8 @@
 
 The database keeps the bytes that Arrow wrote and does not read them, so every type of Arrow can be kept.
 
-Writes the rows of one attempt of a task as chunks.
-
-The protocol of a database that keeps the rows of a store: chunks by name, and an index of their keys.
-
-A store whose rows are chunks in the tables of a database, beside a log of commits.
-
 A task writes its chunks under a name that no other attempt has. They are results when a commit names them, so
-a commit moves no rows. ``sweep`` removes the chunks that no commit will name.
+a commit moves no rows.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from thetastream.core.errors import StoreError
 from thetastream.results.description import Description
 from thetastream.results.selection import Selection, has_key_bytes, write_key, write_keys
 from thetastream.results.staged import (
@@ -35,8 +28,6 @@ from thetastream.results.staged import (
     find_type,
     make_part_name,
 )
-from thetastream.results.store import LoggedStore
-from thetastream.results.upkeep import Sweeping
 
 CHUNK_ROWS, CHUNK_BYTES = 1 << 10, 1 << 18
 """The largest numbers of rows and of bytes of a chunk. A chunk of one row may have more bytes."""
@@ -88,12 +79,12 @@ def unseal_chunk(data: bytes) -> tuple[Place, bytes]:
 
     Raises
     ------
-    ValueError
+    pa.ArrowInvalid
         If the bytes do not fit their digest.
     """
     body = data[:-DIGEST_BYTES]
     if len(body) < 2 or _digest(body) != data[-DIGEST_BYTES:]:
-        raise ValueError("a chunk of rows does not fit its digest")
+        raise pa.ArrowInvalid("a chunk of rows does not fit its digest")
     end = len(body) - 2
     start = end - int.from_bytes(body[end:])
     name, _, number = body[start:end].decode().rpartition(" ")
@@ -139,114 +130,71 @@ SORTED_ROWS, SORTED_BYTES = 1 << 16, 1 << 25
 """So many rows or bytes are sorted together, so that rows with the same key are in few chunks."""
 
 
-class ChunkTable(ABC):
-    """The tables of a database that hold chunks and an index of their keys."""
-
-    @abstractmethod
-    def make(self) -> None:
-        """Make the tables unless they are there."""
-
-    @abstractmethod
-    def write(self, name: str, chunks: Sequence[Chunk]) -> None:
-        """Write chunks, and then the keys by which they are found."""
-
-    @abstractmethod
-    def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
-        """Read all chunks of these names."""
-
-    @abstractmethod
-    def read(self, places: Sequence[Place]) -> Iterator[bytes]:
-        """Read single chunks."""
-
-    @abstractmethod
-    def find(self, column: int, low: bytes | None, high: bytes | None, limit: int) -> list[Place] | None:
-        """Find the chunks with keys from ``low`` to ``high``, both inclusive; None is an open end.
-
-        It returns None if the index does not answer such a range, or has more than ``limit`` entries for it.
-        """
-
-    @abstractmethod
-    def list_names(self) -> Iterator[str]:
-        """List the names of all staged rows."""
-
-    @abstractmethod
-    def remove(self, name: str, chunks: Sequence[Chunk]) -> None:
-        """Remove the keys of these chunks, and then all chunks of the name."""
-
-
-class ChunkStage(SortedStage):
-    """Writes rows in chunks."""
-
-    def __init__(self, table: ChunkTable, origin: Origin, description: Description) -> None:
-        super().__init__(make_part_name(origin, CHUNKS), description, SORTED_ROWS, SORTED_BYTES)
-        self._table = table
-        self._nbytes = self._chunks = 0
-
-    def write(self, rows: pa.Table) -> None:
-        chunks = [
-            seal_chunk(self._name, Chunk(self._chunks + number, data, list_keys(part, self._description)))
-            for number, (part, data) in enumerate(cut(rows))
-        ]
-        self._table.write(self._name, chunks)
-        self._chunks += len(chunks)
-        self._nbytes += sum(len(chunk.data) for chunk in chunks)
-
-    def end(self) -> tuple[int, Mapping[str, Any]]:
-        return self._nbytes, {"chunks": self._chunks}
-
-
 ALL_ENTRIES = 1 << 31
 """A limit that no question reaches."""
 LEAST_LIMIT = 1000
 """The least limit of a question. A question reads all chunks if it has more index entries than its limit."""
 
 
-class ChunkStore(LoggedStore):
-    """A store of chunks."""
+class ChunkBackend(ABC):
+    """What backends of chunks share: ``stage``, ``open``, ``remove`` and ``check``.
 
-    @property
+    A subclass has the other methods of ``Backend``, and keeps bytes: it writes, fetches, finds and drops
+    them.
+    """
+
     @abstractmethod
-    def chunks(self) -> ChunkTable:
-        """The tables that hold the chunks."""
+    def write(self, name: str, chunks: Sequence[Chunk]) -> None:
+        """Write chunks, and then the keys by which they are found."""
 
-    def describe(self, description: Description) -> None:
-        self.chunks.make()
-        super().describe(description)
+    @abstractmethod
+    def fetch(self, wanted: Mapping[str, Sequence[int] | None]) -> Iterator[bytes]:
+        """Read the chunks with these numbers by name; None stands for all chunks of the name."""
 
-    def open_stage(self, origin: Origin, description: Description) -> Stage:
-        return ChunkStage(self.chunks, origin, description)
+    @abstractmethod
+    def drop(self, name: str, chunks: Sequence[Chunk]) -> None:
+        """Remove the keys of these chunks, and then all chunks of the name."""
 
-    def open_staged(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
-        description, named = self.description, list(staged)
-        places = self._find_places(named, selection, description)
-        wanted = {place for one in named for place in _list_places(one)} if places is None else set(places)
+    def find(self, column: int, low: bytes | None, high: bytes | None, limit: int) -> list[Place] | None:
+        """Find the chunks with keys from ``low`` to ``high``, both inclusive; None is an open end.
+
+        It returns None if the index does not answer such a range, or has more than ``limit`` entries for it.
+        By default there is no index.
+        """
+        return None
+
+    def stage(self, origin: Origin, description: Description) -> Stage:
+        """Open a stage that writes chunks."""
+        return ChunkStage(self, origin, description)
+
+    def open(self, staged: Sequence[Staged], selection: Selection, description: Description) -> pa.Table:
+        """Read the selected rows of all chunks, or of those that have the selected keys."""
+        wanted, fetched = self._select(staged, selection, description)
         tables, found = [description.schema.empty_table()], set()
-        for data in self._read(named, places):
-            try:
-                place, body = unseal_chunk(data)
-            except ValueError as error:
-                raise self._make_damaged(f"it is altered: {error}") from None
+        for data in self.fetch(fetched):
+            place, body = unseal_chunk(data)
             if place not in wanted or place in found:
-                raise self._make_damaged(f"chunk {place[1]} of {place[0]} is at the place of another one")
+                raise pa.ArrowInvalid(f"chunk {place[1]} of {place[0]} is at the place of another one")
             found.add(place)
             rows = decode(body)
             tables.append(rows if selection.filter is None else rows.filter(selection.filter))
         if len(found) < len(wanted):
-            raise self._make_damaged("some are gone. If they were forgotten while you read, read again")
+            raise pa.ArrowInvalid(f"{len(wanted) - len(found)} of {len(wanted)} chunks are gone")
         return pa.concat_tables(tables)
 
-    def _make_damaged(self, why: str) -> StoreError:
-        what = f"{self.name} must have all chunks of rows that its commits name, and one is not there"
-        return StoreError("STORE_DAMAGED", f"{what}: {why}")
+    def remove(self, names: Iterable[str], description: Description) -> None:
+        """Remove parts. The chunks say which keys belong to them."""
+        for name in names:
+            self.drop(name, read_chunks(self.fetch({name: None}), description))
 
-    def find_damage(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
+    def check(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
         """Yield a sentence for each part whose chunks or whose entries of the index are damaged or gone."""
         for one in staged:
             try:
-                rows = self.open_staged([one], Selection())
-                chunks = read_chunks(self.chunks.read_all([one.name]), description)
-            except StoreError as error:
-                yield f"{one.name}: {error.message}"
+                rows = self.open([one], Selection(), description)
+                chunks = read_chunks(self.fetch({one.name: None}), description)
+            except pa.ArrowInvalid as error:
+                yield f"{one.name}: {error}"
                 continue
             if rows.num_rows != one.rows:
                 yield f"{one.name} must have {one.rows} rows; it has {rows.num_rows}"
@@ -258,44 +206,47 @@ class ChunkStore(LoggedStore):
             for key in chunk.keys:
                 places.setdefault(key, set()).add((name, chunk.number))
         for (column, value), wanted in places.items():
-            found = self.chunks.find(column, value, value, ALL_ENTRIES)
+            found = self.find(column, value, value, ALL_ENTRIES)
             if found is not None and not wanted <= set(found):
                 yield f"{name} must have all entries of the index of keys, and those of {value!r} are gone"
 
-    def sweep(self, grace_s: float = 3600) -> int:
-        """Remove staged rows that no commit can name any more; return the number of removed names.
-
-        Rows that ``forget`` has dropped stay for ``grace_s`` seconds, because readers may be reading them.
-        """
-        description, sweeping, swept = self.description, Sweeping(self, grace_s), 0
-        for name in self.chunks.list_names():
-            if sweeping.is_removable(name):
-                chunks = read_chunks(self.chunks.read_all([name]), description)
-                self.chunks.remove(name, chunks)
-                swept += 1
-        return swept
-
-    def _read(self, staged: list[Staged], places: list[Place] | None) -> Iterator[bytes]:
-        if places is None:
-            return self.chunks.read_all([one.name for one in staged])
-        return self.chunks.read(places)
-
-    def _find_places(
-        self, staged: list[Staged], selection: Selection, description: Description
-    ) -> list[Place] | None:
-        """Find the chunks with selected keys; None if all chunks must be read."""
+    def _select(
+        self, staged: Sequence[Staged], selection: Selection, description: Description
+    ) -> tuple[set[Place], Mapping[str, Sequence[int] | None]]:
+        """Select the chunks that may have selected rows, and say what ``fetch`` gets for them."""
         names = {one.name for one in staged}
         limit = LEAST_LIMIT + sum(one.rows for one in staged) // CHUNK_ROWS
         for column, low, high in sorted(list_ranges(selection, description), key=_has_several_values):
-            places = self.chunks.find(column, low, high, limit)
+            places = self.find(column, low, high, limit)
             if places is not None:
-                return [place for place in places if place[0] in names]
-        return None
+                found: dict[str, list[int]] = {}
+                for name, number in places:
+                    if name in names:
+                        found.setdefault(name, []).append(number)
+                return {(name, number) for name, numbers in found.items() for number in numbers}, found
+        everything = {(one.name, number) for one in staged for number in range(one.seal["chunks"])}
+        return everything, dict.fromkeys(names)
 
 
-def _list_places(staged: Staged) -> Iterator[Place]:
-    """List the places of all chunks of a part."""
-    return ((staged.name, number) for number in range(staged.seal["chunks"]))
+class ChunkStage(SortedStage):
+    """Writes rows in chunks."""
+
+    def __init__(self, backend: ChunkBackend, origin: Origin, description: Description) -> None:
+        super().__init__(make_part_name(origin, CHUNKS), description, SORTED_ROWS, SORTED_BYTES)
+        self._backend = backend
+        self._nbytes = self._chunks = 0
+
+    def write(self, rows: pa.Table) -> None:
+        chunks = [
+            seal_chunk(self._name, Chunk(self._chunks + number, data, list_keys(part, self._description)))
+            for number, (part, data) in enumerate(cut(rows))
+        ]
+        self._backend.write(self._name, chunks)
+        self._chunks += len(chunks)
+        self._nbytes += sum(len(chunk.data) for chunk in chunks)
+
+    def end(self) -> tuple[int, Mapping[str, Any]]:
+        return self._nbytes, {"chunks": self._chunks}
 
 
 def list_ranges(

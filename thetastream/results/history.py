@@ -145,8 +145,6 @@ class _KnownHistory:
 
     def __init__(self) -> None:
         self.lock, self.version, self.seal, self.history = Lock(), 0, "", History()
-        self.mark: Hashable = None
-        """What tells the last commit that was read from another one of its version."""
 
     def catch_up(self, log: Log) -> History:
         """Read the new commits, and return a copy of the history.
@@ -154,22 +152,19 @@ class _KnownHistory:
         Read all of them if the last one is gone, or is another one since the store was restored.
         """
         with self.lock:
-            if self.mark is None or log.find_mark(self.version) != self.mark:
+            if not self.version or log.find_seal(self.version) != self.seal:
                 self._read_state(log)
-            before = self.version
             try:
                 self._read_newer(log)
             except EntryRemoved:
                 self._read_state(log)
                 self._read_newer(log)
-            if self.version and (self.mark is None or self.version != before):
-                self.mark = log.find_mark(self.version)
             return self.history.copy()
 
     def _read_state(self, log: Log) -> None:
-        self.mark = None
-        self.version, self.seal, state = log.read_state()
+        version, seal, state = log.read_state()
         self.history = History() if state is None else History.from_json(state)
+        self.version, self.seal = version, seal
 
     def _read_newer(self, log: Log) -> None:
         for entry in log.read_after(self.version, self.seal):

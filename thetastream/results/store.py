@@ -6,14 +6,12 @@ Rows are results when the commit of their epoch names them. A commit is one atom
 the store has a commit of this query and epoch, so that an epoch that runs again adds nothing. No commit names
 the rows of failed attempts, and ``sweep`` removes them.
 
-The base class of all stores. It keeps a log of commits; a subclass keeps the rows.
+    entry 0    the description of the store
+    entry n    staged names, the ledger, and a snapshot if one is made
 
-    version 0   the description of the store
-    version n   staged names, the ledger, and a snapshot if one is made
-
-A commit reads the newest version, lets the ledger decide, and appends the next version. If another query has
-appended that version in the meantime, the commit reads that version and tries the next one. So the log needs
-only one atomic step: to append a version.
+A commit reads the newest entry, lets the ledger decide, and appends the next entry. If another query has
+appended it in the meantime, the commit reads that entry and tries the next one. So a store needs only one
+atomic step: to append an entry. Its backend does this step, and keeps the rows.
 """
 
 import time
@@ -27,88 +25,47 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from thetastream.core.errors import QueryError, StoreError
-from thetastream.core.folder import hide_secrets
-from thetastream.results.admission import is_new, refuse_second
+from thetastream.results.backend import Backend, make_unreachable
 from thetastream.results.description import Description
 from thetastream.results.history import CommittedRows, History, make_entry, make_rewrite, read_history, sum_up
 from thetastream.results.ledger import CommittedEpoch, Ledger
-from thetastream.results.log import Log
-from thetastream.results.sealed_entry import NO_SEAL
+from thetastream.results.log import NO_SEAL, Log
 from thetastream.results.selection import Selection
 from thetastream.results.snapshots import EACH_EPOCH, Snapshot, Snapshots
 from thetastream.results.staged import Origin, Stage, Staged
-from thetastream.results.verification import Verification
-from thetastream.results.writer import UNKNOWN_WRITER, Writer
+from thetastream.results.upkeep import Verification, find_first_kept, find_removable, verify
+from thetastream.results.writer import UNKNOWN_WRITER, Writer, is_new, refuse_second
 
 SnapshotChoice = int | Snapshot | str | datetime | None
 """The snapshot that a reader names: by its number, or as the last one at a time. None means all results."""
-
-
-def make_unreachable(server: str, error: Exception) -> StoreError:
-    """Make the error of a store whose server does not answer, without its address and password."""
-    why = str(error).partition("\n")[0]
-    what = f"the store needs {server}, and connecting failed: {why}"
-    return StoreError("STORE_UNREACHABLE", f"{what}. Start the server, or correct the address of the store")
-
-
-@contextmanager
-def refuse_damage(name: str, store: "Store | None" = None) -> Iterator[None]:
-    """Raise an error of the store if the block cannot read a file that a commit names.
-
-    Arrow raises an OSError for a damaged page, and also if the place of a file does not answer. So if there
-    is one, the store is asked whether its place answers.
-
-    Raises
-    ------
-    StoreError
-        STORE_DAMAGED, or STORE_UNREACHABLE if the place of the files does not answer.
-    """
-    try:
-        yield
-    except pa.ArrowMemoryError:
-        raise
-    except (OSError, pa.ArrowException) as error:
-        if _is_unreachable(error, store):
-            raise make_unreachable(f"the files of {name}", error) from error
-        what = f"{name} must have all rows that its commits name, and a file of them cannot be read: {error}"
-        hint = "If its snapshot was forgotten while you read, read again. Otherwise restore a backup"
-        raise StoreError("STORE_DAMAGED", f"{what}. {hint}") from error
-
-
-def _is_unreachable(error: Exception, store: "Store | None") -> bool:
-    """Whether an error says that a place does not answer. Errors of the operating system have a number."""
-    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
-        return False
-    return error.errno is not None or (store is not None and not store.answers())
-
-
-def make_not_atomic(root: str, why: str) -> QueryError:
-    """Make the error of a folder in which two writers could replace the commits of each other."""
-    what = (
-        f"only one of several writers of a commit must succeed, and {hide_secrets(root)} cannot ensure that"
-    )
-    return QueryError("NO_ATOMIC_COMMIT", f"{what}: {why}. Put the store on s3://, on hdfs://, or on a disk")
-
-
-def refuse_other(store: object) -> None:
-    """Raise if the argument ``store`` is not a store, for example if it is a path.
-
-    Raises
-    ------
-    QueryError
-        BAD_VALUE.
-    """
-    if not isinstance(store, Store):
-        raise QueryError("BAD_VALUE", f'store must be a store, as in th.ParquetStore("out"), not {store!r}')
+TARGET = 1 << 27
+"""Bytes that a merged file should have."""
 
 
 class Store(ABC):
-    """A place for results. It is a frozen, picklable description; every call opens what it needs."""
+    """A place for results. It is a frozen, picklable description; every call opens what it needs.
+
+    A kind of store is a subclass: a dataclass of parameters with a name and a backend.
+    """
 
     kind: ClassVar[str]
     """The name of the kind of store in the registry."""
     schemes: ClassVar[tuple[str, ...]] = ()
     """Schemes of addresses that belong to this kind, as in ``"postgresql://host/results?table=pairs"``."""
+    deletes_at_once: ClassVar[bool] = False
+    """Whether ``forget`` deletes rows at once. Other stores keep them for a while, for present readers."""
+    place: ClassVar[str] = "entry {n} of the log of {name}"
+    """The place of an entry of the log in messages."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the store in messages: its folder, or its table."""
+
+    @property
+    @abstractmethod
+    def backend(self) -> Backend:
+        """What keeps the entries and the rows of the store."""
 
     @property
     def is_shared(self) -> bool:
@@ -123,13 +80,20 @@ class Store(ABC):
         """
         return ()
 
+    @property
+    def log(self) -> Log:
+        """The log of the store."""
+        return Log(self.name, self.backend, self.place)
+
     def answers(self) -> bool:
         """Whether the place of the results answers."""
-        return True
+        try:
+            return self.log.find_text(0) is not None
+        except StoreError:
+            return False
 
     # Writing
 
-    @abstractmethod
     def describe(self, description: Description) -> None:
         """Write down the description of the store. This must happen before anything is staged.
 
@@ -138,12 +102,16 @@ class Store(ABC):
         StoreError
             STORE_SCHEMA if the store has another description.
         """
+        self.backend.make(description)
+        log = self.log
+        entry = {"id": uuid.uuid4().hex, "description": description.as_json()}
+        if log.find_newest() >= 0 or not log.append(0, NO_SEAL, entry):
+            self.description.refuse_changes(description, self.name)
 
-    @abstractmethod
     def open_stage(self, origin: Origin, description: Description) -> Stage:
         """Open a stage for one attempt of a task."""
+        return self.backend.stage(origin, description)
 
-    @abstractmethod
     def commit(
         self,
         query: str,
@@ -181,161 +149,14 @@ class Store(ABC):
             STORE_BEHIND if an epoch before this one is not committed. STORE_IN_USE if the store has results
             of other queries, and the writer is not one of several.
         """
-
-    @abstractmethod
-    def verify(self) -> Verification:
-        """Read everything that commits name, and list all that is damaged. It changes nothing.
-
-        A question reads only what it needs, and raises the first error that it finds.
-        """
-
-    @abstractmethod
-    def admit(self, writer: Writer) -> None:
-        """Raise if the query of a checkpoint must not write into the store. It commits nothing.
-
-        Raises
-        ------
-        StoreError
-            STORE_IN_USE.
-        """
-
-    @abstractmethod
-    def sweep(self) -> int:
-        """Remove staged rows that no commit can name any more; return the number of removed names."""
-
-    # Reading
-
-    @property
-    @abstractmethod
-    def description(self) -> Description:
-        """The description of the store.
-
-        Raises
-        ------
-        StoreError
-            NO_STORE if there is no such store.
-        """
-
-    @abstractmethod
-    def snapshots(self, after: int = 0) -> list[Snapshot]:
-        """List the snapshots whose number is greater than ``after``, in order."""
-
-    @abstractmethod
-    def open(
-        self,
-        snapshot: SnapshotChoice = None,
-        since: Any = None,
-        until: Any = None,
-        key: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Open the results that ``read`` returns, as a table or a data set of Arrow."""
-
-    def read(
-        self,
-        snapshot: SnapshotChoice = None,
-        since: Any = None,
-        until: Any = None,
-        key: Mapping[str, Any] | None = None,
-    ) -> pa.Table:
-        """Read results.
-
-        Parameters
-        ----------
-        snapshot : int, Snapshot, datetime or str, optional
-            The results of all snapshots up to this one, by its number or as of a time. By default, all
-            committed results.
-        since, until : datetime or str, optional
-            The time range: ``since`` <= time < ``until``. A time without a zone is UTC.
-        key : mapping of column to value, optional
-            For each named key column a value, or a pair of the least and the greatest value, both inclusive.
-            Values are compared as in Spark SQL: NaN is the greatest number, and NULL lies in no range.
-
-        Returns
-        -------
-        pyarrow.Table
-
-        Raises
-        ------
-        QueryError
-            UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
-        StoreError
-            NO_STORE, STORE_DAMAGED or STORE_UNREACHABLE.
-        """
-        return load(self.open(snapshot, since, until, key), self)
-
-    @abstractmethod
-    def open_snapshot(self, snapshot: SnapshotChoice) -> Any:
-        """Open the rows that ``read_snapshot`` returns, as a table or a data set of Arrow."""
-
-    def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
-        """Read the rows of one snapshot, without those of earlier ones."""
-        return load(self.open_snapshot(snapshot), self)
-
-
-def load(rows: Any, store: Store) -> pa.Table:
-    """Read rows that a store has opened."""
-    with refuse_damage(str(store), store):
-        return rows if isinstance(rows, pa.Table) else rows.to_table()
-
-
-TARGET = 1 << 27
-"""Bytes that a merged file should have."""
-
-
-class LoggedStore(Store):
-    """A store with a log of commits."""
-
-    deletes_at_once: ClassVar[bool] = False
-    """Whether ``forget`` deletes rows at once. Other stores keep them for a while, for present readers."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name of the store in messages: its folder, or its table."""
-
-    @property
-    @abstractmethod
-    def log(self) -> Log:
-        """The log of the store."""
-
-    @abstractmethod
-    def open_staged(self, staged: Iterable[Staged], selection: Selection) -> Any:
-        """Open the selected rows among these staged rows, which commits have named."""
-
-    def describe(self, description: Description) -> None:
-        log = self.log
-        entry = {"id": uuid.uuid4().hex, "description": description.as_json()}
-        if log.find_newest() >= 0 or not log.append(0, NO_SEAL, entry):
-            self.description.refuse_changes(description, self.name)
-
-    @property
-    def description(self) -> Description:
-        return Description.from_json(self.log.read_first()["description"])
-
-    def flush(self) -> None:
-        """Wait until all staged rows are on the disk. Stages that write files wait for their own content."""
-
-    def commit(
-        self,
-        query: str,
-        epoch: int,
-        staged: Sequence[Staged],
-        rule: Snapshots = EACH_EPOCH,
-        clock_us: int = 0,
-        writer: Writer = UNKNOWN_WRITER,
-    ) -> bool:
         log, totals = self.log, sum_up(self.description, epoch, staged, clock_us)
         this = CommittedEpoch(epoch, writer.compute_digest(epoch), writer.place)
-        is_flushed = False
         while True:
             newest, seal, ledger = self.read_ledger()
             if not is_new(self.name, ledger, query, this, writer):
                 return False
-            if not is_flushed:
-                self.flush()
-                is_flushed = True
             ledger, snapshot = ledger.commit(query, totals, rule, this)
-            # If another query has written this version in the meantime, the loop reads its ledger first.
+            # If another query has written this entry in the meantime, the loop reads its ledger first.
             if log.append(newest + 1, seal, make_entry(ledger, query, epoch, staged, snapshot)):
                 return True
 
@@ -348,6 +169,20 @@ class LoggedStore(Store):
             STORE_IN_USE.
         """
         refuse_second(self.name, self.read_ledger()[2], writer.read_query(), writer)
+
+    # Upkeep
+
+    def sweep(self, grace_s: float = 3600) -> int:
+        """Remove staged rows that no commit can name any more; return the number of removed names.
+
+        Rows that were forgotten or merged stay for ``grace_s`` seconds, because readers may be reading them.
+        """
+        backend = self.backend
+        epochs = {query: one.epoch for query, one in self.read_ledger()[2].queries.items()}
+        history = self.read_history()
+        names = list(find_removable(backend.names(), epochs, history, grace_s))
+        backend.remove(names, self.description)
+        return len(names)
 
     def compact(self, target: int = TARGET) -> int:
         """Merge small files into large ones, and shorten the log. Results and snapshots stay as they are.
@@ -394,15 +229,35 @@ class LoggedStore(Store):
     def append_rewrite(
         self, newest: int, dropped: Sequence[CommittedRows], added: Sequence[CommittedRows], first: int = 0
     ) -> bool:
-        """Append a rewrite as the version after ``newest``; return False if this version exists."""
+        """Append a rewrite as the entry after ``newest``; return False if this entry exists."""
         found, seal, ledger = self.read_ledger()
         if found != newest:
             return False
         entry = make_rewrite(ledger.as_json(), dropped, added, first, time.time_ns() // 1000)
-        self.flush()
         return self.log.append(newest + 1, seal, entry)
 
+    def verify(self) -> Verification:
+        """Read everything that commits name, and list all that is damaged. It changes nothing.
+
+        A question reads only what it needs, and raises the first error that it finds.
+        """
+        return verify(self.log, self.backend)
+
+    # Reading
+
+    @property
+    def description(self) -> Description:
+        """The description of the store.
+
+        Raises
+        ------
+        StoreError
+            NO_STORE if there is no such store.
+        """
+        return Description.from_json(self.log.read_first()["description"])
+
     def snapshots(self, after: int = 0) -> list[Snapshot]:
+        """List the snapshots whose number is greater than ``after``, in order."""
         return [one for one in self.read_history().snapshots if one.number > after]
 
     def open(
@@ -412,71 +267,94 @@ class LoggedStore(Store):
         until: Any = None,
         key: Mapping[str, Any] | None = None,
     ) -> Any:
-        selection = Selection.read(self.description, since, until, key)
-        return self._open_selected(lambda history: select(history, snapshot, selection), selection)
+        """Open the results that ``read`` returns, as a table or a data set of Arrow."""
+        description = self.description
+        selection = Selection.read(description, since, until, key)
+        return self._open(lambda history: select(history, snapshot, selection), selection, description)
+
+    def read(
+        self,
+        snapshot: SnapshotChoice = None,
+        since: Any = None,
+        until: Any = None,
+        key: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """Read results.
+
+        Parameters
+        ----------
+        snapshot : int, Snapshot, datetime or str, optional
+            The results of all snapshots up to this one, by its number or as of a time. By default, all
+            committed results.
+        since, until : datetime or str, optional
+            The time range: ``since`` <= time < ``until``. A time without a zone is UTC.
+        key : mapping of column to value, optional
+            For each named key column a value, or a pair of the least and the greatest value, both inclusive.
+            Values are compared as in Spark SQL: NaN is the greatest number, and NULL lies in no range.
+
+        Returns
+        -------
+        pyarrow.Table
+
+        Raises
+        ------
+        QueryError
+            UNKNOWN_SNAPSHOT, NO_TIME_COLUMN, STORE_KEY or BAD_VALUE.
+        StoreError
+            NO_STORE, STORE_DAMAGED or STORE_UNREACHABLE.
+        """
+        return load(self.open(snapshot, since, until, key), self)
 
     def open_snapshot(self, snapshot: SnapshotChoice) -> Any:
+        """Open the rows that ``read_snapshot`` returns, as a table or a data set of Arrow."""
+
         def select_one(history: History) -> Iterable[Staged]:
             number = history.find_snapshot(0 if snapshot is None else snapshot).number
             return history.list_staged(only=number)
 
-        return self._open_selected(select_one, Selection())
+        return self._open(select_one, Selection(), self.description)
 
-    def _open_selected(self, select: Callable[[History], Iterable[Staged]], selection: Selection) -> Any:
+    def read_snapshot(self, snapshot: SnapshotChoice) -> pa.Table:
+        """Read the rows of one snapshot, without those of earlier ones."""
+        return load(self.open_snapshot(snapshot), self)
+
+    def _open(
+        self, select: Callable[[History], Iterable[Staged]], selection: Selection, description: Description
+    ) -> Any:
         """Open staged rows. If ``forget`` has deleted some of them meanwhile, select and open rows again."""
-        history = self.read_history()
+        backend, history = self.backend, self.read_history()
         while True:
-            staged = list(select(history))
-            with refuse_damage(str(self), self):
-                found = self.open_staged(staged, selection)
-            if not self.deletes_at_once:
-                return found
-            history = self.read_history()
-            if all(one.name not in history.dropped for one in staged):
-                return found
+            staged, error = list(select(history)), None
+            try:
+                with refuse_damage(str(self), self):
+                    found = backend.open(staged, selection, description)
+            except StoreError as damaged:
+                error = damaged
+            if self.deletes_at_once:
+                history = self.read_history()
+                if any(one.name in history.dropped for one in staged):
+                    continue
+            if error is not None:
+                raise error
+            return found
 
     def read_history(self) -> History:
         """Read all commits."""
         return read_history(self.log, self)
 
-    @abstractmethod
-    def find_damage(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
-        """Read staged rows, and yield a sentence for all that is not as their commit wrote it."""
-
-    def verify(self) -> Verification:
-        log, history = self.log, History()
-        problems = list(log.find_damage())
-        try:
-            version, seal, state = log.read_state()
-            history = History() if state is None else History.from_json(state)
-            for entry in log.read_after(version, seal):
-                history.add(entry)
-                version = entry["version"]
-            problems += self.find_damage(list(history.list_staged()), self.description)
-        except StoreError as error:
-            # Behind a damaged entry, nothing tells which rows are results.
-            problems += [] if error.message in problems else [error.message]
-            version = -1 if not history.held else version
-        names = {one.staged.name for one in history.held}
-        rows = sum(one.staged.rows for one in history.held)
-        return Verification(version, len(history.snapshots), len(names), rows, tuple(problems))
-
-    def list_last_epochs(self) -> Mapping[str, int]:
-        """List the last committed epoch of each query."""
-        return {query: one.epoch for query, one in self.read_ledger()[2].queries.items()}
-
     def read_ledger(self) -> tuple[int, str, Ledger]:
-        """Read the newest version, its seal and its ledger. Version 0 has an empty ledger.
+        """Read the number of the newest entry, its seal and its ledger. Entry 0 has an empty ledger.
 
         Raises
         ------
         StoreError
             NO_STORE, STORE_DAMAGED or STORE_FORMAT.
         """
-        newest = self.log.find_newest()
+        log = self.log
+        newest = log.find_newest()
         if newest < 1:
-            return 0, self.log.read_first()["seal"], Ledger()
-        entry = self.log.read(newest)
+            return 0, log.read_first()["seal"], Ledger()
+        entry = log.read(newest)
         return newest, entry["seal"], Ledger.from_json(entry["ledger"])
 
 
@@ -486,16 +364,50 @@ def select(history: History, snapshot: SnapshotChoice, selection: Selection) -> 
     return selection.keep(history.list_staged(until))
 
 
-def find_first_kept(history: History, wanted: int) -> int:
-    """Find the last snapshot up to ``wanted`` from which on snapshots can be kept without cutting a file."""
-    spans: dict[str, tuple[int, int]] = {}
-    for one in history.held:
-        if one.snapshot is not None:
-            low, high = spans.get(one.staged.name, (one.snapshot, one.snapshot))
-            spans[one.staged.name] = min(low, one.snapshot), max(high, one.snapshot)
-    first = wanted
-    while True:
-        split = [low for low, high in spans.values() if low < first <= high]
-        if not split:
-            return first
-        first = min(split)
+def load(rows: Any, store: Store) -> pa.Table:
+    """Read rows that a store has opened."""
+    with refuse_damage(str(store), store):
+        return rows if isinstance(rows, pa.Table) else rows.to_table()
+
+
+@contextmanager
+def refuse_damage(name: str, store: Store | None = None) -> Iterator[None]:
+    """Raise an error of the store if the block cannot read a file that a commit names.
+
+    Arrow raises an OSError for a damaged page, and also if the place of a file does not answer. So if there
+    is one, the store is asked whether its place answers.
+
+    Raises
+    ------
+    StoreError
+        STORE_DAMAGED, or STORE_UNREACHABLE if the place of the files does not answer.
+    """
+    try:
+        yield
+    except pa.ArrowMemoryError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        if _is_unreachable(error, store):
+            raise make_unreachable(f"the files of {name}", error) from error
+        what = f"{name} must have all rows that its commits name, and some of them cannot be read: {error}"
+        hint = "If its snapshot was forgotten while you read, read again. Otherwise restore a backup"
+        raise StoreError("STORE_DAMAGED", f"{what}. {hint}") from error
+
+
+def _is_unreachable(error: Exception, store: Store | None) -> bool:
+    """Whether an error says that a place does not answer. Errors of the operating system have a number."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return error.errno is not None or (store is not None and not store.answers())
+
+
+def refuse_other(store: object) -> None:
+    """Raise if the argument ``store`` is not a store, for example if it is a path.
+
+    Raises
+    ------
+    QueryError
+        BAD_VALUE.
+    """
+    if not isinstance(store, Store):
+        raise QueryError("BAD_VALUE", f'store must be a store, as in th.ParquetStore("out"), not {store!r}')

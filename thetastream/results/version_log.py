@@ -1,180 +1,81 @@
-"""The log of a store in a folder: versions 0, 1, 2, ..., each a JSON file that appears whole and only once.
+"""The log of a store in a folder: each entry is a JSON file that appears whole and only once.
 
     folder/_log/00000000000000000000.json    the description of the store
     folder/_log/00000000000000000007.json    the seventh commit, or a rewrite
-    folder/_log/state-00000000000000000007.json    the state that follows from the versions up to the seventh
-    folder/_log/newest.json    the note: a version that was written
+    folder/_log/state-00000000000000000007.json    the state that follows from the entries up to the seventh
+    folder/_log/newest.json    the note: an entry that was written
 
 Only files that commits name contain results. All other files in the folder contain none.
 """
 
 import re
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from thetastream.core.folder import Folder, hide_secrets
 from thetastream.results.atomic_files import write_once
-from thetastream.results.log import EntryRemoved, Log, LogState
-from thetastream.results.sealed_entry import make_damaged, seal_entry, unseal_entry
-from thetastream.results.store import make_unreachable
+from thetastream.results.backend import NOTE, STATE, make_unreachable
+from thetastream.results.description import Description
+from thetastream.results.log import make_damaged
 
+PLACE = "{name}/_log/{n:020}.json"
+"""The place of an entry in messages."""
 GRACE_S = 3600
 """The least age of an entry that is removed because a state contains it, in seconds."""
-LIST_S = 10.0
-"""A reader that has read all entries lists the folder again after this time, in seconds."""
-LIST_SHARE = 0.01
-"""The largest share of its time for which a reader that has read all entries lists the folder."""
-
+NOTE_FILE = "newest.json"
+"""The name of the note."""
 _NAME = re.compile(r"(state-)?([0-9]{20})\.json")
 """The names of entries and states. Files with other names are not part of the log."""
-
-NOTE = "newest.json"
-"""The name of the note."""
-
 _NEWEST: dict[str, int] = {}
-"""The newest version of each log that this process knows."""
+"""The newest entry of each log that this process knows."""
 
 
-class _Listing(NamedTuple):
-    """The entries and states in the folder of a log."""
-
-    versions: frozenset[int]
-    states: frozenset[int]
-    next_s: float
-    """The time of the monotonic clock at which a reader lists the folder again."""
-
-    @property
-    def newest(self) -> int:
-        """The newest version; -1 if there is none. A state names an entry, so this entry must exist too."""
-        return max(self.versions | self.states, default=-1)
-
-    @property
-    def covered(self) -> int:
-        """The last version that a state contains; 0 if there is no state."""
-        return max(self.states, default=0)
-
-
-_LISTED: dict[str, _Listing] = {}
-"""The last listing of the folder of each log."""
-
-
-class VersionLog(Log):
-    """The log of the store in the folder ``root``, a path or URI."""
+class VersionLog:
+    """The methods of a backend for entries, in the folder ``root``, a path or URI."""
 
     def __init__(self, root: str) -> None:
-        super().__init__(hide_secrets(root))
         self._root = root
-        self._folder = Folder(root, "_log")
+        self._log = Folder(root, "_log")
 
-    def locate(self, version: int) -> str:
-        return f"{self.name}/_log/{_name(version)}"
+    def newest(self) -> int:
+        """Find the number of the last entry that is there; -1 if there is none.
 
-    def find_last(self) -> int:
-        """Find the last version that is there; -1 if there is none.
-
-        The folder is listed once. Later calls only ask whether the next version exists. Old entries are
-        removed in their order. So if the next version does not exist and afterwards this version still
-        exists, the next version was never written.
+        The folder is listed once. Later calls only ask whether the next entry exists. Old entries are removed
+        in their order. So if the next entry does not exist and afterwards this one still exists, the next one
+        was never written. A log without a note is listed each time.
 
         Raises
         ------
         StoreError
             STORE_DAMAGED if an entry is gone that no state contains.
         """
-        newest = _NEWEST.get(self._root, -1)
+        newest = _NEWEST.get(self._root, -1) if self._has(NOTE_FILE) else -1
         while True:
             while newest >= 0 and self.has(newest + 1):
                 newest += 1
             if newest >= 0 and self.has(newest):
                 break
-            listing = self._list()
-            self._refuse_gap(listing)
-            newest = listing.newest
+            newest = self._find_listed()
             if newest < 0:
                 break
         _NEWEST[self._root] = newest
         return newest
 
-    def find_text(self, version: int) -> object:
-        return self._read(_name(version))
+    def read(self, n: int, with_later: bool = False) -> Iterator[tuple[int, object]]:
+        """Read an entry, the note or the newest state; or an entry and all later ones up to a gap."""
+        names = [NOTE_FILE] if n == NOTE else [_name(n)]
+        if n == STATE:
+            n = max(self._list()[1], default=-1)
+            names = [] if n < 0 else [f"state-{_name(n)}"]
+        while names and (text := self._read(names.pop())) is not None:
+            yield n, text
+            n += 1
+            names = [_name(n)] if with_later else []
 
-    def has(self, version: int) -> bool:
-        """Whether an entry exists. Old entries are removed after a state that contains them."""
-        with self._reach():
-            return self._folder.exists(_name(version))
-
-    def find_mark(self, version: int) -> Hashable:
-        """Find what tells an entry from another one of its version; None if it does not exist."""
-        with self._reach():
-            return self._folder.find_mark(_name(version))
-
-    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
-        """List the newer versions and their texts, in order.
-
-        The folder is listed only if the next version does not exist, and not each time (``LIST_S``).
-
-        Raises
-        ------
-        EntryRemoved
-            If a state contains entries that are gone and that the reader has not read.
-        """
-        while True:
-            while self.has(after + 1):
-                text = self.find_text(after + 1)
-                if text is None:  # Another process has removed it, and a state contains it.
-                    break
-                after += 1
-                yield after, text
-            listing = _LISTED.get(self._root)
-            is_known = listing is not None and listing.newest == after == _NEWEST.get(self._root, after)
-            if is_known and noted <= after and listing is not None and time.monotonic() < listing.next_s:
-                return
-            listing = self._list()
-            if listing.newest <= after:
-                return
-            if not self.has(after + 1):
-                if listing.covered > after:
-                    raise EntryRemoved(self.locate(after + 1))
-                after = min(version for version in listing.versions if version > after + 1) - 1
-
-    def read_state(self) -> LogState:
-        """Read the newest state.
-
-        Raises
-        ------
-        StoreError
-            NO_STORE, STORE_DAMAGED or STORE_FORMAT.
-        """
-        states = self._list().states
-        if not states:
-            return super().read_state()
-        version = max(states)
-        where = f"{self.name}/_log/{_name_state(version)}"
-        found = unseal_entry(where, version, self._read(_name_state(version)))
-        return LogState(version, found["previous"], found["history"])
-
-    def write_state(self, version: int, seal: str, history: dict[str, Any]) -> None:
-        """Write the state after a version, and remove old states and entries.
-
-        Those before the previous state are removed if they are older than ``GRACE_S`` seconds. Younger ones
-        are kept, because a writer that pauses could write an entry again that was removed meanwhile.
-        """
-        before = sorted(one for one in self._list().states if one < version)
-        text = seal_entry(version, seal, {"history": history})
-        self._folder.write(_name_state(version), text.encode(), is_durable=True)
-        now = time.time()
-        # They are removed in their order, so that ``find_last`` finds no gap after an entry that exists.
-        for name, (changed_ns, _) in sorted(self._folder.list_files().items()):
-            found = _NAME.fullmatch(name)
-            is_old = found and before and 0 < int(found[2]) < before[-1]
-            if is_old and now - changed_ns / 1e9 >= GRACE_S:
-                with suppress(FileNotFoundError):  # Another process has removed it.
-                    self._folder.remove(name)
-
-    def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
-        """Write the text of an entry unless its version exists; return whether it was written.
+    def append(self, n: int, text: str, entry: Mapping[str, Any]) -> bool:
+        """Write the text of an entry unless there is one of this number; return whether it was written.
 
         Raises
         ------
@@ -183,59 +84,87 @@ class VersionLog(Log):
         StoreError
             STORE_UNREACHABLE.
         """
-        self._folder.make()
-        return write_once(self._root, self._folder, _name(version), text.encode())
+        with self._reach():
+            return write_once(self._root, self._log, _name(n), text.encode())
 
-    def find_note(self) -> object:
-        return self._read(NOTE)
-
-    def write_note(self, text: str) -> None:
+    def mark(self, note: str) -> None:
+        """Write the note in place of the one before."""
         # Two writers at a time may disturb each other on HDFS. Then the note stays older, or is left out.
         with suppress(OSError):
-            self._folder.write(NOTE, text.encode(), is_durable=True)
+            self._log.write(NOTE_FILE, note.encode(), is_durable=True)
+
+    def make(self, description: Description) -> None:
+        """Make the folder unless it is there."""
+        with self._reach():
+            self._log.make()
+
+    def has(self, n: int) -> bool:
+        """Whether an entry exists. Old entries are removed after a state that contains them."""
+        return self._has(_name(n))
+
+    def write_state(self, version: int, text: str) -> None:
+        """Write the state after an entry, and remove old states and entries.
+
+        Those before the previous state are removed if they are older than ``GRACE_S`` seconds. Younger ones
+        are kept, because a writer that pauses could write an entry again that was removed meanwhile.
+        """
+        before = sorted(one for one in self._list()[1] if one < version)
+        self._log.write(f"state-{_name(version)}", text.encode(), is_durable=True)
+        now = time.time()
+        # They are removed in their order, so that ``newest`` finds no gap after an entry that exists.
+        for name, (changed_ns, _) in sorted(self._log.list_files().items()):
+            found = _NAME.fullmatch(name)
+            is_old = found and before and 0 < int(found[2]) < before[-1]
+            if is_old and now - changed_ns / 1e9 >= GRACE_S:
+                with suppress(FileNotFoundError):  # Another process has removed it.
+                    self._log.remove(name)
 
     def _read(self, name: str) -> bytes | None:
         """Read a file; None if it does not exist."""
         with self._reach():
             try:
-                return self._folder.read(name)
+                return self._log.read(name)
             except FileNotFoundError:
                 return None
 
+    def _has(self, name: str) -> bool:
+        with self._reach():
+            return self._log.exists(name)
+
     @contextmanager
     def _reach(self) -> Iterator[None]:
-        """Raise an error of the store if the folder does not answer."""
+        """Raise an error of the store if the folder does not answer or takes no file."""
         try:
             yield
         except OSError as error:
-            raise make_unreachable(f"the log of {self.name}", error) from error
+            raise make_unreachable(f"the log of {hide_secrets(self._root)}", error) from error
 
-    def _list(self) -> _Listing:
-        begun_s = time.monotonic()
+    def _list(self) -> tuple[frozenset[int], frozenset[int]]:
+        """List the numbers of entries, and those of states."""
         with self._reach():
-            found = [_NAME.fullmatch(name) for name in self._folder.list_files()]
-        versions, states = (
+            found = [_NAME.fullmatch(name) for name in self._log.list_files()]
+        entries, states = (
             frozenset(int(one[2]) for one in found if one and bool(one[1]) == is_state)
             for is_state in (False, True)
         )
-        now_s = time.monotonic()
-        listing = _Listing(versions, states, now_s + max(LIST_S, (now_s - begun_s) / LIST_SHARE))
-        _LISTED[self._root] = listing
-        return listing
+        return entries, states
 
-    def _refuse_gap(self, listing: _Listing) -> None:
-        """Raise if an entry is gone that no state contains. A listing may lack an entry that is new."""
-        needed = {*range(listing.covered, listing.newest + 1)} | ({0} if listing.newest >= 0 else set())
-        for version in sorted(needed - listing.versions):
+    def _find_listed(self) -> int:
+        """Find the newest entry of the folder by listing it, and raise if an entry is gone.
+
+        A state names an entry, so this entry must exist too. Those before the newest state may be gone. A
+        listing may lack an entry that is new.
+        """
+        entries, states = self._list()
+        newest, covered = max(entries | states, default=-1), max(states, default=0)
+        needed = {*range(covered, newest + 1)} | ({0} if newest >= 0 else set())
+        for n in sorted(needed - entries):
             # Another process may have written a state meanwhile, and removed what the state contains.
-            if not self.has(version) and (version == 0 or self._list().covered <= version):
-                why = f"it is gone, and entry {listing.newest} is there"
-                raise make_damaged(self.locate(version), why)
+            if not self.has(n) and (n == 0 or max(self._list()[1], default=0) <= n):
+                where = PLACE.format(name=hide_secrets(self._root), n=n)
+                raise make_damaged(where, f"it is gone, and entry {newest} is there")
+        return newest
 
 
-def _name_state(version: int) -> str:
-    return f"state-{version:020}.json"
-
-
-def _name(version: int) -> str:
-    return f"{version:020}.json"
+def _name(n: int) -> str:
+    return f"{n:020}.json"

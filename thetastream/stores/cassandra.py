@@ -1,107 +1,95 @@
 """``th.CassandraStore``: results in tables of Apache Cassandra, found by the values of their keys.
 
-pairs           chunks of rows; those of one attempt of a task are one partition
-pairs_keys      an index: which chunks have a value of a key column; each value is a partition
-pairs_commits   the log of commits, ``LOG_ROWS`` versions in a partition
+    pairs            ((name), number)                          -> the bytes of a chunk
+    pairs_keys       ((column, bucket), value, name, number)   -> nothing: the chunk has a row with this value
+    pairs_commits    ((part), number)                          -> an entry of the log
 
-The log of a store in Apache Cassandra: a lightweight transaction writes each version once.
+The rows of one attempt of a task are one partition. A bucket is a hash of the value, and a partition of the
+index has all values of one bucket. The entries of one partition are sent in one batch, which Cassandra
+applies as one write. One statement for each entry would take many times as long.
 
-Chunks of rows in Apache Cassandra, and the index of their keys.
-
-    chunks   ((name), number)                          -> the bytes of a chunk
-    keys     ((column, bucket), value, name, number)   -> nothing: the chunk has a row with this value
-
-A bucket is a hash of the value, and a partition of the index has all values of one bucket. The entries of one
-partition are sent in one batch, which Cassandra applies as one write. One statement for each entry would take
-many times as long.
+A lightweight transaction writes each entry of the log once. ``LOG_ROWS`` entries are a partition.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, count, groupby, islice
 from typing import Any, ClassVar
 from zlib import crc32
 
 from thetastream.core.errors import QueryError
-from thetastream.results.chunks import Chunk, ChunkStore, ChunkTable, Place
+from thetastream.results.backend import NOTE
+from thetastream.results.chunks import Chunk, ChunkBackend, Place
 from thetastream.results.description import Description
-from thetastream.results.log import Log
+from thetastream.results.store import Store
 from thetastream.stores.cassandra_session import CassandraTables
 
 LONGEST_NAME = 48 - len("_commits")
 """The largest number of characters of the name of a store's table. Cassandra allows 48 characters."""
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
+LOG_ROWS = 100_000
+"""The number of entries in a partition, which then has about 50 MB. The note has a partition of its own."""
 
 
-NOTE = -1
-"""The version of the note of the log. It has a partition of its own."""
-
-
-class CassandraLog(Log):
-    """Versions as rows of a table."""
-
-    def __init__(self, tables: CassandraTables, name: str) -> None:
-        super().__init__(name)
-        self._tables, self._table = tables, tables.quote("commits")
-
-    def make(self) -> None:
-        """Make the table unless it is there."""
-        self._tables.make("part int, version int, entry text, PRIMARY KEY (part, version)", "commits")
-
-    def find_last(self) -> int:
-        text = f"SELECT version FROM {self._table} WHERE part = ? ORDER BY version DESC LIMIT 1"
-        part, newest = 0, -1
-        while newest == part * LOG_ROWS - 1:
-            found = self._tables.find(text, (part,))
-            newest, part = newest if found is None else found[0], part + 1
-        return newest
-
-    def find_text(self, version: int) -> str | None:
-        text = f"SELECT entry FROM {self._table} WHERE part = ? AND version = ?"
-        found = self._tables.find(text, (version // LOG_ROWS, version))
-        return None if found is None else found[0]
-
-    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
-        text = f"SELECT version, entry FROM {self._table} WHERE part = ? AND version > ?"
-        part = (after + 1) // LOG_ROWS
-        # If the last entry of a partition is gone, the note tells that there are more partitions.
-        while after >= part * LOG_ROWS - 1 or part <= noted // LOG_ROWS:
-            for newer, entry in self._tables.run(text, (part, after)):
-                after = newer
-                yield newer, entry
-            part += 1
-
-    def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
-        from cassandra import OperationTimedOut, WriteTimeout
-
-        insert = f"INSERT INTO {self._table} (part, version, entry) VALUES (?, ?, ?) IF NOT EXISTS"
-        try:
-            return bool(self._tables.run(insert, (version // LOG_ROWS, version, text)).was_applied)
-        except (OperationTimedOut, WriteTimeout):
-            # The row may have been written although the answer is lost. A serial read completes writes that
-            # are under way, so it finds the row in this case.
-            return self.find_text(version) == text
-
-    def find_note(self) -> object:
-        return self.find_text(NOTE)
-
-    def write_note(self, text: str) -> None:
-        insert = f"INSERT INTO {self._table} (part, version, entry) VALUES (?, ?, ?)"
-        self._tables.run(insert, (NOTE // LOG_ROWS, NOTE, text))
-
-
-class CassandraTable(ChunkTable):
-    """The tables of chunks and keys. The index finds single values of a key and no ranges."""
+class CassandraBackend(ChunkBackend):
+    """Entries, chunks and keys in three tables. The index finds single values of a key and no ranges."""
 
     def __init__(self, tables: CassandraTables) -> None:
         self._tables = tables
-        self._chunks, self._keys = tables.quote(), tables.quote("keys")
+        self._log, self._chunks, self._keys = (tables.quote(one) for one in ("commits", "", "keys"))
 
-    def make(self) -> None:
+    def newest(self) -> int:
+        # The last entries of a partition may be gone, so the end is where a whole partition is missing.
+        text = f"SELECT version FROM {self._log} WHERE part = ? ORDER BY version DESC LIMIT 1"
+        newest = -1
+        for part in count():
+            found = self._tables.find(text, (part,))
+            if found is None:
+                break
+            newest = int(found[0])
+        return newest
+
+    def read(self, n: int, with_later: bool = False) -> Iterator[tuple[int, object]]:
+        first = n // LOG_ROWS
+        if not with_later:
+            text = f"SELECT entry FROM {self._log} WHERE part = ? AND version = ?"
+            found = self._tables.find(text, (first, n))
+            yield from () if found is None else ((n, found[0]),)
+            return
+        text = f"SELECT version, entry FROM {self._log} WHERE part = ? AND version >= ?"
+        for part in count(first):
+            is_empty = True
+            for newer, entry in self._tables.run(text, (part, n)):
+                is_empty = False
+                yield newer, entry
+            # The last entries of the first partition may be gone, so the next one is read in any case.
+            if is_empty and part > first:
+                return
+
+    def append(self, n: int, text: str, entry: Mapping[str, Any]) -> bool:
+        from cassandra import OperationTimedOut, WriteTimeout
+
+        insert = f"INSERT INTO {self._log} (part, version, entry) VALUES (?, ?, ?) IF NOT EXISTS"
+        try:
+            return bool(self._tables.run(insert, (n // LOG_ROWS, n, text)).was_applied)
+        except (OperationTimedOut, WriteTimeout):
+            # The row may have been written although the answer is lost. A serial read completes writes that
+            # are under way, so it finds the row in this case.
+            return (n, text) in self.read(n)
+
+    def mark(self, note: str) -> None:
+        insert = f"INSERT INTO {self._log} (part, version, entry) VALUES (?, ?, ?)"
+        self._tables.run(insert, (NOTE // LOG_ROWS, NOTE, note))
+
+    def make(self, description: Description) -> None:
+        self._tables.make("part int, version int, entry text, PRIMARY KEY (part, version)", "commits")
         self._tables.make("name text, number int, data blob, PRIMARY KEY (name, number)")
         columns = "column int, bucket int, value blob, name text, number int"
         self._tables.make(f"{columns}, PRIMARY KEY ((column, bucket), value, name, number)", "keys")
+
+    def names(self) -> Iterator[tuple[str, None]]:
+        return ((name, None) for (name,) in self._tables.run(f"SELECT DISTINCT name FROM {self._chunks}"))
 
     def write(self, name: str, chunks: Sequence[Chunk]) -> None:
         text = f"INSERT INTO {self._chunks} (name, number, data) VALUES (?, ?, ?)"
@@ -110,12 +98,12 @@ class CassandraTable(ChunkTable):
         text = f"INSERT INTO {self._keys} (column, bucket, value, name, number) VALUES (?, ?, ?, ?, ?)"
         self._tables.run_batches(text, batch_entries(name, chunks))
 
-    def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
+    def fetch(self, wanted: Mapping[str, Sequence[int] | None]) -> Iterator[bytes]:
         text = f"SELECT data FROM {self._chunks} WHERE name = ?"
-        return self._select(text, [(name,) for name in names])
-
-    def read(self, places: Sequence[Place]) -> Iterator[bytes]:
-        return self._select(f"SELECT data FROM {self._chunks} WHERE name = ? AND number = ?", places)
+        whole = [(name,) for name, numbers in wanted.items() if numbers is None]
+        places = [(name, number) for name, numbers in wanted.items() for number in numbers or ()]
+        each = (self._tables.run_each(text, whole), self._tables.run_each(f"{text} AND number = ?", places))
+        return (data for rows in chain(*each) for (data,) in rows)
 
     def find(self, column: int, low: bytes | None, high: bytes | None, limit: int) -> list[Place] | None:
         if low is None or low != high:
@@ -125,20 +113,14 @@ class CassandraTable(ChunkTable):
         found = [(name, number) for name, number in islice(rows, limit + 1)]
         return found if len(found) <= limit else None
 
-    def list_names(self) -> Iterator[str]:
-        return (name for (name,) in self._tables.run(f"SELECT DISTINCT name FROM {self._chunks}"))
-
-    def remove(self, name: str, chunks: Sequence[Chunk]) -> None:
+    def drop(self, name: str, chunks: Sequence[Chunk]) -> None:
         wheres = "column = ? AND bucket = ? AND value = ? AND name = ? AND number = ?"
         self._tables.run_batches(f"DELETE FROM {self._keys} WHERE {wheres}", batch_entries(name, chunks))
         self._tables.run(f"DELETE FROM {self._chunks} WHERE name = ?", (name,))
 
-    def _select(self, text: str, values: Sequence[Sequence[Any]]) -> Iterator[bytes]:
-        return (data for rows in self._tables.run_each(text, values) for (data,) in rows)
-
 
 @dataclass(frozen=True)
-class CassandraStore(ChunkStore):
+class CassandraStore(Store):
     """Results in tables of Apache Cassandra. It needs the package cassandra-driver.
 
     Rows are kept in chunks, as Arrow wrote them, so columns may have any type. A question by the value of a
@@ -181,21 +163,10 @@ class CassandraStore(ChunkStore):
     def name(self) -> str:
         return f"table {self.table!r}"
 
-    def describe(self, description: Description) -> None:
-        self.log.make()
-        super().describe(description)
-
     @property
-    def log(self) -> CassandraLog:
-        return CassandraLog(CassandraTables.read(self.url, self.table), self.name)
+    def backend(self) -> CassandraBackend:
+        return CassandraBackend(CassandraTables.read(self.url, self.table))
 
-    @property
-    def chunks(self) -> CassandraTable:
-        return CassandraTable(CassandraTables.read(self.url, self.table))
-
-
-LOG_ROWS = 100_000
-"""The number of versions in a partition, which then has about 50 MB."""
 
 BUCKETS = 256
 """The number of partitions of the index for each key column. Existing stores depend on it."""

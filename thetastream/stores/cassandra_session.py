@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from thetastream.core.errors import QueryError
-from thetastream.results.store import make_unreachable
+from thetastream.results.backend import make_unreachable
 
 INSTALL = "pip install 'thetastream[cassandra]'"
 CONCURRENT = 32

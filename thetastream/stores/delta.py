@@ -1,38 +1,146 @@
 """``th.DeltaStore``: a Parquet store whose files are also a Delta table, for Spark, DuckDB and others.
 
-The log of the store decides what is a result. Each of its commits becomes one commit of the Delta table. The
-commit of the Delta table contains the number of the version as a transaction of Delta. The writer reads this
-number before it writes, because delta-rs itself does not refuse a transaction that is written twice. After a
-crash between the two commits, the next commit or the next start of a query writes the missing one.
+The log of the store decides what is a result. Each of its entries becomes one commit of the Delta table,
+which contains the number of the entry as a transaction of Delta. The writer reads this number before it
+writes, because delta-rs itself does not refuse a transaction that is written twice. After a crash between the
+two, the next entry or the next start of a query writes the missing commit.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from thetastream.core.errors import QueryError, StoreError, ThetastreamError
-from thetastream.core.folder import Folder
+from thetastream.core.folder import Folder, hide_secrets
+from thetastream.results.backend import make_unreachable
 from thetastream.results.description import Description
-from thetastream.results.snapshots import EACH_EPOCH, Snapshots
+from thetastream.results.log import Log
 from thetastream.results.staged import Staged
-from thetastream.results.store import TARGET, SnapshotChoice, make_unreachable
-from thetastream.results.writer import UNKNOWN_WRITER, Writer
-from thetastream.stores.parquet import ParquetStore
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+from thetastream.results.version_log import PLACE
+from thetastream.stores.parquet import ParquetBackend, ParquetStore
 
 INSTALL = "pip install 'thetastream[delta]'"
 ACCESS = (
     "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL (and AWS_ALLOW_HTTP=true"
     " without TLS) in the environment of the driver and the workers, which deltalake and Arrow read"
 )
+
+
+class DeltaBackend(ParquetBackend):
+    """The files of a Parquet store, and a Delta table that names them."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self._name = hide_secrets(root)
+        self._entries = Log(self._name, self, PLACE)
+
+    def make(self, description: Description) -> None:
+        _refuse_columns(description.schema)
+        super().make(description)
+        if self._entries.find_newest() >= 0:
+            self._create(self._entries.read_first())
+            self.publish()
+
+    def append(self, n: int, text: str, entry: Mapping[str, Any]) -> bool:
+        is_new = super().append(n, text, entry)
+        if is_new and not n:
+            self._create(entry)
+        return is_new
+
+    def mark(self, note: str) -> None:
+        super().mark(note)
+        self.publish()
+
+    def check(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
+        yield from super().check(staged, description)
+        try:
+            with _refuse_damage(self._name):
+                table = _import().DeltaTable(self._root)
+                published, files = table.transaction_version(self._transaction) or 0, set(table.file_uris())
+            newest = self._entries.find_newest()
+        except StoreError as error:
+            yield error.message
+            return
+        if published != newest:
+            # The next entry publishes what is missing.
+            return
+        named, found = {one.name for one in staged}, {file.rpartition("/")[2] for file in files}
+        for name in sorted(named ^ found):
+            what = "must have" if name in named else "must not have"
+            yield f"the Delta table {self._name} {what} the file {name}, according to the log of the store"
+
+    def _create(self, first: Mapping[str, Any]) -> None:
+        """Make the Delta table that the first entry of the log describes, unless it is there."""
+        deltalake = _import()
+        with _refuse_damage(self._name):
+            if not deltalake.DeltaTable.is_deltatable(self._root):
+                schema = Description.from_json(first["description"]).schema
+                deltalake.DeltaTable.create(self._root, schema=schema, mode="ignore")
+
+    def publish(self) -> None:
+        """Make a commit of the Delta table for each entry of the log that the table does not have yet.
+
+        Raises
+        ------
+        StoreError
+            STORE_DAMAGED if the log of the Delta table cannot be read. STORE_UNREACHABLE if its place does
+            not answer.
+        """
+        deltalake = _import()
+        while True:
+            with _refuse_damage(self._name):
+                table = deltalake.DeltaTable(self._root)
+            published = table.transaction_version(self._transaction) or 0
+            entry = next(self._entries.read_after(published, self._entries.read(published)["seal"]), None)
+            if entry is None:
+                return
+            told = {"thetastream.version": str(entry["version"]), "thetastream.seal": entry["seal"]}
+            properties = deltalake.CommitProperties(
+                custom_metadata=told,
+                app_transactions=[deltalake.Transaction(self._transaction, entry["version"])],
+                # Without retries, a commit fails if another writer has changed the table since it was read.
+                max_commit_retries=0,
+            )
+            try:
+                with _refuse_damage(self._name):
+                    table.create_write_transaction(
+                        self._list_actions(entry), "append", table.schema(), commit_properties=properties
+                    )
+            except deltalake.exceptions.CommitFailedError:
+                continue
+            log = Folder(self._root, "_delta_log")
+            name = f"{table.version():020}.json"
+            if log.exists(name):
+                log.flush(log.locate(name))
+                log.flush()
+
+    @property
+    def _transaction(self) -> str:
+        """The name under which the Delta table keeps the number of the entry that it has."""
+        return f"thetastream-{self._entries.read_first()['id']}"
+
+    def _list_actions(self, entry: Mapping[str, Any]) -> list[Any]:
+        """List the files that a version of the log adds to the table, and those that it removes."""
+        from deltalake.transaction import AddAction, RemoveAction
+
+        folder, is_rewrite = self.folder, "dropped" in entry
+        rows: dict[str, int] = {}
+        for one in (each["staged"] for each in entry["added"]) if is_rewrite else entry["staged"]:
+            rows[one["name"]] = rows.get(one["name"], 0) + one["rows"]
+        # For readers that follow the table, rows that move to another file are not a change of data.
+        is_change, actions = not is_rewrite or not rows, []
+        for name, n in rows.items():
+            info = folder.filesystem.get_file_info(folder.locate(name))
+            changed_ms, stats = (info.mtime_ns or 0) // 1_000_000, json.dumps({"numRecords": n})
+            actions.append(AddAction(name, info.size or 0, {}, changed_ms, is_change, stats))
+        gone = dict.fromkeys(one["name"] for one in entry.get("dropped", ()))
+        at_ms = entry.get("clock_us", 0) // 1000
+        return [*actions, *(RemoveAction(name, is_change, at_ms) for name in gone)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,115 +173,9 @@ class DeltaStore(ParquetStore):
             what = f"the URI of a Delta table must have no user and no options, and {self.name} has some"
             raise QueryError("BAD_VALUE", f"{what}: deltalake would not read them. {ACCESS}")
 
-    def describe(self, description: Description) -> None:
-        deltalake = _import()
-        _refuse_columns(description.schema)
-        super().describe(description)
-        if not deltalake.DeltaTable.is_deltatable(self.path):
-            deltalake.DeltaTable.create(self.path, schema=description.schema, mode="ignore")
-        self._publish()
-
-    def commit(
-        self,
-        query: str,
-        epoch: int,
-        staged: "Sequence[Staged]",
-        rule: Snapshots = EACH_EPOCH,
-        clock_us: int = 0,
-        writer: Writer = UNKNOWN_WRITER,
-    ) -> bool:
-        is_new = super().commit(query, epoch, staged, rule, clock_us, writer)
-        self._publish()
-        return is_new
-
-    def compact(self, target: int = TARGET) -> int:
-        self._publish()
-        merged = super().compact(target)
-        self._publish()
-        return merged
-
-    def forget(self, before: SnapshotChoice) -> int:
-        forgotten = super().forget(before)
-        self._publish()
-        return forgotten
-
-    def _publish(self) -> None:
-        """Make a commit of the Delta table for each version of the log that the table does not have yet.
-
-        Raises
-        ------
-        StoreError
-            STORE_DAMAGED if the log of the Delta table cannot be read. STORE_UNREACHABLE if its place does
-            not answer.
-        """
-        deltalake = _import()
-        while True:
-            with _refuse_damage(self.name):
-                table = deltalake.DeltaTable(self.path)
-            published = table.transaction_version(self._transaction) or 0
-            entry = next(self.log.read_after(published, self.log.read(published)["seal"]), None)
-            if entry is None:
-                return
-            told = {"thetastream.version": str(entry["version"]), "thetastream.seal": entry["seal"]}
-            properties = deltalake.CommitProperties(
-                custom_metadata=told,
-                app_transactions=[deltalake.Transaction(self._transaction, entry["version"])],
-                # Without retries, a commit fails if another writer has changed the table since it was read.
-                max_commit_retries=0,
-            )
-            try:
-                with _refuse_damage(self.name):
-                    table.create_write_transaction(
-                        self._list_actions(entry), "append", table.schema(), commit_properties=properties
-                    )
-            except deltalake.exceptions.CommitFailedError:
-                continue
-            log = Folder(self.path, "_delta_log")
-            name = f"{table.version():020}.json"
-            if log.exists(name):
-                log.flush(log.locate(name))
-                log.flush()
-
     @property
-    def _transaction(self) -> str:
-        """The name under which the Delta table keeps the version of the log that it has."""
-        return f"thetastream-{self.log.read_first()['id']}"
-
-    def find_damage(self, staged: "Sequence[Staged]", description: Description) -> Iterator[str]:
-        yield from super().find_damage(staged, description)
-        try:
-            with _refuse_damage(self.name):
-                table = _import().DeltaTable(self.path)
-                published, files = table.transaction_version(self._transaction) or 0, set(table.file_uris())
-            newest = self.log.find_newest()
-        except StoreError as error:
-            yield error.message
-            return
-        if published != newest:
-            # The next commit publishes what is missing.
-            return
-        named, found = {one.name for one in staged}, {file.rpartition("/")[2] for file in files}
-        for name in sorted(named ^ found):
-            what = "must have" if name in named else "must not have"
-            yield f"the Delta table {self.name} {what} the file {name}, according to the log of the store"
-
-    def _list_actions(self, entry: Mapping[str, Any]) -> list[Any]:
-        """List the files that a version of the log adds to the table, and those that it removes."""
-        from deltalake.transaction import AddAction, RemoveAction
-
-        folder, is_rewrite = Folder(self.path, ""), "dropped" in entry
-        rows: dict[str, int] = {}
-        for one in (each["staged"] for each in entry["added"]) if is_rewrite else entry["staged"]:
-            rows[one["name"]] = rows.get(one["name"], 0) + one["rows"]
-        # For readers that follow the table, rows that move to another file are not a change of data.
-        is_change, actions = not is_rewrite or not rows, []
-        for name, n in rows.items():
-            info = folder.filesystem.get_file_info(folder.locate(name))
-            changed_ms, stats = (info.mtime_ns or 0) // 1_000_000, json.dumps({"numRecords": n})
-            actions.append(AddAction(name, info.size or 0, {}, changed_ms, is_change, stats))
-        gone = dict.fromkeys(one["name"] for one in entry.get("dropped", ()))
-        at_ms = entry.get("clock_us", 0) // 1000
-        return [*actions, *(RemoveAction(name, is_change, at_ms) for name in gone)]
+    def backend(self) -> DeltaBackend:
+        return DeltaBackend(self.path)
 
     def open_table(self) -> Any:
         """Open the Delta table with deltalake."""

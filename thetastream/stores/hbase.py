@@ -1,17 +1,14 @@
 """``th.HBaseStore``: results in a table of Apache HBase, found by values and ranges of their keys.
 
-The log of a store in Apache HBase. One step checks that a version does not exist, and writes it.
-
-Chunks of rows in Apache HBase, and the index of their keys, which HBase keeps in order.
-
     key of the row                       value
-    "l" version                          an entry of the log
+    "l" number                           an entry of the log
     "m"                                  the note of the log
     "n" name                             nothing: the list of names
     "c" name 0 number                    a chunk
     "k" column value 0 0 name 0 number   the name and the number of a chunk that has this value
 
-The name is written before its chunks and removed after them, so that ``sweep`` finds all chunks.
+HBase keeps rows in the order of their keys. One step checks that an entry does not exist, and writes it. The
+name is written before its chunks and removed after them, so that ``sweep`` finds all chunks.
 """
 
 import re
@@ -20,54 +17,44 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from thetastream.core.errors import QueryError
-from thetastream.results.chunks import Chunk, ChunkStore, ChunkTable, Place
-from thetastream.results.log import Log
+from thetastream.results.backend import NOTE
+from thetastream.results.chunks import Chunk, ChunkBackend, Place
+from thetastream.results.description import Description
+from thetastream.results.store import Store
 from thetastream.stores.hbase_rows import BATCH_ROWS, HBaseRows
 
 _NAME = re.compile(r"(\w+:)?\w[\w.-]*", re.ASCII)
 
 
-NOTE = b"m"
-"""The row of the note of the log."""
-
-
-class HBaseLog(Log):
-    """Versions as rows ``"l" version``."""
-
-    def __init__(self, rows: HBaseRows, name: str) -> None:
-        super().__init__(name)
-        self._rows = rows
-
-    def find_last(self) -> int:
-        for key, _ in self._rows.scan(b"l" + b"\xff" * 9, b"l", batch=1, limit=1, is_reverse=True):
-            return int.from_bytes(key[1:])
-        return -1
-
-    def find_text(self, version: int) -> bytes | None:
-        return self._rows.find(_locate(version))
-
-    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
-        for key, entry in self._rows.scan(_locate(after + 1), b"m"):
-            yield int.from_bytes(key[1:]), entry
-
-    def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
-        return self._rows.write_new(_locate(version), text.encode())
-
-    def find_note(self) -> object:
-        return self._rows.find(NOTE)
-
-    def write_note(self, text: str) -> None:
-        self._rows.write({NOTE: text.encode()})
-
-
-class HBaseTable(ChunkTable):
-    """Chunks and keys in one table."""
+class HBaseBackend(ChunkBackend):
+    """Entries, chunks and keys in one table."""
 
     def __init__(self, rows: HBaseRows) -> None:
         self._rows = rows
 
-    def make(self) -> None:
+    def newest(self) -> int:
+        for key, _ in self._rows.scan(b"l" + b"\xff" * 9, b"l", batch=1, limit=1, is_reverse=True):
+            return int.from_bytes(key[1:])
+        return -1
+
+    def read(self, n: int, with_later: bool = False) -> Iterator[tuple[int, object]]:
+        if with_later:
+            for key, text in self._rows.scan(_locate(n), b"m"):
+                yield int.from_bytes(key[1:]), text
+        elif (found := self._rows.find(_locate(n))) is not None:
+            yield n, found
+
+    def append(self, n: int, text: str, entry: Mapping[str, Any]) -> bool:
+        return self._rows.write_new(_locate(n), text.encode())
+
+    def mark(self, note: str) -> None:
+        self._rows.write({_locate(NOTE): note.encode()})
+
+    def make(self, description: Description) -> None:
         self._rows.make()
+
+    def names(self) -> Iterator[tuple[str, None]]:
+        return ((key[1:].decode(), None) for key, _ in self._rows.scan(b"n", b"o"))
 
     def write(self, name: str, chunks: Sequence[Chunk]) -> None:
         self._rows.write({_locate_name(name): b""})
@@ -80,13 +67,13 @@ class HBaseTable(ChunkTable):
             }
         )
 
-    def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
-        for name in names:
-            for _, data in self._rows.scan(*_locate_chunks(name), batch=BATCH_ROWS):
-                yield data
-
-    def read(self, places: Sequence[Place]) -> Iterator[bytes]:
-        return self._rows.read([_locate_chunk(*place) for place in places])
+    def fetch(self, wanted: Mapping[str, Sequence[int] | None]) -> Iterator[bytes]:
+        for name, numbers in wanted.items():
+            if numbers is None:
+                for _, data in self._rows.scan(*_locate_chunks(name), batch=BATCH_ROWS):
+                    yield data
+        places = ((name, numbers) for name, numbers in wanted.items() if numbers is not None)
+        yield from self._rows.read([_locate_chunk(name, one) for name, numbers in places for one in numbers])
 
     def find(self, column: int, low: bytes | None, high: bytes | None, limit: int) -> list[Place] | None:
         prefix = b"k" + bytes([column])
@@ -99,10 +86,7 @@ class HBaseTable(ChunkTable):
         places = (value.decode().split(" ", 1) for value in dict.fromkeys(found))
         return [(name, int(number)) for number, name in places]
 
-    def list_names(self) -> Iterator[str]:
-        return (key[1:].decode() for key, _ in self._rows.scan(b"n", b"o"))
-
-    def remove(self, name: str, chunks: Sequence[Chunk]) -> None:
+    def drop(self, name: str, chunks: Sequence[Chunk]) -> None:
         keys = (_locate_key(*key, name, one.number) for one in chunks for key in one.keys)
         self._rows.remove(keys)
         self._rows.remove(_locate_chunk(name, one.number) for one in chunks)
@@ -110,7 +94,7 @@ class HBaseTable(ChunkTable):
 
 
 @dataclass(frozen=True)
-class HBaseStore(ChunkStore):
+class HBaseStore(Store):
     """Results in a table of Apache HBase, over its Thrift server. It needs the package happybase.
 
     Rows are kept in chunks, as Arrow wrote them, so columns may have any type. A question by a value or a
@@ -148,16 +132,17 @@ class HBaseStore(ChunkStore):
         return f"table {self.table!r}"
 
     @property
-    def log(self) -> HBaseLog:
-        return HBaseLog(HBaseRows(self.address, self.table), self.name)
-
-    @property
-    def chunks(self) -> HBaseTable:
-        return HBaseTable(HBaseRows(self.address, self.table))
+    def backend(self) -> HBaseBackend:
+        return HBaseBackend(HBaseRows(self.address, self.table))
 
 
-def _locate(version: int) -> bytes:
-    return b"l" + version.to_bytes(8)
+def _locate(n: int) -> bytes:
+    """Locate an entry, or what lies beside the entries.
+
+    >>> _locate(1), _locate(NOTE)
+    (b'l\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01', b'm')
+    """
+    return b"m" * -n if n < 0 else b"l" + n.to_bytes(8)
 
 
 _END = b"\0\0"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thetastream.core.errors import QueryError
-from thetastream.results.store import make_unreachable
+from thetastream.results.backend import make_unreachable
 
 INSTALL = "pip install 'thetastream[hbase]'"
 COLUMN = b"d:d"

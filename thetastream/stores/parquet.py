@@ -1,12 +1,11 @@
 """``th.ParquetStore``: results as Parquet files in a folder, and a log of commits that names them.
 
-folder/part-<query>-<epoch>-<task>-<number>.parquet
-folder/_log/<version>.json
+    folder/part-<query>-<epoch>-<task>-<number>.parquet    what one attempt of a task has staged
+    folder/merged-<number>.parquet    small files that were merged, so that a reader opens fewer files
+    folder/_log/<number>.json    the log
 
-Merges small files of a store into large ones, so that a reader opens fewer files.
-
-In the merged file, the rows of each snapshot have their own row groups, so that any snapshot can still be
-read. Rows that no snapshot has yet are not merged.
+In a merged file, the rows of each snapshot have their own row groups, so that any snapshot can still be read.
+Rows that no snapshot has yet are not merged.
 """
 
 import os
@@ -14,15 +13,16 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from thetastream.core.errors import StoreError
 from thetastream.core.folder import Folder, hide_secrets, is_uri, list_variables
 from thetastream.results.description import Description
 from thetastream.results.history import CommittedRows, History
+from thetastream.results.log import seal_entry
 from thetastream.results.recent import (
     KEY_VALUES,
     RECENT,
@@ -34,14 +34,69 @@ from thetastream.results.recent import (
 from thetastream.results.sealed_file import SealedFile, find_damage
 from thetastream.results.selection import Selection
 from thetastream.results.staged import BoundsFinder, Origin, Stage, Staged, find_column, sort_by_keys
-from thetastream.results.store import TARGET, LoggedStore, select
-from thetastream.results.upkeep import Sweeping
-from thetastream.results.version_log import VersionLog
+from thetastream.results.store import TARGET, Store, select
+from thetastream.results.version_log import PLACE, VersionLog
 from thetastream.stores.parquet_files import ParquetStage, open_files, open_writer, read_file, write_groups
+
+PREFIX = "merged-"
+"""The beginning of the names of merged files."""
+
+
+class ParquetBackend(VersionLog):
+    """Entries and parts as files of a folder, a path or URI."""
+
+    @cached_property
+    def folder(self) -> Folder:
+        """The folder of the parts."""
+        return Folder(self._root, "")
+
+    def append(self, n: int, text: str, entry: Mapping[str, Any]) -> bool:
+        with self._reach():
+            self.folder.flush()
+        return super().append(n, text, entry)
+
+    def stage(self, origin: Origin, description: Description) -> Stage:
+        return ParquetStage(self.folder, origin, description)
+
+    def open(self, staged: Sequence[Staged], selection: Selection, description: Description) -> Any:
+        import pyarrow.dataset as ds
+
+        recent, older = split_recent(keep_with_values(staged, selection, self._read_numbers))
+        schema = description.schema
+        rows = pa.concat_tables([schema.empty_table(), *(self._read_recent(one) for one in recent)])
+        if not older:
+            return rows if selection.filter is None else rows.filter(selection.filter)
+        data = ds.dataset([ds.dataset(rows), open_files(self.folder, older, schema)])
+        return data if selection.filter is None else data.filter(selection.filter)
+
+    def _read_numbers(self, staged: Staged, column: str) -> Numbers:
+        """Read the distinct values of a key column in staged rows, or take them from memory."""
+
+        def read() -> Numbers:
+            return list_numbers(find_column(read_file(self.folder, staged, [column]), column))
+
+        return KEY_VALUES.get((self._root, staged.place, column), read)
+
+    def _read_recent(self, staged: Staged) -> pa.Table:
+        """Read staged rows, or take them from memory."""
+        return RECENT.get((self._root, staged.place), lambda: read_file(self.folder, staged))
+
+    def names(self) -> Iterator[tuple[str, float | None]]:
+        for name, (changed_ns, _) in self.folder.list_files().items():
+            yield name, changed_ns / 1e9 if name.startswith(PREFIX) else None
+
+    def remove(self, names: Iterable[str], description: Description) -> None:
+        for name in names:
+            with suppress(FileNotFoundError):  # Another process has removed it.
+                self.folder.remove(name)
+
+    def check(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
+        for one in {one.name: one for one in staged}.values():
+            yield from find_damage(self.folder, one)
 
 
 @dataclass(frozen=True)
-class ParquetStore(LoggedStore):
+class ParquetStore(Store):
     """Results as Parquet files in a folder.
 
     Parameters
@@ -61,6 +116,7 @@ class ParquetStore(LoggedStore):
     path: str
 
     kind: ClassVar[str] = "parquet"
+    place: ClassVar[str] = PLACE
 
     def __post_init__(self) -> None:
         path = str(self.path)
@@ -78,35 +134,16 @@ class ParquetStore(LoggedStore):
     def is_shared(self) -> bool:
         return is_uri(self.path)
 
-    def answers(self) -> bool:
-        try:
-            return self.log.has(0)
-        except StoreError:
-            return False
-
     @property
     def variables(self) -> tuple[str, ...]:
         return list_variables(self.path)
 
     @property
-    def log(self) -> VersionLog:
-        return VersionLog(self.path)
-
-    def open_stage(self, origin: Origin, description: Description) -> Stage:
-        return ParquetStage(Folder(self.path, ""), origin, description)
-
-    def sweep(self, grace_s: float = 3600) -> int:
-        folder, sweeping, swept = Folder(self.path, ""), Sweeping(self, grace_s), 0
-        for name, (changed_ns, _) in folder.list_files().items():
-            merged_s = changed_ns / 1e9 if name.startswith(PREFIX) else None
-            if sweeping.is_removable(name, merged_s):
-                with suppress(FileNotFoundError):  # Another process has removed it.
-                    folder.remove(name)
-                    swept += 1
-        return swept
+    def backend(self) -> ParquetBackend:
+        return ParquetBackend(self.path)
 
     def compact(self, target: int = TARGET) -> int:
-        folder, description, merged = Folder(self.path, ""), self.description, 0
+        folder, description, merged = self.backend.folder, self.description, 0
         for held in plan_merges(self.read_history().held, target):
             added, places = merge(folder, held, description), {one.staged.place for one in held}
             while True:
@@ -122,26 +159,18 @@ class ParquetStore(LoggedStore):
             self._write_state()
         return merged
 
-    def flush(self) -> None:
-        Folder(self.path, "").flush()
-
     def _write_state(self) -> None:
-        """Write the state that follows from all versions of the log, so that readers need not read all of
+        """Write the state that follows from all entries of the log, so that readers need not read all of
         them."""
-        version, seal, state = self.log.read_state()
+        log, backend = self.log, self.backend
+        version, seal, state = log.read_state()
         history = History() if state is None else History.from_json(state)
-        for entry in self.log.read_after(version, seal):
+        for entry in log.read_after(version, seal):
             history.add(entry)
             version, seal = entry["version"], entry["seal"]
-        present = Folder(self.path, "").list_files()
+        present = {name for name, _ in backend.names()}
         history.dropped = {name: at for name, at in history.dropped.items() if name in present}
-        self.log.write_state(version, seal, history.as_json())
-
-    def find_damage(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
-        """Yield a sentence for each file that is damaged or gone."""
-        folder = Folder(self.path, "")
-        for one in {one.name: one for one in staged}.values():
-            yield from find_damage(folder, one)
+        backend.write_state(version, seal_entry(version, seal, {"history": history.as_json()}))
 
     def files(self, since: Any = None, until: Any = None, key: Mapping[str, Any] | None = None) -> list[str]:
         """List the files of all results, for other programs: ``spark.read.parquet(*store.files())``.
@@ -157,36 +186,6 @@ class ParquetStore(LoggedStore):
         root = self.name.rstrip("/")
         names = dict.fromkeys(one.name for one in select(self.read_history(), None, selection))
         return [f"{root}/{name}" for name in names]
-
-    def open_staged(self, staged: Iterable[Staged], selection: Selection) -> Any:
-        import pyarrow.dataset as ds
-
-        folder, schema = Folder(self.path, ""), self.description.schema
-        found = keep_with_values(
-            list(staged), selection, lambda one, column: self._read_numbers(folder, one, column)
-        )
-        recent, older = split_recent(found)
-        rows = pa.concat_tables([schema.empty_table(), *(self._read_recent(folder, one) for one in recent)])
-        if not older:
-            return rows if selection.filter is None else rows.filter(selection.filter)
-        data = ds.dataset([ds.dataset(rows), open_files(folder, older, schema)])
-        return data if selection.filter is None else data.filter(selection.filter)
-
-    def _read_numbers(self, folder: Folder, staged: Staged, column: str) -> Numbers:
-        """Read the distinct values of a key column in staged rows, or take them from memory."""
-
-        def read() -> Numbers:
-            return list_numbers(find_column(read_file(folder, staged, [column]), column))
-
-        return KEY_VALUES.get((self.path, staged.place, column), read)
-
-    def _read_recent(self, folder: Folder, staged: Staged) -> pa.Table:
-        """Read staged rows, or take them from memory."""
-        return RECENT.get((self.path, staged.place), lambda: read_file(folder, staged))
-
-
-PREFIX = "merged-"
-"""The beginning of the names of merged files."""
 
 
 def plan_merges(held: Sequence[CommittedRows], target: int) -> Iterator[list[CommittedRows]]:

@@ -1,19 +1,11 @@
 """``th.PostgresStore``: results in a table of PostgreSQL.
 
-    "pairs"           the results, with the version of the commit that named them
+    "pairs"           the results, with the number of the entry that named them
     "pairs_staged"    the staged rows that no commit has named yet
-    "pairs_commits"   the log of commits
+    "pairs_commits"   the entries of the log
 
 A task copies its rows into the second table. A commit moves the rows that it names into the first table and
 adds its entry to the log, in one transaction.
-
-The log of a store in PostgreSQL. One transaction adds a version and moves the rows that it names.
-
-Copies the rows of one attempt of a task into the table of staged rows in PostgreSQL.
-
-The tables of a store in PostgreSQL, and connections to the database.
-
-Names of columns in PostgreSQL, and expressions for fields of columns.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from thetastream.core.errors import QueryError, StoreError
+from thetastream.core.errors import QueryError
+from thetastream.results.backend import NOTE, make_unreachable
 from thetastream.results.description import Description
-from thetastream.results.log import Log
 from thetastream.results.selection import Selection
 from thetastream.results.staged import (
     ROWS,
@@ -34,10 +26,9 @@ from thetastream.results.staged import (
     Staged,
     find_type,
     make_part_name,
-    read_part_name,
     split_path,
 )
-from thetastream.results.store import LoggedStore, make_unreachable
+from thetastream.results.store import Store
 from thetastream.stores.postgres_rows import decode, encode, name_type
 
 if TYPE_CHECKING:
@@ -112,57 +103,92 @@ class PostgresTables:
         return "; ".join(statements)
 
 
-NOTE = -1
-"""The version under which the table of commits has the note of the log."""
+class PostgresBackend:
+    """Entries and rows in three tables."""
 
+    def __init__(self, tables: PostgresTables) -> None:
+        self._tables = tables
+        self._rows, self._staged, self._log = (tables.quote(one) for one in ("", "staged", "commits"))
 
-class PostgresLog(Log):
-    """The log of a store in its table of commits."""
-
-    def __init__(self, tables: PostgresTables, name: str) -> None:
-        super().__init__(name)
-        self._tables, self._table = tables, tables.quote("commits")
-
-    def find_last(self) -> int:
-        found = self._select(f"SELECT coalesce(max(version), -1) FROM {self._table}")
+    def newest(self) -> int:
+        found = self._select(f"SELECT coalesce(max(version), -1) FROM {self._log}")
         return int(found[0][0]) if found else -1
 
-    def find_text(self, version: int) -> object:
-        found = self._select(f"SELECT entry FROM {self._table} WHERE version = {int(version)}")
-        return found[0][0] if found else None
-
-    def list_texts(self, after: int, noted: int) -> Iterator[tuple[int, object]]:
-        sql = f"SELECT version, entry FROM {self._table} WHERE version > {int(after)} ORDER BY version"
+    def read(self, n: int, with_later: bool = False) -> Iterator[tuple[int, object]]:
+        sign = ">=" if with_later else "="
+        sql = f"SELECT version, entry FROM {self._log} WHERE version {sign} {int(n)} ORDER BY version"
         yield from self._select(sql)
 
-    def write(self, version: int, text: str, entry: Mapping[str, Any]) -> bool:
+    def append(self, n: int, text: str, entry: Mapping[str, Any]) -> bool:
         import psycopg
 
-        tables = self._tables
-        names = [one["name"] for one in entry.get("staged", ())]
-        dropped = [one["name"] for one in entry.get("dropped", ())]
+        staged, dropped = ([one["name"] for one in entry.get(key, ())] for key in ("staged", "dropped"))
         try:
-            with tables.connect() as connection:
-                # The version is the primary key of the table, so only one writer succeeds. The other writers
-                # read its entry and try the next version.
-                connection.execute(f"INSERT INTO {self._table} VALUES (%s, %s)", [version, text])
-                moved = f'DELETE FROM {tables.quote("staged")} WHERE "{PART}" = ANY(%s) RETURNING *'
-                inserting = f"INSERT INTO {tables.quote()} SELECT *, %s FROM moved"
-                connection.execute(f"WITH moved AS ({moved}) {inserting}", [names, version])
-                connection.execute(f'DELETE FROM {tables.quote()} WHERE "{PART}" = ANY(%s)', [dropped])
+            with self._tables.connect() as connection:
+                # The number is the primary key of the table, so only one writer succeeds. The other writers
+                # read its entry and try the next number.
+                connection.execute(f"INSERT INTO {self._log} VALUES (%s, %s)", [n, text])
+                moved = f'DELETE FROM {self._staged} WHERE "{PART}" = ANY(%s) RETURNING *'
+                inserting = f"INSERT INTO {self._rows} SELECT *, %s FROM moved"
+                connection.execute(f"WITH moved AS ({moved}) {inserting}", [staged, n])
+                connection.execute(f'DELETE FROM {self._rows} WHERE "{PART}" = ANY(%s)', [dropped])
         except psycopg.errors.UniqueViolation:
             return False
         return True
 
-    def find_note(self) -> object:
-        return self.find_text(NOTE)
-
-    def write_note(self, text: str) -> None:
+    def mark(self, note: str) -> None:
         writing = "ON CONFLICT (version) DO UPDATE SET entry = EXCLUDED.entry"
         with self._tables.connect() as connection:
-            connection.execute(f"INSERT INTO {self._table} VALUES (%s, %s) {writing}", [NOTE, text])
+            connection.execute(f"INSERT INTO {self._log} VALUES (%s, %s) {writing}", [NOTE, note])
+
+    def make(self, description: Description) -> None:
+        refuse_names(description.schema.names)
+        self._tables.make(description)
+
+    def stage(self, origin: Origin, description: Description) -> Stage:
+        return PostgresStage(self._tables, origin, description)
+
+    def open(self, staged: Sequence[Staged], selection: Selection, description: Description) -> pa.Table:
+        schema, names = description.schema, [one.name for one in staged]
+        # psycopg reads a percent sign as the beginning of a value, unless it comes twice.
+        columns = ", ".join(write_name(field.name) for field in schema).replace("%", "%%")
+        wheres, values = [f'"{PART}" = ANY(%s)'], [names]
+        for one in selection.ranges:
+            column = write_path(one.path, schema).replace("%", "%%")
+            for sign, end in ((">=", one.low), ("<=" if one.includes_high else "<", one.high)):
+                if end is not None:
+                    value = end.as_py()
+                    if isinstance(value, str) and "\0" in value:
+                        what = "PostgreSQL compares no text with the character NUL"
+                        raise QueryError("BAD_VALUE", f"{what}, as in key {one.column!r}: {value!r}")
+                    wheres.append(f"{column} {sign} %s")
+                    values.append(value)
+        with self._tables.connect() as connection:
+            sql = f"SELECT {columns} FROM {self._rows} WHERE {' AND '.join(wheres)}"
+            rows = decode(connection.execute(sql, values).fetchall(), schema)
+        wanted = sum(one.rows for one in staged)
+        if not selection.ranges and rows.num_rows != wanted:
+            raise pa.ArrowInvalid(f"there must be {wanted} rows, and {rows.num_rows} are there")
+        return rows
+
+    def names(self) -> Iterator[tuple[str, None]]:
+        return ((name, None) for (name,) in self._select(f'SELECT DISTINCT "{PART}" FROM {self._staged}'))
+
+    def remove(self, names: Iterable[str], description: Description) -> None:
+        with self._tables.connect() as connection:
+            connection.execute(f'DELETE FROM {self._staged} WHERE "{PART}" = ANY(%s)', [list(names)])
+
+    def check(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
+        with self._tables.connect() as connection:
+            for one in staged:
+                found, total = self._tables.sum_rows(connection, self._rows, one.name, description)
+                if found != one.rows:
+                    yield f"{one.name} must have {one.rows} rows; it has {found}"
+                elif str(total) != one.seal["sum"]:
+                    yield f"{one.name} must have the rows that its commit names, and a value is altered"
 
     def _select(self, sql: str) -> list[Any]:
+        """Read rows; none if there is no such table."""
         import psycopg
 
         try:
@@ -173,7 +199,7 @@ class PostgresLog(Log):
 
 
 @dataclass(frozen=True)
-class PostgresStore(LoggedStore):
+class PostgresStore(Store):
     """Results in a table of PostgreSQL. It needs the package psycopg.
 
     Struct columns and lists become columns of type JSONB. Columns of time become TIMESTAMPTZ or TIMESTAMP.
@@ -225,72 +251,8 @@ class PostgresStore(LoggedStore):
         return f"PostgresStore(..., {self.table!r})"
 
     @property
-    def tables(self) -> PostgresTables:
-        """The tables of the store."""
-        return PostgresTables(self.url, self.table)
-
-    @property
-    def log(self) -> PostgresLog:
-        return PostgresLog(self.tables, self.name)
-
-    def describe(self, description: Description) -> None:
-        refuse_names(description.schema.names)
-        self.tables.make(description)
-        super().describe(description)
-
-    def open_stage(self, origin: Origin, description: Description) -> Stage:
-        return PostgresStage(self.tables, origin, description)
-
-    def sweep(self) -> int:
-        epochs, swept = self.list_last_epochs(), 0
-        staged = self.tables.quote("staged")
-        with self.tables.connect() as connection:
-            names = connection.execute(f'SELECT DISTINCT "{PART}" FROM {staged}').fetchall()
-            for (name,) in names:
-                origin = read_part_name(name)
-                if origin is not None and origin[1] <= epochs.get(origin[0], -1):
-                    connection.execute(f'DELETE FROM {staged} WHERE "{PART}" = %s', [name])
-                    swept += 1
-        return swept
-
-    def open_staged(self, staged: Iterable[Staged], selection: Selection) -> pa.Table:
-        named = list(staged)
-        schema, names = self.description.schema, [one.name for one in named]
-        # psycopg reads a percent sign as the beginning of a value, unless it comes twice.
-        columns = ", ".join(write_name(field.name) for field in schema).replace("%", "%%")
-        wheres, values = [f'"{PART}" = ANY(%s)'], [names]
-        for one in selection.ranges:
-            column = write_path(one.path, schema).replace("%", "%%")
-            for sign, end in ((">=", one.low), ("<=" if one.includes_high else "<", one.high)):
-                if end is not None:
-                    value = end.as_py()
-                    if isinstance(value, str) and "\0" in value:
-                        what = "PostgreSQL compares no text with the character NUL"
-                        raise QueryError("BAD_VALUE", f"{what}, as in key {one.column!r}: {value!r}")
-                    wheres.append(f"{column} {sign} %s")
-                    values.append(value)
-        with self.tables.connect() as connection:
-            sql = f"SELECT {columns} FROM {self.tables.quote()} WHERE {' AND '.join(wheres)}"
-            rows = decode(connection.execute(sql, values).fetchall(), schema)
-        wanted = sum(one.rows for one in named)
-        if not selection.ranges and rows.num_rows != wanted and not self._has_forgotten(names):
-            what = f"{self.name} must have the {wanted} rows that its commits name; it has {rows.num_rows}"
-            raise StoreError("STORE_DAMAGED", f"{what}. Restore a backup")
-        return rows
-
-    def _has_forgotten(self, names: list[str]) -> bool:
-        """Whether ``forget`` has deleted rows of one of these parts meanwhile."""
-        return not self.read_history().dropped.keys().isdisjoint(names)
-
-    def find_damage(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
-        """Yield a sentence for each part of which rows are altered or gone."""
-        with self.tables.connect() as connection:
-            for one in staged:
-                found, total = self.tables.sum_rows(connection, self.tables.quote(), one.name, description)
-                if found != one.rows:
-                    yield f"{one.name} must have {one.rows} rows; it has {found}"
-                elif str(total) != one.seal["sum"]:
-                    yield f"{one.name} must have the rows that its commit names, and a value is altered"
+    def backend(self) -> PostgresBackend:
+        return PostgresBackend(PostgresTables(self.url, self.table))
 
 
 class PostgresStage(Stage):

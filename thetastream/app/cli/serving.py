@@ -16,7 +16,8 @@ import pyarrow as pa
 from thetastream.app.cli.shared_arguments import AddCommand, read_positive
 from thetastream.core.errors import QueryError
 from thetastream.core.listening import is_loopback, open_port
-from thetastream.results.store import Store, make_unreachable
+from thetastream.results.backend import make_unreachable
+from thetastream.results.store import Store
 from thetastream.stores import REGISTRY, name_store, read_store
 
 TOKEN = "THETASTREAM_TOKEN"  # noqa: S105 (the name of a variable)
