@@ -206,17 +206,19 @@ def test_a_connected_subscriber_learns_that_the_store_was_restored(
 
 @pytest.mark.parametrize("since", [None, 3])
 def test_a_connected_subscriber_gets_no_snapshot_of_another_store(
-    client: httpx.Client, store: ParquetStore, since: int | None
+    client: httpx.Client, store: ParquetStore, since: int | None, tmp_path: Path
 ) -> None:
     """Another subscriber begins after the store was replaced, and may be the first who sees the new one."""
     add_epoch(store, 2, 7)
+    other = ParquetStore(str(tmp_path / "other"))
+    other.describe(HELD)
+    for epoch in range(5):
+        add_epoch(other, epoch, 70 + epoch, 80 + epoch)
     with client.stream("GET", SUBSCRIBE) as answer:
         found = read_events(answer.iter_lines())
         assert [next(found)[1] for _ in range(3)] == ["1", "2", "3"]
         shutil.rmtree(store.path)
-        store.describe(HELD)
-        for epoch in range(5):
-            add_epoch(store, epoch, 70 + epoch, 80 + epoch)
+        Path(other.path).rename(store.path)
         params = {} if since is None else {"since": since}
         assert [number for _, number, _ in subscribe(client, 2, **params)] == (
             ["1", "2"] if since is None else ["4", "5"]
