@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,41 @@ def test_rows_of_joins_are_looked_up_too(frame: DataFrame, table: DataFrame, tmp
     wanted = whole.where(on).select("a.id", "t.n", "u.n", "v.n", "a.ts")
     assert found == Counter(map(tuple, wanted.collect()))
     assert found.total() > 100
+
+
+NEAREST = [
+    ("a.name = t.name AND a.ts >= t.since", th.Nearest(1, by="a.ts - t.since", keep_unmatched=True)),
+    ("a.x >= t.low", th.Nearest(2, by="abs(a.f - t.f)", keep_unmatched=True)),
+    ("true", th.Nearest(1, by="abs(a.x - t.low)")),
+    ("a.x < t.high", th.Nearest(3, by="t.f DESC NULLS FIRST")),
+    (["a.x <= t.high", same_parity], th.Nearest(1, by="t.high - a.x")),
+]
+
+
+def test_the_nearest_rows_of_a_table_are_those_of_a_batch_join(
+    frame: DataFrame, table: DataFrame, tmp_path: Path
+) -> None:
+    s = replay(frame, [range(25), range(25, N)], tmp_path).withWatermark("ts", "10 minutes")
+    streamed, wanted = [], []
+    for n, (on, how) in enumerate(NEAREST):
+        columns = [f"{n} AS case", "a.id", "t.n"]
+        streamed.append(th.join({"a": s, "t": table}, on, how=how).selectExpr(*columns))
+        times = {"a": "ts", "t": "since"}
+        wanted.append(th.join({"a": frame, "t": table}, on, how=how, event_time=times).selectExpr(*columns))
+    found = outcome(reduce(DataFrame.union, streamed), ["*"], tmp_path).rows
+    assert found == Counter(map(tuple, reduce(DataFrame.union, wanted).collect()))
+    assert {row[0] for row in found} == set(range(len(NEAREST)))
+
+
+def test_as_of_joins_of_a_table_in_sql(
+    spark: SparkSession, frame: DataFrame, table: DataFrame, tmp_path: Path
+) -> None:
+    s = replay(frame, [range(N)], tmp_path).withWatermark("ts", "10 minutes")
+    text = "SELECT {} a.id, t.n FROM a ASOF JOIN t ON a.name = t.name AND a.ts >= t.since"
+    found = outcome(th.sql(spark, text.format("ONLINE"), {"a": s, "t": table}), ["*"], tmp_path).rows
+    assert found == Counter(map(tuple, th.sql(spark, text.format(""), {"a": frame, "t": table}).collect()))
+    assert found.total() > 20
+    with pytest.raises(th.QueryError, match=r"\[HOW\].*needs an index of the table 't'.*asks for it"):
+        th.join({"a": s, "t": table}, "a.x < t.low", how=th.Nearest(1, by="t.low - a.x"), model="spark")
+    with pytest.raises(th.QueryError, match=r"\[HOW\].*names the stream first|HOW.*each row of the table"):
+        th.join({"t": table, "a": s}, "a.x < t.low", how=th.Nearest(1, by="t.low - a.x"))

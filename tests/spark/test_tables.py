@@ -157,7 +157,7 @@ def test_answers_that_a_table_cannot_have_are_refused(
         (one, "full", HOW, r"each row of the table 't'.*how='left' answers each tuple of 'a'"),
         (swapped, "left", HOW, "how='right' answers each tuple of 'a'"),
         (swapped, "anti", HOW, "names the stream first"),
-        (one, th.Nearest(1, by="a.x - t.y"), HOW, "foreachBatch"),
+        (swapped, th.Nearest(1, by="a.x - t.y"), HOW, "each row of the table 't'"),
         (one, "left", [HOW, same_parity], "calls no Python predicate .same_parity."),
         ({**one, "u": table}, "left", f"{HOW} AND t.n = u.n", "there are 3; join the stream with one table"),
     ]

@@ -6,7 +6,7 @@ from typing import Any
 from thetastream.conditions import parse, split_conjuncts
 from thetastream.core.columns import name_payload
 from thetastream.core.errors import QueryError, ThetastreamError
-from thetastream.core.how import HOWS
+from thetastream.core.how import HOWS, How
 from thetastream.core.spans import parse_duration, to_micros
 from thetastream.families.options import GivenOptions
 from thetastream.families.request import CheckedRequest
@@ -33,6 +33,10 @@ class PlainResolver:
         alias, _, column = text.strip().partition(".")
         if alias in aliases and column.isidentifier():
             return dict(self._streams[alias].types).get(column)
+        parts = text.split(" - ")
+        types = [self.type_of(part, aliases) for part in parts] if len(parts) == 2 else []
+        if types and None not in types:
+            return types[0]
         return "int" if text.strip().isdecimal() else None
 
     def constant(self, text: str) -> Constant | None:
@@ -71,7 +75,7 @@ class PlainSession:
 
 
 def make_request(
-    on: str, aliases: str = "ab", within_us: int | None = 5_000_000, how: str = "inner", **changed: Any
+    on: str, aliases: str = "ab", within_us: int | None = 5_000_000, how: str | How = "inner", **changed: Any
 ) -> CheckedRequest:
     """Make the request of a join of streams with the columns ``TYPES``; ``changed`` are fields of it."""
     streams: list[Stream] = []
@@ -87,7 +91,7 @@ def make_request(
         "predicates": (),
         "within": within_us,
         "within_us": None if within_us is None else (within_us,) * len(streams),
-        "how": HOWS[how],
+        "how": HOWS[how] if isinstance(how, str) else how,
         "model": None,
         "has_open_size": False,
         "given": GivenOptions(options),

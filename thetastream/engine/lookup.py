@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from thetastream.core.blocks import RowBytes
-from thetastream.core.columns import PASSES
-from thetastream.core.how import How
+from thetastream.core.columns import PASSES, RANKED
+from thetastream.core.how import How, Ranking, select_nearest
 from thetastream.core.keys import Int64s
 from thetastream.core.sides import Side
+from thetastream.engine.lookup_nearest import RankedRun, can_search
 from thetastream.engine.matching import Residual
 from thetastream.engine.store.box import IndexPlan, encode_key_rows
-from thetastream.engine.store.probing import probe_segments
+from thetastream.engine.store.probing import PAIRS_AT_ONCE, probe_segments
 from thetastream.engine.store.run import Run
 from thetastream.engine.store.segment import MemoryStore, SegmentMeta
 
@@ -34,6 +35,8 @@ class Lookup:
     plan: IndexPlan
     """The condition, and how the rows of the table are stored."""
     how: How
+    ranking: Ranking | None = None
+    """How partners are ranked, if only the nearest are results."""
 
     @property
     def side(self) -> Side:
@@ -55,11 +58,12 @@ class Lookup:
         """
         probing, places = _select_passing(batch)
         is_matched = np.zeros(batch.num_rows, dtype=np.bool_)
-        for found, partner, stored in self._find(probing, runs):
+        find = self._find if self.ranking is None else self._find_nearest
+        for found, partner, stored in find(probing, runs):
             is_matched[places[found]] = True
             if self.how.has_pairs:
                 yield self._make_pairs(probing, found, partner, stored)
-        if not self.how.is_inner:
+        if self.how.has_unmatched or not self.how.has_pairs:
             rows = np.flatnonzero(~is_matched if self.how.has_unmatched else is_matched)
             if len(rows):
                 yield self._make_alone(batch, rows, runs.payload)
@@ -75,6 +79,38 @@ class Lookup:
             found, stored = residual.keep(self.side, probing, found, partner, stored)
             if len(found):
                 yield found, partner, stored
+
+    def _find_nearest(
+        self, probing: pa.RecordBatch, runs: "TableRuns"
+    ) -> Iterator[tuple[Int64s, pa.RecordBatch, Int64s]]:
+        """Yield what ``_find`` yields, for the nearest partners of each tuple only."""
+        assert self.ranking is not None
+        keys = encode_key_rows(self.side, self.plan.condition, probing)
+        values = probing.column(RANKED) if self.ranking.has_left else None
+        best = _Best(self.ranking.k)
+        is_hard = np.ones(probing.num_rows, dtype=np.bool_)
+        if can_search(self.ranking, self.plan):
+            # 1. Search in the order of the values.
+            searched = [run.find(keys, values) for run in runs.rank(self.plan, self.ranking)]
+            is_hard = np.logical_or.reduce([np.zeros_like(is_hard), *(one[3] for one in searched)])
+            for number, (found, stored, rank, _) in enumerate(searched):
+                is_kept = ~is_hard[found]
+                best.add(found[is_kept], stored[is_kept], rank[is_kept], number)
+        # 2. Rank all partners of the other tuples.
+        hard = np.flatnonzero(is_hard)
+        if len(hard):
+            rest = probing.take(pa.array(hard))
+            numbers = {id(run.payload): number for number, run in enumerate(runs.runs)}
+            for found, partner, stored in self._find(rest, runs):
+                theirs = partner.column(RANKED).take(stored) if self.ranking.has_right else None
+                mine = rest.column(RANKED).take(found) if self.ranking.has_left else None
+                rank = self.ranking.rank_keys(mine, theirs)
+                best.add(hard[found], stored, rank, numbers[id(partner)])
+        for number, run in enumerate(runs.runs):
+            found, stored = best.select(number)
+            for start in range(0, len(found), PAIRS_AT_ONCE):
+                piece = slice(start, start + PAIRS_AT_ONCE)
+                yield found[piece], run.payload, stored[piece]
 
     def _make_pairs(
         self, probing: pa.RecordBatch, found: Int64s, partner: pa.RecordBatch, stored: Int64s
@@ -105,6 +141,39 @@ def _select_passing(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
     return batch.filter(passes), every[passes.to_numpy(zero_copy_only=False)]
 
 
+class _Best:
+    """The nearest partners that tuples have found so far."""
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+        self._parts = [np.zeros((4, 0), dtype=np.int64)]
+        """For each pair: the tuple, the row, the key of its rank, and the run of the row."""
+        self._n_new = 0
+
+    def add(self, found: Int64s, stored: Int64s, rank: Int64s, run: int) -> None:
+        """Add pairs with rows of a run."""
+        self._parts.append(np.stack([found, stored, rank, np.full(len(found), run)]).astype(np.int64))
+        self._n_new += len(found)
+        if self._n_new > _PRUNE_PAIRS:
+            self._prune()
+
+    def select(self, run: int) -> tuple[Int64s, Int64s]:
+        """Select the nearest pairs whose rows lie in a run."""
+        self._prune()
+        (best,) = self._parts
+        mine = best[:, best[3] == run]
+        return mine[0], mine[1]
+
+    def _prune(self) -> None:
+        every = np.concatenate(self._parts, axis=1)
+        self._parts = [every[:, select_nearest(every[0], every[2], self._k)]]
+        self._n_new = 0
+
+
+_PRUNE_PAIRS = 1 << 18
+"""Pairs are reduced to the nearest ones as soon as so many are new."""
+
+
 class TableRuns:
     """The rows of a version of a table.
 
@@ -117,9 +186,17 @@ class TableRuns:
 
     def __init__(self, runs: Sequence[Run], payload: pa.Schema) -> None:
         self.payload = payload
+        self.runs = runs
+        self._ranked: list[RankedRun] | None = None
         self.store = MemoryStore()
         self.segments = []
         for number, run in enumerate(runs):
             meta = SegmentMeta(str(number), 1, 0, run.n_rows, run.nbytes, 0, 0)
             self.store.put(meta, run)
             self.segments.append(meta)
+
+    def rank(self, plan: IndexPlan, ranking: Ranking) -> list[RankedRun]:
+        """Return the runs with their rows in the order of their values, too."""
+        if self._ranked is None:
+            self._ranked = [RankedRun(run, plan, ranking) for run in self.runs]
+        return self._ranked

@@ -36,7 +36,7 @@ class LookupPlan:
         output = describe_pairs(plan.sides, plan.residual)
         if not plan.how.is_inner:
             output = describe_answers(plan.sides, plan.how)
-        return LookupFlow(self._name(), Lookup(index, plan.how), plan.sides, output)
+        return LookupFlow(self._name(), Lookup(index, plan.how, plan.ranking), plan.sides, output)
 
     def _name(self) -> str:
         """Name the join by what the user wrote and by the columns that it needs."""
@@ -62,11 +62,9 @@ def plan_lookup(
     ``inputs`` are a stream and a table, in the order of the user. ``how`` preserves the stream, if any of
     them.
     """
-    if how.nearest is not None:
-        return "it ranks partners"
     aliases = [one.alias for one in inputs]
     parts: list[Phrase | Predicate] = [*phrases, *predicates]
-    if not any(len(find_aliases(part, aliases)) == 2 for part in parts):
+    if how.nearest is None and not any(len(find_aliases(part, aliases)) == 2 for part in parts):
         return "nothing compares the stream with the table"
     (table,) = (side for side in Side if not inputs[side].is_streaming)
     # A table has no window, so event times are columns as others are.
@@ -74,7 +72,7 @@ def plan_lookup(
     on = tuple(phrase.text for phrase in phrases)
     query = Query((left, right), on, tuple(phrases), tuple(predicates), how=how)
     physical = lower(query, resolver, {}).physical
-    if not physical.condition.dimensions:
+    if how.nearest is None and not physical.condition.dimensions:
         return "no inequality and no band narrows what an index would read"
     if physical.residual and not how.is_inner:
         return f"Spark evaluates {physical.residual[0]}"

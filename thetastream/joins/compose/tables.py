@@ -237,7 +237,10 @@ def plan_with_tables(
     lookup: TableLookup | str = folder if isinstance(folder, str) else ""
     if isinstance(folder, TableFolder) and len(given) == 2:
         lookup = plan_stream_lookup(request, read, folder)
-    if not request.how.is_inner and read.predicates and isinstance(lookup, str):
+    if isinstance(lookup, str) and request.how.nearest is not None:
+        what = f"{request.how.name} needs an index of the table {tables[0].alias!r}, and there is none"
+        raise QueryError("HOW", f"{what}, because {lookup}; leave how out and rank in foreachBatch")
+    if isinstance(lookup, str) and not request.how.is_inner and read.predicates:
         raise _make_predicate_error(request.how, tables[0], read.predicates[0], lookup)
     # 2. Plan the join of the streams, with the parts of the condition that read no table.
     aliases = [known.alias for known in given]
@@ -331,10 +334,6 @@ def _find_how_problems(
         )
         return [QueryError("HOW", f"{what} ({names})")]
     (stream,), (table,) = streams, tables
-    if how.nearest is not None:
-        what = f"{how.name} ranks the tuples of a stream, and {table.alias!r} is a table, which a join with "
-        what += f"{stream.alias!r} reads as a whole; leave how out and rank in foreachBatch"
-        return [QueryError("HOW", what)]
     if any(not given[side].is_streaming for side in how.preserved):
         fits = "left" if given[0].is_streaming else "right"
         what = f"how={how.name!r} answers each row of the table {table.alias!r}, but a later tuple of "

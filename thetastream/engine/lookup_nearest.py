@@ -1,0 +1,213 @@
+"""Finds the nearest rows of a table for tuples of a stream, without looking at all partners.
+
+The rows of a run lie in the order of their values, apart by the keys of the equalities. Away from one place,
+the distance from a tuple only grows: in both directions if it is ``abs(f - g)``, and in one direction if it
+is a difference or a value of the row. So a search takes a few rows beside that place, checks the rest of the
+condition, and takes four times as many for the tuples that have not found enough.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from thetastream.core.columns import RANKED
+from thetastream.core.condition import Domain
+from thetastream.core.how import Ranking
+from thetastream.core.keys import HIGHEST, Int64s, combine_keys, encode
+from thetastream.engine.store.box import Box, IndexPlan, build_box
+from thetastream.engine.store.run import Run
+
+FIRST_ROWS = 4
+"""The number of rows that a search takes at first, in each direction, beside ``k``."""
+PAIRS_AT_ONCE = 1 << 20
+Mask = npt.NDArray[np.bool_]
+
+
+def can_search(ranking: Ranking, plan: IndexPlan) -> bool:
+    """Whether the nearest rows can be found by a search. If not, all partners must be ranked."""
+    is_ordered = ranking.has_right and ranking.domain is not Domain.WIDE_DECIMAL
+    is_farthest = ranking.is_abs and ranking.is_descending
+    return is_ordered and not is_farthest and not (plan.condition.same or plan.condition.predicates)
+
+
+@dataclass(frozen=True)
+class RankedRun:
+    """A run whose rows also lie in the order of their values."""
+
+    run: Run
+    plan: IndexPlan
+    ranking: Ranking
+
+    @cached_property
+    def values(self) -> Int64s:
+        """The encoded value of each row. NULL and NaN have the highest ones."""
+        return encode(self.run.payload.column(RANKED), self.ranking.domain)
+
+    @cached_property
+    def groups(self) -> Int64s:
+        """The keys of the equalities of each row, combined."""
+        columns = self.plan.access.group
+        if not columns:
+            return np.zeros(self.run.n_rows, dtype=np.int64)
+        return combine_keys([np.ascontiguousarray(self.run.rows[:, column]) for column in columns])
+
+    @cached_property
+    def order(self) -> Int64s:
+        """The rows by group and value."""
+        return np.lexsort((self.values, self.groups)).astype(np.int64)
+
+    @cached_property
+    def sorted_values(self) -> Int64s:
+        """The values in this order."""
+        return self.values[self.order]
+
+    @cached_property
+    def sorted_groups(self) -> Int64s:
+        """The groups in this order."""
+        return self.groups[self.order]
+
+    @cached_property
+    def rows(self) -> Int64s:
+        """The key rows in this order."""
+        return np.ascontiguousarray(self.run.rows[self.order])
+
+    @cached_property
+    def bounding(self) -> tuple[int, ...]:
+        """The key columns that are the values themselves, so that their bounds cut the search."""
+        width = self.run.rows.shape[1]
+        return tuple(n for n in range(width) if np.array_equal(self.run.rows[:, n], self.values))
+
+    def find(self, probes: Int64s, values: pa.Array | None) -> tuple[Int64s, Int64s, Int64s, Mask]:
+        """Find rows among which the nearest partners are.
+
+        Parameters
+        ----------
+        probes : int64, shape (n, 1 + keys)
+            The key rows of the tuples.
+        values : pyarrow.Array, optional
+            The value of each tuple, if the ranking reads one.
+
+        Returns
+        -------
+        tuple of three int64 arrays, and a mask of shape (n,)
+            The tuple, the row and the key of the rank of each pair; and for which tuples a search is not
+            enough, because a value is NULL or NaN.
+        """
+        box = build_box(self.plan, probes)
+        start, end, stop = self._bound(box)
+        mine = None if values is None else encode(values, self.ranking.domain)
+        is_hard = np.zeros(len(probes), dtype=np.bool_)
+        if values is not None and mine is not None:
+            is_hard = mine >= HIGHEST - 1
+            if self.ranking.domain is Domain.FLOAT:
+                # The difference of two infinite values is NaN, which is not at the end of the order.
+                is_hard |= np.isinf(values.fill_null(0).to_numpy(zero_copy_only=False))
+        if self.ranking.has_nulls_first:
+            is_hard |= stop > end
+        origin = None if mine is None or not self.ranking.is_abs else self._bisect(start, end, mine, False)
+        found: list[tuple[Int64s, Int64s, Int64s]] = []
+        active, width = np.flatnonzero(~is_hard & (end > start)), FIRST_ROWS + self.ranking.k
+        while len(active):
+            unfinished = []
+            step = max(1, PAIRS_AT_ONCE // (2 * width))
+            for part in (active[n : n + step] for n in range(0, len(active), step)):
+                pairs, is_done, n_accepted = self._look(box, part, start, end, origin, width, values)
+                lacks = n_accepted < self.ranking.k
+                is_hard[part[is_done & lacks & (stop[part] > end[part])]] = True
+                kept = is_done[np.searchsorted(part, pairs[0])]
+                found.append((pairs[0][kept], pairs[1][kept], pairs[2][kept]))
+                unfinished.append(part[~is_done])
+            active, width = np.concatenate(unfinished), 4 * width
+        is_hard |= (end <= start) & (stop > end)
+        empty = np.zeros(0, dtype=np.int64)
+        probe, row, key = (np.concatenate([empty, *(one[n] for one in found)]) for n in range(3))
+        return probe, self.order[row], key, is_hard
+
+    def _bound(self, box: Box) -> tuple[Int64s, Int64s, Int64s]:
+        """Find the rows with a value that each tuple may meet, and where the rows of its group end."""
+        n = box.n_probes
+        grouped = self.sorted_groups
+        if box.group is None:
+            first, stop = np.zeros(n, dtype=np.int64), np.full(n, len(grouped), dtype=np.int64)
+        else:
+            first = np.searchsorted(grouped, box.group, side="left").astype(np.int64)
+            stop = np.searchsorted(grouped, box.group, side="right").astype(np.int64)
+        end = self._bisect(first, stop, np.full(n, HIGHEST - 1), False)  # without NULL and NaN
+        start = first
+        for column in self.bounding:
+            if column in box.spans:
+                span = box.spans[column]
+                start = np.maximum(start, self._bisect(first, end, span.low, False))
+                end = np.minimum(end, self._bisect(first, end, span.high, True))
+        return start, np.maximum(start, end), stop
+
+    def _bisect(self, low: Int64s, high: Int64s, keys: Int64s, is_after: bool) -> Int64s:
+        """Find the first row in [low, high) whose value is at least a key, or beyond it if ``is_after``."""
+        values = self.sorted_values
+        low, high = low.copy(), high.copy()
+        while (is_open := low < high).any():
+            middle = (low + high) >> 1
+            value = values[np.minimum(middle, len(values) - 1)]
+            is_before = (value <= keys if is_after else value < keys) & is_open
+            low = np.where(is_before, middle + 1, low)
+            high = np.where(is_open & ~is_before, middle, high)
+        return low
+
+    def _look(
+        self,
+        box: Box,
+        part: Int64s,
+        start: Int64s,
+        end: Int64s,
+        origin: Int64s | None,
+        width: int,
+        values: pa.Array | None,
+    ) -> tuple[tuple[Int64s, Int64s, Int64s], Mask, Int64s]:
+        """Look at ``width`` rows in each direction; return the partners, who is done, and their numbers."""
+        first, last = start[part], end[part]
+        steps = np.arange(width, dtype=np.int64)
+        if origin is not None:
+            place = np.clip(origin[part], first, last)
+            at = np.concatenate([place[:, None] - 1 - steps[::-1], place[:, None] + steps], axis=1)
+            edges = [(place - width > first, 0), (place + width < last, 2 * width - 1)]
+        elif self._goes_down:
+            at = last[:, None] - 1 - steps
+            edges = [(last - width > first, width - 1)]
+        else:
+            at = first[:, None] + steps
+            edges = [(first + width < last, width - 1)]
+        is_inside = (at >= first[:, None]) & (at < last[:, None])
+        at = np.where(is_inside, at, first[:, None])
+        keys = self._rank(part, at, values)
+        is_partner = is_inside
+        for column, span in box.spans.items():
+            value = self.rows[at, column]
+            is_partner = is_partner & (value >= span.low[part][:, None]) & (value <= span.high[part][:, None])
+        n_partners = is_partner.sum(axis=1)
+        # The partners are all there if the rows beyond the edges are farther than the last one that counts.
+        ranked = np.sort(np.where(is_partner, keys, HIGHEST), axis=1)
+        k = min(self.ranking.k, keys.shape[1])
+        worst = ranked[:, k - 1]
+        is_done = np.ones(len(part), dtype=np.bool_)
+        for goes_on, column in edges:
+            is_enough = (n_partners >= self.ranking.k) & (keys[:, column] > worst)
+            is_done &= ~goes_on | is_enough
+        tuples, columns = np.nonzero(is_partner & (keys <= worst[:, None]))
+        return (part[tuples], at[tuples, columns], keys[tuples, columns]), is_done, n_partners
+
+    @property
+    def _goes_down(self) -> bool:
+        """Whether the nearest row has the greatest value: of ``f - g``, or of ``g`` in descending order."""
+        ranking = self.ranking
+        is_greatest = ranking.has_left and not ranking.is_flipped
+        return is_greatest is not ranking.is_descending
+
+    def _rank(self, part: Int64s, at: Int64s, values: pa.Array | None) -> Int64s:
+        """Compute the key of the rank of each pair."""
+        theirs = self.run.payload.column(RANKED).take(pa.array(self.order[at.ravel()]))
+        mine = None if values is None else values.take(pa.array(np.repeat(part, at.shape[1])))
+        keys = self.ranking.rank_keys(mine, theirs)
+        return keys.reshape(at.shape)
