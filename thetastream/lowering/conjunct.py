@@ -6,8 +6,7 @@ The rewritten condition: filters, equalities, orderings, bands, a window and res
 from dataclasses import dataclass, field
 
 from thetastream.conditions import Phrase
-from thetastream.core.condition import Domain
-from thetastream.core.exact import ExactBand, ExactOrder
+from thetastream.core.condition import Domain, ExactBand, ExactOrder
 from thetastream.core.spans import spell
 from thetastream.lowering.physical import Filter
 from thetastream.lowering.query import Query, Resolver

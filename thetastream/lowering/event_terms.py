@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from thetastream.conditions import Phrase
-from thetastream.conditions.calls import read_call, read_cast
 from thetastream.conditions.names import find_references
 from thetastream.conditions.phrases import find_last_additive, find_last_product
+from thetastream.conditions.tokens import read_call, read_cast
 from thetastream.core.spans import LONGEST_US, to_micros
 from thetastream.core.spark_types import is_day_time, is_integral, parse_decimal
 from thetastream.lowering.event_time import DAY_US, find_column

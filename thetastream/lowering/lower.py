@@ -22,6 +22,7 @@ from thetastream.conditions import Predicate
 from thetastream.core.columns import PASSES, RANKED
 from thetastream.core.condition import (
     SUBINDEXES_PER_WINDOW,
+    VALUE,
     Condition,
     Dimension,
     Domain,
@@ -31,7 +32,6 @@ from thetastream.core.condition import (
     SideSpec,
 )
 from thetastream.core.errors import QueryError
-from thetastream.core.exact import VALUE
 from thetastream.core.sides import Side
 from thetastream.core.spans import spell
 from thetastream.index import REGISTRY

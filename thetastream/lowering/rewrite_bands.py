@@ -11,8 +11,7 @@ from fractions import Fraction
 
 from thetastream.conditions import Phrase
 from thetastream.conditions.names import find_references
-from thetastream.core.condition import Domain
-from thetastream.core.exact import ExactBand
+from thetastream.core.condition import Domain, ExactBand
 from thetastream.core.spans import LONGEST_US, to_micros
 from thetastream.core.spark_types import is_day_time, is_integral, parse_decimal
 from thetastream.lowering.conjunct import Band, Conjunct, TypedPair

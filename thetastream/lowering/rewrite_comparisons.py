@@ -21,8 +21,7 @@ function of Spark returns their keys.
 from collections.abc import Iterator
 
 from thetastream.conditions import parse
-from thetastream.core.condition import Domain
-from thetastream.core.exact import ExactOrder
+from thetastream.core.condition import Domain, ExactOrder
 from thetastream.core.spark_types import is_day_time
 from thetastream.lowering.conjunct import Conjunct, Ordering, TypedPair
 from thetastream.lowering.domains import find_domain, is_hashable, write_cast

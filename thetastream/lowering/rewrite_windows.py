@@ -4,9 +4,9 @@ f OP g, abs(f - g) <= c, abs(e) <= c        where f - g and e follow l.ts - r.ts
 """
 
 from thetastream.conditions import Comparison, Phrase
-from thetastream.conditions.calls import read_call
 from thetastream.conditions.names import find_references
 from thetastream.conditions.phrases import FLIPPED
+from thetastream.conditions.tokens import read_call
 from thetastream.lowering.conjunct import Conjunct
 from thetastream.lowering.event_terms import Term, TermReader, read_limit_us
 from thetastream.lowering.event_time import SLACK_US

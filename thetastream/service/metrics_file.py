@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Literal
 
 from thetastream.core.errors import QueryError
-from thetastream.runtime.observe.metric_lines import is_written
+from thetastream.runtime.observe.epoch_lines import is_written
 
 KEPT_EPOCHS = 300
 """The number of epochs of each join that stay in memory."""

@@ -17,7 +17,7 @@ from thetastream.engine import lookup, lookup_nearest
 from thetastream.engine.lookup import TableRuns
 from thetastream.engine.store.run import build
 from thetastream.families.lookups import LookupPlan, plan_lookup
-from thetastream.lowering.lower import SidePlan
+from thetastream.lowering.physical import SidePlan
 from thetastream.lowering.query import Stream
 
 Row = tuple[int, int | None, int | None]

@@ -12,7 +12,7 @@ from tests.support.contrast import LEAST, find_texts
 from tests.support.metric_entries import make_entry
 from tests.support.service import HELD, add_epoch, run_service
 from thetastream.app.demo.picture import take_screenshot
-from thetastream.runtime.observe.metric_lines import MetricLines
+from thetastream.runtime.observe.epoch_lines import MetricLines
 from thetastream.service.app import HEADERS
 from thetastream.stores import ParquetStore
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tests.support.metric_entries import make_entry
 from tests.support.service import HELD, add_epoch
-from thetastream.runtime.observe.metric_lines import MetricLines
+from thetastream.runtime.observe.epoch_lines import MetricLines
 from thetastream.service import Limits, build_app, routes
 from thetastream.stores import ParquetStore
 

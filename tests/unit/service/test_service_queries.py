@@ -14,7 +14,7 @@ from thetastream.models import Biclique, Matrix
 from thetastream.runtime.control.change import change_plan
 from thetastream.runtime.control.plan import ControlPlan, Rules, encode_plan
 from thetastream.runtime.control.request import Request
-from thetastream.runtime.observe.metric_lines import MetricLines
+from thetastream.runtime.observe.epoch_lines import MetricLines
 from thetastream.service import metrics_file
 from thetastream.service.metrics_file import MetricsFile
 from thetastream.service.running import find_changes

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thetastream.conditions import Phrase, parse
-from thetastream.conditions.calls import read_call
-from thetastream.conditions.tokens import STRINGS
+from thetastream.conditions.tokens import STRINGS, read_call
 from thetastream.core.errors import QueryError
 from thetastream.core.spans import to_micros
 from thetastream.core.spark_types import is_day_time

@@ -16,7 +16,7 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from thetastream.runtime.observe.epoch_log import BUDGET, LONGEST_LAG_S
+from thetastream.runtime.observe.epoch_lines import BUDGET, LONGEST_LAG_S
 
 EPOCHS = 20
 """The number of epochs with tuples over which skew and lag are judged."""

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql import SparkSession
 
 from thetastream.core.errors import SessionError
-from thetastream.runtime.observe.epoch_log import LOG
+from thetastream.runtime.observe.epoch_lines import LOG, MetricLines
 from thetastream.runtime.observe.exposition import CONTENT_TYPE, Exposition
-from thetastream.runtime.observe.metric_lines import MetricLines
 from thetastream.runtime.observe.open_telemetry import offer
 from thetastream.spark.observe.listener import watch_queries
 from thetastream.spark.observe.metrics_endpoint import MetricsEndpoint

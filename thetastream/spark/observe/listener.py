@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from thetastream.runtime.observe.epoch_log import LOG, describe_epoch, read_budget
+from thetastream.runtime.observe.epoch_lines import LOG, describe_epoch, read_budget
 from thetastream.runtime.observe.health import Health
 from thetastream.runtime.observe.running import RunningMarks
 from thetastream.runtime.observe.watch import Watch

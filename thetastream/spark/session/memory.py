@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from thetastream.lowering.query import warn_caller
-from thetastream.runtime.observe.epoch_log import parse_bytes
+from thetastream.runtime.observe.epoch_lines import parse_bytes
 
 DRIVER_MEMORY, EXECUTOR_MEMORY = "spark.driver.memory", "spark.executor.memory"
 VARIABLE = "SPARK_DRIVER_MEMORY"
