@@ -72,14 +72,6 @@ def choose_mailbox_folder(
     return str(folder) if is_uri(folder or "") else str(Path(folder or "").absolute())
 
 
-def refuse_max_units(given: int | None, what: str, problems: list[ThetastreamError]) -> None:
-    """Add an error if the user gives ``max_units`` for units that cannot change."""
-    if given is not None:
-        problems.append(
-            QueryError("CANNOT_SCALE", f"{what} cannot scale while it runs; leave max_units out ({given!r})")
-        )
-
-
 def read_shed(
     given: Shed | None, how: How, streams: Sequence[Stream], problems: list[ThetastreamError]
 ) -> Shed | None:
