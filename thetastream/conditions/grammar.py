@@ -22,7 +22,7 @@ join.
 The dialect is Spark SQL plus the words ONLINE and WITHIN. The parser reads sqlglot's tokens and not its
 syntax tree. A tree would have to be written as SQL again, but Catalyst must get the text that the user wrote.
 
-Parses the clause OPTIONS (late = 'out/late', max_units = 8), which ends a statement.
+``read_options_clause`` parses the clause OPTIONS (late = 'out/late', max_units = 8), which ends a statement.
 """
 
 import ast

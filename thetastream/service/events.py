@@ -5,10 +5,9 @@ The id of an event is the number of the snapshot. A browser that reconnects send
 the same store. A slow reader delays only its own events, because the service reads the next snapshot after it
 has sent the last event.
 
-Reads a store once for all its subscribers.
-
-A feed asks the store for new snapshots while subscribers wait for them. It keeps the last snapshots and the
-last answers in memory, so that each snapshot is read once, however many subscribers there are.
+*Feed.* A store is read once for all its subscribers. A feed asks the store for new snapshots while
+subscribers wait for them. It keeps the last snapshots and the last answers in memory, so that each snapshot
+is read once, however many subscribers there are.
 """
 
 import asyncio

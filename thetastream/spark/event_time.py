@@ -1,8 +1,8 @@
-"""Marks the event time of a stream, which may have no time zone, with a delay such as "5m".
+"""The event time of a stream: marks it, finds where a plan uses it, and makes one for sources without it.
 
-Reads the plan of a streaming DataFrame: calls of ``withWatermark``, and operators that drop late rows.
-
-Event time for sources that have none: the time of arrival.
+``mark_event_time`` marks a column, which may have no time zone, with a delay such as "5m".
+``count_watermarks`` and ``list_dropping`` read the plan of a streaming DataFrame: calls of ``withWatermark``,
+and operators that drop late rows. ``by_arrival`` makes an event time of the time of arrival.
 """
 
 import io

@@ -4,12 +4,12 @@ A record is dead if it has no value, if its value cannot be decoded, or if its e
 record does not stop the query and is not a tuple of the stream. If the source has ``dead_letters``, this
 folder keeps the record.
 
-Decoders for the values of Kafka records. Each decoder is one class and one entry of ``DECODERS``.
+Each decoder of values is one class and one entry of ``DECODERS``:
 
 json   the value is a JSON object; ``schema`` has columns as SQL writes them
 avro   the value is an Avro record; ``schema`` is the Avro schema of its writer, as JSON
 
-Reads the columns of an Avro schema, with the types that Spark uses for them.
+``read_avro_schema`` reads the columns of an Avro schema, with the types that Spark uses for them.
 """
 
 import json

@@ -7,9 +7,8 @@
 Each join has one source of its own. The offset of this source contains the identity of the join, and the
 place of its mailbox if it has one.
 
-Describes a checkpoint, for a person or as JSON.
-
-Locks a checkpoint, so that a second job cannot use it.
+``describe_checkpoint`` and ``encode_checkpoint`` describe a checkpoint, for a person or as JSON. ``lock``
+locks it, so that a second job cannot use it.
 """
 
 import fcntl
