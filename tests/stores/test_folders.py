@@ -123,6 +123,27 @@ def test_a_disk_that_takes_no_files_is_no_damage_of_a_delta_table(tmp_path: Path
     assert sorted(store.open_table().to_pyarrow_table()["id"].to_pylist()) == [1, 2]
 
 
+@pytest.mark.parametrize("kind", [ParquetStore, DeltaStore])
+def test_a_full_disk_is_named_by_tasks_and_commits(kind: type[ParquetStore], tmp_path: Path) -> None:
+    """A task ended in an error of the operating system, and a commit said that connecting failed."""
+    store = kind(str(tmp_path))
+    store.describe(HELD)
+    staged = stage(store, 0, 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(StoreError, match=r"STORE_UNREACHABLE.*part-q-000001.* too large.*make room"):
+            stage(store, 1, 2)
+        with pytest.raises(StoreError, match=r"STORE_UNREACHABLE.*the log of .* too large.*make room"):
+            store.commit("q", 0, staged)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert store.commit("q", 0, staged)
+    assert store.commit("q", 1, stage(store, 1, 2))
+    assert read_ids(store) == [1, 2]
+    assert store.verify().is_intact
+
+
 def test_an_object_store_that_does_not_answer_is_no_damage_of_a_delta_table() -> None:
     why = "Generic S3 error\n  \x1b[31m\u21b3\x1b[0m HTTP error\n  \x1b[31m\u21b3\x1b[0m tcp connect error\n"
     read = r"STORE_UNREACHABLE.* Generic S3 error HTTP error tcp connect error"

@@ -4,6 +4,7 @@ import sys
 from dataclasses import fields
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.support.stores import HELD, fill, read_ids
 from thetastream.app.cli import main
 from thetastream.app.cli.serving import read_stores
 from thetastream.core.errors import InvalidQuery, QueryError
+from thetastream.results.backend import Backend
 from thetastream.results.snapshots import EACH_EPOCH
 from thetastream.results.store import Store
 from thetastream.stores import (
@@ -24,6 +26,7 @@ from thetastream.stores import (
     make_store,
     name_store,
     read_store,
+    registry,
 )
 from thetastream.stores.registry import GROUP
 
@@ -113,6 +116,15 @@ def test_the_commands_open_a_store_of_every_kind(store: Store, capsys: pytest.Ca
     assert read_ids(served) == read_ids(store)
     assert main(["verify", text]) == 0
     assert "rows       7\ndamages    0" in capsys.readouterr().out
+
+
+def test_a_kind_is_a_backend_of_ten_methods_in_at_most_two_files() -> None:
+    methods = {name for name in vars(Backend) if not name.startswith("_")}
+    assert len(methods) == 10
+    for kind, made in REGISTRY.items():
+        backend = get_type_hints(made.backend.fget)["return"]  # type: ignore[attr-defined]
+        assert methods <= set(dir(backend))
+        assert 1 <= len(list(Path(registry.__file__).parent.glob(f"{kind}*.py"))) <= 2
 
 
 # Another package

@@ -9,6 +9,7 @@ removed. The one atomic step of a store is ``append``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from thetastream.core.errors import QueryError, StoreError
@@ -71,6 +72,21 @@ class Backend(Protocol):
 
     def check(self, staged: Sequence[Staged], description: Description) -> Iterator[str]:
         """Read whole parts, and yield a sentence for all that is not as it was staged."""
+
+
+@contextmanager
+def reach(place: str) -> Iterator[None]:
+    """Raise an error of the store if the block ends in one of the operating system or of Arrow's files.
+
+    Raises
+    ------
+    StoreError
+        STORE_UNREACHABLE.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise make_unreachable(place, error) from error
 
 
 def make_unreachable(place: str, error: Exception) -> StoreError:

@@ -11,12 +11,12 @@ Only files that commits name contain results. All other files in the folder cont
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from thetastream.core.folder import Folder, hide_secrets
 from thetastream.results.atomic_files import write_once
-from thetastream.results.backend import NOTE, STATE, make_unreachable
+from thetastream.results.backend import NOTE, STATE, reach
 from thetastream.results.description import Description
 from thetastream.results.log import make_damaged
 
@@ -38,6 +38,7 @@ class VersionLog:
     def __init__(self, root: str) -> None:
         self._root = root
         self._log = Folder(root, "_log")
+        self._where = f"the log of {hide_secrets(root)}"
 
     def newest(self) -> int:
         """Find the number of the last entry that is there; -1 if there is none.
@@ -84,7 +85,7 @@ class VersionLog:
         StoreError
             STORE_UNREACHABLE.
         """
-        with self._reach():
+        with reach(self._where):
             return write_once(self._root, self._log, _name(n), text.encode())
 
     def mark(self, note: str) -> None:
@@ -95,7 +96,7 @@ class VersionLog:
 
     def make(self, description: Description) -> None:
         """Make the folder unless it is there."""
-        with self._reach():
+        with reach(self._where):
             self._log.make()
 
     def has(self, n: int) -> bool:
@@ -121,27 +122,19 @@ class VersionLog:
 
     def _read(self, name: str) -> bytes | None:
         """Read a file; None if it does not exist."""
-        with self._reach():
+        with reach(self._where):
             try:
                 return self._log.read(name)
             except FileNotFoundError:
                 return None
 
     def _has(self, name: str) -> bool:
-        with self._reach():
+        with reach(self._where):
             return self._log.exists(name)
-
-    @contextmanager
-    def _reach(self) -> Iterator[None]:
-        """Raise an error of the store if the folder does not answer or takes no file."""
-        try:
-            yield
-        except OSError as error:
-            raise make_unreachable(f"the log of {hide_secrets(self._root)}", error) from error
 
     def _list(self) -> tuple[frozenset[int], frozenset[int]]:
         """List the numbers of entries, and those of states."""
-        with self._reach():
+        with reach(self._where):
             found = [_NAME.fullmatch(name) for name in self._log.list_files()]
         entries, states = (
             frozenset(int(one[2]) for one in found if one and bool(one[1]) == is_state)

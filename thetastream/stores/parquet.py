@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from thetastream.core.folder import Folder, hide_secrets, is_uri, list_variables
+from thetastream.results.backend import reach
 from thetastream.results.description import Description
 from thetastream.results.history import CommittedRows, History
 from thetastream.results.log import seal_entry
@@ -51,7 +52,7 @@ class ParquetBackend(VersionLog):
         return Folder(self._root, "")
 
     def append(self, n: int, text: str, entry: Mapping[str, Any]) -> bool:
-        with self._reach():
+        with reach(self._where):
             self.folder.flush()
         return super().append(n, text, entry)
 

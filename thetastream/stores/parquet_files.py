@@ -23,6 +23,7 @@ the statistics of the pages show which pages a query by key needs.
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import cache
 from itertools import islice
@@ -33,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from thetastream.core.folder import Folder
+from thetastream.results.backend import reach
 from thetastream.results.description import Description
 from thetastream.results.sealed_file import SealedFile, check_tail, read_whole
 from thetastream.results.staged import (
@@ -193,17 +195,23 @@ class ParquetStage(SortedStage):
         self._file: Any = None
 
     def write(self, rows: pa.Table) -> None:
-        if self._writer is None:
-            self._folder.make()
-            self._file = SealedFile(self._folder, self._name)
-            self._writer = open_writer(self._file, self._description, rows)
-        write_groups(self._writer, rows)
+        with self._reach():
+            if self._writer is None:
+                self._folder.make()
+                self._file = SealedFile(self._folder, self._name)
+                self._writer = open_writer(self._file, self._description, rows)
+            write_groups(self._writer, rows)
 
     def end(self) -> tuple[int, Mapping[str, Any]]:
-        self._file.begin_tail()
-        self._writer.close()
-        seal = self._file.end()
+        with self._reach():
+            self._file.begin_tail()
+            self._writer.close()
+            seal = self._file.end()
         return seal.nbytes, asdict(seal)
+
+    def _reach(self) -> AbstractContextManager[None]:
+        """Name the file if its folder takes no more bytes. Spark then runs the epoch again."""
+        return reach(f"the file {self._folder.locate(self._name)}")
 
 
 def write_groups(writer: Any, rows: pa.Table) -> int:
