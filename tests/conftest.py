@@ -22,11 +22,13 @@ import pytest
 from py4j.java_gateway import java_import
 from pyspark.sql import SparkSession
 
+from tests.support.draws import draw_by_default
 from tests.support.fast_checkpoints import CHECKPOINT_FILES
 from tests.support.jvm import configure_jvms
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 configure_jvms()
+draw_by_default()
 
 ROOT = Path(__file__).parent
 LONG_FIRST = (
@@ -48,11 +50,12 @@ LONG_FIRST = (
     "spark/",
     "conformance/",
     "docs/",
-    "unit/test_page.py",
-    "unit/test_control",
-    "unit/test_service",
-    "unit/test_two_units.py",
-    "unit/test_answers.py",
+    "unit/service/test_page.py",
+    "unit/runtime/test_control",
+    "unit/engine/test_control",
+    "unit/service/",
+    "unit/support/test_two_units.py",
+    "unit/engine/test_answers.py",
     "stores/",
     "unit/",
 )
