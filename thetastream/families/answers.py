@@ -18,8 +18,8 @@ from thetastream.engine.answers.spec import AnswersSpec, CandidatesSpec, Decidin
 from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.two_stream.query import UnitSpec
 from thetastream.engine.two_stream.spec import TwoStreamSpec
-from thetastream.families.pairs.flow import describe_unit, open_choice
-from thetastream.families.pairs.plan import PairsPlan, plan_two_streams
+from thetastream.families.pairs.flow import describe_unit
+from thetastream.families.pairs.plan import TwoStreamPlan, plan_two_streams
 from thetastream.families.request import CheckedRequest, Refusal
 from thetastream.families.windows import find_window_problems
 from thetastream.lowering.domains import quote
@@ -132,7 +132,7 @@ def describe_candidates(plan: PhysicalPlan, columns: CandidateColumns) -> Output
 
 
 @dataclass(frozen=True, repr=False)
-class AnswersPlan(PairsPlan):
+class AnswersPlan(TwoStreamPlan):
     """A join of two streams that answers each tuple of the preserved ones.
 
     If Spark evaluates a part of the condition, second units decide behind it.
@@ -165,14 +165,11 @@ class AnswersPlan(PairsPlan):
         unit, how, ranking = describe_unit(plan), plan.how, plan.ranking
         answers = describe_answers(plan.sides, how)
         if not plan.residual:
-            return (self._make_stage(partial(_build_answers_spec, unit, how, ranking), answers),)
+            return (self.make_stage(partial(_build_answers_spec, unit, how, ranking), answers),)
         first = partial(_build_candidates_spec, unit, how, ranking)
         candidates = describe_candidates(plan, first(self.model).columns)
         second = partial(_build_deciding_spec, first)
-        return self._make_stage(first, candidates), self._make_stage(second, answers)
-
-    def _make_stage(self, make: Callable[[Model], EngineSpec], output: Output) -> UnitStage:
-        return UnitStage(make(self.model), output, open_choice(self.reading, self.choose, make))
+        return self.make_stage(first, candidates), self.make_stage(second, answers)
 
 
 class AnswersFamily:

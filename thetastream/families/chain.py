@@ -8,7 +8,7 @@ from thetastream.engine.handshake.block_size import BYTE_S, LOOK_S, MESSAGE_S, B
 from thetastream.engine.handshake.spec import HandshakeSpec
 from thetastream.families.pairs.explain import explain_statistics
 from thetastream.families.pairs.flow import describe_pairs
-from thetastream.families.pairs.plan import PairsPlan, plan_two_streams
+from thetastream.families.pairs.plan import TwoStreamPlan, describe_emitted, plan_two_streams
 from thetastream.families.pairs.workload import Workload, build_workload
 from thetastream.families.request import CheckedRequest, Refusal
 from thetastream.lowering.physical import PhysicalPlan
@@ -17,7 +17,7 @@ from thetastream.lowering.report import Fact
 from thetastream.lowering.statistics import Statistics
 from thetastream.models.base import AUTO
 from thetastream.models.chain import Chain
-from thetastream.runtime.flow import UnitStage
+from thetastream.runtime.flow import Emitted, UnitStage
 
 ASSUMED_EPOCH_S = 1.0
 """Assumed event time that an epoch spans, if it was not measured."""
@@ -70,12 +70,19 @@ def explain_chain(model: Chain, query: Query, work: Workload, statistics: Statis
 
 
 @dataclass(frozen=True, repr=False)
-class ChainPlan(PairsPlan):
+class ChainPlan(TwoStreamPlan):
     """A join of two streams on a handshake chain, whose workers pass tuples on to their neighbours."""
 
     sends_messages = True
     # A pair may be found long after its later tuple came.
     is_prompt = False
+
+    @property
+    def stores_tuples_only(self) -> bool:
+        return False  # tuples and messages about them are under way between the workers
+
+    def _describe_emitted(self) -> Emitted | str:
+        return describe_emitted(self)
 
     def _describe_final_join(self) -> str:
         return "results of a chain may come behind the watermark"
@@ -87,13 +94,14 @@ class ChainPlan(PairsPlan):
         assert isinstance(self.model, Chain)
         yield from explain_chain(self.model, self.query, work, known)
         yield explain_statistics(self.query, given)
-        yield Fact("choice:", f"{self.model!r}, {self.model_reason}")
+        yield Fact("choice:", f"{self.model!r}, {self.chosen.reason}")
 
     def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
         output = describe_pairs(plan.sides, plan.residual)
         return (UnitStage(self.build_task(plan), output),)
 
     def build_task(self, plan: PhysicalPlan) -> HandshakeSpec:
+        """Build the join of one of several tasks, whose plan may name key columns otherwise."""
         assert isinstance(self.model, Chain)
         return HandshakeSpec(plan.condition, plan.indexes, plan.archive_period_us, self.model)
 

@@ -10,7 +10,7 @@ that do not pass these filters would not be evaluated either.
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from thetastream.core.condition import SideSpec
 from thetastream.core.errors import QueryError
@@ -18,6 +18,7 @@ from thetastream.core.identity import Part
 from thetastream.core.sides import Side
 from thetastream.engine.shared_tasks import SharedTasksSpec, TaskSpec
 from thetastream.families.base import Facts
+from thetastream.families.chain import ChainPlan
 from thetastream.families.pairs.cost import compute_shares
 from thetastream.families.pairs.flow import describe_pairs, open_choice
 from thetastream.families.pairs.identity import identify_two_streams
@@ -35,6 +36,8 @@ from thetastream.runtime.flow import Flow, Output, RunContext, UnitStage
 TASK = "task"
 """The text column of results that names the task. The units emit the number of the task instead."""
 Filters = tuple[Filter, ...]
+PlanOfTask: TypeAlias = PairsPlan | ChainPlan
+"""The plan of a task as a join of its own."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Task:
 class TasksPlan:
     """Join tasks that run behind one exchange."""
 
-    alone: Mapping[str, PairsPlan]
+    alone: Mapping[str, PlanOfTask]
     """Each task as a join of its own, by its name. All tasks have the same model."""
     sides: tuple[SidePlan, SidePlan]
     """What both streams send."""
@@ -64,7 +67,7 @@ class TasksPlan:
         return [task.name for task in self.tasks]
 
     @property
-    def first(self) -> PairsPlan:
+    def first(self) -> PlanOfTask:
         """The first task, which has the streams, the model and the settings of all."""
         return next(iter(self.alone.values()))
 
@@ -112,7 +115,7 @@ class TasksPlan:
 
     def flow(self, read: Collection[str] | None = None) -> Flow:
         """Describe how tuples become the results of all tasks. Units emit whole rows."""
-        reading, choose = self.first.reading, self.first.choose
+        reading, choose = self.first.reading, self.first.chosen.choose
         spec = SharedTasksSpec(
             tuple(
                 TaskSpec(task.name, self.alone[task.name].build_task(task.plan), task.passes)
@@ -132,7 +135,7 @@ class _MergedSide(NamedTuple):
     """For each task, the block column that is true for tuples that pass its filters, or None."""
 
 
-def share(plans: Mapping[str, PairsPlan]) -> TasksPlan:
+def share(plans: Mapping[str, PlanOfTask]) -> TasksPlan:
     """Combine the plans of joins over the same two streams into one plan with a task for each join."""
     left, right = (_merge([plan.physical.sides[side] for plan in plans.values()]) for side in Side)
     tasks = [

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 from thetastream.core.errors import QueryError, ThetastreamError, list_problems, raise_problems
 from thetastream.families.chain import CHAIN
 from thetastream.families.options import TaskOptions, read_options
-from thetastream.families.pairs.choose import Choose, build_default_model
-from thetastream.families.pairs.plan import PAIRS, PairsPlan
-from thetastream.families.tasks import TASK, TasksPlan, find_sharing_problem, share
+from thetastream.families.pairs.choose import Choose, ChosenModel, build_default_model
+from thetastream.families.pairs.plan import PAIRS
+from thetastream.families.tasks import TASK, PlanOfTask, TasksPlan, find_sharing_problem, share
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.arrow_tables import read_tables
 from thetastream.joins.ask.check import check, read_inputs
@@ -111,7 +111,7 @@ def plan_tasks(
     if refused is not None:
         raise refused
     # 2. Plan each task as a join of its own.
-    plans: dict[str, PairsPlan] = {}
+    plans: dict[str, PlanOfTask] = {}
     wrong: dict[str, list[ThetastreamError]] = {}
     for name, task in tasks.items():
         own = {key: task[key] for key in TASK_SETTINGS[2:] if key in task}
@@ -124,7 +124,7 @@ def plan_tasks(
         except ThetastreamError as error:
             wrong[name] = list(list_problems(error))
             continue
-        plans[name] = replace(plan, model_reason=reason, choose=choose)
+        plans[name] = replace(plan, chosen=ChosenModel(plan.model, reason, choose))
     raise_problems(_name_tasks(wrong, len(tasks)))
     # 3. Plan what the tasks share.
     return JoinTasks(share(plans), tuple(map(StreamInput, streams.values())))

@@ -18,6 +18,8 @@ from thetastream.families.base import FinalJoin
 from thetastream.families.pairs.plan import PAIRS
 from thetastream.families.registry import FAMILIES, find_family
 from thetastream.families.tasks import find_sharing_problem, share
+from thetastream.families.views.flow import fold_plan
+from thetastream.families.views.folding import Folding
 from thetastream.lowering.domains import write_literal
 from thetastream.models import REGISTRY
 from thetastream.runtime.flow import Emitted, RunContext
@@ -111,6 +113,12 @@ def test_moving_tuples_change_the_spec_of_the_first_stage() -> None:
     assert isinstance(stage.choice.fit(2).spec, MovingSpec)
 
 
+def test_tuples_of_a_chain_stay_with_their_workers_although_units_may_change() -> None:
+    flow = plan(model=th.Chain(2), within_us=None, options={"max_units": 4}).flow()
+    assert flow.rules is not None
+    assert not flow.rules.moves_tuples
+
+
 def test_units_emit_only_the_columns_that_a_store_reads_and_one_of_each_stream() -> None:
     planned = plan()
     assert isinstance(planned.facts.emitted, Emitted)
@@ -128,6 +136,14 @@ def test_facts_say_what_may_follow_and_why_not() -> None:
     assert left.final == "how='left' answers each tuple"
     assert plan(RESIDUAL).facts.emitted == "Spark evaluates a.id IN (b.id, 7)"
     assert not plan(model=th.Chain(2)).facts.is_prompt
+    assert isinstance(plan(model=th.Chain(2)).facts.emitted, Emitted)
+
+
+def test_units_that_fold_matches_write_no_results_into_a_store() -> None:
+    pairs = plan()
+    folded = fold_plan(pairs, Folding(), pairs.inputs)
+    assert folded.facts.emitted == "Spark merges the views of the units"
+    assert folded.facts.final == "its matches are folded already"
 
 
 def test_the_result_time_of_a_tuple_without_partner_is_the_instant_that_decides_it() -> None:

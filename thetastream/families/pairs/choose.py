@@ -8,7 +8,7 @@ restart, pass the statistics with which the query first started, or name the mod
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from thetastream.core.errors import QueryError, raise_problems
 from thetastream.core.shed import Shed
@@ -166,18 +166,18 @@ def choose(
     compared = compare(work, partitions, can_run)
     cheapest, model = compared[0], build_default_model(partitions)
     if not can_run(model):
-        return cheapest.model, f"chosen: the cheapest that can run this {_format_partitions(partitions)}"
+        return cheapest.model, f"the cheapest that can run this {_format_partitions(partitions)}"
     cost = estimate(model, work, partitions).cost
     if cheapest.cost < MARGIN * cost:
         part = _format_percent(cheapest.cost, cost)
-        return cheapest.model, f"chosen: costs {part} of {model!r} {_format_partitions(partitions)}"
+        return cheapest.model, f"costs {part} of {model!r} {_format_partitions(partitions)}"
     if cheapest.model != model and cheapest.cost < ALIKE * cost:
         part = _format_percent(cheapest.cost, cost)
         return model, (
-            f"chosen: runs any condition and stores tuples once; {cheapest.model!r} would cost {part} of it, "
+            f"runs any condition and stores tuples once; {cheapest.model!r} would cost {part} of it, "
             f"and the margin is {MARGIN:.0%} {_format_partitions(partitions)}"
         )
-    return model, f"chosen: the cheapest {_format_partitions(partitions)}"
+    return model, f"the cheapest {_format_partitions(partitions)}"
 
 
 @dataclass(frozen=True)
@@ -231,23 +231,29 @@ def _format_partitions(partitions: int) -> str:
     return f"on {partitions} shuffle partition{'s' * (partitions != 1)}"
 
 
+class ChosenModel(NamedTuple):
+    """The model that runs a query."""
+
+    model: Model
+    reason: str
+    """Why it runs, as words for ``explain``."""
+    choose: Choose | None
+    """How it follows from the number of shuffle partitions; None if the user set the model completely."""
+
+
 def choose_model(
     request: CheckedRequest, query: Query, lowered: Lowered, is_ordered: bool = False
-) -> tuple[Model, str, Choose | None]:
-    """Return the model of the request, or the cheapest one that can run the query.
-
-    Behind it are the reason, and how the model follows from the number of shuffle partitions. The last one is
-    None if the user set the model completely.
-    """
+) -> ChosenModel:
+    """Choose the model of the request, or the cheapest one that can run the query."""
     model, shed = request.model, request.run.shed
     if model is None:
         work = build_workload(query, lowered, request.statistics or Statistics())
         needs_probes_apart = shed is not None and shed.sheds_probes
         choice = ModelChoice(work, lowered, is_ordered, needs_probes_apart)
-        return (*choice.explain(request.partitions), choice)
+        return ChosenModel(*choice.explain(request.partitions), choice)
     problem = find_refusal(model, lowered) or find_shed_problem(shed, model)
     raise_problems([] if problem is None else [problem])
-    return model, "as asked for", SizeChoice(model) if request.has_open_size else None
+    return ChosenModel(model, "as asked for", SizeChoice(model) if request.has_open_size else None)
 
 
 def find_shed_problem(shed: Shed | None, model: Model) -> QueryError | None:

@@ -11,7 +11,7 @@ from thetastream.core.sides import Side
 from thetastream.core.spans import spell
 from thetastream.engine.order import Order
 from thetastream.engine.two_stream.content_routing import ByRange, choose_placing
-from thetastream.families.pairs.choose import compare, find_refusal
+from thetastream.families.pairs.choose import ChosenModel, compare, find_refusal
 from thetastream.families.pairs.cost import Estimate, StreamShares, compute_shares, estimate
 from thetastream.families.pairs.workload import (
     Inflow,
@@ -20,6 +20,7 @@ from thetastream.families.pairs.workload import (
     build_workload,
     estimate_delay_s,
 )
+from thetastream.families.request import CheckedRequest
 from thetastream.lowering.lower import Lowered
 from thetastream.lowering.physical import SidePlan, compute_lifetimes
 from thetastream.lowering.query import RESULT_TIME, Query, Stream
@@ -36,25 +37,16 @@ from thetastream.models.base import Model
 
 
 def explain(
-    query: Query,
-    lowered: Lowered,
-    model: Model,
-    model_reason: str,
-    cost: Sequence[Fact],
-    order: Order | None = None,
-    shed: Shed | None = None,
-    max_units: int | None = None,
+    request: CheckedRequest, query: Query, lowered: Lowered, chosen: ChosenModel, order: Order | None
 ) -> tuple[Section, ...]:
-    """Return a section for each stage of the plan. ``cost`` are the facts of the last one."""
+    """Return a section for each stage of the plan before its cost."""
     names = [predicate.name for predicate in query.predicates]
     rewritten = explain_rewritten(lowered.notes, names, lowered.physical.sides)
-    physical = _explain_physical(query, lowered, model, model_reason, order, shed, max_units)
     return (
         Section("Parsed", tuple(_explain_parsed(query)), width=5),
         Section("Rewritten", tuple(rewritten), width=8),
         Section("Shaped", tuple(_explain_shaped(lowered)), width=12),
-        Section("Physical", tuple(physical), width=9),
-        Section("Cost", tuple(cost)),
+        Section("Physical", tuple(_explain_physical(request, query, lowered, chosen, order)), width=9),
     )
 
 
@@ -127,16 +119,11 @@ def _reads(text: str, alias: str, column: str) -> bool:
 
 
 def _explain_physical(
-    query: Query,
-    lowered: Lowered,
-    model: Model,
-    model_reason: str,
-    order: Order | None,
-    shed: Shed | None,
-    max_units: int | None,
+    request: CheckedRequest, query: Query, lowered: Lowered, chosen: ChosenModel, order: Order | None
 ) -> Iterator[Fact]:
-    physical = lowered.physical
-    yield Fact("model", model.describe(), model_reason)
+    physical, model, run = lowered.physical, chosen.model, request.run
+    reason = f"chosen: {chosen.reason}" if request.model is None else chosen.reason
+    yield Fact("model", model.describe(), reason)
     found = choose_placing(model, physical.condition)
     if found is not None:
         yield Fact("routing", f"by {found}")
@@ -163,14 +150,14 @@ def _explain_physical(
             "second units, behind the residual; a second exchange sends them each pair that passes it "
             "and each tuple",
         )
-    if physical.how.preserved and max_units is not None:
+    if physical.how.preserved and run.max_units is not None:
         copied = " and ".join(
             f"tuples of {physical.sides[side].alias} for {spell(life)}"
             for side in physical.how.partners
             if (life := physical.lifetimes_us[side]) is not None
         )
         yield Fact(
-            "scaling", f"up to {max_units} units; new ones store copies of {copied}, and then take over"
+            "scaling", f"up to {run.max_units} units; new ones store copies of {copied}, and then take over"
         )
     if physical.archive_period_us is not None:
         yield Fact("archive", f"a subindex spans {spell(physical.archive_period_us)}")
@@ -178,8 +165,8 @@ def _explain_physical(
         format_average(stream.sends) for stream in compute_shares(model, is_ranged=isinstance(found, ByRange))
     )
     yield Fact("exchange", f"one, Arrow blocks by unit; {model.n_units} units; sends a tuple: {copies}")
-    if shed is not None:
-        yield Fact("shed", shed.describe())
+    if run.shed is not None:
+        yield Fact("shed", run.shed.describe())
     if order is not None:
         yield Fact("order", f"{order}; one task gathers the results of an epoch")
 
@@ -218,18 +205,11 @@ def _format_key(spec: SideSpec, position: int) -> str:
 
 
 def explain_cost(
-    query: Query,
-    lowered: Lowered,
-    model: Model,
-    reason: str,
-    is_ordered: bool,
-    partitions: int,
-    statistics: Statistics | None,
-    shed: Shed | None = None,
+    request: CheckedRequest, query: Query, lowered: Lowered, chosen: ChosenModel, is_ordered: bool
 ) -> Iterator[Fact]:
     """Yield the cost, then a table of models, one fact per row, and the choice."""
-    known = statistics or Statistics()
-    work = build_workload(query, lowered, known)
+    model, shed, partitions = chosen.model, request.run.shed, request.partitions
+    work = build_workload(query, lowered, request.statistics or Statistics())
     # 1. Show the formulas.
     a, b = query.aliases
     for alias, other, mine in zip(
@@ -244,7 +224,7 @@ def explain_cost(
         yield Fact(f"state of {alias}:", span if count is None else f"the last {count:,} tuples")
     yield Fact("probe:", f"{work.index.cost.formula} per unit and subindex, n tuples stored there")
     # 2. Show the figures.
-    yield explain_statistics(query, statistics)
+    yield explain_statistics(query, request.statistics)
     for flow in work.inflows:
         yield _explain_inflow(flow)
     if work.second is not None:
@@ -255,7 +235,7 @@ def explain_cost(
         yield _explain_shedding(shed, estimate(model, work, partitions).mlv_bytes)
     if not work.is_bounded:
         yield Fact("", "Full history: state grows for as long as the query runs.")
-    yield Fact("choice:", f"{model!r}, {reason.removeprefix('chosen: ')}")
+    yield Fact("choice:", f"{model!r}, {chosen.reason}")
 
 
 def _format_parts(mine: StreamShares, other: str) -> str:

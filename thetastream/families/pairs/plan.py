@@ -1,9 +1,10 @@
-"""Plans joins of two streams whose results are pairs.
+"""Plans joins of two streams: what all kinds of them share, and the joins whose results are pairs.
 
 { (l, r) : l in LEFT, r in RIGHT, condition(l, r) is TRUE, both inside the window }
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar
@@ -11,12 +12,13 @@ from typing import Any, ClassVar, TypeVar
 from thetastream.conditions import Predicate
 from thetastream.core.errors import QueryError
 from thetastream.engine.order import Order, read_order
+from thetastream.engine.protocol import EngineSpec
 from thetastream.engine.shared_tasks import TaskJoin
 from thetastream.engine.two_stream.content_routing import find_routable_band
 from thetastream.engine.two_stream.spec import TwoStreamSpec
 from thetastream.engine.two_stream.watermark_bound import BoundSource, BoundSources
 from thetastream.families.base import Facts, FinalJoin
-from thetastream.families.pairs.choose import Choose, choose_model, find_arrival_problem
+from thetastream.families.pairs.choose import ChosenModel, choose_model, find_arrival_problem
 from thetastream.families.pairs.cost import estimate
 from thetastream.families.pairs.explain import explain, explain_cost
 from thetastream.families.pairs.flow import (
@@ -44,22 +46,21 @@ from thetastream.lowering.report import Fact, Section
 from thetastream.lowering.statistics import Statistics
 from thetastream.models.base import Model, moves_tuples
 from thetastream.runtime.control.plan import Rules
-from thetastream.runtime.flow import Emitted, Flow, RunContext, UnitStage
+from thetastream.runtime.flow import Emitted, Flow, Output, RunContext, UnitStage
 
 
 @dataclass(frozen=True, repr=False)
-class PairsPlan:
-    """A join of two streams, by units that send no messages."""
+class TwoStreamPlan(ABC):
+    """A join of two streams. A subclass says what its units do, and what may follow them."""
 
     request: CheckedRequest
     query: Query
     lowered: Lowered
-    model: Model
-    model_reason: str
-    choose: Choose | None
-    """How the model follows from the number of shuffle partitions; None if the user gave the model."""
+    chosen: ChosenModel
     order: Order | None = None
     """The order of results; None if they have none."""
+
+    # What the kinds of joins differ in
 
     sends_messages: ClassVar[bool] = False
     """Whether units send each other messages."""
@@ -70,6 +71,36 @@ class PairsPlan:
     def complete(cls, resolver: Resolver, query: Query, lowered: Lowered) -> tuple[Query, Lowered]:
         """Return the query and its physical plan with what this kind of join needs beside pairs."""
         return query, lowered
+
+    @abstractmethod
+    def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
+        """List the units that tuples pass."""
+
+    @property
+    @abstractmethod
+    def stores_tuples_only(self) -> bool:
+        """Whether units return each pair when they find it, and keep nothing but stored tuples.
+
+        Such tuples may move to other units.
+        """
+
+    @abstractmethod
+    def _describe_emitted(self) -> Emitted | str:
+        """Describe what units emit, or why they cannot write it into a store."""
+
+    @abstractmethod
+    def _describe_final_join(self) -> FinalJoin | str:
+        """Describe the join whose units can fold the matches, or why none can."""
+
+    def _explain_cost(self) -> Iterable[Fact]:
+        return explain_cost(self.request, self.query, self.lowered, self.chosen, self.order is not None)
+
+    # What they share
+
+    @property
+    def model(self) -> Model:
+        """The model of the units."""
+        return self.chosen.model
 
     @property
     def inputs(self) -> tuple[Stream, ...]:
@@ -94,7 +125,7 @@ class PairsPlan:
     @property
     def reading(self) -> Reading:
         """How the session reads the query, and for how many partitions the model was chosen."""
-        chosen_for = None if self.choose is None else self.request.partitions
+        chosen_for = None if self.chosen.choose is None else self.request.partitions
         return Reading(self.request.resolver.is_case_sensitive, chosen_for)
 
     @cached_property
@@ -114,47 +145,13 @@ class PairsPlan:
     def _write_result_time(self) -> str | None:
         return write_answer_time(self.query.how, self.inputs, self.physical.lifetimes_us)
 
-    def _describe_emitted(self) -> Emitted | str:
-        if not self.request.is_streaming:
-            return "the inputs are batches"
-        if self.order is not None:
-            return "one task puts results in order"
-        residual = list_catalyst_residual(self.physical)
-        if residual:
-            return f"Spark evaluates {residual[0]}"
-        times = {stream.alias: str(stream.event_time) for stream in self.inputs}
-        return Emitted(self.physical.sides, times if self.query.has_result_time else {})
-
-    def _describe_final_join(self) -> FinalJoin | str:
-        if moves_tuples(self.model):
-            return "views do not move with stored tuples"
-        left, right = self.inputs
-        on: tuple[str | Predicate, ...] = (*self.query.on, *self.query.predicates)
-        return FinalJoin((left, right), on, self.physical.residual)
-
     def explain(self) -> tuple[Section, ...]:
         """Explain the join, with a section for each stage of the plan."""
-        cost = tuple(self._explain_cost())
-        run = self.run
-        return explain(
-            self.query, self.lowered, self.model, self.model_reason, cost, self.order, run.shed, run.max_units
-        )
-
-    def _explain_cost(self) -> Iterator[Fact]:
-        known = self.request.statistics
-        yield from explain_cost(
-            self.query,
-            self.lowered,
-            self.model,
-            self.model_reason,
-            self.order is not None,
-            self.request.partitions,
-            known,
-            self.run.shed,
-        )
+        stages = explain(self.request, self.query, self.lowered, self.chosen, self.order)
+        return (*stages, Section("Cost", tuple(self._explain_cost())))
 
     def flow(self, read: Collection[str] | None = None) -> Flow:
-        """Describe how tuples become pairs. With ``read``, units emit only these columns."""
+        """Describe how tuples become results. With ``read``, units emit only these columns."""
         plan = self.physical if read is None else narrow_results(check_at_units(self.physical), set(read))
         identity = identify_two_streams(plan, self.model, self.reading, self.order)
         parts = {stream.alias: stream.parts for stream in self.inputs if stream.parts}
@@ -162,31 +159,12 @@ class PairsPlan:
         rules = self._find_rules()
         return flow if rules is None else let_units_change(flow, rules)
 
-    def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
-        """List the units that tuples pass."""
-        unit = describe_unit(plan, self.order is not None)
-        make: Any = partial(build_pairs_spec, unit, self.order)
-        output = describe_pairs(plan.sides, plan.residual)
-        if self.order is not None:
-            output = describe_ordered_pairs(plan)
-        elif self.request.bounds_watermark:
-            make = partial(build_bounding_spec, unit, self._find_bound_sources())
-            output = describe_bounded_pairs(plan)
-        choice = open_choice(self.reading, self.choose, make)
-        return (UnitStage(make(self.model), output, choice, self.order),)
-
-    def build_task(self, plan: PhysicalPlan) -> TaskJoin:
-        """Build the join of one of several tasks, whose plan may name key columns otherwise."""
-        return TwoStreamSpec(describe_unit(plan), self.model)
-
-    def _find_bound_sources(self) -> BoundSources:
-        """Find where units read how far each input moves the watermark."""
-        sources = []
-        for stream, side in zip(self.inputs, self.physical.sides, strict=True):
-            field = stream.watermark_bound or stream.event_time
-            column = next(carried.block_column for carried in side.carried if carried.field == field)
-            sources.append(BoundSource(column, (stream.watermark_delay_us or 0) // 1000))
-        return sources[0], sources[1]
+    def make_stage(
+        self, make: Callable[[Any], EngineSpec], output: Output, order: Order | None = None
+    ) -> UnitStage:
+        """Make the stage of units whose spec ``make`` builds, under every model that may be chosen."""
+        choice = open_choice(self.reading, self.chosen.choose, make)
+        return UnitStage(make(self.model), output, choice, order)
 
     def _find_rules(self) -> Rules | None:
         """Find how the units may change while the join runs; None if they do not change."""
@@ -210,13 +188,62 @@ class PairsPlan:
             moves_tuples=(left or right or moves_tuples(self.model)) and self.stores_tuples_only,
         )
 
+
+def describe_emitted(planned: TwoStreamPlan) -> Emitted | str:
+    """Describe the pairs that units emit, or why they cannot write them into a store."""
+    if not planned.request.is_streaming:
+        return "the inputs are batches"
+    if planned.order is not None:
+        return "one task puts results in order"
+    residual = list_catalyst_residual(planned.physical)
+    if residual:
+        return f"Spark evaluates {residual[0]}"
+    times = {stream.alias: str(stream.event_time) for stream in planned.inputs}
+    return Emitted(planned.physical.sides, times if planned.query.has_result_time else {})
+
+
+@dataclass(frozen=True, repr=False)
+class PairsPlan(TwoStreamPlan):
+    """A join of two streams whose results are pairs, by units that send no messages."""
+
+    def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
+        unit = describe_unit(plan, self.order is not None)
+        if self.order is not None:
+            make = partial(build_pairs_spec, unit, self.order)
+            return (self.make_stage(make, describe_ordered_pairs(plan), self.order),)
+        if self.request.bounds_watermark:
+            bounding = partial(build_bounding_spec, unit, self._find_bound_sources())
+            return (self.make_stage(bounding, describe_bounded_pairs(plan)),)
+        make = partial(build_pairs_spec, unit, None)
+        return (self.make_stage(make, describe_pairs(plan.sides, plan.residual)),)
+
+    def _find_bound_sources(self) -> BoundSources:
+        """Find where units read how far each input moves the watermark."""
+        sources = []
+        for stream, side in zip(self.inputs, self.physical.sides, strict=True):
+            field = stream.watermark_bound or stream.event_time
+            column = next(carried.block_column for carried in side.carried if carried.field == field)
+            sources.append(BoundSource(column, (stream.watermark_delay_us or 0) // 1000))
+        return sources[0], sources[1]
+
+    def build_task(self, plan: PhysicalPlan) -> TaskJoin:
+        """Build the join of one of several tasks, whose plan may name key columns otherwise."""
+        return TwoStreamSpec(describe_unit(plan), self.model)
+
     @property
     def stores_tuples_only(self) -> bool:
-        """Whether units return each pair when they find it, and keep nothing but stored tuples.
-
-        Units that keep numbers of tuples begin to count when they begin, so such tuples do not move.
-        """
+        # Units that keep numbers of tuples begin to count when they begin, so such tuples do not move.
         return self.order is None and self.physical.counts is None
+
+    def _describe_emitted(self) -> Emitted | str:
+        return describe_emitted(self)
+
+    def _describe_final_join(self) -> FinalJoin | str:
+        if moves_tuples(self.model):
+            return "views do not move with stored tuples"
+        left, right = self.inputs
+        on: tuple[str | Predicate, ...] = (*self.query.on, *self.query.predicates)
+        return FinalJoin((left, right), on, self.physical.residual)
 
 
 class PairsFamily:
@@ -232,7 +259,7 @@ class PairsFamily:
 
 
 PAIRS = PairsFamily()
-Kind = TypeVar("Kind", bound=PairsPlan)
+Kind = TypeVar("Kind", bound=TwoStreamPlan)
 
 
 def plan_two_streams(request: CheckedRequest, kind: type[Kind]) -> Kind:
@@ -262,11 +289,10 @@ def plan_query(request: CheckedRequest, query: Query, order: Order | None, kind:
     """Plan a validated query."""
     asked = {"index": request.options.get("index"), "archive_period_us": request.archive_period_us}
     query, lowered = kind.complete(request.resolver, query, lower(query, request.resolver, asked))
-    model, reason, choose = choose_model(request, query, lowered, order is not None)
-    return kind(request, query, lowered, model, reason, choose, order)
+    return kind(request, query, lowered, choose_model(request, query, lowered, order is not None), order)
 
 
-def _warn_of_memory(planned: PairsPlan) -> None:
+def _warn_of_memory(planned: TwoStreamPlan) -> None:
     """Warn if a local session has too little memory for the windows, whose size must be known."""
     known = planned.request.statistics
     if planned.sends_messages or (known is None and planned.query.counts is None):

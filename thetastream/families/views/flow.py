@@ -16,8 +16,8 @@ from thetastream.engine.views.engine import FoldedSpec
 from thetastream.engine.views.view import Fold
 from thetastream.families.base import Planned
 from thetastream.families.pairs.choose import choose_model
-from thetastream.families.pairs.flow import describe_unit, open_choice
-from thetastream.families.pairs.plan import PairsPlan
+from thetastream.families.pairs.flow import describe_unit
+from thetastream.families.pairs.plan import PairsPlan, TwoStreamPlan
 from thetastream.families.views.folding import VIEW_TIME, Calculated, Computed, Folding, identify_folding
 from thetastream.lowering.carriers import find_carrier
 from thetastream.lowering.domains import quote
@@ -40,7 +40,7 @@ _NO_TYPE = _Type("void", "boolean")
 
 
 @dataclass(frozen=True, repr=False)
-class FoldedPlan(PairsPlan):
+class FoldedPlan(TwoStreamPlan):
     """A join of two streams whose units aggregate their matches into views."""
 
     folding: Folding = field(kw_only=True)
@@ -53,10 +53,16 @@ class FoldedPlan(PairsPlan):
     def stores_tuples_only(self) -> bool:
         return False
 
+    def _describe_emitted(self) -> str:
+        return "Spark merges the views of the units"
+
+    def _describe_final_join(self) -> str:
+        return "its matches are folded already"
+
     def list_stages(self, plan: PhysicalPlan) -> tuple[UnitStage, ...]:
         output, fold, condition = describe_views(plan, self.folding)
         make = partial(_build_folded_spec, describe_unit(replace(plan, condition=condition)), fold)
-        return (UnitStage(make(self.model), output, open_choice(self.reading, self.choose, make)),)
+        return (self.make_stage(make, output),)
 
 
 def fold_plan(plan: Planned, folding: Folding, inputs: tuple[Stream, Stream]) -> FoldedPlan:
@@ -71,8 +77,8 @@ def fold_plan(plan: Planned, folding: Folding, inputs: tuple[Stream, Stream]) ->
     query = replace(plan.query, streams=inputs, has_result_time=False)
     lowered = replace(plan.lowered, physical=physical)
     # 2. Choose the model again: tuples have another size, so another model may be cheaper.
-    model, reason, choose = choose_model(plan.request, query, lowered)
-    return FoldedPlan(plan.request, query, lowered, model, reason, choose, folding=folding)
+    chosen = choose_model(plan.request, query, lowered)
+    return FoldedPlan(plan.request, query, lowered, chosen, folding=folding)
 
 
 def _build_folded_spec(unit: UnitSpec, fold: Fold, model: Model) -> EngineSpec:
