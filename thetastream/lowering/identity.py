@@ -42,7 +42,7 @@ def identify_settings(settings: dict[str, str]) -> Parts:
 # Streams
 
 
-def _identify_streams(plans: Sequence[SidePlan], specs: Sequence[SideSpec]) -> Parts:
+def identify_streams(plans: Sequence[SidePlan], specs: Sequence[SideSpec]) -> Parts:
     """Return the columns and the event time of each stream."""
     parts = {}
     for plan, spec in zip(plans, specs, strict=True):
@@ -54,7 +54,7 @@ def _identify_streams(plans: Sequence[SidePlan], specs: Sequence[SideSpec]) -> P
     return parts
 
 
-def _describe_inputs(plans: Sequence[SidePlan], reading: Reading) -> dict[str, Any]:
+def describe_inputs(plans: Sequence[SidePlan], reading: Reading) -> dict[str, Any]:
     """Return the filters of each stream, and its computed columns as they lie in blocks."""
     return {
         "filters": [
@@ -78,7 +78,7 @@ def _describe_inputs(plans: Sequence[SidePlan], reading: Reading) -> dict[str, A
 # The condition
 
 
-def _name_keys(plan: SidePlan, spec: SideSpec, reading: Reading) -> dict[int, str]:
+def name_keys(plan: SidePlan, spec: SideSpec, reading: Reading) -> dict[int, str]:
     """Name the keys of a stream by what they hold. Their positions depend on the order of conjuncts."""
     texts = {name: canonicalize(text, reading.is_case_sensitive) for name, text in plan.computed}
 
@@ -90,11 +90,13 @@ def _name_keys(plan: SidePlan, spec: SideSpec, reading: Reading) -> dict[int, st
     return {TIME: name_key(spec.time), **{n: name_key(key) for n, key in enumerate(spec.keys)}}
 
 
-def _describe_equality(names: Sequence[dict[int, str]], equality: Equality) -> list[str]:
+def describe_equality(names: Sequence[dict[int, str]], equality: Equality) -> list[str]:
+    """Describe an equality by the keys that it compares."""
     return [names[0][equality.left], names[1][equality.right]]
 
 
-def _describe_dimension(names: Sequence[dict[int, str]], dimension: Dimension) -> list[Any]:
+def describe_dimension(names: Sequence[dict[int, str]], dimension: Dimension) -> list[Any]:
+    """Describe a comparison by its side, its key and its bounds."""
     point, bounds = names[dimension.point], names[dimension.point.other]
 
     def describe(bound: Bound | None) -> str:
@@ -103,14 +105,20 @@ def _describe_dimension(names: Sequence[dict[int, str]], dimension: Dimension) -
     return [int(dimension.point), point[dimension.key], describe(dimension.low), describe(dimension.high)]
 
 
-def _name_predicate(predicate: Any) -> list[Any]:
+def name_predicate(predicate: Any) -> list[Any]:
     """Name a predicate by its function, without the module and the functions around it."""
     return [predicate.name.rpartition(".")[2], repr(predicate.columns), predicate.is_encoded]
 
 
-def _identify_condition(meaning: dict[str, Any], on: Sequence[str]) -> Part:
+def identify_condition(meaning: dict[str, Any], on: Sequence[str]) -> Part:
+    """Return the part for a condition with this meaning; ``on`` are its texts as the user wrote them."""
     return Part(json.dumps(meaning, sort_keys=True), " AND ".join(on) or "not written down")
 
 
-def _describe_count(n: int, side: SidePlan) -> str:
+def describe_count(n: int, side: SidePlan) -> str:
+    """Describe a count window.
+
+    >>> describe_count(5, SidePlan("a", (), (), ()))
+    "the last 5 of 'a'"
+    """
     return f"the last {n} of {side.alias!r}"

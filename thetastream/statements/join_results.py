@@ -51,9 +51,9 @@ def plan_select(join_select: JoinSelect) -> Joined:
             join_select.within,
             join_select.model,
             join_select.options,
-            columns,
-            join_select.how,
-            StatementOptions,
+            columns=columns,
+            how=join_select.how,
+            door=StatementOptions,
         )
         # The select list adds the result time by itself, and an alias may have its name.
         given = request.given.with_value(RESULT_TIME, False)

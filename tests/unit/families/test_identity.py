@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from thetastream.core.errors import StateError
 from thetastream.core.identity import CHOSEN, COLUMNS, NARROWER, Part, find_changes, fix_choices
-from thetastream.lowering.identity import Reading, _describe_inputs
+from thetastream.lowering.identity import Reading, describe_inputs
 from thetastream.lowering.physical import Filter, SidePlan
 from thetastream.runtime.state.manifest import FORMAT
 from thetastream.spark.sources.identity import LONGEST, IdentityReader
@@ -75,8 +75,8 @@ def test_only_filters_that_exclude_null_are_left_out() -> None:
     either = "(a.x > 3) OR (a.y) IS NOT NULL"
     texts = ["a.x > 1", "(a.y) IS NOT NULL", either]
     filters = (Filter.require("a.x"), *map(Filter.read, texts))
-    described = _describe_inputs([SidePlan("a", filters, (), ())], Reading())["filters"]
-    assert described == _describe_inputs([SidePlan("a", filters[1::2], (), ())], Reading())["filters"]
+    described = describe_inputs([SidePlan("a", filters, (), ())], Reading())["filters"]
+    assert described == describe_inputs([SidePlan("a", filters[1::2], (), ())], Reading())["filters"]
     assert len(described[0]) == 2
 
 

@@ -1,45 +1,38 @@
 """Explains a join hop by hop, stage by stage: parsed, rewritten, hops, physical, cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from thetastream.core.shed import Shed
 from thetastream.core.spans import spell
 from thetastream.engine.multiway.spec import MultiwaySpec
 from thetastream.families.hops.cost import MultiwayLoad, explain_multiway_cost
 from thetastream.families.hops.graph import LoweredGraph
 from thetastream.families.pairs.explain import explain_watermarks
-from thetastream.lowering.query import Stream
+from thetastream.lowering.query import Query
 from thetastream.lowering.report import Fact, Section, explain_rewritten, format_index, format_one_line
+from thetastream.runtime.flow import RunContext
 
 
 def explain_multiway(
-    streams: Sequence[Stream],
-    on: Sequence[str],
-    within_us: Sequence[int] | None,
-    lowered: LoweredGraph,
-    spec: MultiwaySpec,
-    mailbox: str,
-    load: MultiwayLoad,
-    shed: Shed | None = None,
+    query: Query, lowered: LoweredGraph, spec: MultiwaySpec, load: MultiwayLoad, run: RunContext
 ) -> tuple[Section, ...]:
     """Return a section for each stage of the plan."""
+    streams = query.streams
     return (
-        Section("Parsed", tuple(_explain_parsed(streams, on, within_us, spec)), width=6),
+        Section("Parsed", tuple(_explain_parsed(query, spec)), width=6),
         Section("Rewritten", tuple(_explain_rewritten(lowered)), width=8),
         Section("Hops", tuple(_explain_hops(spec)), width=9),
-        Section("Physical", tuple(_explain_physical(spec, mailbox, shed)), width=9),
+        Section("Physical", tuple(_explain_physical(spec, run)), width=9),
         Section("Watermarks", tuple(explain_watermarks(streams, lowered.sides)), width=9),
         Section("Cost", tuple(explain_multiway_cost(load, spec.model.n_units, streams)), width=9),
     )
 
 
-def _explain_parsed(
-    streams: Sequence[Stream], on: Sequence[str], within_us: Sequence[int] | None, spec: MultiwaySpec
-) -> Iterator[Fact]:
+def _explain_parsed(query: Query, spec: MultiwaySpec) -> Iterator[Fact]:
+    streams, within_us = query.streams, query.within_us
     for stream in streams:
         time = f", event time {stream.event_time} ({stream.event_time_origin})" if stream.event_time else ""
         yield Fact("stream", f"{stream.alias}: {len(stream.types)} columns{time}")
-    for text in on:
+    for text in query.on:
         yield Fact("on", text)
     for predicate in spec.graph.predicates:
         reads = "; ".join(
@@ -90,7 +83,7 @@ def _format_count(n: int, one: str, many: str) -> list[str]:
     return [f"{n} {one if n == 1 else many}"] if n else []
 
 
-def _explain_physical(spec: MultiwaySpec, mailbox: str, shed: Shed | None) -> Iterator[Fact]:
+def _explain_physical(spec: MultiwaySpec, run: RunContext) -> Iterator[Fact]:
     yield Fact("model", spec.model.describe())
     stored_streams = spec.stored[:: spec.model.n_parts]
     for side, stored in zip(spec.graph.sides, stored_streams, strict=True):
@@ -103,11 +96,11 @@ def _explain_physical(spec: MultiwaySpec, mailbox: str, shed: Shed | None) -> It
             bound = f"until the watermark is {spell(stored.lifetime_us)} past what is in flight"
         yield Fact("state", f"of {side.alias}: kept {bound}")
     yield Fact("exchange", f"one an epoch; {spec.model.n_units} nodes, a copy of every tuple to each")
-    if shed is not None:
-        yield Fact("shed", shed.describe())
+    if run.shed is not None:
+        yield Fact("shed", run.shed.describe())
     if spec.has_messages:
         late = f"a result comes up to {spec.n_streams - 2} epochs after its last tuple"
-        yield Fact("mailbox", f"{mailbox}; {late}")
+        yield Fact("mailbox", f"{run.mailbox}; {late}")
         yield Fact("partial", f"results go to {spec.model.travel.value}")
     else:
         yield Fact("mailbox", "none; a result leaves in the epoch of its last tuple")

@@ -14,15 +14,15 @@ from thetastream.lowering.identity import (
     WINDOW,
     Parts,
     Reading,
-    _describe_count,
-    _describe_dimension,
-    _describe_equality,
-    _describe_inputs,
-    _identify_condition,
-    _identify_streams,
-    _name_keys,
-    _name_predicate,
+    describe_count,
+    describe_dimension,
+    describe_equality,
+    describe_inputs,
+    identify_condition,
     identify_model,
+    identify_streams,
+    name_keys,
+    name_predicate,
 )
 
 
@@ -32,14 +32,14 @@ def identify_multiway(plan: LoweredGraph, query: MultiwayQuery, reading: Reading
     Its window must stay as it is, because partial results that were found in the old window are in flight.
     """
     graph = query.graph
-    names = [_name_keys(side, spec, reading) for side, spec in zip(plan.sides, graph.sides, strict=True)]
+    names = [name_keys(side, spec, reading) for side, spec in zip(plan.sides, graph.sides, strict=True)]
     edges: dict[str, Any] = {}
     spans, words = [], []
     for (left, right), edge in sorted(graph.edges.items()):
         pair = [names[left], names[right]]
         edges[f"{left} {right}"] = [
-            sorted(_describe_equality(pair, equality) for equality in edge.equalities),
-            sorted(_describe_dimension(pair, dimension) for dimension in edge.dimensions),
+            sorted(describe_equality(pair, equality) for equality in edge.equalities),
+            sorted(describe_dimension(pair, dimension) for dimension in edge.dimensions),
             sorted(edge.same),
         ]
         low, high = edge.window
@@ -49,16 +49,16 @@ def identify_multiway(plan: LoweredGraph, query: MultiwayQuery, reading: Reading
             words.append(f"{a} - {b} from {spell(low)} to {spell(high)}")
     if graph.counts is not None:
         spans = [list(graph.counts)]
-        words = [_describe_count(n, side) for n, side in zip(graph.counts, plan.sides, strict=True)]
+        words = [describe_count(n, side) for n, side in zip(graph.counts, plan.sides, strict=True)]
     meaning = {
-        **_describe_inputs(plan.sides, reading),
+        **describe_inputs(plan.sides, reading),
         "edges": edges,
-        "predicates": sorted(_name_predicate(predicate) for predicate in graph.predicates),
+        "predicates": sorted(name_predicate(predicate) for predicate in graph.predicates),
         "residual": sorted(canonicalize(text, reading.is_case_sensitive) for text in plan.residual),
     }
     return {
-        **_identify_streams(plan.sides, graph.sides),
-        CONDITION: _identify_condition(meaning, plan.on),
+        **identify_streams(plan.sides, graph.sides),
+        CONDITION: identify_condition(meaning, plan.on),
         WINDOW: Part(json.dumps(spans), ", ".join(words) or "the full history"),
         MODEL: identify_model(query.model, reading),
     }

@@ -88,17 +88,7 @@ class HopsPlan:
 
     def explain(self) -> tuple[Section, ...]:
         """Explain the join, with a section for each stage of the plan."""
-        query, run = self.query, self.run
-        return explain_multiway(
-            query.streams,
-            query.on,
-            query.within_us,
-            self.lowered,
-            self.spec,
-            run.mailbox,
-            self.load,
-            run.shed,
-        )
+        return explain_multiway(self.query, self.lowered, self.spec, self.load, self.run)
 
     def flow(self, read: Collection[str] | None = None) -> Flow:
         """Describe how tuples become results. Nodes emit all columns."""

@@ -16,15 +16,15 @@ from thetastream.lowering.identity import (
     WINDOW,
     Parts,
     Reading,
-    _describe_count,
-    _describe_dimension,
-    _describe_equality,
-    _describe_inputs,
-    _identify_condition,
-    _identify_streams,
-    _name_keys,
-    _name_predicate,
+    describe_count,
+    describe_dimension,
+    describe_equality,
+    describe_inputs,
+    identify_condition,
     identify_model,
+    identify_streams,
+    name_keys,
+    name_predicate,
 )
 from thetastream.lowering.physical import PhysicalPlan
 from thetastream.models.base import Model
@@ -38,22 +38,22 @@ def identify_two_streams(
 ) -> Parts:
     """Return the identity of a join of two streams."""
     condition, sides = plan.condition, plan.condition.sides
-    names = [_name_keys(side, spec, reading) for side, spec in zip(plan.sides, sides, strict=True)]
+    names = [name_keys(side, spec, reading) for side, spec in zip(plan.sides, sides, strict=True)]
     # They have the same meaning as conjuncts of the residual.
     unit_checks = [check for _, checks in plan.unit_checks for check in checks]
     meaning = {
-        **_describe_inputs(plan.sides, reading),
-        "equalities": sorted(_describe_equality(names, equality) for equality in condition.equalities),
-        "dimensions": sorted(_describe_dimension(names, dimension) for dimension in condition.dimensions),
+        **describe_inputs(plan.sides, reading),
+        "equalities": sorted(describe_equality(names, equality) for equality in condition.equalities),
+        "dimensions": sorted(describe_dimension(names, dimension) for dimension in condition.dimensions),
         "same": sorted(condition.same),
         "predicates": sorted(
-            _name_predicate(predicate) for predicate in condition.predicates if predicate not in unit_checks
+            name_predicate(predicate) for predicate in condition.predicates if predicate not in unit_checks
         ),
         "residual": sorted(canonicalize(text, reading.is_case_sensitive) for text in plan.residual),
     }
     parts = {
-        **_identify_streams(plan.sides, sides),
-        CONDITION: _identify_condition(meaning, plan.on),
+        **identify_streams(plan.sides, sides),
+        CONDITION: identify_condition(meaning, plan.on),
         WINDOW: _identify_window(plan),
         MODEL: identify_model(model, reading),
     }
@@ -68,7 +68,7 @@ def _identify_window(plan: PhysicalPlan) -> Part:
     window = plan.condition.window
     if plan.counts is not None:
         counts = zip(plan.counts, plan.sides, strict=True)
-        words = " and ".join(_describe_count(n, side) for n, side in counts)
+        words = " and ".join(describe_count(n, side) for n, side in counts)
         return Part(json.dumps([[-n, None] for n in plan.counts]), words, NARROWER)
     low = None if window is None or window.low is None else int(window.low.delta)
     high = None if window is None or window.high is None else int(window.high.delta)

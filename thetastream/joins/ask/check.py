@@ -12,7 +12,7 @@ from thetastream.families.request import CheckedRequest
 from thetastream.families.windows import is_counted
 from thetastream.joins.ask.catalyst import Catalyst
 from thetastream.joins.ask.condition import read_condition
-from thetastream.joins.ask.model import choose_named_model, read_model
+from thetastream.joins.ask.model import read_model
 from thetastream.joins.ask.request import JoinRequest
 from thetastream.joins.ask.settings import (
     choose_mailbox_folder,
@@ -99,9 +99,8 @@ def check(request: JoinRequest, read: ReadInputs) -> CheckedRequest:
     )
     # 3. Model.
     partitions = count_partitions(spark)
-    named = choose_named_model(request.model, len(read.streams), is_counted(request.within))
     model, has_open_size = read_model(
-        named, read.streams, read.catalyst, partitions, is_counted(request.within), problems
+        request.model, read.streams, read.catalyst, partitions, is_counted(request.within), problems
     )
     return CheckedRequest(
         streams=read.streams,

@@ -1,9 +1,8 @@
 """Reads the condition of a join: resolves SQL texts into conjuncts and checks Python predicates.
 
-Refuses a comparison of text with a number where it could end the query.
-
-Spark converts each text to a number while the query runs. The first text that is not a number ends the query.
-Without ``spark.sql.ansi.enabled``, such a text counts as NULL, and the comparison may run.
+A comparison of text with a number is refused under ``spark.sql.ansi.enabled``: Spark converts each text while
+the query runs, and the first one that is not a number would end the query. Without this setting, such a text
+counts as NULL, and the comparison may run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -32,12 +32,6 @@ def read_named_model(given: Any, problems: list[ThetastreamError]) -> Model | No
     return given
 
 
-def choose_named_model(given: Any, n_streams: int, is_counted: bool) -> Any:
-    """Return the model that ``model=`` names, or the only one that can join these streams."""
-    is_open = given is None or (isinstance(given, str) and given == AUTO)
-    return Ring() if is_open and is_counted and n_streams > 2 else given
-
-
 class ReadModel(NamedTuple):
     """The model of a request."""
 
@@ -55,11 +49,13 @@ def read_model(
     is_counted: bool,
     problems: list[ThetastreamError],
 ) -> ReadModel:
-    """Read the model that ``model=`` names, and fit it to the streams.
+    """Read the model that ``model=`` names, or the only one that can join these streams, and fit it to them.
 
     Batch DataFrames have no epochs in which messages could arrive. Without a count window, another model
     computes the same bag of results, and it replaces this one.
     """
+    if (given is None or given == AUTO) and is_counted and len(streams) > 2:
+        given = Ring()
     model = named = read_named_model(given, problems)
     if model is None:
         return ReadModel(None)

@@ -1,6 +1,6 @@
 """A join request of the user, with the session's defaults for options that the user left out.
 
-Reads ``how=`` too: whether a join answers in pairs, or once for each tuple of a preserved stream.
+``how=`` says whether a join returns pairs, or an answer for each tuple of a preserved stream.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -60,6 +60,7 @@ def complete_request(
     within: Within,
     model: Model | str | None,
     options: Mapping[str, Any],
+    *,
     columns: Mapping[str, Collection[str] | None] | None = None,
     how: HowOption = INNER.name,
     door: type = JoinOptions,

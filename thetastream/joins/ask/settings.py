@@ -1,7 +1,7 @@
-"""Checks options that can only be read together with the streams, the session or the model of a request.
+"""Checks options that can only be read together with the streams or the session of a request.
 
-``late`` and ``mailbox`` are folders that all executors must reach. ``max_units`` must not be less than the
-units of the model. ``shed`` needs an inner join. ``result_time`` needs an event time of each stream.
+``late`` and ``mailbox`` are folders that all executors must reach. ``shed`` needs an inner join.
+``result_time`` needs an event time of each stream.
 """
 
 import os

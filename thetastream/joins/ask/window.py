@@ -1,7 +1,5 @@
-"""Reads the time window of a join, for all streams or per alias.
-
-The setting ``every``: how often groups are updated.
-"""
+"""Reads spans of event time: the time window of a join, and ``every``, which says how often groups are
+updated."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

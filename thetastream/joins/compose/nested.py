@@ -163,9 +163,9 @@ def plan_nested(
             None if span_us is None else row.find_windows(join.alias, span_us),
             model,
             {**options, "event_time": row.list_event_times(stream)},
-            {alias: known for alias, known in columns.items() if alias in (row.alias, join.alias)},
-            row.relocate_ranking(join.how),
-            StatementOptions,
+            columns={alias: known for alias, known in columns.items() if alias in (row.alias, join.alias)},
+            how=row.relocate_ranking(join.how),
+            door=StatementOptions,
         )
         steps.append(plan_join(request))
         row.add(stream, span_us, join.kind)

@@ -34,8 +34,14 @@ from thetastream.runtime.late_files import LateColumn, LateFiles
 from thetastream.runtime.shed_loads import ShedLoads
 from thetastream.spark.dataflow.exchange import build_exchange, list_announced, select_block_columns
 from thetastream.spark.dataflow.operator import add_counters, run_batch_units, run_units
-from thetastream.spark.dataflow.stages import COLUMNS as STAGED_COLUMNS
-from thetastream.spark.dataflow.stages import StagingEmitter, decide, gather_in_order, parse_columns, restore
+from thetastream.spark.dataflow.stages import (
+    STAGED_COLUMNS,
+    StagingEmitter,
+    decide,
+    gather_in_order,
+    parse_columns,
+    restore,
+)
 from thetastream.spark.event_time import count_watermarks
 from thetastream.spark.observe import metrics
 from thetastream.spark.observe.listener import watch_queries

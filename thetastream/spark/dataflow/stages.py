@@ -118,7 +118,7 @@ STAGED = "staged"
 """Column of the operator's output that describes what a unit has staged, as JSON."""
 ROWS_AT_ONCE = 1 << 16
 """Rows of results that are projected together."""
-COLUMNS = StructType([StructField(STAGED, StringType())])
+STAGED_COLUMNS = StructType([StructField(STAGED, StringType())])
 """The columns that leave the units instead of results."""
 
 
