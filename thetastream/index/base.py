@@ -174,8 +174,7 @@ class StoredRows(Protocol):
         """The first row of each bucket, as in ``Layout``."""
 
 
-@dataclass(frozen=True)
-class Search:
+class Search(NamedTuple):
     """What n probes look for in one run. Each ``Span`` has one interval per probe."""
 
     buckets: Span
@@ -267,18 +266,18 @@ class Shape(ABC):
         """
         from thetastream.kernels.walk import walk  # loads Numba
 
-        inner = entry = Span(_NOTHING, _NOTHING)
-        if search.suffix >= 0:
-            inner = Span(*map(np.ascontiguousarray, search.ranges[-1]))
-        reach = _NOTHING
+        buckets, checked, suffix, ranges = search
+        slo = shi = entry = reach = _NOTHING
+        if suffix >= 0:
+            slo, shi = np.ascontiguousarray(ranges[-1].low), np.ascontiguousarray(ranges[-1].high)
         if self.layout.orders_ends:
-            entry, reach = Span(*map(np.ascontiguousarray, search.ranges[0])), run.edges
-        columns = np.array([*search.checked], dtype=np.int64)
-        lo = np.empty((search.n_probes, len(columns)), dtype=np.int64)
+            entry, reach = np.ascontiguousarray(ranges[0].low), run.edges
+        lo = np.empty((len(buckets.low), len(checked)), dtype=np.int64)
         hi = np.empty_like(lo)
-        for j, span in enumerate(search.checked.values()):
+        for j, span in enumerate(checked.values()):
             lo[:, j], hi[:, j] = span
-        first, last = (np.ascontiguousarray(edge, dtype=np.int64) for edge in search.buckets)
+        columns = np.array([*checked], dtype=np.int64)
+        first, last = (np.ascontiguousarray(edge, dtype=np.int64) for edge in buckets)
         cursor = np.array([0, -1, -1, 0], dtype=np.int64)
         while True:
             out_probe, out_stored = np.empty(capacity, dtype=np.int64), np.empty(capacity, dtype=np.int64)
@@ -286,18 +285,18 @@ class Shape(ABC):
             n = walk(
                 run.rows,
                 run.offsets,
-                search.suffix,
+                suffix,
                 first,
                 last,
-                inner.low,
-                inner.high,
+                slo,
+                shi,
                 columns,
                 lo,
                 hi,
                 cursor,
                 out_probe,
                 out_stored,
-                entry.low,
+                entry,
                 reach,
             )
             yield Pairs(out_probe[:n], out_stored[:n], int(cursor[3]))

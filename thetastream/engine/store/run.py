@@ -117,8 +117,12 @@ def search(
 
     ``chosen`` restricts the search to some probes, and ``skip`` names the columns that need no check.
     """
-    for pairs in plan.index.shape.match(run, _aim(plan, run, box, chosen, skip), capacity):
-        yield pairs if chosen is None else pairs._replace(probes=chosen[pairs.probes])
+    found = plan.index.shape.match(run, _aim(plan, run, box, chosen, skip), capacity)
+    return (
+        found
+        if chosen is None
+        else (Pairs(chosen[one.probes], one.stored, one.n_candidates) for one in found)
+    )
 
 
 def _aim(
@@ -127,38 +131,33 @@ def _aim(
     """Find the buckets that each probe visits, and the intervals in which its partners lie."""
     shape = plan.index.shape
 
-    def pick(keys: Int64s) -> Int64s:
-        return keys if chosen is None else keys[chosen]
+    def pick(span: Span) -> Span:
+        return span if chosen is None else Span(span.low[chosen], span.high[chosen])
 
     # 1. Compute the intervals on the indexed columns, and extend them where intervals are stored.
-    spans = []
+    ranges: tuple[Span, ...] = ()
     # The plan has no ranges if it scans a run of another index, or uses only the buckets of that index.
     for column, width, widest in zip(plan.access.ranges, plan.widths, run.widths, strict=False):
-        low, high = pick(box.spans[column].low), pick(box.spans[column].high)
+        span = pick(box.spans[column])
         if width is not None:
-            reach, _ = shift(pick(box.spans[width.upper].low), -widest, width.domain, -1)
-            low = np.maximum(low, reach)
-        spans.append(Span(low, high))
+            reach, _ = shift(pick(box.spans[width.upper]).low, -widest, width.domain, -1)
+            span = Span(np.maximum(span.low, reach), span.high)
+        ranges += (span,)
     # 2. Find the buckets.
     if run.is_cut_by_time and TIME_COLUMN in box.spans:
-        times = box.spans[TIME_COLUMN]
-        buckets = visit_cells(run.edges, Span(pick(times.low), pick(times.high)))
+        buckets = visit_cells(run.edges, pick(box.spans[TIME_COLUMN]))
     else:
         n_probes = box.n_probes if chosen is None else len(chosen)
-        group = None if box.group is None else pick(box.group)
-        buckets = shape.buckets(run.edges, n_probes, group, tuple(spans))
+        group = box.group if box.group is None or chosen is None else box.group[chosen]
+        buckets = shape.buckets(run.edges, n_probes, group, ranges)
     # 3. List the columns that the layout does not evaluate.
     suffix = shape.suffix(plan.access)
     answered = set(skip) if suffix < 0 else {*skip, suffix}
     is_grouped = len(plan.access.group) == 1 and shape.layout.has_exact_buckets
-    if is_grouped and not box.shared.intersection(plan.access.group):
+    if is_grouped and box.shared.isdisjoint(plan.access.group):
         answered.update(plan.access.group)
-    checked = {
-        column: Span(pick(span.low), pick(span.high))
-        for column, span in box.spans.items()
-        if column not in answered
-    }
-    return Search(buckets, checked, suffix, tuple(spans))
+    checked = {column: pick(span) for column, span in box.spans.items() if column not in answered}
+    return Search(buckets, checked, suffix, ranges)
 
 
 MIN_CELL = 64
